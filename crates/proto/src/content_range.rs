@@ -1,0 +1,171 @@
+//! `Content-Range` on a session URI: what a request's body is, or that it only asks
+//! (docs/protocol.md, 2.4).
+
+use std::fmt;
+
+#[cfg(test)]
+mod tests;
+
+/// What a `Content-Range` header says about a request to a session.
+///
+/// [`parse`](Self::parse) yields only ranges that hold together: `first <= last < total` and `last
+/// < u64::MAX`.
+///
+/// ```
+/// use windlass_proto::content_range::ContentRange;
+///
+/// let range = ContentRange::parse(b"bytes 0-262143/*").unwrap();
+/// assert_eq!(range, ContentRange::Bounded { first: 0, last: 262_143, total: None });
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ContentRange {
+    /// `bytes first-last/total`: the body is these bytes of the media.
+    Bounded {
+        /// Offset of the body's first byte.
+        first: u64,
+        /// Offset of the body's last byte.
+        last: u64,
+        /// Size of the media; `None` when not known yet (`*`).
+        total: Option<u64>,
+    },
+    /// `bytes first-*/total`: the body runs from `first` to the end of the media.
+    ToEnd {
+        /// Offset of the body's first byte.
+        first: u64,
+        /// Size of the media; `None` when it follows from the body (`*`).
+        total: Option<u64>,
+    },
+    /// `bytes */total`: there is no body. A query, or the end of an upload whose bytes are all
+    /// there.
+    Query {
+        /// Size of the media; `None` when the client does not say (`*`).
+        total: Option<u64>,
+    },
+}
+
+/// Why a `Content-Range` header could not be understood.
+///
+/// The cause is for logs; the wire has one text for all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentRangeError {
+    /// The unit `bytes` is missing or is another one.
+    Unit,
+    /// The value does not follow the grammar.
+    Syntax,
+    /// A number does not fit.
+    Overflow,
+    /// The range ends before it begins.
+    Inverted {
+        /// Offset of the first byte.
+        first: u64,
+        /// Offset of the last byte.
+        last: u64,
+    },
+    /// The range reaches past the total it states.
+    PastTotal {
+        /// Offset behind the range.
+        end: u64,
+        /// The stated total.
+        total: u64,
+    },
+    /// The header occurs more than once.
+    Repeated,
+}
+
+impl fmt::Display for ContentRangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Failed to parse Content-Range header.")
+    }
+}
+
+impl std::error::Error for ContentRangeError {}
+
+impl ContentRange {
+    /// Reads a header value.
+    ///
+    /// Two malformed ways to say "nothing to add, the total is N" are understood because clients in
+    /// use send them: `bytes 0--1/0`, and `bytes N-(N-1)/N` for N above zero. Both become a
+    /// [`Query`](Self::Query).
+    pub fn parse(value: &[u8]) -> Result<Self, ContentRangeError> {
+        let spec = after_unit(value.trim_ascii())?;
+        let slash = memchr::memchr(b'/', spec).ok_or(ContentRangeError::Syntax)?;
+        let (positions, total) = (&spec[..slash], &spec[slash + 1..]);
+        let total = number_or_star(total)?;
+        match positions {
+            b"*" => Ok(Self::Query { total }),
+            b"0--1" if total == Some(0) => Ok(Self::Query { total }),
+            _ => range(positions, total),
+        }
+    }
+}
+
+/// Takes off `bytes` and the spaces behind it.
+fn after_unit(value: &[u8]) -> Result<&[u8], ContentRangeError> {
+    let (unit, rest) = value
+        .split_at_checked(b"bytes".len())
+        .ok_or(ContentRangeError::Unit)?;
+    let spec = rest.trim_ascii_start();
+    let spaces = &rest[..rest.len() - spec.len()];
+    let separated = !spaces.is_empty() && spaces.iter().all(|byte| *byte == b' ');
+    if unit.eq_ignore_ascii_case(b"bytes") && separated {
+        Ok(spec)
+    } else {
+        Err(ContentRangeError::Unit)
+    }
+}
+
+fn range(positions: &[u8], total: Option<u64>) -> Result<ContentRange, ContentRangeError> {
+    let dash = memchr::memchr(b'-', positions).ok_or(ContentRangeError::Syntax)?;
+    let first = number(&positions[..dash])?;
+    match number_or_star(&positions[dash + 1..])? {
+        None => to_end(first, total),
+        Some(last) => bounded(first, last, total),
+    }
+}
+
+fn to_end(first: u64, total: Option<u64>) -> Result<ContentRange, ContentRangeError> {
+    match total {
+        Some(total) if first > total => Err(ContentRangeError::PastTotal { end: first, total }),
+        _ => Ok(ContentRange::ToEnd { first, total }),
+    }
+}
+
+fn bounded(first: u64, last: u64, total: Option<u64>) -> Result<ContentRange, ContentRangeError> {
+    if total == Some(first) && first.checked_sub(1) == Some(last) {
+        return Ok(ContentRange::Query { total });
+    }
+    let end = end_of(first, last)?;
+    match total {
+        Some(total) if end > total => Err(ContentRangeError::PastTotal { end, total }),
+        _ => Ok(ContentRange::Bounded { first, last, total }),
+    }
+}
+
+/// The offset behind the bytes `first..=last`.
+pub(crate) fn end_of(first: u64, last: u64) -> Result<u64, ContentRangeError> {
+    if last < first {
+        return Err(ContentRangeError::Inverted { first, last });
+    }
+    last.checked_add(1).ok_or(ContentRangeError::Overflow)
+}
+
+fn number_or_star(text: &[u8]) -> Result<Option<u64>, ContentRangeError> {
+    if text == b"*" {
+        Ok(None)
+    } else {
+        number(text).map(Some)
+    }
+}
+
+/// `1*DIGIT` that fits.
+fn number(digits: &[u8]) -> Result<u64, ContentRangeError> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(ContentRangeError::Syntax);
+    }
+    digits
+        .iter()
+        .try_fold(0u64, |number, digit| {
+            number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+        })
+        .ok_or(ContentRangeError::Overflow)
+}

@@ -1,0 +1,150 @@
+//! The computations.
+
+use crc_fast::CrcAlgorithm::Crc32Iscsi;
+use md5::digest::common::hazmat::{SerializableState, SerializedState};
+use sha2::Digest;
+
+use super::{Crc32c, Md5, Sha256, Wanted};
+
+/// Computes the CRC32C of media as it passes.
+#[derive(Debug, Clone, Copy)]
+pub struct Crc32cHasher(crc_fast::Digest);
+
+impl Default for Crc32cHasher {
+    fn default() -> Self {
+        Self::continue_from(Crc32c::default())
+    }
+}
+
+impl Crc32cHasher {
+    /// Goes on behind bytes whose digest is known.
+    pub fn continue_from(value: Crc32c) -> Self {
+        let register = u64::from(!value.0);
+        Self(crc_fast::Digest::new_with_init_state(Crc32Iscsi, register))
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, data: &[u8]) {
+        self.0.update(data);
+    }
+
+    /// The digest of all bytes so far.
+    pub fn value(&self) -> Crc32c {
+        thirty_two_bits(self.0.finalize())
+    }
+}
+
+pub(super) fn combine(first: Crc32c, next: Crc32c, next_len: u64) -> Crc32c {
+    thirty_two_bits(crc_fast::checksum_combine(
+        Crc32Iscsi,
+        first.0.into(),
+        next.0.into(),
+        next_len,
+    ))
+}
+
+fn thirty_two_bits(checksum: u64) -> Crc32c {
+    Crc32c(u32::try_from(checksum).expect("a CRC32C has 32 bits"))
+}
+
+/// Computes the slow digests of media, those that are wanted.
+///
+/// ```
+/// use windlass_proto::digest::{SlowHasher, Wanted};
+///
+/// let mut hasher = SlowHasher::new(Wanted { md5: true, sha256: false });
+/// hasher.update(b"Llama");
+/// let saved = hasher.save();
+/// assert_eq!(SlowHasher::restore(&saved).unwrap().finish(), hasher.finish());
+/// ```
+#[derive(Debug, Clone)]
+pub struct SlowHasher {
+    md5: Option<md5::Md5>,
+    sha256: Option<sha2::Sha256>,
+}
+
+/// A saved state that was not written by [`SlowHasher::save`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the saved state of a digest is damaged")]
+pub struct RestoreError;
+
+/// The first byte of a saved state says which states follow.
+const SAVED_MD5: u8 = 1;
+const SAVED_SHA256: u8 = 2;
+
+impl SlowHasher {
+    /// Begins at the media's first byte.
+    pub fn new(wanted: Wanted) -> Self {
+        Self {
+            md5: wanted.md5.then(md5::Md5::new),
+            sha256: wanted.sha256.then(sha2::Sha256::new),
+        }
+    }
+
+    /// What is computed.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            md5: self.md5.is_some(),
+            sha256: self.sha256.is_some(),
+        }
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, data: &[u8]) {
+        if let Some(md5) = &mut self.md5 {
+            md5.update(data);
+        }
+        if let Some(sha256) = &mut self.sha256 {
+            sha256.update(data);
+        }
+    }
+
+    /// The digests of all bytes.
+    pub fn finish(self) -> (Option<Md5>, Option<Sha256>) {
+        let md5 = self.md5.map(|md5| Md5(md5.finalize().into()));
+        let sha256 = self.sha256.map(|sha256| Sha256(sha256.finalize().into()));
+        (md5, sha256)
+    }
+
+    /// The state as bytes: at most 200 or so. They are as secret as the media.
+    pub fn save(&self) -> Vec<u8> {
+        let mut saved = vec![0];
+        if let Some(md5) = &self.md5 {
+            saved[0] |= SAVED_MD5;
+            saved.extend_from_slice(&md5.serialize());
+        }
+        if let Some(sha256) = &self.sha256 {
+            saved[0] |= SAVED_SHA256;
+            saved.extend_from_slice(&sha256.serialize());
+        }
+        saved
+    }
+
+    /// Goes on from a saved state.
+    pub fn restore(saved: &[u8]) -> Result<Self, RestoreError> {
+        let (&present, mut states) = saved.split_first().ok_or(RestoreError)?;
+        if present & !(SAVED_MD5 | SAVED_SHA256) != 0 {
+            return Err(RestoreError);
+        }
+        let md5 = (present & SAVED_MD5 != 0)
+            .then(|| take_state(&mut states))
+            .transpose()?;
+        let sha256 = (present & SAVED_SHA256 != 0)
+            .then(|| take_state(&mut states))
+            .transpose()?;
+        if states.is_empty() {
+            Ok(Self { md5, sha256 })
+        } else {
+            Err(RestoreError)
+        }
+    }
+}
+
+/// Reads one state off the front of `states`.
+fn take_state<H: SerializableState>(states: &mut &[u8]) -> Result<H, RestoreError> {
+    let len = SerializedState::<H>::default().len();
+    let (state, rest) = states.split_at_checked(len).ok_or(RestoreError)?;
+    *states = rest;
+    let state = SerializedState::<H>::try_from(state).map_err(|_| RestoreError)?;
+    H::deserialize(&state).map_err(|_| RestoreError)
+}

@@ -1,0 +1,329 @@
+use http::{HeaderMap, HeaderValue};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::header::{CONTENT_MD5, X_GOOG_HASH};
+
+const NINE: &[u8] = b"123456789";
+
+fn crc32c(data: &[u8]) -> Crc32c {
+    let mut hasher = Crc32cHasher::default();
+    hasher.update(data);
+    hasher.value()
+}
+
+fn slow(data: &[u8]) -> (Md5, Sha256) {
+    let mut hasher = SlowHasher::new(Wanted {
+        md5: true,
+        sha256: true,
+    });
+    hasher.update(data);
+    let (md5, sha256) = hasher.finish();
+    (md5.expect("it is wanted"), sha256.expect("it is wanted"))
+}
+
+fn goog_hash(values: &[&'static str]) -> Result<ExpectedDigests, ExpectedDigestsError> {
+    let mut headers = HeaderMap::new();
+    for value in values {
+        headers.append(X_GOOG_HASH, HeaderValue::from_static(value));
+    }
+    ExpectedDigests::from_goog_hash(&headers)
+}
+
+fn metadata(value: Value) -> Result<ExpectedDigests, ExpectedDigestsError> {
+    let Value::Object(fields) = value else {
+        panic!("{value} is no object")
+    };
+    ExpectedDigests::from_metadata(&fields)
+}
+
+#[test]
+fn digests_have_their_published_values() {
+    assert_eq!(crc32c(NINE), Crc32c(0xe306_9283));
+    assert_eq!(crc32c(b""), Crc32c(0));
+    let (md5, sha256) = slow(NINE);
+    assert_eq!(md5.to_hex(), "25f9e794323b453885f5181f1b624d0b");
+    assert_eq!(
+        sha256.to_hex(),
+        "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225"
+    );
+}
+
+#[test]
+fn digests_are_written_in_base64_and_read_again() {
+    let (md5, sha256) = slow(NINE);
+    assert_eq!(crc32c(NINE).to_string(), "4waSgw==");
+    assert_eq!(md5.to_string(), "JfnnlDI7RTiF9RgfG2JNCw==");
+    assert_eq!("4waSgw==".parse(), Ok(crc32c(NINE)));
+    assert_eq!(md5.to_string().parse(), Ok(md5));
+    assert_eq!(sha256.to_string().parse(), Ok(sha256));
+    assert_eq!(Md5::from_hex(&md5.to_hex().to_uppercase()), Ok(md5));
+    assert_eq!(Sha256::from_hex(&sha256.to_hex()), Ok(sha256));
+}
+
+#[test]
+fn texts_that_are_no_digest_are_refused() {
+    for text in [
+        "",
+        "AAAA",
+        "AAAAAA",
+        "AAAAAA=",
+        "AAAAAAA=",
+        "AAAAAB==",
+        "!!!!!!==",
+        "AAAAAA==\n",
+        "ÄÄÄÄ",
+    ] {
+        assert_eq!(text.parse::<Crc32c>(), Err(InvalidDigest), "{text:?}");
+    }
+    for text in [
+        "",
+        "25f9",
+        "25f9e794323b453885f5181f1b624d0",
+        "25f9e794323b453885f5181f1b624d0g",
+        "+5f9e794323b453885f5181f1b624d0b",
+    ] {
+        assert_eq!(Md5::from_hex(text), Err(InvalidDigest), "{text:?}");
+    }
+    assert_eq!(
+        InvalidDigest::<4>.to_string(),
+        "not a digest: 4 bytes in base64 or hexadecimal digits were expected"
+    );
+}
+
+#[test]
+fn digests_survive_being_remembered() {
+    let (md5, sha256) = slow(NINE);
+    let all = Digests {
+        crc32c: crc32c(NINE),
+        md5: Some(md5),
+        sha256: Some(sha256),
+    };
+    let text = serde_json::to_string(&all).expect("it is plain data");
+    assert_eq!(
+        serde_json::from_str::<Digests>(&text).expect("it was just written"),
+        all
+    );
+    let one = Digests {
+        md5: None,
+        sha256: None,
+        ..all
+    };
+    assert_eq!(
+        serde_json::to_value(one).expect("it is plain data"),
+        json!({"crc32c": "4waSgw=="})
+    );
+    assert!(serde_json::from_str::<Digests>(r#"{"crc32c":"4waSgw"}"#).is_err());
+}
+
+#[test]
+fn only_wanted_digests_are_computed() {
+    for (md5, sha256) in [(false, false), (true, false), (false, true)] {
+        let wanted = Wanted { md5, sha256 };
+        let mut hasher =
+            SlowHasher::restore(&SlowHasher::new(wanted).save()).expect("it was just saved");
+        assert_eq!(hasher.wanted(), wanted);
+        hasher.update(NINE);
+        let (found_md5, found_sha256) = hasher.finish();
+        assert_eq!((found_md5.is_some(), found_sha256.is_some()), (md5, sha256));
+    }
+}
+
+#[test]
+fn a_damaged_state_is_not_restored() {
+    let saved = SlowHasher::new(Wanted {
+        md5: true,
+        sha256: true,
+    })
+    .save();
+    for len in 0..saved.len() {
+        assert!(
+            matches!(SlowHasher::restore(&saved[..len]), Err(RestoreError)),
+            "{len}"
+        );
+    }
+    let longer = [saved.as_slice(), &[0]].concat();
+    assert!(SlowHasher::restore(&longer).is_err());
+    assert!(SlowHasher::restore(&[4]).is_err());
+}
+
+#[test]
+fn x_goog_hash_is_a_list_in_one_or_several_headers() {
+    let both = ExpectedDigests {
+        crc32c: Some(crc32c(NINE)),
+        md5: Some("JfnnlDI7RTiF9RgfG2JNCw==".parse().expect("a digest")),
+        sha256: None,
+    };
+    assert_eq!(
+        goog_hash(&["crc32c=4waSgw==,md5=JfnnlDI7RTiF9RgfG2JNCw=="]),
+        Ok(both)
+    );
+    assert_eq!(
+        goog_hash(&["MD5=JfnnlDI7RTiF9RgfG2JNCw==", " crc32c = 4waSgw== ,"]),
+        Ok(both)
+    );
+    assert_eq!(
+        goog_hash(&["crc32c=4waSgw==", "crc32c=4waSgw=="]).map(|digests| digests.crc32c),
+        Ok(both.crc32c)
+    );
+    assert_eq!(
+        goog_hash(&["sha1=2jmj7l5rSw0yVb"]),
+        Ok(ExpectedDigests::default())
+    );
+    assert_eq!(goog_hash(&[]), Ok(ExpectedDigests::default()));
+}
+
+#[test]
+fn malformed_and_contradicting_digests_are_refused() {
+    let malformed = |digest, place| Err(ExpectedDigestsError::Malformed { digest, place });
+    assert_eq!(
+        goog_hash(&["crc32c"]),
+        malformed("crc32c", "header X-Goog-Hash")
+    );
+    assert_eq!(
+        goog_hash(&["md5=4waSgw=="]),
+        malformed("md5", "header X-Goog-Hash")
+    );
+    assert_eq!(
+        metadata(json!({"md5Hash": "x"})),
+        malformed("md5Hash", "the metadata")
+    );
+    let conflict = goog_hash(&["crc32c=4waSgw==,crc32c=AAAAAA=="]);
+    assert_eq!(
+        conflict,
+        Err(ExpectedDigestsError::Conflict { digest: "CRC32C" })
+    );
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        CONTENT_MD5,
+        HeaderValue::from_bytes(b"\xff").expect("a value"),
+    );
+    assert_eq!(
+        ExpectedDigests::from_headers(&headers),
+        malformed("MD5", "header Content-MD5")
+    );
+}
+
+#[test]
+fn metadata_names_digests_in_two_notations() {
+    let (md5, sha256) = slow(NINE);
+    let storage = metadata(json!({"crc32c": "4waSgw==", "md5Hash": md5.to_string(), "name": "x"}));
+    assert_eq!(
+        storage,
+        Ok(ExpectedDigests {
+            crc32c: Some(crc32c(NINE)),
+            md5: Some(md5),
+            sha256: None
+        })
+    );
+    let drive = metadata(json!({"md5Checksum": md5.to_hex(), "sha256Checksum": sha256.to_hex()}));
+    assert_eq!(
+        drive,
+        Ok(ExpectedDigests {
+            crc32c: None,
+            md5: Some(md5),
+            sha256: Some(sha256)
+        })
+    );
+    let silent = metadata(json!({"crc32c": "", "md5Hash": null, "md5Checksum": 7}));
+    assert_eq!(silent, Ok(ExpectedDigests::default()));
+}
+
+#[test]
+fn the_check_names_the_digest_that_differs() {
+    let (md5, sha256) = slow(NINE);
+    let actual = Digests {
+        crc32c: crc32c(NINE),
+        md5: Some(md5),
+        sha256: Some(sha256),
+    };
+    let all = ExpectedDigests {
+        crc32c: Some(actual.crc32c),
+        md5: Some(md5),
+        sha256: Some(sha256),
+    };
+    assert_eq!(ExpectedDigests::default().check(&actual), Ok(()));
+    assert_eq!(all.check(&actual), Ok(()));
+    assert_eq!(
+        all.wanted(),
+        Wanted {
+            md5: true,
+            sha256: true
+        }
+    );
+    let (other_md5, other_sha256) = slow(b"other");
+    let wrong_crc32c = ExpectedDigests {
+        crc32c: Some(Crc32c(0)),
+        ..all
+    }
+    .check(&actual)
+    .expect_err("it differs");
+    assert_eq!(
+        wrong_crc32c.to_string(),
+        "Provided CRC32C \"AAAAAA==\" doesn't match calculated CRC32C \"4waSgw==\"."
+    );
+    let wrong_md5 = ExpectedDigests {
+        md5: Some(other_md5),
+        ..all
+    }
+    .check(&actual);
+    assert_eq!(
+        wrong_md5,
+        Err(DigestMismatch::Md5 {
+            expected: other_md5,
+            actual: md5
+        })
+    );
+    let wrong_sha256 = ExpectedDigests {
+        sha256: Some(other_sha256),
+        ..all
+    }
+    .check(&actual);
+    assert_eq!(
+        wrong_sha256,
+        Err(DigestMismatch::Sha256 {
+            expected: other_sha256,
+            actual: sha256
+        })
+    );
+}
+
+proptest! {
+    #[test]
+    fn a_hasher_that_is_saved_and_restored_goes_on(
+        data in proptest::collection::vec(any::<u8>(), 0..400),
+        at in 0..400usize,
+    ) {
+        let (head, tail) = data.split_at(at.min(data.len()));
+        let mut hasher = SlowHasher::new(Wanted { md5: true, sha256: true });
+        hasher.update(head);
+        let mut restored = SlowHasher::restore(&hasher.save()).expect("it was just saved");
+        restored.update(tail);
+        let (md5, sha256) = slow(&data);
+        prop_assert_eq!(restored.finish(), (Some(md5), Some(sha256)));
+    }
+
+    #[test]
+    fn crc32c_goes_on_and_combines(
+        data in proptest::collection::vec(any::<u8>(), 0..600),
+        at in 0..600usize,
+    ) {
+        let (head, tail) = data.split_at(at.min(data.len()));
+        let mut hasher = Crc32cHasher::continue_from(crc32c(head));
+        hasher.update(tail);
+        prop_assert_eq!(hasher.value(), crc32c(&data));
+        prop_assert_eq!(crc32c(head).combine(crc32c(tail), tail.len() as u64), crc32c(&data));
+    }
+
+    #[test]
+    fn any_text_is_judged_without_panic(
+        text in any::<String>(),
+        bytes in proptest::collection::vec(any::<u8>(), 0..256),
+    ) {
+        let _ = text.parse::<Crc32c>();
+        let _ = Md5::from_hex(&text);
+        let _ = Sha256::from_hex(&text);
+        let _ = SlowHasher::restore(&bytes);
+    }
+}

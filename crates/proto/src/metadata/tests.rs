@@ -1,0 +1,91 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn nothing_and_null_are_an_empty_object() {
+    for text in [
+        "",
+        " \r\n\t",
+        "null",
+        " null\n",
+        "{}",
+        "\u{feff}",
+        "\u{feff}{}",
+    ] {
+        assert_eq!(parse_metadata(text.as_bytes()), Ok(Map::new()), "{text:?}");
+    }
+}
+
+#[test]
+fn an_object_is_read_in_its_order() {
+    let metadata = parse_metadata("\u{feff}{\"b\": 1, \"a\": {\"c\": null}}\r\n".as_bytes())
+        .expect("it is an object");
+    assert_eq!(metadata.keys().collect::<Vec<_>>(), ["b", "a"]);
+    assert_eq!(Value::Object(metadata), json!({"b": 1, "a": {"c": null}}));
+}
+
+#[test]
+fn the_last_of_two_equal_keys_counts() {
+    let metadata = parse_metadata(br#"{"name":"a","name":"b"}"#).expect("it is an object");
+    assert_eq!(Value::Object(metadata), json!({"name": "b"}));
+}
+
+#[test]
+fn json_that_is_no_object_is_refused() {
+    for (text, found) in [
+        ("[]", "an array"),
+        ("\"x\"", "a string"),
+        ("1.5", "a number"),
+        ("true", "a boolean"),
+        ("false", "a boolean"),
+    ] {
+        assert_eq!(
+            parse_metadata(text.as_bytes()),
+            Err(MetadataError::NotAnObject { found }),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_json_is_refused_with_its_place() {
+    assert_eq!(
+        parse_metadata(b"{\n  x}"),
+        Err(MetadataError::NotJson { line: 2, column: 3 })
+    );
+    for text in ["{", "{}{}", "nul", "name=Llama", "{'a':1}"] {
+        assert!(
+            matches!(
+                parse_metadata(text.as_bytes()),
+                Err(MetadataError::NotJson { .. })
+            ),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
+fn bytes_that_are_not_text_are_refused() {
+    assert_eq!(
+        parse_metadata(b"{\"a\":\"\xff\"}"),
+        Err(MetadataError::NotUtf8)
+    );
+}
+
+#[test]
+fn endless_nesting_is_refused() {
+    let text = "[".repeat(100_000);
+    assert!(matches!(
+        parse_metadata(text.as_bytes()),
+        Err(MetadataError::NotJson { .. })
+    ));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_judged_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
+        let _ = parse_metadata(&bytes);
+    }
+}

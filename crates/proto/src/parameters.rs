@@ -1,0 +1,164 @@
+//! The query string and the parameters that every API has (docs/protocol.md, 2.2).
+
+use std::fmt;
+
+use percent_encoding::percent_decode;
+use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+mod tests;
+
+/// A session's `upload_id` as a client wrote it. It is a credential, so `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct UploadId(String);
+
+impl UploadId {
+    /// The identifier as it stands in the URI, decoded.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for UploadId {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for UploadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UploadId(..)")
+    }
+}
+
+/// The parameters of a query string, decoded, in their order. Any string is one; unknown parameters
+/// are kept.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Parameters {
+    pairs: Vec<(String, String)>,
+}
+
+impl Parameters {
+    /// Reads a query string. `+` is a space, a parameter without `=` is empty, bytes that are not
+    /// UTF-8 are replaced.
+    pub fn parse(query: Option<&str>) -> Self {
+        let pairs = query
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty());
+        Self {
+            pairs: pairs.map(pair).collect(),
+        }
+    }
+
+    /// The first value of a parameter.
+    pub fn first(&self, name: &str) -> Option<&str> {
+        self.iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
+    }
+
+    /// All parameters in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The session that the request addresses, if it addresses one.
+    pub fn upload_id(&self) -> Option<UploadId> {
+        self.first("upload_id").map(UploadId::from)
+    }
+}
+
+/// Shows names and values, but not the values that give access to something.
+impl fmt::Debug for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SECRET: [&str; 4] = ["upload_id", "access_token", "oauth_token", "key"];
+        f.debug_map()
+            .entries(
+                self.iter()
+                    .map(|(name, value)| (name, if SECRET.contains(&name) { ".." } else { value })),
+            )
+            .finish()
+    }
+}
+
+fn pair(text: &str) -> (String, String) {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    (decoded(name), decoded(value))
+}
+
+fn decoded(text: &str) -> String {
+    let spaced = text.replace('+', " ");
+    percent_decode(spaced.as_bytes())
+        .decode_utf8_lossy()
+        .into_owned()
+}
+
+/// What form of a resource is asked for: `alt`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Alt {
+    /// The resource as JSON.
+    #[default]
+    Json,
+    /// The media.
+    Media,
+}
+
+/// The parameters that shape a reply. Those of a session's start hold for its final reply, so they
+/// are remembered with the session (docs/protocol.md, 4.26).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StandardParameters {
+    /// The form of the reply.
+    pub alt: Alt,
+    /// The mask of a partial response; `None` for the whole resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<String>,
+    /// Whether JSON is indented; by default it is.
+    pub pretty_print: bool,
+}
+
+impl Default for StandardParameters {
+    fn default() -> Self {
+        Self {
+            alt: Alt::Json,
+            fields: None,
+            pretty_print: true,
+        }
+    }
+}
+
+/// A value of `alt` that is not served.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Invalid value \"{value}\" for parameter alt.")]
+pub struct InvalidAlt {
+    /// The value received.
+    pub value: String,
+}
+
+impl StandardParameters {
+    /// Picks the standard parameters out of a query string.
+    pub fn from_parameters(parameters: &Parameters) -> Result<Self, InvalidAlt> {
+        Ok(Self {
+            alt: alt(parameters.first("alt"))?,
+            fields: parameters
+                .first("fields")
+                .filter(|mask| !mask.is_empty())
+                .map(str::to_owned),
+            pretty_print: !matches!(parameters.first("prettyPrint"), Some("false" | "0")),
+        })
+    }
+}
+
+fn alt(value: Option<&str>) -> Result<Alt, InvalidAlt> {
+    match value {
+        None | Some("" | "json") => Ok(Alt::Json),
+        Some("media") => Ok(Alt::Media),
+        Some(other) => Err(InvalidAlt {
+            value: other.to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,104 @@
+//! A splitter as simple as can be, to compare with: it looks at the whole body, line by line.
+
+use super::*;
+
+/// The contents between the lines that are delimiters, up to the final one; `None` without a final
+/// one.
+fn contents(body: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut contents = vec![Vec::new()];
+    for line in body.split_inclusive(|byte| *byte == b'\n') {
+        let after = line.strip_prefix(b"--b");
+        let is_final = after.is_some_and(|after| after.starts_with(b"--"));
+        if is_final || after.is_some_and(|after| after.ends_with(b"\n") && is_padding(after)) {
+            let before = contents.last_mut()?;
+            let end = [&b"\r\n"[..], b"\n"]
+                .into_iter()
+                .find_map(|end| before.strip_suffix(end))
+                .map(<[u8]>::len);
+            before.truncate(end.unwrap_or(before.len()));
+            if is_final {
+                return Some(contents);
+            }
+            contents.push(Vec::new());
+        } else {
+            contents.last_mut()?.extend_from_slice(line);
+        }
+    }
+    None
+}
+
+fn is_padding(after: &[u8]) -> bool {
+    let line = after.strip_suffix(b"\n").unwrap_or(after);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    line.iter().all(|byte| matches!(byte, b' ' | b'\t'))
+}
+
+fn tricky_bytes() -> impl Strategy<Value = Vec<u8>> {
+    const PIECES: [&str; 12] = [
+        "\r\n--b",
+        "\n--b",
+        "--b",
+        "--",
+        "-",
+        "b",
+        "\r",
+        "\n",
+        " ",
+        "\t",
+        "media",
+        "\r\n--b--",
+    ];
+    let piece = proptest::sample::select(&PIECES);
+    proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat().into_bytes())
+}
+
+/// The body in pieces that end at the given places.
+fn cut(body: &[u8], mut cuts: Vec<usize>) -> Vec<&[u8]> {
+    cuts.retain(|cut| *cut < body.len());
+    cuts.extend([0, body.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2)
+        .map(|pair| &body[pair[0]..pair[1]])
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_splitter_finds_what_the_reference_finds(
+        media in tricky_bytes(),
+        cuts in proptest::collection::vec(0..200usize, 0..6),
+    ) {
+        let body = [b"--b\r\n\r\n{}\r\n--b\r\n\r\n", media.as_slice(), b"\r\n--b--"].concat();
+        let contents = contents(&body).expect("the body ends with the final delimiter");
+        let found = split(splitter(&boundary("multipart/related; boundary=b")), cut(&body, cuts));
+        // Of more parts the headers matter as well, which the reference does not know.
+        if let [_, metadata, media] = contents.as_slice() {
+            let found = found.expect("it has two parts");
+            prop_assert_eq!(found.metadata.as_deref(), metadata.strip_prefix(b"\r\n"));
+            prop_assert_eq!(found.media, media.strip_prefix(b"\r\n").unwrap_or_default());
+        }
+    }
+
+    #[test]
+    fn how_a_body_is_cut_makes_no_difference(
+        body in tricky_bytes(),
+        cuts in proptest::collection::vec(0..100usize, 0..6),
+    ) {
+        let boundary = boundary("multipart/related; boundary=b");
+        let whole = split(splitter(&boundary), [body.as_slice()]);
+        prop_assert_eq!(split(splitter(&boundary), cut(&body, cuts)), whole);
+    }
+
+    #[test]
+    fn any_bytes_are_judged_without_panic(
+        content_type in proptest::collection::vec(any::<u8>(), 0..64),
+        parameters in "[ ;='\"\\\\a-c]{0,24}",
+        body in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let _ = Boundary::from_content_type(&content_type);
+        let _ = Boundary::from_content_type(format!("multipart/related;{parameters}").as_bytes());
+        let _ = split(splitter(&boundary("multipart/related; boundary=b")), [body.as_slice()]);
+    }
+}

@@ -1,0 +1,85 @@
+//! Replies that belong to the protocol itself: a session has started, a chunk is committed
+//! (docs/protocol.md, 2.7, 2.8).
+//!
+//! Replies that carry a resource and replies to errors are the server's.
+
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPIRES, LOCATION, PRAGMA, RANGE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::committed_range::CommittedRange;
+use crate::header::{X_GUPLOADER_UPLOADID, X_HTTP_STATUS_CODE_OVERRIDE};
+
+#[cfg(test)]
+mod tests;
+
+/// Status and headers of a reply without a body.
+#[derive(Debug, Clone)]
+pub struct ReplyHead {
+    /// The status.
+    pub status: StatusCode,
+    /// The reason phrase, where it is not the status's usual one.
+    pub reason_phrase: Option<&'static str>,
+    /// The headers.
+    pub headers: HeaderMap,
+}
+
+impl ReplyHead {
+    fn empty(status: StatusCode) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
+        Self {
+            status,
+            reason_phrase: None,
+            headers,
+        }
+    }
+}
+
+/// A session has started at `location`, an absolute URI that carries `upload_id`.
+///
+/// The status is exactly 200 and the reply may not be cached: several clients accept nothing else.
+pub fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
+    let mut reply = ReplyHead::empty(StatusCode::OK);
+    let headers = &mut reply.headers;
+    headers.insert(LOCATION, location);
+    headers.insert(X_GUPLOADER_UPLOADID, upload_id);
+    headers.insert(
+        CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-store, max-age=0, must-revalidate"),
+    );
+    headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
+    headers.insert(
+        EXPIRES,
+        HeaderValue::from_static("Mon, 01 Jan 1990 00:00:00 GMT"),
+    );
+    reply
+}
+
+/// The upload goes on: so many bytes are committed.
+///
+/// Normally `308 Resume Incomplete`. With `no_308` it is a `200` that says in a header what it
+/// stands for, since the HTTP stacks of some clients take a 308 for a redirection. Never has a
+/// `Location`: clients would follow it.
+pub fn resume_incomplete(committed: u64, no_308: bool) -> ReplyHead {
+    let mut reply = if no_308 {
+        let mut reply = ReplyHead::empty(StatusCode::OK);
+        reply
+            .headers
+            .insert(X_HTTP_STATUS_CODE_OVERRIDE, HeaderValue::from_static("308"));
+        reply
+    } else {
+        let reply = ReplyHead::empty(StatusCode::PERMANENT_REDIRECT);
+        ReplyHead {
+            reason_phrase: Some("Resume Incomplete"),
+            ..reply
+        }
+    };
+    if let Some(range) = CommittedRange::of(committed) {
+        reply.headers.insert(RANGE, range.into());
+    }
+    reply
+}

@@ -1,0 +1,65 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+
+mod chunk;
+mod life;
+mod model;
+mod query;
+mod size_limit;
+mod to_the_end;
+
+const Q: u64 = CHUNK_GRANULARITY;
+
+fn active(offset: u64, total: Option<u64>) -> Snapshot {
+    Snapshot {
+        state: State::Active,
+        offset,
+        total,
+    }
+}
+
+fn request(range: &str, body: BodyLength) -> SessionRequest {
+    SessionRequest {
+        content_range: ContentRange::parse(range.as_bytes()).map(Some),
+        body,
+    }
+}
+
+fn unranged(body: BodyLength) -> SessionRequest {
+    SessionRequest {
+        content_range: Ok(None),
+        body,
+    }
+}
+
+/// A range with a body of unknown length, so that only the header is judged.
+fn ranged(snapshot: Snapshot, range: &str) -> Result<Step, SessionError> {
+    step(
+        &snapshot,
+        &Rules::default(),
+        &request(range, BodyLength::Unknown),
+    )
+}
+
+#[track_caller]
+fn intake(step: Result<Step, SessionError>) -> Intake {
+    match step {
+        Ok(Step::Append(intake)) => intake,
+        other => panic!("{other:?} takes no bytes"),
+    }
+}
+
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).expect("a body fits into memory")
+}
+
+/// Sends a whole body of `len` bytes; the offsets stored, and what became of the request.
+fn send(mut intake: Intake, len: u64) -> (u64, Result<Outcome, SessionError>) {
+    let body = Bytes::from(vec![0; index(len)]);
+    match intake.accept(body) {
+        Ok(stored) => (stored.len() as u64, intake.end(Ending::Complete)),
+        Err(error) => (0, Err(error)),
+    }
+}

@@ -1,0 +1,258 @@
+use super::*;
+
+#[track_caller]
+fn refused(snapshot: Snapshot, range: &str, expected: SessionError, ends_session: bool) {
+    assert_eq!(
+        ranged(snapshot, range),
+        Err(expected),
+        "{range} on {snapshot:?}"
+    );
+    assert_eq!(expected.ends_session(), ends_session, "{expected:?}");
+}
+
+#[test]
+fn the_next_chunk_is_stored_and_reported() {
+    let intake = intake(ranged(active(Q, None), "bytes 262144-524287/*"));
+    assert_eq!(
+        (intake.total(), intake.is_final(), intake.remaining_hint()),
+        (None, false, Some(Q))
+    );
+    assert_eq!(send(intake, Q), (Q, Ok(Outcome::Committed)));
+}
+
+#[test]
+fn the_last_chunk_finishes_whatever_its_size() {
+    let intake = intake(ranged(active(Q, None), "bytes 262144-262150/262151"));
+    assert_eq!(
+        (intake.total(), intake.is_final(), intake.remaining_hint()),
+        (Some(Q + 7), true, Some(7))
+    );
+    assert_eq!(send(intake, 7), (7, Ok(Outcome::Finished { total: Q + 7 })));
+}
+
+#[test]
+fn a_chunk_that_reaches_the_declared_size_is_the_last() {
+    let intake = intake(ranged(active(Q, Some(Q + 7)), "bytes 262144-262150/*"));
+    assert!(intake.is_final());
+    assert_eq!(send(intake, 7), (7, Ok(Outcome::Finished { total: Q + 7 })));
+}
+
+#[test]
+fn bytes_sent_again_are_skipped() {
+    let intake = intake(ranged(active(Q + 10, None), "bytes 0-524287/*"));
+    assert_eq!(intake.remaining_hint(), Some(Q - 10));
+    assert_eq!(send(intake, 2 * Q), (Q - 10, Ok(Outcome::Committed)));
+}
+
+#[test]
+fn a_chunk_that_brings_nothing_new_is_reported() {
+    for range in [
+        "bytes 0-262143/*",
+        "bytes 0-9/*",
+        "bytes 524280-524287/*",
+        "bytes 262144-524287/600000",
+    ] {
+        let intake = intake(ranged(active(2 * Q, None), range));
+        assert_eq!(intake.remaining_hint(), Some(0));
+        assert!(!intake.is_final(), "{range}");
+    }
+    let intake = intake(ranged(active(2 * Q, None), "bytes 0-9/*"));
+    assert_eq!(send(intake, 10), (0, Ok(Outcome::Committed)));
+}
+
+#[test]
+fn the_last_chunk_sent_again_finishes_without_new_bytes() {
+    let intake = intake(ranged(active(Q + 7, None), "bytes 262144-262150/262151"));
+    assert_eq!(send(intake, 7), (0, Ok(Outcome::Finished { total: Q + 7 })));
+}
+
+#[test]
+fn a_gap_is_refused_in_the_words_that_clients_look_for() {
+    let gap = SessionError::Gap {
+        first: 2 * Q,
+        committed: Q,
+    };
+    refused(active(Q, None), "bytes 524288-786431/*", gap, false);
+    refused(active(Q, None), "bytes 524288-*/*", gap, false);
+    assert_eq!(
+        gap.to_string(),
+        "Invalid request.  According to the Content-Range header, the upload offset is 524288 byte(s), \
+         which exceeds already uploaded size of 262144 byte(s)."
+    );
+}
+
+#[test]
+fn a_small_chunk_behind_a_gap_is_a_gap() {
+    refused(
+        active(Q, None),
+        "bytes 524288-524290/*",
+        SessionError::Gap {
+            first: 2 * Q,
+            committed: Q,
+        },
+        false,
+    );
+}
+
+#[test]
+fn a_small_chunk_that_is_not_the_last_ends_the_session() {
+    let small = |length| SessionError::ChunkTooSmall { length };
+    refused(active(0, None), "bytes 0-262142/*", small(Q - 1), true);
+    refused(active(0, None), "bytes 0-0/2", small(1), true);
+    refused(
+        active(Q, Some(3 * Q)),
+        "bytes 262144-262145/*",
+        small(2),
+        true,
+    );
+    assert!(small(1).to_string().contains("at least 262144 bytes"));
+}
+
+#[test]
+fn the_part_of_a_chunk_beyond_a_multiple_is_not_kept() {
+    let table = [
+        ("bytes 0-262156/*", 0, Q + 13, Q),
+        ("bytes 0-2499999/3000000", 0, 2_500_000, 9 * Q),
+    ];
+    for (range, offset, length, stored) in table {
+        let intake = intake(ranged(active(offset, None), range));
+        assert_eq!(intake.remaining_hint(), Some(stored), "{range}");
+        assert_eq!(
+            send(intake, length),
+            (stored, Ok(Outcome::Committed)),
+            "{range}"
+        );
+    }
+}
+
+#[test]
+fn the_rule_measures_the_length_and_not_the_offset() {
+    let intake = intake(ranged(active(43, None), "bytes 43-262186/300000"));
+    assert_eq!(send(intake, Q), (Q, Ok(Outcome::Committed)));
+}
+
+#[test]
+fn what_is_not_kept_never_takes_committed_bytes_away() {
+    let intake = intake(ranged(active(Q + 10, None), "bytes 0-262163/*"));
+    assert_eq!(send(intake, Q + 20), (0, Ok(Outcome::Committed)));
+}
+
+#[test]
+fn the_lenient_rule_stores_any_chunk() {
+    let rules = Rules {
+        chunks: ChunkRule::Lenient,
+        max_size: None,
+    };
+    for (range, length) in [("bytes 0-9/*", 10), ("bytes 0-262156/*", Q + 13)] {
+        let intake = intake(step(
+            &active(0, None),
+            &rules,
+            &request(range, BodyLength::Exact(length)),
+        ));
+        assert_eq!(
+            send(intake, length),
+            (length, Ok(Outcome::Committed)),
+            "{range}"
+        );
+    }
+}
+
+#[test]
+fn another_total_in_a_data_request_ends_the_session() {
+    let changed = |stated, known| SessionError::TotalChanged { stated, known };
+    refused(
+        active(0, Some(3 * Q)),
+        "bytes 0-262143/524288",
+        changed(2 * Q, 3 * Q),
+        true,
+    );
+    refused(
+        active(0, Some(3 * Q)),
+        "bytes 0-*/524288",
+        changed(2 * Q, 3 * Q),
+        true,
+    );
+}
+
+#[test]
+fn a_range_past_the_declared_size_is_refused_before_its_body() {
+    let past = SessionError::PastTotal {
+        end: 2 * Q,
+        total: Q + 5,
+    };
+    refused(active(0, Some(Q + 5)), "bytes 0-524287/*", past, false);
+}
+
+#[test]
+fn a_total_below_what_is_committed_is_refused_and_survived() {
+    let below = SessionError::EndsBeforeCommitted {
+        total: Q,
+        committed: 2 * Q,
+    };
+    refused(active(2 * Q, None), "bytes 0-262143/262144", below, false);
+    refused(active(2 * Q, None), "bytes 0-*/262144", below, false);
+}
+
+#[test]
+fn a_malformed_range_ends_the_session() {
+    refused(active(0, None), "*/*", ContentRangeError::Unit.into(), true);
+    let inverted = ContentRangeError::Inverted {
+        first: Q,
+        last: 37_855,
+    };
+    refused(
+        active(Q, None),
+        "bytes 262144-37855/300000",
+        inverted.into(),
+        true,
+    );
+}
+
+#[test]
+fn a_length_that_disagrees_with_the_range_is_refused_before_the_body() {
+    for body in [Q - 1, Q + 1] {
+        let found = step(
+            &active(0, None),
+            &Rules::default(),
+            &request("bytes 0-262143/*", BodyLength::Exact(body)),
+        );
+        let error = SessionError::LengthDisagrees {
+            body,
+            expected: Q,
+            first: 0,
+        };
+        assert_eq!(found, Err(error));
+        assert!(!error.ends_session());
+    }
+}
+
+#[test]
+fn a_body_of_unknown_length_is_held_to_its_range() {
+    let intake = || intake(ranged(active(0, None), "bytes 0-262143/*"));
+    let short = SessionError::LengthDisagrees {
+        body: Q - 1,
+        expected: Q,
+        first: 0,
+    };
+    assert_eq!(send(intake(), Q - 1), (Q - 1, Err(short)));
+    let long = SessionError::LengthDisagrees {
+        body: Q + 1,
+        expected: Q,
+        first: 0,
+    };
+    assert_eq!(send(intake(), Q + 1), (0, Err(long)));
+}
+
+#[test]
+fn a_broken_connection_keeps_what_came() {
+    let mut intake = intake(ranged(active(0, None), "bytes 0-262143/262144"));
+    assert_eq!(
+        intake
+            .accept(Bytes::from_static(b"abc"))
+            .expect("it fits")
+            .len(),
+        3
+    );
+    assert_eq!(intake.remaining_hint(), Some(Q - 3));
+    assert_eq!(intake.end(Ending::Broken), Ok(Outcome::Interrupted));
+}

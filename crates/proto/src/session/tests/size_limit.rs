@@ -1,0 +1,65 @@
+use super::*;
+
+const LIMITED: Rules = Rules {
+    chunks: ChunkRule::Strict,
+    max_size: Some(10),
+};
+const TOO_LARGE: SessionError = SessionError::TooLarge { limit: 10 };
+
+#[test]
+fn what_is_stated_above_the_limit_is_refused_before_the_body() {
+    for (range, body) in [
+        ("bytes 0-10/11", BodyLength::Exact(11)),
+        ("bytes 0-262143/*", BodyLength::Unknown),
+        ("bytes 0-0/11", BodyLength::Exact(1)),
+        ("bytes 0-*/11", BodyLength::Unknown),
+        ("bytes 0-*/*", BodyLength::Exact(11)),
+    ] {
+        assert_eq!(
+            step(&active(0, None), &LIMITED, &request(range, body)),
+            Err(TOO_LARGE),
+            "{range}"
+        );
+    }
+    assert!(TOO_LARGE.ends_session());
+}
+
+#[test]
+fn media_that_outgrows_the_limit_is_refused_where_it_does() {
+    let mut intake = intake(step(
+        &active(0, None),
+        &LIMITED,
+        &unranged(BodyLength::Unknown),
+    ));
+    assert_eq!(
+        intake
+            .accept(Bytes::from_static(b"0123456789"))
+            .map(|stored| stored.len()),
+        Ok(10)
+    );
+    assert_eq!(intake.accept(Bytes::from_static(b"x")), Err(TOO_LARGE));
+}
+
+#[test]
+fn media_as_large_as_the_limit_is_taken() {
+    let intake = intake(step(
+        &active(0, None),
+        &LIMITED,
+        &request("bytes 0-9/10", BodyLength::Exact(10)),
+    ));
+    assert_eq!(send(intake, 10), (10, Ok(Outcome::Finished { total: 10 })));
+}
+
+#[test]
+fn a_one_shot_body_is_whole_media_within_the_limit() {
+    for length in [BodyLength::Exact(10), BodyLength::Unknown] {
+        let intake = Intake::one_shot(Some(10), length).expect("it fits");
+        assert_eq!(send(intake, 10), (10, Ok(Outcome::Finished { total: 10 })));
+    }
+    assert_eq!(
+        Intake::one_shot(Some(10), BodyLength::Exact(11)),
+        Err(TOO_LARGE)
+    );
+    let unknown = Intake::one_shot(Some(10), BodyLength::Unknown).expect("it may fit");
+    assert_eq!(send(unknown, 11), (0, Err(TOO_LARGE)));
+}

@@ -1,0 +1,66 @@
+//! The three ways to upload (docs/protocol.md, 2.1).
+
+use std::fmt;
+
+use crate::parameters::Parameters;
+
+#[cfg(test)]
+mod tests;
+
+/// How media is uploaded: the parameter `uploadType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UploadType {
+    /// The body is the media.
+    Media,
+    /// The body is metadata and media in one multipart/related document.
+    Multipart,
+    /// The body is metadata; the media follows on a session URI.
+    Resumable,
+}
+
+/// Why it is not known how media is uploaded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UploadTypeError {
+    /// Neither `uploadType` nor `upload_protocol` is given.
+    #[error("Required parameter: uploadType")]
+    Missing,
+    /// The value is none of the three.
+    #[error(
+        "Invalid upload type \"{value}\": parameter uploadType must be media, multipart or resumable."
+    )]
+    Unknown {
+        /// The value received.
+        value: String,
+    },
+}
+
+impl UploadType {
+    /// Reads `uploadType`, or its synonym `upload_protocol`, which says `raw` for media.
+    pub fn from_parameters(parameters: &Parameters) -> Result<Self, UploadTypeError> {
+        let given = |name| parameters.first(name).filter(|value| !value.is_empty());
+        match (given("uploadType"), given("upload_protocol")) {
+            (Some("media"), _) | (None, Some("raw")) => Ok(Self::Media),
+            (Some("multipart"), _) | (None, Some("multipart")) => Ok(Self::Multipart),
+            (Some("resumable"), _) | (None, Some("resumable")) => Ok(Self::Resumable),
+            (Some(value), _) | (None, Some(value)) => Err(UploadTypeError::Unknown {
+                value: value.to_owned(),
+            }),
+            (None, None) => Err(UploadTypeError::Missing),
+        }
+    }
+
+    /// The value of `uploadType`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Media => "media",
+            Self::Multipart => "multipart",
+            Self::Resumable => "resumable",
+        }
+    }
+}
+
+impl fmt::Display for UploadType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

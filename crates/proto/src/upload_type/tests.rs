@@ -1,0 +1,63 @@
+use super::*;
+
+fn read(query: &str) -> Result<UploadType, UploadTypeError> {
+    UploadType::from_parameters(&Parameters::parse(Some(query)))
+}
+
+#[test]
+fn the_upload_type_has_a_name_and_a_synonym() {
+    let table = [
+        ("uploadType=media", UploadType::Media),
+        ("uploadType=multipart", UploadType::Multipart),
+        (
+            "alt=json&prettyPrint=false&uploadType=resumable",
+            UploadType::Resumable,
+        ),
+        ("upload_protocol=raw", UploadType::Media),
+        ("upload_protocol=multipart", UploadType::Multipart),
+        ("upload_protocol=resumable", UploadType::Resumable),
+        ("uploadType=&upload_protocol=raw", UploadType::Media),
+        (
+            "upload_protocol=nonsense&uploadType=media",
+            UploadType::Media,
+        ),
+    ];
+    for (query, expected) in table {
+        assert_eq!(read(query), Ok(expected), "{query:?}");
+    }
+}
+
+#[test]
+fn a_missing_upload_type_is_required() {
+    for query in ["", "alt=json", "uploadType=", "uploadtype=media"] {
+        assert_eq!(read(query), Err(UploadTypeError::Missing), "{query:?}");
+    }
+}
+
+#[test]
+fn an_unknown_upload_type_is_refused() {
+    for (query, value) in [
+        ("uploadType=chunked", "chunked"),
+        ("uploadType=raw", "raw"),
+        ("upload_protocol=media", "media"),
+    ] {
+        assert_eq!(
+            read(query),
+            Err(UploadTypeError::Unknown {
+                value: value.to_owned()
+            }),
+            "{query:?}"
+        );
+    }
+}
+
+#[test]
+fn an_upload_type_is_written_as_it_is_read() {
+    for upload_type in [
+        UploadType::Media,
+        UploadType::Multipart,
+        UploadType::Resumable,
+    ] {
+        assert_eq!(read(&format!("uploadType={upload_type}")), Ok(upload_type));
+    }
+}
