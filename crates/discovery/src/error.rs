@@ -1,0 +1,148 @@
+//! What can be wrong with an API description, and where.
+
+use thiserror::Error;
+
+use crate::byte_size::ByteSizeError;
+use crate::media_range::MediaTypeError;
+use crate::short_form::ShortFormError;
+use crate::template::TemplateError;
+
+/// A description that cannot become an [`Api`](crate::Api).
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is not JSON, or not a discovery document. The message tells line and column.
+    #[error("not a discovery document: {0}")]
+    Json(#[source] serde_json::Error),
+    /// The text is not the short form.
+    #[error(transparent)]
+    ShortForm(#[from] ShortFormError),
+    /// The document says something that cannot be.
+    #[error("{path}: {fault}")]
+    Document {
+        /// Where, e.g. `resources.animals.methods.insert.mediaUpload.maxSize`.
+        path: String,
+        /// What.
+        #[source]
+        fault: Fault,
+    },
+}
+
+/// What is wrong at one place of a discovery document.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A field that must be there is not.
+    #[error("the field is missing")]
+    Missing,
+    /// The document describes something else than a REST API.
+    #[error("the protocol is `{protocol}`, not `rest`")]
+    NotRest {
+        /// The protocol.
+        protocol: String,
+    },
+    /// A name or version would not fit into a path or an id.
+    #[error(
+        "`{name}` is not a name of letters, digits, `.`, `_` and `-` that begins with a letter or digit"
+    )]
+    NotAName {
+        /// The name as written.
+        name: String,
+    },
+    /// The API has no methods.
+    #[error("there are no methods")]
+    NoMethods,
+    /// An HTTP method is not a token.
+    #[error("`{http_method}` is not an HTTP method")]
+    HttpMethod {
+        /// The HTTP method as written.
+        http_method: String,
+    },
+    /// A path is not a URI template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The path has a variable that is no parameter.
+    #[error("the variable `{name}` of the path is not described as a parameter in the path")]
+    UndescribedVariable {
+        /// The variable.
+        name: String,
+    },
+    /// A parameter is neither in the path nor in the query.
+    #[error("`{location}` is neither `path` nor `query`")]
+    Location {
+        /// The location as written.
+        location: String,
+    },
+    /// A name in the parameter order is no parameter.
+    #[error("there is no parameter `{name}`")]
+    UnknownParameter {
+        /// The name.
+        name: String,
+    },
+    /// A reference names no schema of the document.
+    #[error("there is no schema `{name}`")]
+    UnknownSchema {
+        /// The name.
+        name: String,
+    },
+    /// An entry of an accept list is no media range.
+    #[error(transparent)]
+    MediaRange(#[from] MediaTypeError),
+    /// A size is neither text nor a whole number of bytes.
+    #[error("a size is text such as \"5GB\" or a whole number of bytes")]
+    NotASize,
+    /// A size cannot be read.
+    #[error(transparent)]
+    ByteSize(#[from] ByteSizeError),
+    /// Two methods have the same id.
+    #[error("the method at {first} has the same id")]
+    DuplicateId {
+        /// Where the first of the two is.
+        first: String,
+    },
+    /// Two methods with the same HTTP method match the same paths.
+    #[error("the method at {first} matches the same paths")]
+    CollidingPath {
+        /// Where the first of the two is.
+        first: String,
+    },
+}
+
+/// A place in a document, for the path of an error.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(String);
+
+impl Place {
+    pub(crate) fn root() -> Self {
+        Self(String::new())
+    }
+
+    /// The place of a field of the object at this place.
+    pub(crate) fn field(&self, name: &str) -> Self {
+        match self.0.as_str() {
+            "" => Self(name.to_owned()),
+            outer => Self(format!("{outer}.{name}")),
+        }
+    }
+
+    /// The place of an element of the list at this place.
+    pub(crate) fn element(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    pub(crate) fn fault(&self, fault: impl Into<Fault>) -> Error {
+        Error::Document {
+            path: self.0.clone(),
+            fault: fault.into(),
+        }
+    }
+
+    /// The value of the field at this place, which must be there.
+    pub(crate) fn required<'a>(&self, value: Option<&'a str>) -> Result<&'a str, Error> {
+        value.ok_or_else(|| self.fault(Fault::Missing))
+    }
+
+    pub(crate) fn into_path(self) -> String {
+        self.0
+    }
+}

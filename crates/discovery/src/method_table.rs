@@ -1,0 +1,215 @@
+//! The methods of all APIs of a server: which method does a request call?
+//!
+//! Every method is found at its plain path. A method with media is also found at `/upload/...` and
+//! at `/resumable/upload/...` before that path, whichever protocols its document mentions, because
+//! clients use both for everything, and at the document's own upload paths should they be others.
+//!
+//! A tree over the leading segments leaves a handful of candidates for a path. Of those that match,
+//! the narrowest template with the right HTTP method wins; between APIs with equal templates, the
+//! API that was given first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::Method as HttpMethod;
+
+use crate::api::Api;
+use crate::method::Method;
+use crate::template::{Element, PathParameters, Template, without_leading_slash};
+
+/// Finds the method of a request. See the [module](self).
+#[derive(Debug, Default)]
+pub struct MethodTable {
+    /// The narrowest first.
+    routes: Vec<Route>,
+    tree: Node,
+}
+
+/// What is found for a request.
+#[derive(Clone, Debug)]
+pub enum Found<'a> {
+    /// A method.
+    Method {
+        /// The method.
+        method: &'a Arc<Method>,
+        /// Whether the path was an upload path.
+        target: Target,
+        /// The variables of the path, decoded.
+        parameters: PathParameters,
+    },
+    /// The path is right and the HTTP method is not: 405.
+    WrongVerb {
+        /// The HTTP methods for `Allow`, each once.
+        allowed: Vec<HttpMethod>,
+    },
+    /// No method has such a path: 404.
+    Nothing,
+}
+
+/// On which of its paths a method was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Its plain path: no media in the request.
+    Plain,
+    /// One of its upload paths.
+    Upload,
+}
+
+#[derive(Debug)]
+struct Route {
+    template: Template,
+    target: Target,
+    method: Arc<Method>,
+}
+
+/// The routes whose templates agree up to some segment.
+///
+/// The tree only narrows the choice; the template decides.
+#[derive(Debug, Default)]
+struct Node {
+    literals: HashMap<String, Node>,
+    one: Option<Box<Node>>,
+    /// Routes whose templates end here.
+    ended: Vec<usize>,
+    /// Routes whose templates go on with any number of segments.
+    open: Vec<usize>,
+}
+
+impl MethodTable {
+    /// The table of the methods of these APIs.
+    pub fn new<'a>(apis: impl IntoIterator<Item = &'a Api>) -> Self {
+        let methods = apis.into_iter().flat_map(Api::methods);
+        let mut routes: Vec<Route> = methods.flat_map(routes_of).collect();
+        // The sort is stable, so equal templates stay in the order of their APIs.
+        routes.sort_by_cached_key(|route| route.template.specificity());
+        let mut tree = Node::default();
+        for (index, route) in routes.iter().enumerate() {
+            tree.insert(&route.template.elements(), index);
+        }
+        Self { routes, tree }
+    }
+
+    /// The method that a request with this HTTP method and raw, still percent-encoded path calls.
+    ///
+    /// The path has no query. A trailing or doubled slash makes another path.
+    pub fn find(&self, http_method: &HttpMethod, raw_path: &str) -> Found<'_> {
+        let mut allowed = Vec::new();
+        for (route, parameters) in self.matching(raw_path) {
+            let Route { method, target, .. } = route;
+            if method.http_method == *http_method {
+                return Found::Method {
+                    method,
+                    target: *target,
+                    parameters,
+                };
+            }
+            if !allowed.contains(&method.http_method) {
+                allowed.push(method.http_method.clone());
+            }
+        }
+        if allowed.is_empty() {
+            Found::Nothing
+        } else {
+            Found::WrongVerb { allowed }
+        }
+    }
+
+    /// The methods that have a path like this one, whatever their HTTP methods, the narrowest first.
+    pub fn methods_at(&self, raw_path: &str) -> impl Iterator<Item = &Arc<Method>> {
+        self.matching(raw_path).map(|(route, _)| &route.method)
+    }
+
+    fn matching(&self, raw_path: &str) -> impl Iterator<Item = (&Route, PathParameters)> {
+        let candidates = self
+            .tree
+            .candidates(without_leading_slash(raw_path))
+            .into_iter();
+        candidates.filter_map(move |index| {
+            let route = &self.routes[index];
+            Some((route, route.template.match_path(raw_path)?))
+        })
+    }
+}
+
+impl Node {
+    fn insert(&mut self, elements: &[Element], index: usize) {
+        match elements.split_first() {
+            None => self.ended.push(index),
+            Some((Element::Many, _)) => self.open.push(index),
+            Some((Element::One, rest)) => {
+                self.one.get_or_insert_default().insert(rest, index);
+            }
+            Some((Element::Literal(text), rest)) => {
+                self.literals
+                    .entry(text.clone())
+                    .or_default()
+                    .insert(rest, index);
+            }
+        }
+    }
+
+    /// The routes that may match, in their order.
+    fn candidates(&self, path: &str) -> Vec<usize> {
+        let mut found = Vec::new();
+        self.collect(Some(path), &mut found);
+        found.sort_unstable();
+        found
+    }
+
+    /// `path` is what is left of it; `None` after its last segment.
+    fn collect(&self, path: Option<&str>, found: &mut Vec<usize>) {
+        found.extend(&self.open);
+        let Some(path) = path else {
+            found.extend(&self.ended);
+            return;
+        };
+        let (segment, rest) = match path.split_once('/') {
+            Some((segment, rest)) => (segment, Some(rest)),
+            None => (path, None),
+        };
+        if let Some(node) = self.literals.get(segment) {
+            node.collect(rest, found);
+        }
+        if let Some(node) = &self.one {
+            node.collect(rest, found);
+        }
+    }
+}
+
+fn routes_of(method: &Arc<Method>) -> Vec<Route> {
+    let route = |template, target| Route {
+        template,
+        target,
+        method: Arc::clone(method),
+    };
+    let mut routes = vec![route(method.template.clone(), Target::Plain)];
+    routes.extend(
+        upload_templates(method)
+            .into_iter()
+            .map(|it| route(it, Target::Upload)),
+    );
+    routes
+}
+
+/// The usual upload paths, and the document's own where they differ.
+fn upload_templates(method: &Method) -> Vec<Template> {
+    let Some(upload) = &method.upload else {
+        return Vec::new();
+    };
+    let mut templates = vec![
+        method.template.below("upload"),
+        method.template.below("resumable/upload"),
+    ];
+    for own in [&upload.simple_path, &upload.resumable_path]
+        .into_iter()
+        .flatten()
+    {
+        if !templates.contains(own) {
+            templates.push(own.clone());
+        }
+    }
+    templates
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! The JSON schemas of a discovery document, as far as a server needs to see into them.
+//!
+//! This is the dialect of JSON Schema (draft 3) that discovery documents use. Nothing is validated
+//! against a schema here: it tells which fields a resource has, what they look like, and which
+//! `kind` a resource is.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A schema, or the schema of one property of another.
+///
+/// The request and the response of a method are schemas too, nearly always a
+/// [`reference`](Self::reference).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Schema {
+    /// The name of a schema of the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `string`, `integer`, `number`, `boolean`, `object`, `array` or `any`.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub json_type: Option<String>,
+    /// The name of the schema that is meant here.
+    #[serde(rename = "$ref", skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// What a string or a number holds, e.g. `int64`, `date-time`, `byte`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// Prose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether the property must be there.
+    #[serde(skip_serializing_if = "is_false")]
+    pub required: bool,
+    /// Whether only the server sets the property.
+    #[serde(skip_serializing_if = "is_false")]
+    pub read_only: bool,
+    /// The allowed values; empty where there is no such list.
+    #[serde(rename = "enum", skip_serializing_if = "Vec::is_empty")]
+    pub allowed_values: Vec<String>,
+    /// A regular expression for the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// The value where none is given, usually written as a string.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    /// The elements of an array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items: Option<Box<Schema>>,
+    /// The fields of an object.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, Schema>,
+    /// Whatever else the document says, kept for writing it out again.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl Schema {
+    /// A schema that means the document's schema of this name.
+    pub fn reference_to(name: impl Into<String>) -> Self {
+        Self {
+            reference: Some(name.into()),
+            ..Self::default()
+        }
+    }
+
+    /// A schema of this JSON type, e.g. `string`.
+    pub fn of_type(json_type: impl Into<String>) -> Self {
+        Self {
+            json_type: Some(json_type.into()),
+            ..Self::default()
+        }
+    }
+
+    /// An array of such elements.
+    #[must_use]
+    pub fn array_of(items: Self) -> Self {
+        Self {
+            items: Some(Box::new(items)),
+            ..Self::of_type("array")
+        }
+    }
+
+    /// The property of this name.
+    pub fn property(&self, name: &str) -> Option<&Schema> {
+        self.properties.get(name)
+    }
+
+    /// What a resource of this schema says in its `kind` field, e.g. `storage#object`.
+    ///
+    /// Documents write it as the default of the property.
+    pub fn kind(&self) -> Option<&str> {
+        self.property("kind")?.default.as_ref()?.as_str()
+    }
+}
+
+/// An absent flag is false: there is no need to write it.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde's skip_serializing_if passes a reference"
+)]
+pub(crate) fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn animal() -> Value {
+        json!({
+            "id": "Animal",
+            "type": "object",
+            "description": "An animal.",
+            "properties": {
+                "kind": {"type": "string", "default": "farm#animal"},
+                "size": {"type": "string", "format": "int64", "readOnly": true},
+                "sound": {"type": "string", "enum": ["moo", "oink"], "enumDescriptions": ["", ""]},
+                "friends": {"type": "array", "items": {"$ref": "Animal"}},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "tag": {"type": "string", "pattern": "[a-z]+", "required": true,
+                        "annotations": {"required": ["farm.animals.insert"]}}
+            }
+        })
+    }
+
+    #[test]
+    fn properties_tell_their_form() {
+        let schema: Schema = serde_json::from_value(animal()).unwrap();
+        let size = schema.property("size").unwrap();
+        assert_eq!(size.json_type.as_deref(), Some("string"));
+        assert_eq!(size.format.as_deref(), Some("int64"));
+        assert!(size.read_only);
+        let friends = schema.property("friends").unwrap();
+        assert_eq!(
+            friends.items.as_deref(),
+            Some(&Schema::reference_to("Animal"))
+        );
+        assert_eq!(
+            schema.property("sound").unwrap().allowed_values,
+            ["moo", "oink"]
+        );
+        assert!(schema.property("tag").unwrap().required);
+        assert_eq!(schema.property("wings"), None);
+    }
+
+    #[test]
+    fn the_kind_is_the_default_of_its_property() {
+        let schema: Schema = serde_json::from_value(animal()).unwrap();
+        assert_eq!(schema.kind(), Some("farm#animal"));
+        assert_eq!(Schema::of_type("object").kind(), None);
+    }
+
+    #[test]
+    fn a_schema_read_and_written_loses_nothing() {
+        let schema: Schema = serde_json::from_value(animal()).unwrap();
+        assert_eq!(serde_json::to_value(&schema).unwrap(), animal());
+    }
+}
