@@ -1,0 +1,218 @@
+//! The ledger on SQLite.
+//!
+//! One thread writes ([`writer`]), a few connections read ([`readers`]), and SQLite's WAL keeps
+//! them apart. Nothing here reads a clock, and nothing walks a table at the start.
+
+mod change;
+mod leases;
+mod readers;
+mod rows;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use rusqlite::{OptionalExtension, params};
+use windlass_store::{
+    Advance, ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, Resource,
+    Session, SessionId, Timestamp,
+};
+
+use crate::filesystem;
+use crate::open::OpenError;
+use crate::poison::Poison;
+use crate::{DirectoryLock, Durability};
+use change::Change;
+use leases::Leases;
+use readers::Readers;
+use writer::Writer;
+
+/// Reads that run at once. They come from the page cache almost always, so few are enough.
+const READERS: usize = 4;
+
+/// A [`Ledger`] in an SQLite database.
+///
+/// Made by [`LocalStore::open`](crate::LocalStore::open). Dropping it finishes what was queued and
+/// closes the database; that may take the time of a commit.
+#[derive(Debug)]
+pub struct LocalLedger {
+    // Dropped in this order: the last connection that closes is the writer's, which checkpoints.
+    readers: Readers,
+    writer: Writer,
+    leases: Arc<Leases>,
+    poison: Poison,
+    _lock: Arc<DirectoryLock>,
+}
+
+impl LocalLedger {
+    pub(crate) fn open(
+        path: &Path,
+        durability: Durability,
+        lock: Arc<DirectoryLock>,
+    ) -> Result<Self, OpenError> {
+        prepare_files(path, durability).map_err(|source| OpenError::io(path, source))?;
+        let refused = |source| OpenError::ledger(path, source);
+        let connection = schema::open_writer(path, durability).map_err(refused)?;
+        let readers = (0..READERS).map(|_| schema::open_reader(path));
+        let readers = readers
+            .collect::<Result<_, _>>()
+            .map_err(|error| refused(error.into()))?;
+
+        let (leases, poison) = (Arc::<Leases>::default(), Poison::default());
+        let writer = Writer::start(connection, Arc::clone(&leases), poison.clone())
+            .map_err(|source| OpenError::io(path, source))?;
+        let readers = Readers::new(readers, poison.clone());
+        Ok(Self {
+            readers,
+            writer,
+            leases,
+            poison,
+            _lock: lock,
+        })
+    }
+
+    /// How many transactions were committed since the start. Many changes share one.
+    pub fn commits(&self) -> u64 {
+        self.writer.commits()
+    }
+
+    async fn change(&self, change: Change) -> Result<(), LedgerError> {
+        self.writer.change(change).await.map(drop)
+    }
+}
+
+/// Makes the database's name durable, and whatever a process that died left in the WAL.
+///
+/// The WAL may end in a transaction that was written and never synced. SQLite would take it as
+/// committed; a power cut later would take it back.
+fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<()> {
+    let file = filesystem::open_or_create(path)?;
+    if durability == Durability::Disk {
+        filesystem::rewrite_durably(&filesystem::beside(path, "-wal"))?;
+        file.sync_all()?;
+        filesystem::sync_directory(path.parent().expect("the data directory"))?;
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Ledger for LocalLedger {
+    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
+        self.change(Change::Start(session)).await
+    }
+
+    async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        let leased = self.leases.waiting(id);
+        let found = self
+            .readers
+            .read(move |connection| rows::session(connection, id))
+            .await?;
+        Ok(found.map(|session| Session {
+            epoch: leased.map_or(session.epoch, |epoch| epoch.max(session.epoch)),
+            ..session
+        }))
+    }
+
+    async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        self.writer.lease(id).await
+    }
+
+    async fn advance(
+        &self,
+        id: SessionId,
+        epoch: Epoch,
+        advance: Advance,
+    ) -> Result<(), LedgerError> {
+        self.change(Change::Advance { id, epoch, advance }).await
+    }
+
+    async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
+        self.change(Change::End { id, epoch, end }).await
+    }
+
+    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
+        self.change(Change::Apply(changes)).await
+    }
+
+    async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {
+        let (collection, id) = (collection.to_owned(), id.to_owned());
+        self.readers
+            .read(move |connection| rows::resource(connection, &collection, &id))
+            .await
+    }
+
+    async fn resources(
+        &self,
+        collection: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Resource>, LedgerError> {
+        let (collection, after) = (collection.to_owned(), after.map(str::to_owned));
+        let query =
+            move |connection: &_| rows::resources(connection, &collection, after.as_deref(), limit);
+        self.readers.read(query).await
+    }
+
+    async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
+        let query = move |connection: &rusqlite::Connection| {
+            connection
+                .prepare_cached("SELECT bytes FROM small_media WHERE id = ?1")?
+                .query_row([id.as_bytes()], |row| row.get::<_, Vec<u8>>(0))
+                .optional()
+        };
+        Ok(self.readers.read(query).await?.map(Bytes::from))
+    }
+
+    async fn finishing(
+        &self,
+        after: Option<SessionId>,
+        limit: usize,
+    ) -> Result<Vec<SessionId>, LedgerError> {
+        let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
+        let query = move |connection: &rusqlite::Connection| {
+            connection
+                .prepare_cached(
+                    "SELECT id FROM sessions WHERE state = 1 AND id > ?1 ORDER BY id LIMIT ?2",
+                )?
+                .query_map(params![after, rows::sql_limit(limit)], |row| row.get(0))?
+                .map(|id| id.map(SessionId::from_bytes))
+                .collect()
+        };
+        self.readers.read(query).await
+    }
+
+    async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError> {
+        self.writer.change(Change::Expire { now, limit }).await
+    }
+
+    async fn garbage(&self, limit: usize) -> Result<Vec<MediaId>, LedgerError> {
+        let query = move |connection: &rusqlite::Connection| {
+            connection
+                .prepare_cached("SELECT media FROM garbage ORDER BY media LIMIT ?1")?
+                .query_map([rows::sql_limit(limit)], |row| row.get(0))?
+                .map(|id| id.map(MediaId::from_bytes))
+                .collect()
+        };
+        self.readers.read(query).await
+    }
+
+    async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {
+        self.change(Change::ForgetGarbage(ids.to_vec())).await
+    }
+
+    async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
+        let ids = ids.to_vec();
+        self.readers
+            .read(move |connection| rows::unknown_media(connection, ids))
+            .await
+    }
+
+    async fn check(&self) -> Result<(), LedgerError> {
+        self.poison.check().map_err(LedgerError::Fault)
+    }
+}

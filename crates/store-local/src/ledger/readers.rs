@@ -1,0 +1,54 @@
+//! A few connections that only read.
+
+use std::sync::{Arc, Mutex};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+use windlass_store::LedgerError;
+
+use crate::poison::Poison;
+
+/// Reads run on tokio's blocking threads, on one of these connections. Each sees the last commit,
+/// and neither waits for the writer nor holds it up.
+#[derive(Debug)]
+pub(super) struct Readers {
+    idle: Arc<Mutex<Vec<Connection>>>,
+    permits: Arc<Semaphore>,
+    poison: Poison,
+}
+
+impl Readers {
+    pub(super) fn new(connections: Vec<Connection>, poison: Poison) -> Self {
+        let permits = Arc::new(Semaphore::new(connections.len()));
+        Self {
+            idle: Arc::new(Mutex::new(connections)),
+            permits,
+            poison,
+        }
+    }
+
+    /// Runs a query. A failure is a fault like any other: a database that cannot be read promises
+    /// nothing.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.poison.check().map_err(LedgerError::Fault)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
+        let idle = Arc::clone(&self.idle);
+        let task = tokio::task::spawn_blocking(move || {
+            let lock = || idle.lock().expect("nothing panics while it is held");
+            let connection = lock().pop().expect("there are as many as permits");
+            let result = query(&connection);
+            lock().push(connection);
+            drop(permit);
+            result
+        });
+        match task.await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(LedgerError::Fault(self.poison.strike(error))),
+            Err(panic) => Err(LedgerError::Fault(self.poison.strike(panic))),
+        }
+    }
+}

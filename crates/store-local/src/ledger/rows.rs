@@ -1,0 +1,192 @@
+//! Rows to records and back.
+//!
+//! SQLite has signed integers. Counts are stored bit for bit; `expires`, which is compared in SQL, stops at the
+//! largest signed one.
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use windlass_proto::digest::{Crc32c, Digests, Md5, Sha256};
+use windlass_store::{
+    Epoch, Extent, Media, MediaId, MediaRef, Place, Progress, Resource, Session, SessionId,
+    SessionState, Timestamp,
+};
+
+/// One session.
+pub(super) fn session(connection: &Connection, id: SessionId) -> rusqlite::Result<Option<Session>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT context, created, expires, state, epoch, offset, total, crc32c, slow_digests,
+                media, place, extent_start, extent_crc32c, reply
+         FROM sessions WHERE id = ?1",
+    )?;
+    statement
+        .query_row([id.as_bytes()], |row| read_session(id, row))
+        .optional()
+}
+
+fn read_session(id: SessionId, row: &Row<'_>) -> rusqlite::Result<Session> {
+    let extent_start: Option<i64> = row.get("extent_start")?;
+    let extent_crc32c: Option<u32> = row.get("extent_crc32c")?;
+    let extent = extent_start
+        .zip(extent_crc32c)
+        .map(|(start, crc32c)| Extent {
+            start: start.cast_unsigned(),
+            crc32c: Crc32c(crc32c),
+        });
+    let progress = Progress {
+        offset: count(row, "offset")?,
+        total: row.get::<_, Option<i64>>("total")?.map(i64::cast_unsigned),
+        crc32c: Crc32c(row.get("crc32c")?),
+        slow_digests: row.get("slow_digests")?,
+        media: media_ref(row)?,
+        extent,
+    };
+    Ok(Session {
+        id,
+        context: row.get("context")?,
+        created: Timestamp::from_millis(count(row, "created")?),
+        expires: Timestamp::from_millis(count(row, "expires")?),
+        state: state(row)?,
+        epoch: Epoch(count(row, "epoch")?),
+        progress,
+        reply: row.get("reply")?,
+    })
+}
+
+/// One resource.
+pub(super) fn resource(
+    connection: &Connection,
+    collection: &str,
+    id: &str,
+) -> rusqlite::Result<Option<Resource>> {
+    let mut statement =
+        connection.prepare_cached("SELECT * FROM resources WHERE collection = ?1 AND id = ?2")?;
+    statement
+        .query_row([collection, id], read_resource)
+        .optional()
+}
+
+/// Up to `limit` resources of a collection behind `after`.
+pub(super) fn resources(
+    connection: &Connection,
+    collection: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Resource>> {
+    // Every string but the empty one is greater than the empty one; "not before" lets that in too.
+    let comparison = if after.is_some() { ">" } else { ">=" };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT * FROM resources WHERE collection = ?1 AND id {comparison} ?2 ORDER BY id LIMIT ?3"
+    ))?;
+    let bounds = params![collection, after.unwrap_or_default(), sql_limit(limit)];
+    statement.query_map(bounds, read_resource)?.collect()
+}
+
+fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
+    let media = match media_ref(row)? {
+        None => None,
+        Some(at) => Some(Media {
+            at,
+            length: count(row, "length")?,
+            content_type: row.get("content_type")?,
+            digests: Digests {
+                crc32c: Crc32c(row.get("crc32c")?),
+                md5: row.get::<_, Option<[u8; 16]>>("md5")?.map(Md5),
+                sha256: row.get::<_, Option<[u8; 32]>>("sha256")?.map(Sha256),
+            },
+        }),
+    };
+    Ok(Resource {
+        collection: row.get("collection")?,
+        id: row.get("id")?,
+        version: count(row, "version")?,
+        body: row.get::<_, Vec<u8>>("body")?.into(),
+        media,
+        created: Timestamp::from_millis(count(row, "created")?),
+        updated: Timestamp::from_millis(count(row, "updated")?),
+    })
+}
+
+/// Those of `ids` that no row names. One statement sees one state: media that moves from a session
+/// to its resource meanwhile is never seen between the two.
+pub(super) fn unknown_media(
+    connection: &Connection,
+    ids: Vec<MediaId>,
+) -> rusqlite::Result<Vec<MediaId>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1)
+             OR EXISTS (SELECT 1 FROM resources WHERE media = ?1)
+             OR EXISTS (SELECT 1 FROM garbage WHERE media = ?1)",
+    )?;
+    let mut unknown = Vec::new();
+    for id in ids {
+        if !statement.query_row([id.as_bytes()], |row| row.get(0))? {
+            unknown.push(id);
+        }
+    }
+    Ok(unknown)
+}
+
+/// The columns `media` and `place`.
+pub(super) fn media_ref(row: &Row<'_>) -> rusqlite::Result<Option<MediaRef>> {
+    let Some(id) = row.get::<_, Option<[u8; 16]>>("media")? else {
+        return Ok(None);
+    };
+    let id = MediaId::from_bytes(id);
+    let place = match row.get("place")? {
+        0 => Place::Ledger,
+        1 => Place::Vault,
+        other => return Err(unknown_number("place", other)),
+    };
+    Ok(Some(MediaRef { id, place }))
+}
+
+/// The column `place`.
+pub(super) fn sql_place(place: Place) -> i64 {
+    match place {
+        Place::Ledger => 0,
+        Place::Vault => 1,
+    }
+}
+
+/// The column `state`.
+pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<SessionState> {
+    Ok(match row.get("state")? {
+        0 => SessionState::Active,
+        1 => SessionState::Finishing,
+        2 => SessionState::Finished,
+        3 => SessionState::Cancelled,
+        4 => SessionState::Failed,
+        other => return Err(unknown_number("state", other)),
+    })
+}
+
+/// The column `state`; two indexes of the schema know the 1 by number.
+pub(super) fn sql_state(state: SessionState) -> i64 {
+    match state {
+        SessionState::Active => 0,
+        SessionState::Finishing => 1,
+        SessionState::Finished => 2,
+        SessionState::Cancelled => 3,
+        SessionState::Failed => 4,
+    }
+}
+
+/// A column that holds a count.
+pub(super) fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+    row.get(column).map(i64::cast_unsigned)
+}
+
+/// A moment in a column that is compared.
+pub(super) fn sql_moment(moment: Timestamp) -> i64 {
+    i64::try_from(moment.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A `LIMIT`.
+pub(super) fn sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn unknown_number(column: &str, number: i64) -> rusqlite::Error {
+    let reason = format!("{number} is no {column}");
+    rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, reason.into())
+}

@@ -1,0 +1,137 @@
+//! The database file: its schema, and how a connection to it is set up.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use crate::Durability;
+
+/// "Wndl": says in the file's header whose it is.
+const APPLICATION_ID: i32 = 0x576E_646C;
+
+/// The schema below. A file of a newer one is refused.
+pub(crate) const VERSION: i32 = 1;
+
+/// The tables.
+///
+/// They have rowids on purpose: ids are random, and rows that are written at about the same time
+/// then share pages, of which a commit writes whole ones.
+///
+/// States are numbered in [`super::rows`]; 1 is finishing. A finishing session never expires, so it is in
+/// one of the two partial indexes only.
+const TABLES: &str = "
+CREATE TABLE sessions (
+    id            BLOB    NOT NULL UNIQUE,
+    context       BLOB    NOT NULL,
+    created       INTEGER NOT NULL,
+    expires       INTEGER NOT NULL,
+    state         INTEGER NOT NULL,
+    epoch         INTEGER NOT NULL,
+    offset        INTEGER NOT NULL,
+    total         INTEGER,
+    crc32c        INTEGER NOT NULL,
+    slow_digests  BLOB    NOT NULL,
+    media         BLOB,
+    place         INTEGER,
+    extent_start  INTEGER,
+    extent_crc32c INTEGER,
+    reply         BLOB
+) STRICT;
+CREATE INDEX sessions_finishing ON sessions (id) WHERE state = 1;
+CREATE INDEX sessions_expires ON sessions (expires) WHERE state <> 1;
+CREATE INDEX sessions_media ON sessions (media) WHERE media IS NOT NULL;
+
+CREATE TABLE resources (
+    collection   TEXT    NOT NULL,
+    id           TEXT    NOT NULL,
+    version      INTEGER NOT NULL,
+    body         BLOB    NOT NULL,
+    media        BLOB,
+    place        INTEGER,
+    length       INTEGER,
+    content_type TEXT,
+    crc32c       INTEGER,
+    md5          BLOB,
+    sha256       BLOB,
+    created      INTEGER NOT NULL,
+    updated      INTEGER NOT NULL,
+    UNIQUE (collection, id)
+) STRICT;
+CREATE INDEX resources_media ON resources (media) WHERE media IS NOT NULL;
+
+CREATE TABLE small_media (
+    id    BLOB NOT NULL UNIQUE,
+    bytes BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE garbage (
+    media BLOB NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+";
+
+/// Why a database file was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SchemaError {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("it has schema version {found}; this build knows versions up to {VERSION}")]
+    Newer { found: i32 },
+    #[error("it is the database of another application")]
+    Foreign,
+}
+
+/// Opens the connection that writes, and makes the tables when the file is new.
+pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, SchemaError> {
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", synchronous(durability))?;
+    // Where fsync does not reach the platter by itself (macOS), these make it.
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+    // The writer checkpoints by itself, after it has answered.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    make_tables(&mut connection)?;
+    Ok(connection)
+}
+
+/// Opens a connection that only reads, and sees only what is committed.
+pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+/// A connection is used by one thread at a time, so SQLite need not lock it.
+fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    // Nobody else writes; this is for an operator who looks into the file meanwhile.
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// WAL with FULL loses nothing that was committed; with NORMAL a power cut takes the last commits.
+fn synchronous(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Disk => "full",
+        Durability::Os => "off",
+    }
+}
+
+fn make_tables(connection: &mut Connection) -> Result<(), SchemaError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let read = |pragma| transaction.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
+    match (read("application_id")?, read("user_version")?) {
+        (0, 0) => {
+            transaction.execute_batch(TABLES)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+        }
+        (APPLICATION_ID, VERSION) => {}
+        (APPLICATION_ID, found) => return Err(SchemaError::Newer { found }),
+        _ => return Err(SchemaError::Foreign),
+    }
+    Ok(transaction.commit()?)
+}

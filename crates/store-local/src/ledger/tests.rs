@@ -1,0 +1,411 @@
+//! The writer's rules: what one commit carries, and what a failure ends.
+
+use std::sync::mpsc;
+
+use tempfile::TempDir;
+use windlass_store::{Progress, SessionState};
+
+use super::*;
+
+/// Anything that a test wants to happen on the writer's thread, inside its transaction.
+pub(super) struct AnyChange(pub(super) Work);
+
+type Work = Box<dyn Fn(&rusqlite::Connection) -> rusqlite::Result<()> + Send>;
+
+/// A ledger in a directory of its own.
+struct Bench {
+    ledger: Arc<LocalLedger>,
+    dir: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self {
+            ledger: Arc::new(open(&dir)),
+            dir,
+        }
+    }
+
+    /// Opens the ledger again, as a new process does.
+    fn reopen(self) -> Self {
+        let Self { ledger, dir } = self;
+        drop(Arc::into_inner(ledger).expect("no call is under way"));
+        Self {
+            ledger: Arc::new(open(&dir)),
+            dir,
+        }
+    }
+
+    async fn do_any(
+        &self,
+        work: impl Fn(&rusqlite::Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) -> Result<(), LedgerError> {
+        self.ledger
+            .change(Change::Any(AnyChange(Box::new(work))))
+            .await
+    }
+
+    /// Holds the writer back inside a transaction until the sender is dropped.
+    async fn hold_writer(&self) -> mpsc::Sender<()> {
+        let (release, released) = mpsc::channel();
+        let (entered, mut inside) = tokio::sync::mpsc::channel(1);
+        let wait = move |_: &_| {
+            entered.try_send(()).expect("it is the first");
+            let _ = released.recv();
+            Ok(())
+        };
+        let ledger = Arc::clone(&self.ledger);
+        tokio::spawn(async move { ledger.change(Change::Any(AnyChange(Box::new(wait)))).await });
+        inside.recv().await.expect("the writer comes to it");
+        release
+    }
+
+    /// Calls that go into the queue together. Their results, once the writer is released.
+    async fn queue<T: Send + 'static>(
+        &self,
+        calls: Vec<impl Future<Output = T> + Send + 'static>,
+    ) -> Vec<T> {
+        let release = self.hold_writer().await;
+        let calls: Vec<_> = calls.into_iter().map(tokio::spawn).collect();
+        // All of them run on this one thread, and each up to where it waits for the writer.
+        tokio::task::yield_now().await;
+        drop(release);
+        let mut results = Vec::new();
+        for call in calls {
+            results.push(call.await.unwrap());
+        }
+        results
+    }
+
+    fn start(&self, n: u8) -> impl Future<Output = Result<(), LedgerError>> + Send + 'static {
+        let ledger = Arc::clone(&self.ledger);
+        async move { ledger.start(new_session(n)).await }
+    }
+}
+
+fn open(dir: &TempDir) -> LocalLedger {
+    let lock = filesystem::lock(&dir.path().join("lock"))
+        .unwrap()
+        .expect("it is free");
+    let lock = Arc::new(DirectoryLock::new(lock));
+    LocalLedger::open(&dir.path().join("ledger.sqlite"), Durability::Disk, lock).unwrap()
+}
+
+fn id(n: u8) -> SessionId {
+    SessionId::from_bytes([n; 32])
+}
+
+fn new_session(n: u8) -> NewSession {
+    let (created, expires) = (Timestamp::from_millis(0), Timestamp::from_millis(u64::MAX));
+    NewSession {
+        id: id(n),
+        context: vec![n],
+        created,
+        expires,
+        total: None,
+    }
+}
+
+fn step(from: u64, to: u64) -> Advance {
+    let progress = Progress {
+        offset: to,
+        ..Progress::none(None)
+    };
+    Advance {
+        from,
+        progress,
+        small_media: None,
+        state: SessionState::Active,
+        expires: None,
+    }
+}
+
+#[track_caller]
+fn is_fault<T: std::fmt::Debug>(result: Result<T, LedgerError>) {
+    assert!(matches!(result, Err(LedgerError::Fault(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn changes_that_queue_up_share_one_commit() {
+    let bench = Bench::new();
+    let results = bench
+        .queue((0..100).map(|n| bench.start(n)).collect())
+        .await;
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(
+        bench.ledger.commits(),
+        2,
+        "one for what held the writer, one for the rest"
+    );
+    let bench = bench.reopen();
+    for n in 0..100 {
+        assert!(bench.ledger.session(id(n)).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_refused_change_leaves_the_others_of_its_commit_alone() {
+    let bench = Bench::new();
+    let results = bench
+        .queue([1, 2, 1, 3].map(|n| bench.start(n)).into())
+        .await;
+    let refused: Vec<bool> = results.iter().map(Result::is_err).collect();
+    assert_eq!(refused, [false, false, true, false]);
+    assert!(matches!(results[2], Err(LedgerError::Conflict)));
+    for n in 1..=3 {
+        assert!(bench.ledger.session(id(n)).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn refused_changes_alone_cost_no_commit() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    let commits = bench.ledger.commits();
+    assert!(matches!(bench.start(1).await, Err(LedgerError::Conflict)));
+    assert_eq!(bench.ledger.commits(), commits);
+}
+
+#[tokio::test]
+async fn a_lease_costs_no_commit_and_waits_for_none() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    let commits = bench.ledger.commits();
+    for expected in 1..=100 {
+        let leased = bench.ledger.lease(id(1)).await.unwrap().unwrap();
+        assert_eq!(leased.epoch, Epoch(expected));
+    }
+    assert_eq!(bench.ledger.commits(), commits);
+    bench
+        .ledger
+        .advance(id(1), Epoch(100), step(0, 1))
+        .await
+        .unwrap();
+    assert_eq!(bench.ledger.commits(), commits + 1);
+
+    let bench = bench.reopen();
+    let leased = bench.ledger.lease(id(1)).await.unwrap().unwrap();
+    assert_eq!(
+        leased.epoch,
+        Epoch(101),
+        "the change carried the epoch with it"
+    );
+}
+
+#[tokio::test]
+async fn leases_that_nothing_follows_are_written_when_they_are_too_many() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    bench.ledger.lease(id(1)).await.unwrap();
+    assert_eq!(bench.ledger.leases.overflow(1), []);
+    let overflow = bench.ledger.leases.overflow(0);
+    assert_eq!(overflow, [(id(1), Epoch(1))]);
+    bench
+        .do_any(move |connection| {
+            let leases = Leases::default();
+            change::Tables {
+                connection,
+                leases: &leases,
+            }
+            .write_epochs(&overflow)
+        })
+        .await
+        .unwrap();
+    let bench = bench.reopen();
+    assert_eq!(
+        bench.ledger.session(id(1)).await.unwrap().unwrap().epoch,
+        Epoch(1)
+    );
+}
+
+#[tokio::test]
+async fn a_lease_sees_only_what_is_committed() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    let epoch = bench.ledger.lease(id(1)).await.unwrap().unwrap().epoch;
+    let advance = {
+        let ledger = Arc::clone(&bench.ledger);
+        async move {
+            ledger
+                .advance(id(1), epoch, step(0, 1))
+                .await
+                .map(|()| None)
+        }
+    };
+    let lease = {
+        let ledger = Arc::clone(&bench.ledger);
+        async move { ledger.lease(id(1)).await }
+    };
+    let calls: Vec<std::pin::Pin<Box<dyn Future<Output = _> + Send>>> =
+        vec![Box::pin(advance), Box::pin(lease)];
+    let results = bench.queue(calls).await;
+    assert!(
+        matches!(results[0], Err(LedgerError::Fenced)),
+        "the lease went first"
+    );
+    let leased = results[1].as_ref().unwrap().as_ref().unwrap();
+    assert_eq!((leased.epoch, leased.progress.offset), (Epoch(2), 0));
+}
+
+#[tokio::test]
+async fn a_dropped_change_happens_whole() {
+    let bench = Bench::new();
+    let release = bench.hold_writer().await;
+    let call = tokio::spawn(bench.start(1));
+    tokio::task::yield_now().await;
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    drop(release);
+    // The writer comes to this one after it.
+    bench.start(2).await.unwrap();
+    assert!(bench.ledger.session(id(1)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_failed_commit_ends_everything() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    // A constraint that is looked at only by COMMIT, and fails it.
+    let dangling = "CREATE TABLE parent (id INTEGER PRIMARY KEY);
+        CREATE TABLE child (parent REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);
+        INSERT INTO child VALUES (1);";
+    is_fault(
+        bench
+            .do_any(|connection| connection.execute_batch(dangling))
+            .await,
+    );
+    is_fault(bench.start(2).await);
+    is_fault(bench.ledger.lease(id(1)).await);
+    is_fault(bench.ledger.session(id(1)).await);
+    is_fault(bench.ledger.expire(Timestamp::from_millis(1), 1).await);
+    is_fault(bench.ledger.check().await);
+    let bench = bench.reopen();
+    assert!(
+        bench.ledger.session(id(1)).await.unwrap().is_some(),
+        "what was committed stays"
+    );
+    assert!(bench.ledger.session(id(2)).await.unwrap().is_none());
+    assert!(bench.ledger.check().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_fault_answers_all_who_waited_for_the_same_commit() {
+    let bench = Bench::new();
+    let release = bench.hold_writer().await;
+    let ledger = Arc::clone(&bench.ledger);
+    let broken = tokio::spawn(async move {
+        let work: Work = Box::new(|connection| connection.execute_batch("no such statement"));
+        ledger.change(Change::Any(AnyChange(work))).await
+    });
+    let waiting: Vec<_> = (1..5).map(|n| tokio::spawn(bench.start(n))).collect();
+    tokio::task::yield_now().await;
+    drop(release);
+    is_fault(broken.await.unwrap());
+    for call in waiting {
+        is_fault(call.await.unwrap());
+    }
+    let bench = bench.reopen();
+    for n in 1..5 {
+        assert_eq!(
+            bench.ledger.session(id(n)).await.unwrap(),
+            None,
+            "all or nothing"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_panics_is_a_fault_and_not_a_hang() {
+    let bench = Bench::new();
+    is_fault(bench.do_any(|_| panic!("asked for by a test")).await);
+    is_fault(bench.start(1).await);
+    is_fault(bench.ledger.check().await);
+}
+
+#[tokio::test]
+async fn a_full_disk_changes_nothing_and_ends_nothing() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    let pages = |count: i64| {
+        move |connection: &rusqlite::Connection| {
+            connection.pragma_update_and_check(None, "max_page_count", count, |_| Ok(()))
+        }
+    };
+    bench.do_any(pages(1)).await.unwrap();
+    let leased = bench.ledger.lease(id(1)).await.unwrap().unwrap();
+    let large = NewSession {
+        context: vec![0; 1 << 20],
+        ..new_session(2)
+    };
+    let refused = bench.ledger.start(large.clone()).await;
+    assert!(matches!(refused, Err(LedgerError::NoSpace)), "{refused:?}");
+    assert!(bench.ledger.check().await.is_ok());
+    assert!(bench.ledger.session(id(2)).await.unwrap().is_none());
+
+    bench.do_any(pages(1 << 30)).await.unwrap();
+    bench.ledger.start(large).await.unwrap();
+    let next = bench.ledger.lease(id(1)).await.unwrap().unwrap();
+    assert!(
+        next.epoch > leased.epoch,
+        "an epoch is never given out twice"
+    );
+}
+
+#[tokio::test]
+async fn a_long_wal_is_brought_into_the_database() {
+    let bench = Bench::new();
+    let wal = filesystem::beside(&bench.dir.path().join("ledger.sqlite"), "-wal");
+    for n in 0..40 {
+        let new = NewSession {
+            context: vec![n; 1 << 20],
+            ..new_session(n)
+        };
+        bench.ledger.start(new).await.unwrap();
+    }
+    let len = wal.metadata().unwrap().len();
+    assert!(
+        len < 16 << 20,
+        "the WAL is used again from its beginning, not {len} bytes long"
+    );
+}
+
+#[tokio::test]
+async fn a_torn_end_of_the_wal_is_no_commit() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    // A copy made while the database is open is what a crash leaves.
+    let crashed = tempfile::tempdir().unwrap();
+    for name in ["ledger.sqlite", "ledger.sqlite-wal"] {
+        std::fs::copy(bench.dir.path().join(name), crashed.path().join(name)).unwrap();
+    }
+    let wal = crashed.path().join("ledger.sqlite-wal");
+    let whole = std::fs::read(&wal).unwrap();
+    bench.start(2).await.unwrap();
+    let longer = std::fs::read(bench.dir.path().join("ledger.sqlite-wal")).unwrap();
+    assert!(longer.len() > whole.len());
+    std::fs::write(&wal, &longer[..longer.len() - 100]).unwrap();
+
+    let ledger = open(&crashed);
+    assert!(ledger.session(id(1)).await.unwrap().is_some());
+    assert!(ledger.session(id(2)).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_or_of_somebody_else_is_refused() {
+    for (pragma, message) in [
+        ("user_version", "schema version 77"),
+        ("application_id", "another"),
+    ] {
+        let bench = Bench::new();
+        bench
+            .do_any(move |connection| connection.pragma_update(None, pragma, 77))
+            .await
+            .unwrap();
+        let Bench { ledger, dir } = bench;
+        drop(ledger);
+        let path = dir.path().join("ledger.sqlite");
+        let error = schema::open_writer(&path, Durability::Disk).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+    }
+}

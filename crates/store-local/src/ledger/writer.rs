@@ -1,0 +1,325 @@
+//! The one thread that writes, and its group commit.
+//!
+//! While a commit waits for the disk, changes queue up; the next transaction takes them all. Each
+//! runs under a savepoint of its own, so that one that is refused leaves no trace, and all are
+//! answered after the one commit. With one change at a time every change costs a sync; with 64
+//! clients a sync carries dozens.
+//!
+//! ```text
+//! callers --(bounded queue)--> leases, answered at once
+//!                              BEGIN
+//!                                SAVEPOINT, change, RELEASE  | for each change
+//!                              COMMIT                        = one sync of the WAL
+//!                              answers
+//!                              checkpoint, when it is due
+//! ```
+//!
+//! Leases go first and outside of the transaction: so they see nothing that is not committed, and
+//! cost no commit ([`super::leases`]).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use windlass_store::{Epoch, LedgerError, Session, SessionId, SessionState};
+
+use super::change::{Change, ChangeError, Refusal, Tables};
+use super::leases::Leases;
+use super::rows;
+use crate::poison::Poison;
+
+/// Most calls that wait for the writer. Further ones wait for room.
+const QUEUE_LEN: usize = 4096;
+
+/// Most calls that one commit carries. It bounds how long the first of them waits.
+const BATCH_LEN: usize = 512;
+
+/// Pages in the WAL that call for a checkpoint: 8 MiB. Fewer checkpoints write a page that changes
+/// often fewer times into the database; a longer WAL makes the start after a crash slower.
+const CHECKPOINT_PAGES: i64 = 2048;
+
+/// Most leases that wait in memory for their session's next change; more are written.
+const LEASES_WAITING: usize = 1 << 16;
+
+/// The callers' side: hands calls to the thread, and ends it when dropped.
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Option<mpsc::Sender<Queued>>,
+    room: Arc<Semaphore>,
+    poison: Poison,
+    commits: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A call in the queue, with its place in it.
+struct Queued {
+    call: Call,
+    _place: OwnedSemaphorePermit,
+}
+
+enum Call {
+    Lease(SessionId, Answer<Option<Session>>),
+    Change(Change, Answer<usize>),
+}
+
+type Answer<T> = oneshot::Sender<Result<T, LedgerError>>;
+
+impl Writer {
+    /// Starts the thread on its connection.
+    pub(super) fn start(
+        connection: Connection,
+        leases: Arc<Leases>,
+        poison: Poison,
+    ) -> std::io::Result<Self> {
+        let (queue, calls) = mpsc::channel();
+        let commits = Arc::default();
+        let thread = Thread {
+            connection,
+            leases,
+            poison: poison.clone(),
+            commits: Arc::clone(&commits),
+        };
+        let thread = std::thread::Builder::new()
+            .name("ledger-writer".to_owned())
+            .spawn(move || thread.run(&calls))?;
+        Ok(Self {
+            queue: Some(queue),
+            room: Arc::new(Semaphore::new(QUEUE_LEN)),
+            poison,
+            commits,
+            thread: Some(thread),
+        })
+    }
+
+    /// Raises a session's epoch.
+    pub(super) async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        self.call(|answer| Call::Lease(id, answer)).await
+    }
+
+    /// Makes a change. Resolves when it is durable.
+    pub(super) async fn change(&self, change: Change) -> Result<usize, LedgerError> {
+        self.call(|answer| Call::Change(change, answer)).await
+    }
+
+    /// How many transactions were committed since the start.
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    async fn call<T>(&self, call: impl FnOnce(Answer<T>) -> Call) -> Result<T, LedgerError> {
+        self.poison.check().map_err(LedgerError::Fault)?;
+        let (answer, answered) = oneshot::channel();
+        let room = Arc::clone(&self.room).acquire_owned().await;
+        let place = room.expect("the semaphore is never closed");
+        let queued = Queued {
+            call: call(answer),
+            _place: place,
+        };
+        let queue = self.queue.as_ref().expect("it is there until the drop");
+        // Without a thread there is no answer; both errors say so.
+        if queue.send(queued).is_err() {
+            return Err(self.stopped());
+        }
+        answered.await.unwrap_or_else(|_| Err(self.stopped()))
+    }
+
+    /// The thread is gone: it panicked.
+    fn stopped(&self) -> LedgerError {
+        LedgerError::Fault(self.poison.strike(WriterStopped))
+    }
+}
+
+/// Waits until the queue is empty and the last commit is done. The WAL is checkpointed and removed
+/// when the connection closes.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic has been answered with faults already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The writer's thread ended before its time.
+#[derive(Debug, thiserror::Error)]
+#[error("the ledger's writer has stopped")]
+struct WriterStopped;
+
+/// The thread's side.
+struct Thread {
+    connection: Connection,
+    leases: Arc<Leases>,
+    poison: Poison,
+    commits: Arc<AtomicU64>,
+}
+
+impl Thread {
+    fn run(self, calls: &mpsc::Receiver<Queued>) {
+        while let Ok(first) = calls.recv() {
+            let batch = std::iter::once(first)
+                .chain(calls.try_iter())
+                .take(BATCH_LEN);
+            let (mut changes, mut answers) = (Vec::new(), Vec::new());
+            for Queued { call, .. } in batch {
+                match call {
+                    Call::Lease(id, answer) => drop(answer.send(self.lease(id))),
+                    Call::Change(change, answer) => {
+                        changes.push(change);
+                        answers.push(answer);
+                    }
+                }
+            }
+            if !changes.is_empty() {
+                self.commit(&changes, answers);
+                self.checkpoint();
+            }
+        }
+    }
+
+    fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        self.poison.check().map_err(LedgerError::Fault)?;
+        let found = rows::session(&self.connection, id).map_err(|error| self.fault(error))?;
+        Ok(found.map(|mut session| {
+            session.epoch = match session.state {
+                SessionState::Active | SessionState::Finishing => {
+                    self.leases.raise(id, session.epoch)
+                }
+                _ => session.epoch,
+            };
+            session
+        }))
+    }
+
+    /// Makes the changes in one transaction, then answers them all.
+    fn commit(&self, changes: &[Change], answers: Vec<Answer<usize>>) {
+        let outcomes = match self.poison.check() {
+            Ok(()) => self.transaction(changes),
+            Err(cause) => Err(LedgerError::Fault(cause)),
+        };
+        for (index, answer) in answers.into_iter().enumerate() {
+            let outcome = match &outcomes {
+                Ok(outcomes) => match &outcomes[index] {
+                    Ok(forgotten) => Ok(forgotten.len()),
+                    Err(refusal) => Err(LedgerError::from(*refusal)),
+                },
+                Err(LedgerError::Fault(cause)) => Err(LedgerError::Fault(Arc::clone(cause))),
+                Err(_) => Err(LedgerError::NoSpace),
+            };
+            // A caller that has gone away is told by the next read.
+            let _ = answer.send(outcome);
+        }
+    }
+
+    /// One transaction around all changes. An error means that none was made.
+    fn transaction(&self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
+        let result = self.try_transaction(changes);
+        if !self.connection.is_autocommit() && self.sql("ROLLBACK").is_err() {
+            // What stays open is never committed: the next BEGIN fails, and that is a fault.
+        }
+        result.map_err(|error| match error {
+            error if is_full(&error) => LedgerError::NoSpace,
+            error => self.fault(error),
+        })
+    }
+
+    fn try_transaction(&self, changes: &[Change]) -> rusqlite::Result<Vec<Outcome>> {
+        let tables = Tables {
+            connection: &self.connection,
+            leases: &self.leases,
+        };
+        self.sql("BEGIN IMMEDIATE")?;
+        let outcomes: Vec<Outcome> = changes
+            .iter()
+            .map(|change| self.step(change, &tables))
+            .collect::<Result<_, _>>()?;
+        if outcomes.iter().any(Result::is_ok) {
+            let overflow = self.leases.overflow(LEASES_WAITING);
+            tables.write_epochs(&overflow)?;
+            self.sql("COMMIT")?;
+            self.commits.fetch_add(1, Ordering::Relaxed);
+            self.settle_leases(changes, &outcomes, overflow);
+        }
+        Ok(outcomes)
+    }
+
+    /// The epochs that a commit has put into rows need not wait any more, nor do those whose rows
+    /// it has deleted.
+    fn settle_leases(
+        &self,
+        changes: &[Change],
+        outcomes: &[Outcome],
+        written: Vec<(SessionId, Epoch)>,
+    ) {
+        for (change, outcome) in changes.iter().zip(outcomes) {
+            if let Ok(forgotten) = outcome {
+                forgotten.iter().for_each(|id| self.leases.forget(*id));
+                if let Some((id, epoch)) = change.lease() {
+                    self.leases.settle(id, epoch);
+                }
+            }
+        }
+        written
+            .into_iter()
+            .for_each(|(id, epoch)| self.leases.settle(id, epoch));
+    }
+
+    /// One change under its savepoint. An error is the end of the whole transaction.
+    fn step(&self, change: &Change, tables: &Tables<'_>) -> rusqlite::Result<Outcome> {
+        self.sql("SAVEPOINT change")?;
+        let outcome = match change.run(tables) {
+            Ok(forgotten) => Ok(forgotten),
+            Err(ChangeError::Refused(refusal)) => Err(refusal),
+            // SQLite may have rolled back everything by itself then.
+            Err(ChangeError::Sqlite(error))
+                if is_full(&error) && !self.connection.is_autocommit() =>
+            {
+                Err(Refusal::NoSpace)
+            }
+            Err(ChangeError::Sqlite(error)) => return Err(error),
+        };
+        if outcome.is_err() {
+            self.sql("ROLLBACK TO change")?;
+        }
+        self.sql("RELEASE change")?;
+        Ok(outcome)
+    }
+
+    /// Brings the WAL into the database when it has grown long, after all answers are out.
+    fn checkpoint(&self) {
+        let waiting = self.wal_pages("PRAGMA wal_checkpoint(NOOP)");
+        let done = waiting.and_then(|pages| match pages {
+            ..CHECKPOINT_PAGES => Ok(pages),
+            _ => self.wal_pages("PRAGMA wal_checkpoint(PASSIVE)"),
+        });
+        match done {
+            Err(error) if !is_full(&error) => drop(self.fault(error)),
+            // Without room for the database to grow, the WAL keeps the pages.
+            _ => {}
+        }
+    }
+
+    /// Pages in the WAL that are not in the database, after a checkpoint of some mode.
+    fn wal_pages(&self, checkpoint: &str) -> rusqlite::Result<i64> {
+        let mut statement = self.connection.prepare_cached(checkpoint)?;
+        statement.query_row([], |row| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?))
+    }
+
+    fn sql(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
+
+    fn fault(&self, error: rusqlite::Error) -> LedgerError {
+        LedgerError::Fault(self.poison.strike(error))
+    }
+}
+
+/// What became of one change of a transaction: the sessions it made forgotten, or why it was not
+/// made.
+type Outcome = Result<Vec<SessionId>, Refusal>;
+
+fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+}

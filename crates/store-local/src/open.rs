@@ -1,0 +1,154 @@
+//! Opening a store, and everything that speaks against it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use windlass_store::Cause;
+
+use crate::filesystem::{self, Safety};
+use crate::ledger::LocalLedger;
+use crate::vault::LocalVault;
+
+/// A ledger and a vault that share a data directory.
+#[derive(Debug)]
+pub struct LocalStore {
+    /// The ledger, in `ledger.sqlite`.
+    pub ledger: LocalLedger,
+    /// The vault, in `vault/`.
+    pub vault: LocalVault,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// What an acknowledged byte survives.
+    pub durability: Durability,
+    /// Opens the store on a file system that is known not to keep what it has synced, with a
+    /// warning instead of an error.
+    pub allow_unsafe_filesystem: bool,
+}
+
+/// What an acknowledged byte survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A power cut: everything is synced before it is acknowledged. Costs a sync of the media and a
+    /// shared one of the ledger for each acknowledgement.
+    #[default]
+    Disk,
+    /// The end of the process, kill -9 included, but no power cut: nothing is ever synced. For
+    /// scratch data.
+    Os,
+}
+
+/// Why a store was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it open.
+    #[error("{} is in use by another process", dir.display())]
+    InUse {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// The file system cannot keep the promise.
+    #[error("{} is on a file system that loses acknowledged bytes: {reason}", dir.display())]
+    UnsafeFilesystem {
+        /// The data directory.
+        dir: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The database was made by something else, by a newer version, or is damaged.
+    #[error("{} cannot be used as the ledger", path.display())]
+    Ledger {
+        /// The database file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: Cause,
+    },
+    /// A file call failed.
+    #[error("{} cannot be opened", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn ledger(
+        path: &Path,
+        source: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
+        Self::Ledger {
+            path: path.to_owned(),
+            source: Arc::new(source),
+        }
+    }
+}
+
+/// The right to the data directory, held as long as the ledger or the vault lives.
+#[derive(Debug)]
+pub(crate) struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    pub(crate) fn new(file: File) -> Self {
+        Self { _file: file }
+    }
+}
+
+impl LocalStore {
+    /// Opens the store in `dir`, made now if it does not exist.
+    ///
+    /// It blocks, for some milliseconds; it walks neither sessions nor media, however many there
+    /// are. What a crash left behind is met where it matters: the ledger replays its WAL, and a
+    /// media is cut to its committed offset when it is reopened.
+    pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
+        let io = |source| OpenError::io(dir, source);
+        filesystem::make_directories_durably(dir).map_err(io)?;
+        let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
+        let file = lock.ok_or_else(|| OpenError::InUse {
+            dir: dir.to_owned(),
+        })?;
+        let lock = Arc::new(DirectoryLock::new(file));
+        check_filesystem(dir, options)?;
+
+        let vault_dir = dir.join("vault");
+        filesystem::make_directories_durably(&vault_dir)
+            .map_err(|source| OpenError::io(&vault_dir, source))?;
+        let vault = LocalVault::new(vault_dir, options.durability, Arc::clone(&lock));
+        let ledger = LocalLedger::open(&dir.join("ledger.sqlite"), options.durability, lock)?;
+        Ok(Self { ledger, vault })
+    }
+}
+
+fn check_filesystem(dir: &Path, options: Options) -> Result<(), OpenError> {
+    if options.durability == Durability::Os {
+        return Ok(());
+    }
+    match filesystem::judge(dir).map_err(|source| OpenError::io(dir, source))? {
+        Safety::Safe => {}
+        Safety::Unsafe(reason) if !options.allow_unsafe_filesystem => {
+            return Err(OpenError::UnsafeFilesystem {
+                dir: dir.to_owned(),
+                reason,
+            });
+        }
+        Safety::Unsafe(reason) | Safety::Doubtful(reason) => {
+            tracing::warn!(dir = %dir.display(), reason, "acknowledged bytes may be lost");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! The vault on the local disk.
+//!
+//! A media is a file that has its final name from birth; there is no rename. The name and the
+//! length mean nothing: the ledger says which media there are and how much of each counts.
+
+mod lanes;
+mod layout;
+mod media;
+mod takeover;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use windlass_proto::digest::Crc32cHasher;
+use windlass_store::{
+    Cause, Extent, MediaId, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError,
+};
+
+use crate::poison::Poison;
+use crate::{DirectoryLock, Durability, filesystem};
+use lanes::Lanes;
+use layout::Layout;
+use media::{LocalReader, LocalWriter};
+use takeover::Gates;
+
+/// A [`Vault`] in a directory.
+///
+/// Made by [`LocalStore::open`](crate::LocalStore::open). Its futures need a tokio runtime, on whose
+/// blocking threads all file calls run.
+#[derive(Debug)]
+pub struct LocalVault {
+    shared: Arc<Shared>,
+}
+
+/// What work on blocking threads needs of the vault.
+#[derive(Debug)]
+struct Shared {
+    layout: Layout,
+    durability: Durability,
+    lanes: Lanes,
+    gates: Arc<Gates>,
+    poison: Poison,
+    syncs: AtomicU64,
+    /// Held as long as anything may still be written.
+    _lock: Arc<DirectoryLock>,
+}
+
+impl LocalVault {
+    pub(crate) fn new(root: PathBuf, durability: Durability, lock: Arc<DirectoryLock>) -> Self {
+        let shared = Shared {
+            layout: Layout::new(root),
+            durability,
+            lanes: Lanes::new(),
+            gates: Arc::default(),
+            poison: Poison::default(),
+            syncs: AtomicU64::new(0),
+            _lock: lock,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// How often media was synced since the start.
+    pub fn syncs(&self) -> u64 {
+        self.shared.syncs.load(Ordering::Relaxed)
+    }
+}
+
+#[async_trait]
+impl Vault for LocalVault {
+    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
+        let shared = Arc::clone(&self.shared);
+        let created = self.shared.lanes.sync.run(move || shared.create(id)).await;
+        Ok(Box::new(created.map_err(VaultError::Fault)??))
+    }
+
+    async fn reopen(
+        &self,
+        id: MediaId,
+        committed: u64,
+        verify: Option<Extent>,
+    ) -> Result<Box<dyn MediaWriter>, VaultError> {
+        let shared = Arc::clone(&self.shared);
+        let work = move || shared.reopen(id, committed, verify);
+        let reopened = self.shared.lanes.write.run(work).await;
+        Ok(Box::new(reopened.map_err(VaultError::Fault)??))
+    }
+
+    async fn read(
+        &self,
+        id: MediaId,
+        range: Range<u64>,
+    ) -> Result<Box<dyn MediaReader>, VaultError> {
+        let shared = Arc::clone(&self.shared);
+        let opened = self
+            .shared
+            .lanes
+            .read
+            .run(move || shared.read(id, range))
+            .await;
+        Ok(Box::new(opened.map_err(|cause| unreadable(id, cause))??))
+    }
+
+    async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
+        let shared = Arc::clone(&self.shared);
+        let work = move || filesystem::remove(&shared.layout.path(id));
+        let removed = self.shared.lanes.write.run(work).await;
+        removed
+            .map_err(|cause| unreadable(id, cause))?
+            .map_err(|error| out_of_reach(id, error))
+    }
+
+    async fn list(
+        &self,
+        after: Option<MediaId>,
+        limit: usize,
+    ) -> Result<Vec<StoredMedia>, VaultError> {
+        let shared = Arc::clone(&self.shared);
+        let listed = self
+            .shared
+            .lanes
+            .read
+            .run(move || shared.layout.list(after, limit))
+            .await;
+        listed
+            .map_err(VaultError::Fault)?
+            .map_err(|error| VaultError::Fault(Arc::new(error)))
+    }
+
+    async fn space(&self) -> Result<Space, VaultError> {
+        let shared = Arc::clone(&self.shared);
+        let work = move || filesystem::space(shared.layout.root());
+        let space = self.shared.lanes.read.run(work).await;
+        space
+            .map_err(VaultError::Fault)?
+            .map_err(|error| VaultError::Fault(Arc::new(error)))
+    }
+}
+
+/// The blocking side.
+impl Shared {
+    /// The file first, its name second: a name that a crash leaves behind then has an inode.
+    fn create(self: Arc<Self>, id: MediaId) -> Result<LocalWriter, VaultError> {
+        let path = self.layout.path(id);
+        let made = self
+            .layout
+            .make_directories(&path)
+            .and_then(|()| filesystem::create(&path));
+        let file = made.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => damaged(id, "its name is taken"),
+            _ if filesystem::is_out_of_space(&error) => VaultError::NoSpace { written: 0 },
+            _ => out_of_reach(id, error),
+        })?;
+        self.durably(|| file.sync_all().and_then(|()| self.layout.sync_names(&path)))?;
+        let gate = self.gates.take_over(id);
+        Ok(LocalWriter {
+            id,
+            file: Arc::new(file),
+            gate,
+            shared: self,
+        })
+    }
+
+    /// The cut is not synced: bytes behind the committed offset mean nothing, so it does not matter
+    /// when a crash brings them back. The next reopening cuts them off again.
+    fn reopen(
+        self: Arc<Self>,
+        id: MediaId,
+        committed: u64,
+        verify: Option<Extent>,
+    ) -> Result<LocalWriter, VaultError> {
+        let gate = self.gates.take_over(id);
+        let file = filesystem::open(&self.layout.path(id)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => damaged(id, "it is gone"),
+            _ => out_of_reach(id, error),
+        })?;
+        let len = file
+            .metadata()
+            .map_err(|error| out_of_reach(id, error))?
+            .len();
+        if len < committed {
+            return Err(shorter(id));
+        }
+        if let Some(extent) = verify {
+            check_extent(id, &file, extent, committed)?;
+        }
+        if len > committed {
+            let cut = gate.pass(|| file.set_len(committed));
+            let cut = cut.ok_or_else(|| VaultError::superseded(id))?;
+            cut.map_err(|error| self.fail(error))?;
+        }
+        Ok(LocalWriter {
+            id,
+            file: Arc::new(file),
+            gate,
+            shared: self,
+        })
+    }
+
+    fn read(&self, id: MediaId, range: Range<u64>) -> Result<LocalReader, VaultError> {
+        let path = self.layout.path(id);
+        let file = filesystem::open_for_reading(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => VaultError::Missing(id),
+            _ => out_of_reach(id, error),
+        })?;
+        let len = file
+            .metadata()
+            .map_err(|error| out_of_reach(id, error))?
+            .len();
+        if len < range.end {
+            return Err(shorter(id));
+        }
+        let lane = self.lanes.read.clone();
+        Ok(LocalReader {
+            id,
+            file: Arc::new(file),
+            rest: range,
+            lane,
+        })
+    }
+
+    fn sync_data(&self, file: &File) -> Result<(), VaultError> {
+        self.durably(|| filesystem::sync_data(file))
+    }
+
+    /// Syncs something. Nothing is ever synced successfully after, or beside, a sync that failed.
+    fn durably(&self, sync: impl FnOnce() -> io::Result<()>) -> Result<(), VaultError> {
+        if self.durability == Durability::Os {
+            return Ok(());
+        }
+        self.poison.check().map_err(VaultError::Fault)?;
+        sync().map_err(|error| self.fail(error))?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.poison.check().map_err(VaultError::Fault)
+    }
+
+    /// A write or a sync failed: the end of all syncs.
+    fn fail(&self, error: io::Error) -> VaultError {
+        VaultError::Fault(self.poison.strike(error))
+    }
+}
+
+/// Reads the last committed extent back and compares it with its checksum.
+fn check_extent(
+    id: MediaId,
+    file: &File,
+    extent: Extent,
+    committed: u64,
+) -> Result<(), VaultError> {
+    const STEP: u64 = 1 << 20;
+    let mut hasher = Crc32cHasher::default();
+    let mut offset = extent.start;
+    while offset < committed {
+        let len = usize::try_from((committed - offset).min(STEP)).expect("at most STEP");
+        let piece = filesystem::read_at(file, offset, len).map_err(|e| out_of_reach(id, e))?;
+        if piece.is_empty() {
+            return Err(shorter(id));
+        }
+        hasher.update(&piece);
+        offset += piece.len() as u64;
+    }
+    if hasher.value() != extent.crc32c {
+        return Err(damaged(id, "its last extent differs from its checksum"));
+    }
+    Ok(())
+}
+
+fn damaged(id: MediaId, reason: &'static str) -> VaultError {
+    VaultError::Damaged { id, reason }
+}
+
+fn shorter(id: MediaId) -> VaultError {
+    damaged(id, "it is shorter than the ledger says")
+}
+
+fn unreadable(id: MediaId, cause: Cause) -> VaultError {
+    VaultError::Unreadable { id, cause }
+}
+
+fn out_of_reach(id: MediaId, error: io::Error) -> VaultError {
+    unreadable(id, Arc::new(error))
+}

@@ -1,0 +1,61 @@
+//! Blocking work, in lanes that cannot take each other's threads.
+//!
+//! All of it runs on tokio's blocking threads, of which there are 512. A disk that has become slow
+//! would soon have them all waiting in fdatasync; so each kind of work has its own number of them,
+//! and what is beyond waits as a future, without a thread.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use windlass_store::Cause;
+
+/// The lanes of the vault.
+///
+/// Syncs profit from going together, as the file system puts their journal commits into one: 32
+/// at once were three times as fast as one after another, and more than that gave nothing.
+/// Writes and reads mostly end in the page cache; they need a thread for each processor and some for
+/// those that wait.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    pub(super) sync: Lane,
+    pub(super) write: Lane,
+    pub(super) read: Lane,
+}
+
+impl Lanes {
+    pub(super) fn new() -> Self {
+        Self {
+            sync: Lane::new(32),
+            write: Lane::new(32),
+            read: Lane::new(32),
+        }
+    }
+}
+
+/// A bounded number of blocking threads.
+#[derive(Debug, Clone)]
+pub(super) struct Lane(Arc<Semaphore>);
+
+impl Lane {
+    fn new(width: usize) -> Self {
+        Self(Arc::new(Semaphore::new(width)))
+    }
+
+    /// Runs `work`. Once begun it runs to its end, also when the future is dropped.
+    ///
+    /// # Errors
+    /// When the work panicked, or the runtime is going down.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Cause> {
+        let permit = Arc::clone(&self.0).acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
+        let task = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(permit);
+            done
+        });
+        task.await.map_err(|error| Arc::new(error) as Cause)
+    }
+}

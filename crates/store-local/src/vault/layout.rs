@@ -1,0 +1,129 @@
+//! Where a media lies: `vault/ab/cd/` and its 32 digits, of which the first four are `abcd`.
+//!
+//! Ids are random, so the directories fill evenly: writers do not meet in one directory's lock, and
+//! ten million media are 150 names in each.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use windlass_store::{MediaId, StoredMedia};
+
+use crate::filesystem;
+
+/// The directory of the vault.
+#[derive(Debug)]
+pub(super) struct Layout {
+    root: PathBuf,
+    /// Directories whose names are durable. Each is synced once in the life of the process, also
+    /// when it existed before: whoever made it may have died before its sync.
+    durable: Mutex<HashSet<PathBuf>>,
+}
+
+impl Layout {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            durable: Mutex::default(),
+        }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn path(&self, id: MediaId) -> PathBuf {
+        let name = id.to_string();
+        self.root.join(&name[..2]).join(&name[2..4]).join(name)
+    }
+
+    /// Makes the directories for a media, not durable yet.
+    pub(super) fn make_directories(&self, path: &Path) -> io::Result<()> {
+        let [outer, inner] = directories(path);
+        if self.durable().contains(inner) {
+            return Ok(());
+        }
+        filesystem::make_directory(outer)?;
+        filesystem::make_directory(inner)
+    }
+
+    /// Makes the name of a media durable, and those of its directories: from the bottom up, so
+    /// that a file system that commits them together has little to do for the upper ones.
+    pub(super) fn sync_names(&self, path: &Path) -> io::Result<()> {
+        let [outer, inner] = directories(path);
+        filesystem::sync_directory(inner)?;
+        for (directory, parent) in [(inner, outer), (outer, self.root.as_path())] {
+            if self.durable().contains(directory) {
+                break;
+            }
+            filesystem::sync_directory(parent)?;
+        }
+        self.durable().extend([inner.to_owned(), outer.to_owned()]);
+        Ok(())
+    }
+
+    /// Up to about `limit` media behind `after`, in order. It looks through directories until it
+    /// has found enough, through all of them when there is nothing.
+    pub(super) fn list(
+        &self,
+        after: Option<MediaId>,
+        limit: usize,
+    ) -> io::Result<Vec<StoredMedia>> {
+        let after = after.map(|id| id.to_string());
+        let after = after.as_deref().unwrap_or_default();
+        let mut found = Vec::new();
+        for outer in sorted(&self.root, 2, prefix(after, 0..2))? {
+            let outer_path = self.root.join(&outer);
+            let from = if after.starts_with(&outer) {
+                prefix(after, 2..4)
+            } else {
+                ""
+            };
+            for inner in sorted(&outer_path, 2, from)? {
+                let inner_path = outer_path.join(&inner);
+                for name in sorted(&inner_path, 32, after)? {
+                    if let Some(id) = MediaId::parse(&name).filter(|_| *name > *after)
+                        && let Some(modified) = filesystem::modified(&inner_path.join(&name))?
+                    {
+                        found.push(StoredMedia { id, modified });
+                    }
+                    if found.len() >= limit {
+                        return Ok(found);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn durable(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.durable
+            .lock()
+            .expect("nothing panics while it is held")
+    }
+}
+
+/// The outer and the inner directory of a media.
+fn directories(path: &Path) -> [&Path; 2] {
+    let inner = path.parent().expect("a media lies two directories deep");
+    let outer = inner.parent().expect("a media lies two directories deep");
+    [outer, inner]
+}
+
+fn prefix(id: &str, digits: std::ops::Range<usize>) -> &str {
+    id.get(digits).unwrap_or_default()
+}
+
+/// The names of `digits` hexadecimal digits in a directory, in order, from the first that is not less than `from`.
+/// Others are not ours.
+fn sorted(directory: &Path, digits: usize, from: &str) -> io::Result<Vec<String>> {
+    let mut names = filesystem::names(directory)?;
+    let is_hex = |name: &str| {
+        name.bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    names.retain(|name| name.len() == digits && is_hex(name) && name.as_str() >= from);
+    names.sort_unstable();
+    Ok(names)
+}

@@ -1,0 +1,95 @@
+//! Open media: the writing and the reading end.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use windlass_store::{MediaId, MediaReader, MediaWriter, VaultError};
+
+use super::lanes::Lane;
+use super::takeover::Gate;
+use super::{Shared, shorter, unreadable};
+use crate::filesystem;
+
+/// The writing end.
+#[derive(Debug)]
+pub(super) struct LocalWriter {
+    pub(super) id: MediaId,
+    pub(super) file: Arc<File>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) shared: Arc<Shared>,
+}
+
+#[async_trait]
+impl MediaWriter for LocalWriter {
+    async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+        let (id, file, gate) = (self.id, Arc::clone(&self.file), Arc::clone(&self.gate));
+        let shared = Arc::clone(&self.shared);
+        let work = move || match gate.pass(|| filesystem::write_all_at(&file, &data, offset)) {
+            None => Err(VaultError::superseded(id)),
+            Some(Ok(())) => Ok(()),
+            Some(Err(stopped)) if filesystem::is_out_of_space(&stopped.error) => {
+                Err(VaultError::NoSpace {
+                    written: stopped.written,
+                })
+            }
+            // What the disk did to the bytes before, nobody knows.
+            Some(Err(stopped)) => Err(shared.fail(stopped.error)),
+        };
+        self.shared
+            .lanes
+            .write
+            .run(work)
+            .await
+            .unwrap_or_else(|cause| Err(VaultError::Fault(cause)))
+    }
+
+    async fn sync(&self) -> Result<(), VaultError> {
+        let (file, shared) = (Arc::clone(&self.file), Arc::clone(&self.shared));
+        let work = move || shared.sync_data(&file);
+        self.shared
+            .lanes
+            .sync
+            .run(work)
+            .await
+            .unwrap_or_else(|cause| Err(VaultError::Fault(cause)))
+    }
+}
+
+/// As much as is read at once.
+const READ_LEN: u64 = 256 * 1024;
+
+/// The reading end. It keeps its descriptor, so it outlives the media's name.
+#[derive(Debug)]
+pub(super) struct LocalReader {
+    pub(super) id: MediaId,
+    pub(super) file: Arc<File>,
+    pub(super) rest: Range<u64>,
+    pub(super) lane: Lane,
+}
+
+#[async_trait]
+impl MediaReader for LocalReader {
+    async fn next(&mut self) -> Result<Bytes, VaultError> {
+        let (file, offset) = (Arc::clone(&self.file), self.rest.start);
+        let len = self.rest.end.saturating_sub(offset).min(READ_LEN);
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        let len = usize::try_from(len).expect("at most READ_LEN");
+        let work = move || filesystem::read_at(&file, offset, len);
+        let read = self
+            .lane
+            .run(work)
+            .await
+            .map_err(|cause| unreadable(self.id, cause))?;
+        let read = read.map_err(|error| unreadable(self.id, Arc::new(error)))?;
+        if read.len() < len {
+            return Err(shorter(self.id));
+        }
+        self.rest.start += read.len() as u64;
+        Ok(read.into())
+    }
+}

@@ -1,0 +1,172 @@
+//! The vault's rules that only a failing disk shows. Devices that refuse stand in for it.
+
+use std::fs::OpenOptions;
+
+use bytes::Bytes;
+use tempfile::TempDir;
+
+use super::*;
+
+fn open(dir: &TempDir, durability: Durability) -> LocalVault {
+    let lock = filesystem::lock(&dir.path().join("lock"))
+        .unwrap()
+        .expect("it is free");
+    let root = dir.path().join("vault");
+    filesystem::make_directories_durably(&root).unwrap();
+    LocalVault::new(root, durability, Arc::new(DirectoryLock::new(lock)))
+}
+
+/// A writer on a device: `/dev/full` refuses writes for want of room, and no device can be synced.
+fn writer_on(vault: &LocalVault, device: &str, n: u8) -> LocalWriter {
+    let file = OpenOptions::new().write(true).open(device).unwrap();
+    let gate = vault.shared.gates.take_over(id(n));
+    LocalWriter {
+        id: id(n),
+        file: Arc::new(file),
+        gate,
+        shared: Arc::clone(&vault.shared),
+    }
+}
+
+fn id(n: u8) -> MediaId {
+    MediaId::from_bytes([n; 16])
+}
+
+fn data() -> Vec<Bytes> {
+    vec![Bytes::from_static(b"wind"), Bytes::from_static(b"lass")]
+}
+
+#[track_caller]
+fn is_fault<T>(result: Result<T, VaultError>) {
+    assert!(matches!(result.map(drop), Err(VaultError::Fault(_))));
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_none_succeeds() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    let sound = vault.create(id(1)).await.unwrap();
+    sound.write(0, data()).await.unwrap();
+    sound.sync().await.unwrap();
+    is_fault(writer_on(&vault, "/dev/null", 2).sync().await);
+    is_fault(sound.sync().await);
+    is_fault(vault.create(id(3)).await);
+    let mut reader = vault.read(id(1), 0..8).await.unwrap();
+    assert_eq!(
+        reader.next().await.unwrap(),
+        "windlass",
+        "what is durable can still be read"
+    );
+    vault.delete(id(1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn after_a_failed_write_no_sync_succeeds() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    let sound = vault.create(id(1)).await.unwrap();
+    sound.write(0, data()).await.unwrap();
+    let mut broken = writer_on(&vault, "/dev/null", 2);
+    broken.file = Arc::new(File::open("/dev/null").unwrap());
+    is_fault(broken.write(0, data()).await);
+    is_fault(sound.sync().await);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_no_fault() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    let full = writer_on(&vault, "/dev/full", 2).write(0, data()).await;
+    assert!(
+        matches!(full, Err(VaultError::NoSpace { written: 0 })),
+        "{full:?}"
+    );
+    let sound = vault.create(id(1)).await.unwrap();
+    sound.write(0, data()).await.unwrap();
+    sound.sync().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sync_is_counted_and_only_where_one_happens() {
+    for (durability, expected) in [(Durability::Disk, 1), (Durability::Os, 0)] {
+        let dir = tempfile::tempdir().unwrap();
+        let vault = open(&dir, durability);
+        let writer = vault.create(id(1)).await.unwrap();
+        let before = vault.syncs();
+        writer.write(0, data()).await.unwrap();
+        writer.sync().await.unwrap();
+        assert_eq!(vault.syncs() - before, expected, "{durability:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_writer_is_let_go_of_when_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    let writer = vault.create(id(1)).await.unwrap();
+    let newer = vault.reopen(id(1), 0, None).await.unwrap();
+    drop(writer);
+    assert_eq!(vault.shared.gates.len(), 1);
+    drop(newer);
+    assert_eq!(vault.shared.gates.len(), 0);
+}
+
+#[test]
+fn a_write_under_way_is_waited_for_and_a_later_one_refused() {
+    let gates = Arc::<Gates>::default();
+    let old = gates.take_over(id(1));
+    let (begin, began) = std::sync::mpsc::channel();
+    let (go_on, wait) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let gate = &old;
+        let writing = scope.spawn(move || {
+            gate.pass(|| {
+                begin.send(()).unwrap();
+                wait.recv().unwrap();
+            })
+        });
+        began.recv().unwrap();
+        let taking_over = scope.spawn(|| gates.take_over(id(1)));
+        assert!(!taking_over.is_finished());
+        go_on.send(()).unwrap();
+        assert!(writing.join().unwrap().is_some());
+        taking_over.join().unwrap();
+    });
+    assert!(old.pass(|| ()).is_none());
+}
+
+#[tokio::test]
+async fn names_that_are_not_ours_are_not_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    vault.create(id(0xab)).await.unwrap();
+    let root = dir.path().join("vault");
+    for name in ["lost+found", "ab/cd", "ab/README"] {
+        std::fs::create_dir_all(root.join(name)).unwrap();
+    }
+    std::fs::write(root.join("ab/ab/abc"), "").unwrap();
+    std::fs::write(root.join("ab/cd/ABABABABABABABABABABABABABABABAB"), "").unwrap();
+    let listed = vault.list(None, 10).await.unwrap();
+    assert_eq!(
+        listed.iter().map(|stored| stored.id).collect::<Vec<_>>(),
+        [id(0xab)]
+    );
+}
+
+#[tokio::test]
+async fn media_lies_where_the_layout_says_and_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    vault.create(id(0x2f)).await.unwrap();
+    let paths = [
+        ("2f", 0o700),
+        ("2f/2f", 0o700),
+        ("2f/2f/2f2f2f2f2f2f2f2f2f2f2f2f2f2f2f2f", 0o600),
+    ];
+    for (path, mode) in paths {
+        let metadata = dir.path().join("vault").join(path).metadata().unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, mode, "{path}");
+    }
+}

@@ -1,0 +1,18 @@
+//! A data directory for one test.
+
+use tempfile::TempDir;
+use windlass_store_local::{LocalStore, Options};
+
+/// A directory beside the build, which is on a real disk more often than `/tmp` is.
+pub(crate) fn new() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the build directory is writable")
+}
+
+/// Opens the store in it. Tests lose nothing by an unsafe file system.
+pub(crate) fn open(dir: &TempDir) -> LocalStore {
+    let options = Options {
+        allow_unsafe_filesystem: true,
+        ..Options::default()
+    };
+    LocalStore::open(dir.path(), options).expect("the store opens")
+}

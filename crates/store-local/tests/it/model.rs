@@ -1,0 +1,438 @@
+//! Random steps, taken by a reference model and by a ledger, with everything that can be seen
+//! compared after each.
+
+mod reference;
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use windlass_proto::digest::{Crc32c, Digests};
+use windlass_store::memory::MemoryLedger;
+use windlass_store::{
+    Advance, ChangeSet, EndSession, Epoch, FinishSession, Ledger, LedgerError, Media, MediaId,
+    MediaRef, NewSession, Progress, Resource, ResourceChange, SessionId, SessionState, Timestamp,
+};
+use windlass_store_local::LocalLedger;
+
+use crate::directory;
+use reference::{Change, End, From, Holder, Named, Reference, Step};
+
+prop_state_machine! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_memory_ledger_does_what_the_model_does(sequential 1..60 => Comparison<MemorySubject>);
+}
+
+prop_state_machine! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_local_ledger_does_what_the_model_does(sequential 1..60 => Comparison<LocalSubject>);
+}
+
+/// A ledger that can be started again.
+trait Subject: Sized {
+    fn new() -> Self;
+    fn ledger(&self) -> &dyn Ledger;
+    fn restart(self) -> Self;
+}
+
+struct MemorySubject(MemoryLedger);
+
+impl Subject for MemorySubject {
+    fn new() -> Self {
+        Self(MemoryLedger::new())
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        &self.0
+    }
+
+    fn restart(self) -> Self {
+        self.0.crash();
+        self
+    }
+}
+
+struct LocalSubject {
+    ledger: LocalLedger,
+    dir: TempDir,
+}
+
+impl Subject for LocalSubject {
+    fn new() -> Self {
+        let dir = directory::new();
+        Self {
+            ledger: directory::open(&dir).ledger,
+            dir,
+        }
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        &self.ledger
+    }
+
+    fn restart(self) -> Self {
+        let Self { ledger, dir } = self;
+        drop(ledger);
+        Self {
+            ledger: directory::open(&dir).ledger,
+            dir,
+        }
+    }
+}
+
+impl ReferenceStateMachine for Reference {
+    type State = Self;
+    type Transition = Step;
+
+    fn init_state() -> BoxedStrategy<Self> {
+        Just(Self::default()).boxed()
+    }
+
+    fn transitions(_: &Self) -> BoxedStrategy<Step> {
+        let open = prop_oneof![3 => Just(SessionState::Active), 1 => Just(SessionState::Finishing)];
+        let ended = prop_oneof![Just(SessionState::Cancelled), Just(SessionState::Failed)];
+        let from = prop_oneof![5 => Just(From::Offset), 1 => Just(From::Elsewhere)];
+        let finish = proptest::option::of((holder(), media()));
+        let small = proptest::option::of(0..MEDIA);
+        let changes = proptest::collection::vec(change(), 0..4);
+        prop_oneof![
+            3 => (0..SESSIONS, 0..100_u64)
+                .prop_map(|(session, expires)| Step::Start { session, expires }),
+            3 => (0..SESSIONS).prop_map(|session| Step::Lease { session }),
+            6 => (holder(), from, 0..5_u8, media(), open).prop_map(
+                |(holder, from, more, media, state)| {
+                    Step::Advance { holder, from, more, media, state }
+                }
+            ),
+            1 => (holder(), ended).prop_map(|(holder, state)| Step::End { holder, state }),
+            6 => (finish, small, changes).prop_map(|(finish, small, changes)| {
+                Step::Apply { finish, small, changes }
+            }),
+            1 => (0..100_u64).prop_map(|now| Step::Expire { now }),
+            1 => Just(Step::ForgetGarbage),
+            1 => Just(Step::Restart),
+        ]
+        .boxed()
+    }
+
+    fn apply(mut state: Self, step: &Step) -> Self {
+        state.take(step);
+        state
+    }
+}
+
+const SESSIONS: u8 = 4;
+const RESOURCES: u8 = 3;
+const MEDIA: u8 = 5;
+
+fn holder() -> impl Strategy<Value = Holder> {
+    (0..SESSIONS, proptest::bool::weighted(0.15))
+        .prop_map(|(session, is_late)| Holder { session, is_late })
+}
+
+fn media() -> impl Strategy<Value = Option<Named>> {
+    let named = (0..MEDIA, any::<bool>());
+    proptest::option::of(named.prop_map(|(media, is_small)| Named { media, is_small }))
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let (id, expected) = (0..RESOURCES, 1..3_u64);
+    prop_oneof![
+        2 => (id.clone(), media()).prop_map(|(id, media)| Change::Insert { id, media }),
+        2 => (id.clone(), media(), expected.clone())
+            .prop_map(|(id, media, expected)| Change::Replace { id, media, expected }),
+        1 => (id, expected).prop_map(|(id, expected)| Change::Delete { id, expected }),
+    ]
+}
+
+/// Drives a ledger beside the model.
+struct Comparison<S>(PhantomData<S>);
+
+struct Driven<S> {
+    subject: S,
+    model: Reference,
+    runtime: Runtime,
+}
+
+impl<S: Subject> StateMachineTest for Comparison<S> {
+    type SystemUnderTest = Driven<S>;
+    type Reference = Reference;
+
+    fn init_test(_: &Reference) -> Driven<S> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        Driven {
+            subject: S::new(),
+            model: Reference::default(),
+            runtime,
+        }
+    }
+
+    fn apply(mut driven: Driven<S>, _: &Reference, step: Step) -> Driven<S> {
+        let before = driven.model.clone();
+        let expected = driven.model.take(&step);
+        if let Step::Restart = step {
+            driven.subject = driven.subject.restart();
+        } else {
+            let took = driven
+                .runtime
+                .block_on(take(driven.subject.ledger(), &before, step));
+            assert_eq!(took, expected);
+        }
+        driven
+    }
+
+    fn check_invariants(driven: &Driven<S>, _: &Reference) {
+        driven
+            .runtime
+            .block_on(compare(driven.subject.ledger(), &driven.model));
+    }
+}
+
+/// Takes a step with a ledger that is where `model` is.
+async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
+    let result = match step {
+        Step::Start { session, expires } => ledger.start(new_session(session, expires)).await,
+        Step::Lease { session } => {
+            let leased = ledger.lease(session_id(session)).await.unwrap();
+            return End::Leased(leased.map(|session| session.epoch.0));
+        }
+        Step::Advance {
+            holder,
+            from,
+            more,
+            media,
+            state,
+        } => {
+            let offset = model
+                .sessions
+                .get(&holder.session)
+                .map_or(0, |session| session.offset);
+            let from = if from == From::Offset {
+                offset
+            } else {
+                offset + 1
+            };
+            let small = media.is_some_and(|media| media.is_small);
+            let advance = Advance {
+                from,
+                progress: progress(from + u64::from(more), media),
+                small_media: small.then(|| Reference::small_bytes(from + u64::from(more)).into()),
+                state,
+                expires: None,
+            };
+            ledger
+                .advance(session_id(holder.session), epoch(model, holder), advance)
+                .await
+        }
+        Step::End { holder, state } => {
+            let end = match state {
+                SessionState::Failed => EndSession::Failed,
+                _ => EndSession::Cancelled,
+            };
+            ledger
+                .end(session_id(holder.session), epoch(model, holder), end)
+                .await
+        }
+        Step::Apply {
+            finish,
+            small,
+            changes,
+        } => {
+            let offset = |of: u8| model.sessions.get(&of).map_or(0, |session| session.offset);
+            let finish = finish.map(|(holder, media)| FinishSession {
+                id: session_id(holder.session),
+                epoch: epoch(model, holder),
+                progress: progress(offset(holder.session), media),
+                reply: b"done".to_vec(),
+            });
+            let resources = changes.into_iter().map(resource_change).collect();
+            let small_media = small.map(|id| (media_id(id), Reference::small_bytes(0).into()));
+            ledger
+                .apply(ChangeSet {
+                    resources,
+                    small_media,
+                    finish,
+                })
+                .await
+        }
+        Step::Expire { now } => {
+            return End::Count(
+                ledger
+                    .expire(Timestamp::from_millis(now), 1_000)
+                    .await
+                    .unwrap(),
+            );
+        }
+        Step::ForgetGarbage => {
+            let garbage = ledger.garbage(1_000).await.unwrap();
+            ledger.forget_garbage(&garbage).await
+        }
+        Step::Restart => unreachable!("the subject restarts itself"),
+    };
+    match result {
+        Ok(()) => End::Done,
+        Err(LedgerError::Fenced) => End::Fenced,
+        Err(LedgerError::Conflict) => End::Conflict,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Compares all that can be seen.
+async fn compare(ledger: &dyn Ledger, model: &Reference) {
+    for n in 0..SESSIONS {
+        let seen = ledger.session(session_id(n)).await.unwrap();
+        let seen = seen.map(|session| {
+            let Progress { offset, media, .. } = session.progress;
+            (session.state, session.expires, offset, session.epoch, media)
+        });
+        let expected = model.sessions.get(&n).map(|session| {
+            let expires = Timestamp::from_millis(session.expires);
+            let media = session.media.map(media_ref);
+            (
+                session.state,
+                expires,
+                session.offset,
+                Epoch(session.epoch),
+                media,
+            )
+        });
+        assert_eq!(seen, expected, "session {n}");
+    }
+    let finishing = |n: &u8| model.sessions[n].state == SessionState::Finishing;
+    let finishing: Vec<_> = model
+        .sessions
+        .keys()
+        .copied()
+        .filter(finishing)
+        .map(session_id)
+        .collect();
+    assert_eq!(ledger.finishing(None, 1_000).await.unwrap(), finishing);
+
+    let seen = ledger.resources(COLLECTION, None, 1_000).await.unwrap();
+    let expected: Vec<Resource> = model
+        .resources
+        .iter()
+        .map(|(id, (version, media))| resource(*id, *version, *media))
+        .collect();
+    assert_eq!(seen, expected);
+
+    let mut small_media = BTreeMap::new();
+    for n in 0..MEDIA {
+        if let Some(bytes) = ledger.small_media(media_id(n)).await.unwrap() {
+            small_media.insert(n, bytes);
+        }
+    }
+    let expected = model.small_media.iter();
+    let expected: BTreeMap<u8, Bytes> = expected
+        .map(|(n, offset)| (*n, Reference::small_bytes(*offset).into()))
+        .collect();
+    assert_eq!(small_media, expected);
+
+    let garbage: Vec<_> = model.garbage.iter().copied().map(media_id).collect();
+    assert_eq!(ledger.garbage(1_000).await.unwrap(), garbage);
+    let ids: Vec<_> = (0..MEDIA).map(media_id).collect();
+    let named = model.names();
+    let is_known = |n: u8| named.iter().any(|named| named.media == n) || model.garbage.contains(&n);
+    let unknown: Vec<_> = (0..MEDIA).filter(|n| !is_known(*n)).map(media_id).collect();
+    assert_eq!(ledger.unknown_media(&ids).await.unwrap(), unknown);
+}
+
+const COLLECTION: &str = "farm/v1/animals";
+
+fn session_id(n: u8) -> SessionId {
+    SessionId::from_bytes([n; 32])
+}
+
+fn media_id(n: u8) -> MediaId {
+    MediaId::from_bytes([n; 16])
+}
+
+fn media_ref(named: Named) -> MediaRef {
+    MediaRef {
+        id: media_id(named.media),
+        place: named.place(),
+    }
+}
+
+fn epoch(model: &Reference, holder: Holder) -> Epoch {
+    let newest = model
+        .sessions
+        .get(&holder.session)
+        .map_or(0, |session| session.epoch);
+    Epoch(if holder.is_late {
+        newest.wrapping_sub(1)
+    } else {
+        newest
+    })
+}
+
+fn new_session(n: u8, expires: u64) -> NewSession {
+    NewSession {
+        id: session_id(n),
+        context: vec![n],
+        created: Timestamp::from_millis(0),
+        expires: Timestamp::from_millis(expires),
+        total: None,
+    }
+}
+
+fn progress(offset: u64, media: Option<Named>) -> Progress {
+    Progress {
+        offset,
+        media: media.map(media_ref),
+        ..Progress::none(None)
+    }
+}
+
+fn resource_change(change: Change) -> ResourceChange {
+    match change {
+        Change::Insert { id, media } => ResourceChange::Insert(resource(id, 1, media)),
+        Change::Replace {
+            id,
+            media,
+            expected,
+        } => ResourceChange::Replace {
+            resource: resource(id, expected + 1, media),
+            expected,
+        },
+        Change::Delete { id, expected } => {
+            let collection = COLLECTION.to_owned();
+            ResourceChange::Delete {
+                collection,
+                id: id.to_string(),
+                expected,
+            }
+        }
+    }
+}
+
+fn resource(id: u8, version: u64, media: Option<Named>) -> Resource {
+    Resource {
+        collection: COLLECTION.to_owned(),
+        id: id.to_string(),
+        version,
+        body: Bytes::from(format!("{version}")),
+        media: media.map(|named| Media {
+            at: media_ref(named),
+            length: 1,
+            content_type: "image/png".to_owned(),
+            digests: Digests {
+                crc32c: Crc32c(1),
+                md5: None,
+                sha256: None,
+            },
+        }),
+        created: Timestamp::from_millis(0),
+        updated: Timestamp::from_millis(0),
+    }
+}

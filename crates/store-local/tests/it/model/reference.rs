@@ -1,0 +1,299 @@
+//! The ledger as plain sets: what the contract says, without any thought of how it is done.
+//!
+//! Garbage is where the two ways of saying it differ most. An implementation follows each name that is
+//! given up; here it is what had a name before a step and has none after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_store::{Place, SessionState};
+
+/// What is asked of a ledger. Sessions, resources and media go by small numbers, so that they meet.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Start {
+        session: u8,
+        expires: u64,
+    },
+    Lease {
+        session: u8,
+    },
+    Advance {
+        holder: Holder,
+        from: From,
+        more: u8,
+        media: Option<Named>,
+        state: SessionState,
+    },
+    End {
+        holder: Holder,
+        state: SessionState,
+    },
+    Apply {
+        finish: Option<(Holder, Option<Named>)>,
+        small: Option<u8>,
+        changes: Vec<Change>,
+    },
+    Expire {
+        now: u64,
+    },
+    ForgetGarbage,
+    Restart,
+}
+
+/// A session, and whether the caller holds its newest lease or the one before that.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Holder {
+    pub(super) session: u8,
+    pub(super) is_late: bool,
+}
+
+/// Whether an advance starts where the session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    Offset,
+    Elsewhere,
+}
+
+/// A media, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Named {
+    pub(super) media: u8,
+    pub(super) is_small: bool,
+}
+
+impl Named {
+    pub(super) fn place(self) -> Place {
+        if self.is_small {
+            Place::Ledger
+        } else {
+            Place::Vault
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Change {
+    Insert {
+        id: u8,
+        media: Option<Named>,
+    },
+    Replace {
+        id: u8,
+        media: Option<Named>,
+        expected: u64,
+    },
+    Delete {
+        id: u8,
+        expected: u64,
+    },
+}
+
+/// How a step ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Done,
+    Count(usize),
+    /// A lease, with the epoch it gave; `None` for no session.
+    Leased(Option<u64>),
+    Fenced,
+    Conflict,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Session {
+    pub(super) state: SessionState,
+    pub(super) expires: u64,
+    pub(super) offset: u64,
+    pub(super) epoch: u64,
+    /// The epoch that a restart leaves.
+    kept_epoch: u64,
+    pub(super) media: Option<Named>,
+}
+
+/// Everything that can be seen of a ledger.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Reference {
+    pub(super) sessions: BTreeMap<u8, Session>,
+    /// Version and media.
+    pub(super) resources: BTreeMap<u8, (u64, Option<Named>)>,
+    pub(super) small_media: BTreeMap<u8, u64>,
+    pub(super) garbage: BTreeSet<u8>,
+}
+
+impl Reference {
+    /// Takes a step; a refused one changes nothing.
+    pub(super) fn take(&mut self, step: &Step) -> End {
+        let mut next = self.clone();
+        let mut brought = BTreeSet::new();
+        match next.try_step(step, &mut brought) {
+            Ok(end) => {
+                brought.extend(self.names());
+                next.drop_unnamed(&brought);
+                *self = next;
+                end
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    /// All media that sessions and resources name.
+    pub(super) fn names(&self) -> BTreeSet<Named> {
+        let sessions = self.sessions.values().filter_map(|session| session.media);
+        sessions
+            .chain(self.resources.values().filter_map(|(_, media)| *media))
+            .collect()
+    }
+
+    /// Of an offset: what is put into the ledger there.
+    pub(super) fn small_bytes(offset: u64) -> Vec<u8> {
+        offset.to_be_bytes().to_vec()
+    }
+
+    fn drop_unnamed(&mut self, before: &BTreeSet<Named>) {
+        let after = self.names();
+        for lost in before.difference(&after) {
+            if lost.is_small {
+                self.small_media.remove(&lost.media);
+            } else {
+                self.garbage.insert(lost.media);
+            }
+        }
+    }
+
+    fn try_step(&mut self, step: &Step, brought: &mut BTreeSet<Named>) -> Result<End, End> {
+        match step {
+            Step::Start { session, expires } => self.start(*session, *expires)?,
+            Step::Lease { session } => return Ok(self.lease(*session)),
+            Step::Advance {
+                holder,
+                from,
+                more,
+                media,
+                state,
+            } => {
+                let session = self.held(*holder)?;
+                if *from == From::Elsewhere {
+                    return Err(End::Fenced);
+                }
+                session.offset += u64::from(*more);
+                session.media = *media;
+                session.state = *state;
+                let offset = session.offset;
+                if let Some(Named {
+                    media,
+                    is_small: true,
+                }) = *media
+                {
+                    self.small_media.insert(media, offset);
+                }
+            }
+            Step::End { holder, state } => {
+                let session = self.held(*holder)?;
+                session.state = *state;
+                session.media = None;
+            }
+            Step::Apply {
+                finish,
+                small,
+                changes,
+            } => {
+                if let Some((holder, media)) = finish {
+                    let session = self.held(*holder)?;
+                    session.state = SessionState::Finished;
+                    session.media = None;
+                    brought.extend(*media);
+                }
+                if let Some(media) = *small {
+                    self.small_media.insert(media, 0);
+                    brought.insert(Named {
+                        media,
+                        is_small: true,
+                    });
+                }
+                for change in changes {
+                    brought.extend(self.change(*change)?);
+                }
+            }
+            Step::Expire { now } => return Ok(End::Count(self.expire(*now))),
+            Step::ForgetGarbage => self.garbage.clear(),
+            Step::Restart => {
+                for session in self.sessions.values_mut() {
+                    session.epoch = session.kept_epoch;
+                }
+            }
+        }
+        Ok(End::Done)
+    }
+
+    fn start(&mut self, id: u8, expires: u64) -> Result<(), End> {
+        if self.sessions.contains_key(&id) {
+            return Err(End::Conflict);
+        }
+        let state = SessionState::Active;
+        let session = Session {
+            state,
+            expires,
+            offset: 0,
+            epoch: 0,
+            kept_epoch: 0,
+            media: None,
+        };
+        self.sessions.insert(id, session);
+        Ok(())
+    }
+
+    fn lease(&mut self, id: u8) -> End {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return End::Leased(None);
+        };
+        if matches!(
+            session.state,
+            SessionState::Active | SessionState::Finishing
+        ) {
+            session.epoch += 1;
+        }
+        End::Leased(Some(session.epoch))
+    }
+
+    fn held(&mut self, holder: Holder) -> Result<&mut Session, End> {
+        let session = self.sessions.get_mut(&holder.session).ok_or(End::Fenced)?;
+        let is_open = matches!(
+            session.state,
+            SessionState::Active | SessionState::Finishing
+        );
+        if holder.is_late || !is_open {
+            return Err(End::Fenced);
+        }
+        session.kept_epoch = session.epoch;
+        Ok(session)
+    }
+
+    /// Returns the media that the change names.
+    fn change(&mut self, change: Change) -> Result<Option<Named>, End> {
+        let (id, expected, next) = match change {
+            Change::Insert { id, media } => (id, None, Some((1, media))),
+            Change::Replace {
+                id,
+                media,
+                expected,
+            } => (id, Some(expected), Some((expected + 1, media))),
+            Change::Delete { id, expected } => (id, Some(expected), None),
+        };
+        if self.resources.get(&id).map(|(version, _)| *version) != expected {
+            return Err(End::Conflict);
+        }
+        match next {
+            Some(resource) => drop(self.resources.insert(id, resource)),
+            None => drop(self.resources.remove(&id)),
+        }
+        Ok(next.and_then(|(_, media)| media))
+    }
+
+    fn expire(&mut self, now: u64) -> usize {
+        let before = self.sessions.len();
+        let lives =
+            |session: &Session| session.expires >= now || session.state == SessionState::Finishing;
+        self.sessions.retain(|_, session| lives(session));
+        before - self.sessions.len()
+    }
+}

@@ -1,0 +1,170 @@
+//! Records to check with.
+
+use bytes::Bytes;
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, Md5, Sha256};
+
+use crate::ledger::{Advance, ChangeSet, FinishSession, ResourceChange};
+use crate::records::{
+    Epoch, Extent, Media, MediaId, MediaRef, NewSession, Place, Progress, Resource, SessionId,
+    SessionState, Timestamp,
+};
+
+/// A moment that no check reaches.
+pub(super) const FAR: Timestamp = Timestamp::from_millis(4_000_000_000_000);
+
+/// The names that one check uses. They begin alike and differ from those of all other checks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Names(&'static str);
+
+impl Names {
+    pub(super) const fn of(check: &'static str) -> Self {
+        Self(check)
+    }
+
+    /// The `n`th session; a greater `n` comes later in order.
+    pub(super) fn session(self, n: u8) -> SessionId {
+        let mut id = [0; 32];
+        id[..8].copy_from_slice(&self.hash());
+        id[31] = n;
+        SessionId::from_bytes(id)
+    }
+
+    /// The `n`th media; a greater `n` comes later in order.
+    pub(super) fn media(self, n: u8) -> MediaId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.hash());
+        id[15] = n;
+        MediaId::from_bytes(id)
+    }
+
+    /// The `n`th media, in the ledger.
+    pub(super) fn small(self, n: u8) -> MediaRef {
+        MediaRef {
+            id: self.media(n),
+            place: Place::Ledger,
+        }
+    }
+
+    /// The `n`th media, in the vault.
+    pub(super) fn large(self, n: u8) -> MediaRef {
+        MediaRef {
+            id: self.media(n),
+            place: Place::Vault,
+        }
+    }
+
+    /// The collection of the check.
+    pub(super) fn collection(self) -> String {
+        self.0.to_owned()
+    }
+
+    /// A session about to be started that does not die.
+    pub(super) fn new_session(self, n: u8) -> NewSession {
+        NewSession {
+            id: self.session(n),
+            context: self.0.as_bytes().to_vec(),
+            created: Timestamp::from_millis(1_000),
+            expires: FAR,
+            total: Some(1_000_000),
+        }
+    }
+
+    /// Version 1 of a resource, with or without media.
+    pub(super) fn resource(self, id: &str, media: Option<MediaRef>) -> Resource {
+        Resource {
+            collection: self.collection(),
+            id: id.to_owned(),
+            version: 1,
+            body: Bytes::from(format!(r#"{{"id":"{id}"}}"#)),
+            media: media.map(|at| Media {
+                at,
+                length: 42,
+                content_type: "image/jpeg".to_owned(),
+                digests: Digests {
+                    crc32c: Crc32c(u32::MAX),
+                    md5: Some(Md5([7; 16])),
+                    sha256: Some(Sha256([9; 32])),
+                },
+            }),
+            created: Timestamp::from_millis(2_000),
+            updated: Timestamp::from_millis(3_000),
+        }
+    }
+
+    /// Like the name of the check in eight bytes (FNV-1a).
+    fn hash(self) -> [u8; 8] {
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        self.0
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, step)
+            .to_be_bytes()
+    }
+}
+
+/// `resource` in its next version.
+pub(super) fn next_version(resource: &Resource) -> Resource {
+    Resource {
+        version: resource.version + 1,
+        ..resource.clone()
+    }
+}
+
+/// What is committed of a session at `offset`.
+pub(super) fn progress(offset: u64, media: Option<MediaRef>) -> Progress {
+    let in_vault = media.is_some_and(|media| media.place == Place::Vault);
+    Progress {
+        offset,
+        total: Some(1_000_000),
+        crc32c: Crc32c(0xdead_beef),
+        slow_digests: vec![1, 2, 3],
+        media,
+        extent: in_vault.then_some(Extent {
+            start: 0,
+            crc32c: Crc32c(0xffff_0000),
+        }),
+    }
+}
+
+/// A step of an active session whose media lies in the vault, or nowhere yet.
+pub(super) fn step(from: u64, to: u64, media: Option<MediaRef>) -> Advance {
+    Advance {
+        from,
+        progress: progress(to, media),
+        small_media: None,
+        state: SessionState::Active,
+        expires: None,
+    }
+}
+
+/// A step of an active session whose media lies in the ledger.
+pub(super) fn small_step(from: u64, media: MediaRef, bytes: &'static [u8]) -> Advance {
+    let small_media = Some(Bytes::from_static(bytes));
+    Advance {
+        small_media,
+        ..step(from, bytes.len() as u64, Some(media))
+    }
+}
+
+/// The end of a session whose media is `media`.
+pub(super) fn finish(id: SessionId, epoch: Epoch, media: Option<MediaRef>) -> FinishSession {
+    FinishSession {
+        id,
+        epoch,
+        progress: progress(100, media),
+        reply: b"200".to_vec(),
+    }
+}
+
+/// A change set that changes one resource.
+pub(super) fn one(change: ResourceChange) -> ChangeSet {
+    ChangeSet {
+        resources: vec![change],
+        ..ChangeSet::default()
+    }
+}
+
+pub(super) fn crc32c(data: &[u8]) -> Crc32c {
+    let mut hasher = Crc32cHasher::default();
+    hasher.update(data);
+    hasher.value()
+}

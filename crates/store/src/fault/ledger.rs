@@ -1,0 +1,137 @@
+//! A ledger in trouble.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{Faults, Trouble, scheduled};
+use crate::ledger::{Advance, ChangeSet, EndSession, Ledger, LedgerError};
+use crate::records::{Epoch, MediaId, NewSession, Resource, Session, SessionId, Timestamp};
+
+/// A [`Ledger`] whose calls fail on schedule.
+pub struct FaultyLedger {
+    inner: Arc<dyn Ledger>,
+    faults: Arc<Faults>,
+}
+
+impl FaultyLedger {
+    /// Puts a schedule in front of a ledger.
+    pub fn new(inner: Arc<dyn Ledger>, faults: Arc<Faults>) -> Self {
+        Self { inner, faults }
+    }
+
+    async fn change<T>(
+        &self,
+        change: impl Future<Output = Result<T, LedgerError>>,
+    ) -> Result<T, LedgerError> {
+        match self.faults.next().await {
+            None | Some(Trouble::Slow(_)) => change.await,
+            Some(Trouble::Fault | Trouble::Torn) => Err(LedgerError::Fault(scheduled())),
+            Some(Trouble::NoSpace) => Err(LedgerError::NoSpace),
+            Some(Trouble::Lost) => {
+                change.await?;
+                Err(LedgerError::Fault(scheduled()))
+            }
+        }
+    }
+
+    async fn read<T>(
+        &self,
+        read: impl Future<Output = Result<T, LedgerError>>,
+    ) -> Result<T, LedgerError> {
+        match self.faults.next().await {
+            None | Some(Trouble::NoSpace | Trouble::Slow(_)) => read.await,
+            Some(Trouble::Fault | Trouble::Lost | Trouble::Torn) => {
+                Err(LedgerError::Fault(scheduled()))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for FaultyLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyLedger")
+            .field("faults", &self.faults)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Ledger for FaultyLedger {
+    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
+        self.change(self.inner.start(session)).await
+    }
+
+    async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        self.read(self.inner.session(id)).await
+    }
+
+    async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        self.read(self.inner.lease(id)).await
+    }
+
+    async fn advance(
+        &self,
+        id: SessionId,
+        epoch: Epoch,
+        advance: Advance,
+    ) -> Result<(), LedgerError> {
+        self.change(self.inner.advance(id, epoch, advance)).await
+    }
+
+    async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
+        self.change(self.inner.end(id, epoch, end)).await
+    }
+
+    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
+        self.change(self.inner.apply(changes)).await
+    }
+
+    async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {
+        self.read(self.inner.resource(collection, id)).await
+    }
+
+    async fn resources(
+        &self,
+        collection: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Resource>, LedgerError> {
+        self.read(self.inner.resources(collection, after, limit))
+            .await
+    }
+
+    async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
+        self.read(self.inner.small_media(id)).await
+    }
+
+    async fn finishing(
+        &self,
+        after: Option<SessionId>,
+        limit: usize,
+    ) -> Result<Vec<SessionId>, LedgerError> {
+        self.read(self.inner.finishing(after, limit)).await
+    }
+
+    async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError> {
+        self.change(self.inner.expire(now, limit)).await
+    }
+
+    async fn garbage(&self, limit: usize) -> Result<Vec<MediaId>, LedgerError> {
+        self.read(self.inner.garbage(limit)).await
+    }
+
+    async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {
+        self.change(self.inner.forget_garbage(ids)).await
+    }
+
+    async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
+        self.read(self.inner.unknown_media(ids)).await
+    }
+
+    async fn check(&self) -> Result<(), LedgerError> {
+        self.read(self.inner.check()).await
+    }
+}

@@ -1,0 +1,31 @@
+//! What Windlass keeps, and the two contracts for keeping it.
+//!
+//! * The [`Ledger`] is the database: sessions, resources and small media. Its rows are the only truth.
+//! * The [`Vault`] holds media bytes. A file in it means nothing until a ledger row names it.
+//!
+//! The crate knows no HTTP and no API. What the server must remember about a request travels
+//! through it as opaque bytes ([`NewSession::context`], [`FinishSession::reply`]).
+//!
+//! Order is everything: media is made durable in the vault *before* the ledger says so, and is
+//! unlinked only *after* the ledger has let go of it.
+
+pub mod conformance;
+pub mod fault;
+pub mod ledger;
+pub mod memory;
+pub mod records;
+pub mod sweep;
+pub mod vault;
+
+pub use ledger::{
+    Advance, ChangeSet, EndSession, FinishSession, Ledger, LedgerError, ResourceChange,
+};
+pub use records::{
+    Epoch, Extent, Media, MediaId, MediaRef, NewSession, Place, Progress, Resource, Session,
+    SessionId, SessionState, Timestamp,
+};
+pub use sweep::{Sweep, SweepError, SweepOptions, Swept};
+pub use vault::{MediaReader, MediaWriter, Space, StoredMedia, Superseded, Vault, VaultError};
+
+/// The error underneath a fault, shared by everyone who waited for the same commit or sync.
+pub type Cause = std::sync::Arc<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,400 @@
+//! The ledger in memory.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::ledger::{
+    Advance, ChangeSet, EndSession, FinishSession, Ledger, LedgerError, ResourceChange,
+};
+use crate::records::{
+    Epoch, MediaId, MediaRef, NewSession, Place, Progress, Resource, Session, SessionId,
+    SessionState, Timestamp,
+};
+
+/// A [`Ledger`] in memory. Every change is durable as soon as it is applied; leases are not.
+#[derive(Debug, Default)]
+pub struct MemoryLedger {
+    tables: Mutex<Tables>,
+}
+
+impl MemoryLedger {
+    /// An empty ledger.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The power goes out and comes back: leases that no change has made durable are forgotten.
+    pub fn crash(&self) {
+        self.tables().leases.clear();
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables
+            .lock()
+            .expect("changes check first and then cannot fail")
+    }
+}
+
+#[async_trait]
+impl Ledger for MemoryLedger {
+    async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
+        self.tables().start(session)
+    }
+
+    async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        Ok(self.tables().session(id))
+    }
+
+    async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        Ok(self.tables().lease(id))
+    }
+
+    async fn advance(
+        &self,
+        id: SessionId,
+        epoch: Epoch,
+        advance: Advance,
+    ) -> Result<(), LedgerError> {
+        self.tables().advance(id, epoch, advance)
+    }
+
+    async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
+        self.tables().end(id, epoch, end)
+    }
+
+    async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
+        self.tables().apply(changes)
+    }
+
+    async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {
+        let key = (collection.to_owned(), id.to_owned());
+        Ok(self.tables().resources.get(&key).cloned())
+    }
+
+    async fn resources(
+        &self,
+        collection: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Resource>, LedgerError> {
+        let from = match after {
+            Some(id) => Bound::Excluded((collection.to_owned(), id.to_owned())),
+            None => Bound::Included((collection.to_owned(), String::new())),
+        };
+        let tables = self.tables();
+        let rest = tables.resources.range((from, Bound::Unbounded));
+        let of_collection = rest.take_while(|((name, _), _)| name == collection);
+        Ok(of_collection.take(limit).map(|(_, r)| r.clone()).collect())
+    }
+
+    async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
+        Ok(self.tables().small_media.get(&id).cloned())
+    }
+
+    async fn finishing(
+        &self,
+        after: Option<SessionId>,
+        limit: usize,
+    ) -> Result<Vec<SessionId>, LedgerError> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let tables = self.tables();
+        let finishing = tables
+            .sessions
+            .range((from, Bound::Unbounded))
+            .filter(|(_, session)| session.state == SessionState::Finishing);
+        Ok(finishing.take(limit).map(|(id, _)| *id).collect())
+    }
+
+    async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError> {
+        Ok(self.tables().expire(now, limit))
+    }
+
+    async fn garbage(&self, limit: usize) -> Result<Vec<MediaId>, LedgerError> {
+        Ok(self.tables().garbage.iter().take(limit).copied().collect())
+    }
+
+    async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {
+        let mut tables = self.tables();
+        for id in ids {
+            tables.garbage.remove(id);
+        }
+        Ok(())
+    }
+
+    async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
+        let tables = self.tables();
+        let unknown = |id: &&MediaId| !tables.names(**id) && !tables.garbage.contains(id);
+        Ok(ids.iter().filter(unknown).copied().collect())
+    }
+
+    async fn check(&self) -> Result<(), LedgerError> {
+        Ok(())
+    }
+}
+
+/// The rows. Every change checks everything first and only then touches a row.
+#[derive(Debug, Default)]
+struct Tables {
+    sessions: BTreeMap<SessionId, Session>,
+    resources: BTreeMap<(String, String), Resource>,
+    small_media: BTreeMap<MediaId, Bytes>,
+    garbage: BTreeSet<MediaId>,
+    /// Epochs that are in force and not yet in the session's row.
+    leases: HashMap<SessionId, Epoch>,
+    /// How many sessions and resources name a media.
+    named: HashMap<MediaRef, usize>,
+}
+
+impl Tables {
+    fn start(&mut self, new: NewSession) -> Result<(), LedgerError> {
+        if self.sessions.contains_key(&new.id) {
+            return Err(LedgerError::Conflict);
+        }
+        let session = Session {
+            id: new.id,
+            context: new.context,
+            created: new.created,
+            expires: new.expires,
+            state: SessionState::Active,
+            epoch: Epoch(0),
+            progress: Progress::none(new.total),
+            reply: None,
+        };
+        self.sessions.insert(new.id, session);
+        Ok(())
+    }
+
+    fn session(&self, id: SessionId) -> Option<Session> {
+        let mut session = self.sessions.get(&id)?.clone();
+        if let Some(epoch) = self.leases.get(&id) {
+            session.epoch = *epoch;
+        }
+        Some(session)
+    }
+
+    fn lease(&mut self, id: SessionId) -> Option<Session> {
+        let mut session = self.session(id)?;
+        if is_open(session.state) {
+            session.epoch = Epoch(session.epoch.0 + 1);
+            self.leases.insert(id, session.epoch);
+        }
+        Some(session)
+    }
+
+    /// The session, if it is held under `epoch` and still open.
+    fn held(&self, id: SessionId, epoch: Epoch) -> Result<Session, LedgerError> {
+        self.session(id)
+            .filter(|session| session.epoch == epoch && is_open(session.state))
+            .ok_or(LedgerError::Fenced)
+    }
+
+    fn held_to_finish(&self, finish: &FinishSession) -> Result<Session, LedgerError> {
+        let session = self.held(finish.id, finish.epoch)?;
+        if finish.progress.offset < session.progress.offset {
+            return Err(LedgerError::Fenced);
+        }
+        Ok(session)
+    }
+
+    fn advance(
+        &mut self,
+        id: SessionId,
+        epoch: Epoch,
+        advance: Advance,
+    ) -> Result<(), LedgerError> {
+        let mut session = self.held(id, epoch)?;
+        if session.progress.offset != advance.from || advance.progress.offset < advance.from {
+            return Err(LedgerError::Fenced);
+        }
+        if let (Some(media), Some(bytes)) = (advance.progress.media, advance.small_media) {
+            self.small_media.insert(media.id, bytes);
+        }
+        let before = session.progress.media;
+        session.progress = advance.progress;
+        session.state = advance.state;
+        session.expires = advance.expires.unwrap_or(session.expires);
+        self.put_session(session);
+        self.let_go(before);
+        Ok(())
+    }
+
+    fn end(&mut self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
+        let mut session = self.held(id, epoch)?;
+        let media = session.progress.media.take();
+        session.progress.extent = None;
+        session.state = match end {
+            EndSession::Cancelled => SessionState::Cancelled,
+            EndSession::Failed => SessionState::Failed,
+        };
+        self.put_session(session);
+        self.let_go(media);
+        Ok(())
+    }
+
+    fn apply(&mut self, changes: ChangeSet) -> Result<(), LedgerError> {
+        let finish = changes.finish;
+        let held = match &finish {
+            Some(finish) => Some(self.held_to_finish(finish)?),
+            None => None,
+        };
+        self.check_versions(&changes.resources)?;
+
+        let mut loose = Vec::new();
+        if let Some((id, bytes)) = changes.small_media {
+            self.small_media.insert(id, bytes);
+            let place = Place::Ledger;
+            loose.push(Some(MediaRef { id, place }));
+        }
+        for change in changes.resources {
+            loose.push(self.change_resource(change));
+        }
+        if let (Some(session), Some(finish)) = (held, finish) {
+            loose.push(session.progress.media);
+            loose.push(finish.progress.media);
+            self.put_session(finished(session, finish));
+        }
+        for media in loose {
+            self.let_go(media);
+        }
+        Ok(())
+    }
+
+    /// Goes through the changes in order without touching a row.
+    fn check_versions(&self, changes: &[ResourceChange]) -> Result<(), LedgerError> {
+        let mut after: HashMap<(&str, &str), Option<u64>> = HashMap::new();
+        for change in changes {
+            let (collection, id, expected, next) = match change {
+                ResourceChange::Insert(new) => (&new.collection, &new.id, None, Some(new.version)),
+                ResourceChange::Replace { resource, expected } => {
+                    let Resource {
+                        collection,
+                        id,
+                        version,
+                        ..
+                    } = resource;
+                    (collection, id, Some(*expected), Some(*version))
+                }
+                ResourceChange::Delete {
+                    collection,
+                    id,
+                    expected,
+                } => (collection, id, Some(*expected), None),
+            };
+            let version = after.entry((collection, id)).or_insert_with(|| {
+                let key = (collection.clone(), id.clone());
+                self.resources.get(&key).map(|resource| resource.version)
+            });
+            if *version != expected {
+                return Err(LedgerError::Conflict);
+            }
+            *version = next;
+        }
+        Ok(())
+    }
+
+    /// Makes a change that has been checked. Returns the media that the resource had before.
+    fn change_resource(&mut self, change: ResourceChange) -> Option<MediaRef> {
+        let (key, new) = match change {
+            ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. } => {
+                let key = (resource.collection.clone(), resource.id.clone());
+                (key, Some(resource))
+            }
+            ResourceChange::Delete { collection, id, .. } => ((collection, id), None),
+        };
+        self.name(new.as_ref().and_then(media_of));
+        let old = match new {
+            Some(resource) => self.resources.insert(key, resource),
+            None => self.resources.remove(&key),
+        };
+        let media = old.as_ref().and_then(media_of);
+        self.unname(media);
+        media
+    }
+
+    fn expire(&mut self, now: Timestamp, limit: usize) -> usize {
+        let dead: Vec<SessionId> = self
+            .sessions
+            .values()
+            .filter(|session| session.expires < now && session.state != SessionState::Finishing)
+            .take(limit)
+            .map(|session| session.id)
+            .collect();
+        for id in &dead {
+            let session = self.sessions.remove(id).expect("it was found above");
+            self.leases.remove(id);
+            self.unname(session.progress.media);
+            self.let_go(session.progress.media);
+        }
+        dead.len()
+    }
+
+    /// Writes a session's row. Its epoch is durable with it.
+    fn put_session(&mut self, session: Session) {
+        self.leases.remove(&session.id);
+        self.name(session.progress.media);
+        if let Some(old) = self.sessions.insert(session.id, session) {
+            self.unname(old.progress.media);
+        }
+    }
+
+    fn name(&mut self, media: Option<MediaRef>) {
+        if let Some(media) = media {
+            *self.named.entry(media).or_default() += 1;
+        }
+    }
+
+    fn unname(&mut self, media: Option<MediaRef>) {
+        let Some(media) = media else { return };
+        let names = self.named.get_mut(&media).expect("it was named before");
+        *names -= 1;
+        if *names == 0 {
+            self.named.remove(&media);
+        }
+    }
+
+    fn names(&self, id: MediaId) -> bool {
+        [Place::Ledger, Place::Vault]
+            .iter()
+            .any(|&place| self.named.contains_key(&MediaRef { id, place }))
+    }
+
+    /// A row that named `media` has gone or names another: drops the media when it was the last.
+    fn let_go(&mut self, media: Option<MediaRef>) {
+        let Some(media) = media else { return };
+        if self.named.contains_key(&media) {
+            return;
+        }
+        match media.place {
+            Place::Ledger => drop(self.small_media.remove(&media.id)),
+            Place::Vault => {
+                self.garbage.insert(media.id);
+            }
+        }
+    }
+}
+
+/// The session as it is remembered once its resource exists. The media is the resource's now.
+fn finished(session: Session, finish: FinishSession) -> Session {
+    Session {
+        state: SessionState::Finished,
+        progress: Progress {
+            media: None,
+            extent: None,
+            ..finish.progress
+        },
+        reply: Some(finish.reply),
+        ..session
+    }
+}
+
+fn is_open(state: SessionState) -> bool {
+    matches!(state, SessionState::Active | SessionState::Finishing)
+}
+
+fn media_of(resource: &Resource) -> Option<MediaRef> {
+    resource.media.as_ref().map(|media| media.at)
+}

@@ -1,0 +1,315 @@
+//! The vault in memory.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use windlass_proto::digest::{Crc32c, Crc32cHasher};
+
+use crate::records::{Extent, MediaId, Timestamp};
+use crate::vault::{MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError};
+
+/// A [`Vault`] in memory that tells what is durable from what is only written.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryVault {
+    disk: Arc<Disk>,
+}
+
+/// A write that no sync has made durable, as a crash meets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnsyncedWrite {
+    /// The media written to.
+    pub id: MediaId,
+    /// Where in it.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+}
+
+impl MemoryVault {
+    /// An empty vault.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the time that media written from now on are marked with.
+    pub fn set_time(&self, now: Timestamp) {
+        self.disk.now.store(now.as_millis(), Ordering::Relaxed);
+    }
+
+    /// The power goes out and comes back: every write that was not synced is lost, and so is every
+    /// writer.
+    pub fn crash(&self) {
+        self.crash_keeping(|_| false);
+    }
+
+    /// Like [`MemoryVault::crash`], but the writes that `survives` picks reached the disk in time.
+    /// They are asked for in the order they were made, media by media.
+    pub fn crash_keeping(&self, mut survives: impl FnMut(UnsyncedWrite) -> bool) {
+        let mut media = self.disk.media();
+        for (&id, contents) in media.iter_mut() {
+            for write in std::mem::take(&mut contents.unsynced) {
+                let (offset, len) = (write.offset, write.data.len() as u64);
+                if survives(UnsyncedWrite { id, offset, len }) {
+                    contents.harden(&write);
+                }
+            }
+            contents.writer += 1;
+        }
+    }
+
+    fn writer(&self, id: MediaId, number: u64) -> Box<dyn MediaWriter> {
+        let disk = Arc::clone(&self.disk);
+        Box::new(MemoryWriter { disk, id, number })
+    }
+}
+
+#[async_trait]
+impl Vault for MemoryVault {
+    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
+        let mut media = self.disk.media();
+        if media.contains_key(&id) {
+            let reason = "its name is taken";
+            return Err(VaultError::Damaged { id, reason });
+        }
+        media.insert(id, self.disk.empty());
+        Ok(self.writer(id, 0))
+    }
+
+    async fn reopen(
+        &self,
+        id: MediaId,
+        committed: u64,
+        verify: Option<Extent>,
+    ) -> Result<Box<dyn MediaWriter>, VaultError> {
+        let damaged = |reason| VaultError::Damaged { id, reason };
+        let mut media = self.disk.media();
+        let contents = media.get_mut(&id).ok_or(damaged("it is gone"))?;
+        if contents.len() < committed {
+            return Err(damaged("it is shorter than its committed offset"));
+        }
+        contents.writer += 1;
+        contents.truncate(committed);
+        if let Some(extent) = verify
+            && extent.crc32c != crc32c(&contents.view(extent.start..committed))
+        {
+            return Err(damaged("its last extent differs from its checksum"));
+        }
+        Ok(self.writer(id, contents.writer))
+    }
+
+    async fn read(
+        &self,
+        id: MediaId,
+        range: Range<u64>,
+    ) -> Result<Box<dyn MediaReader>, VaultError> {
+        let media = self.disk.media();
+        let contents = media.get(&id).ok_or(VaultError::Missing(id))?;
+        if contents.len() < range.end {
+            let reason = "it is shorter than the range to be read";
+            return Err(VaultError::Damaged { id, reason });
+        }
+        let rest = Bytes::from(contents.view(range));
+        Ok(Box::new(MemoryReader { rest }))
+    }
+
+    async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
+        self.disk.media().remove(&id);
+        Ok(())
+    }
+
+    async fn list(
+        &self,
+        after: Option<MediaId>,
+        limit: usize,
+    ) -> Result<Vec<StoredMedia>, VaultError> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let media = self.disk.media();
+        let rest = media.range((from, Bound::Unbounded)).take(limit);
+        Ok(rest
+            .map(|(&id, contents)| StoredMedia {
+                id,
+                modified: contents.modified,
+            })
+            .collect())
+    }
+
+    async fn space(&self) -> Result<Space, VaultError> {
+        let total = 1 << 40;
+        let used: u64 = self.disk.media().values().map(Contents::len).sum();
+        Ok(Space {
+            available: total - used.min(total),
+            total,
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Disk {
+    media: Mutex<BTreeMap<MediaId, Contents>>,
+    /// Milliseconds since the Unix epoch, set from outside.
+    now: AtomicU64,
+}
+
+impl Disk {
+    fn media(&self) -> MutexGuard<'_, BTreeMap<MediaId, Contents>> {
+        self.media.lock().expect("nobody panics while holding it")
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.now.load(Ordering::Relaxed))
+    }
+
+    fn empty(&self) -> Contents {
+        let modified = self.now();
+        Contents {
+            durable: Vec::new(),
+            unsynced: Vec::new(),
+            modified,
+            writer: 0,
+        }
+    }
+}
+
+/// One media: the bytes on the disk, and the writes that so far are only in the page cache.
+#[derive(Debug)]
+struct Contents {
+    durable: Vec<u8>,
+    unsynced: Vec<Write>,
+    modified: Timestamp,
+    /// The number of the one writer that may write.
+    writer: u64,
+}
+
+#[derive(Debug)]
+struct Write {
+    offset: u64,
+    data: Bytes,
+}
+
+impl Write {
+    fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+}
+
+impl Contents {
+    fn len(&self) -> u64 {
+        let written = self.unsynced.iter().map(Write::end).max().unwrap_or(0);
+        written.max(self.durable.len() as u64)
+    }
+
+    /// What a reader sees: the durable bytes under all writes. Never-written gaps are zeros.
+    fn view(&self, range: Range<u64>) -> Vec<u8> {
+        let mut seen = vec![0; index(range.end.saturating_sub(range.start))];
+        copy_overlap(&self.durable, 0, &mut seen, range.start);
+        for write in &self.unsynced {
+            copy_overlap(&write.data, write.offset, &mut seen, range.start);
+        }
+        seen
+    }
+
+    fn truncate(&mut self, len: u64) {
+        self.durable.truncate(index(len));
+        self.unsynced.retain(|write| write.offset < len);
+        for write in &mut self.unsynced {
+            write.data.truncate(index(len - write.offset));
+        }
+    }
+
+    fn sync(&mut self) {
+        for write in std::mem::take(&mut self.unsynced) {
+            self.harden(&write);
+        }
+    }
+
+    /// Puts one write onto the disk.
+    fn harden(&mut self, write: &Write) {
+        let end = index(write.end());
+        if self.durable.len() < end {
+            self.durable.resize(end, 0);
+        }
+        self.durable[index(write.offset)..end].copy_from_slice(&write.data);
+    }
+}
+
+/// Copies the bytes that two stretches share: `from` begins at `from_start`, `to` at `to_start`.
+fn copy_overlap(from: &[u8], from_start: u64, to: &mut [u8], to_start: u64) {
+    let start = from_start.max(to_start);
+    let end = (from_start + from.len() as u64).min(to_start + to.len() as u64);
+    if start < end {
+        let source = &from[index(start - from_start)..index(end - from_start)];
+        to[index(start - to_start)..index(end - to_start)].copy_from_slice(source);
+    }
+}
+
+fn crc32c(data: &[u8]) -> Crc32c {
+    let mut hasher = Crc32cHasher::default();
+    hasher.update(data);
+    hasher.value()
+}
+
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).expect("media in memory is smaller than the address space")
+}
+
+#[derive(Debug)]
+struct MemoryWriter {
+    disk: Arc<Disk>,
+    id: MediaId,
+    number: u64,
+}
+
+impl MemoryWriter {
+    /// Works on the contents, if this is still their writer. Media that was deleted meanwhile takes
+    /// the bytes and forgets them, as an unlinked file does.
+    fn on_contents(&self, work: impl FnOnce(&mut Contents)) -> Result<(), VaultError> {
+        let mut media = self.disk.media();
+        let Some(contents) = media.get_mut(&self.id) else {
+            return Ok(());
+        };
+        if contents.writer != self.number {
+            return Err(VaultError::superseded(self.id));
+        }
+        work(contents);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl MediaWriter for MemoryWriter {
+    async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+        let modified = self.disk.now();
+        self.on_contents(|contents| {
+            contents.modified = modified;
+            let mut offset = offset;
+            for data in data.into_iter().filter(|data| !data.is_empty()) {
+                let end = offset + data.len() as u64;
+                contents.unsynced.push(Write { offset, data });
+                offset = end;
+            }
+        })
+    }
+
+    async fn sync(&self) -> Result<(), VaultError> {
+        self.on_contents(Contents::sync)
+    }
+}
+
+#[derive(Debug)]
+struct MemoryReader {
+    rest: Bytes,
+}
+
+/// As much as a reader hands out at once.
+const READ_LEN: usize = 256 * 1024;
+
+#[async_trait]
+impl MediaReader for MemoryReader {
+    async fn next(&mut self) -> Result<Bytes, VaultError> {
+        Ok(self.rest.split_to(self.rest.len().min(READ_LEN)))
+    }
+}

@@ -1,0 +1,158 @@
+//! Clearing away: dead sessions, garbage, and media that nobody knows.
+//!
+//! The sweep is made of small steps; whoever runs it decides how often. It needs no lock and may be
+//! cut off anywhere: the ledger lets go of a media first, the vault deletes it next, and only then
+//! is it taken off the garbage list.
+
+use std::time::Duration;
+
+use crate::ledger::{Ledger, LedgerError};
+use crate::records::{MediaId, Timestamp};
+use crate::vault::{Vault, VaultError};
+
+/// How a sweep goes about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SweepOptions {
+    /// Most sessions, garbage entries and stored media that one step handles, each.
+    pub batch: usize,
+    /// How long a media that nothing names is left alone after it was last written. An upload names
+    /// its media only when it commits: this must be longer than any upload may go without writing.
+    pub grace: Duration,
+}
+
+impl Default for SweepOptions {
+    /// 256 at a step; a day of grace.
+    fn default() -> Self {
+        Self {
+            batch: 256,
+            grace: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}
+
+/// What one step did.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// Sessions that were forgotten.
+    pub expired: usize,
+    /// Media that was deleted because its session or resource had gone.
+    pub garbage: usize,
+    /// Media that was deleted because nothing named it, as a crash leaves it.
+    pub orphans: usize,
+    /// Media that could not be deleted, and is tried again.
+    pub failed: usize,
+    /// Why the last of them could not be deleted.
+    pub failure: Option<VaultError>,
+    /// The step found nothing left to do, and has looked at the last media of the vault. There is
+    /// no hurry with the next one.
+    pub is_done: bool,
+}
+
+/// Why a step was not finished. What it did before stays done.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// The ledger failed.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The vault could not be listed.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+/// A sweep that goes on from step to step.
+#[derive(Debug, Clone, Default)]
+pub struct Sweep {
+    options: SweepOptions,
+    /// The last media of the vault that was looked at.
+    last: Option<MediaId>,
+}
+
+impl Sweep {
+    /// A sweep that begins at the first media.
+    pub fn new(options: SweepOptions) -> Self {
+        Self {
+            options,
+            last: None,
+        }
+    }
+
+    /// Does the next bit of work.
+    ///
+    /// # Errors
+    /// When the ledger fails or the vault cannot be listed. A media that cannot be deleted is
+    /// counted, not an error: it must not keep the others from it.
+    ///
+    /// # Cancel safety
+    /// A step that is dropped may have done any part of its work; the next goes on from there.
+    pub async fn step(
+        &mut self,
+        ledger: &dyn Ledger,
+        vault: &dyn Vault,
+        now: Timestamp,
+    ) -> Result<Swept, SweepError> {
+        let expired = ledger.expire(now, self.options.batch).await?;
+        let mut swept = Swept {
+            expired,
+            ..Swept::default()
+        };
+        let garbage = self.delete_garbage(ledger, vault, &mut swept).await?;
+        let looked_at_all = self.delete_orphans(ledger, vault, now, &mut swept).await?;
+        let few = |count| count < self.options.batch;
+        swept.is_done = few(swept.expired) && few(garbage) && looked_at_all;
+        Ok(swept)
+    }
+
+    /// Returns how many media were on the list.
+    async fn delete_garbage(
+        &self,
+        ledger: &dyn Ledger,
+        vault: &dyn Vault,
+        swept: &mut Swept,
+    ) -> Result<usize, SweepError> {
+        let listed = ledger.garbage(self.options.batch).await?;
+        let deleted = delete(vault, &listed, swept).await;
+        if !deleted.is_empty() {
+            ledger.forget_garbage(&deleted).await?;
+        }
+        swept.garbage = deleted.len();
+        Ok(listed.len())
+    }
+
+    /// Returns whether it has come to the end of the vault; then it begins anew.
+    async fn delete_orphans(
+        &mut self,
+        ledger: &dyn Ledger,
+        vault: &dyn Vault,
+        now: Timestamp,
+        swept: &mut Swept,
+    ) -> Result<bool, SweepError> {
+        let stored = vault.list(self.last, self.options.batch).await?;
+        let last = stored.last().map(|media| media.id);
+        let forgotten_since = now.saturating_sub(self.options.grace);
+        let old = stored
+            .iter()
+            .filter(|media| media.modified < forgotten_since);
+        let old: Vec<MediaId> = old.map(|media| media.id).collect();
+        if !old.is_empty() {
+            let unknown = ledger.unknown_media(&old).await?;
+            swept.orphans = delete(vault, &unknown, swept).await.len();
+        }
+        self.last = last;
+        Ok(last.is_none())
+    }
+}
+
+/// Deletes media one by one. Returns those that are gone.
+async fn delete(vault: &dyn Vault, media: &[MediaId], swept: &mut Swept) -> Vec<MediaId> {
+    let mut deleted = Vec::with_capacity(media.len());
+    for &id in media {
+        match vault.delete(id).await {
+            Ok(()) => deleted.push(id),
+            Err(error) => {
+                swept.failed += 1;
+                swept.failure = Some(error);
+            }
+        }
+    }
+    deleted
+}

@@ -1,0 +1,108 @@
+//! Each kind of trouble does to a call what it says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store::{Ledger, LedgerError, Vault, VaultError};
+
+use crate::samples::{create, data, media_id, new_session, session_id, start};
+
+/// Whether session 1 was started, and how the call that was in trouble ended.
+async fn start_in(trouble: Trouble) -> (bool, Result<(), LedgerError>) {
+    let inner = Arc::new(MemoryLedger::new());
+    let faults = Arc::new(Faults::new(When::Once(1), trouble));
+    let ledger = FaultyLedger::new(inner.clone(), faults);
+    let result = ledger.start(new_session(1, 100)).await;
+    (
+        inner.session(session_id(1)).await.unwrap().is_some(),
+        result,
+    )
+}
+
+#[tokio::test]
+async fn a_change_in_trouble_fails_before_or_after_it_is_made() {
+    for trouble in [Trouble::Fault, Trouble::Torn] {
+        assert!(matches!(
+            start_in(trouble).await,
+            (false, Err(LedgerError::Fault(_)))
+        ));
+    }
+    assert!(matches!(
+        start_in(Trouble::Lost).await,
+        (true, Err(LedgerError::Fault(_)))
+    ));
+    assert!(matches!(
+        start_in(Trouble::NoSpace).await,
+        (false, Err(LedgerError::NoSpace))
+    ));
+    let slow = Trouble::Slow(Duration::from_millis(1));
+    assert!(matches!(start_in(slow).await, (true, Ok(()))));
+}
+
+/// The bytes of media 1 that were written, and how the write that was in trouble ended.
+async fn write_in(trouble: Trouble) -> (usize, Result<(), VaultError>) {
+    let inner = MemoryVault::new();
+    let faults = Arc::new(Faults::new(When::Once(2), trouble));
+    let vault = FaultyVault::new(Arc::new(inner.clone()), faults);
+    let writer = vault.create(media_id(1)).await.unwrap();
+    let result = writer.write(0, data()).await;
+    let mut written = 0;
+    inner.crash_keeping(|write| {
+        written += usize::try_from(write.len).unwrap();
+        true
+    });
+    (written, result)
+}
+
+#[tokio::test]
+async fn a_write_in_trouble_may_be_torn() {
+    assert!(matches!(
+        write_in(Trouble::Fault).await,
+        (0, Err(VaultError::Fault(_)))
+    ));
+    assert!(matches!(
+        write_in(Trouble::Torn).await,
+        (4, Err(VaultError::Fault(_)))
+    ));
+    assert!(matches!(
+        write_in(Trouble::Lost).await,
+        (8, Err(VaultError::Fault(_)))
+    ));
+    let full = write_in(Trouble::NoSpace).await;
+    assert!(matches!(full, (4, Err(VaultError::NoSpace { written: 4 }))));
+}
+
+#[tokio::test]
+async fn a_reader_and_a_writer_are_on_the_schedule_too() {
+    let inner = MemoryVault::new();
+    create(&inner, 1).await;
+    let faults = Arc::new(Faults::new(When::From(2), Trouble::Fault));
+    let vault = FaultyVault::new(Arc::new(inner), Arc::clone(&faults));
+    let mut reader = vault.read(media_id(1), 0..8).await.unwrap();
+    assert!(matches!(
+        reader.next().await,
+        Err(VaultError::Unreadable { .. })
+    ));
+    assert!(matches!(
+        vault.delete(media_id(1)).await,
+        Err(VaultError::Unreadable { .. })
+    ));
+    assert!(matches!(
+        vault.create(media_id(2)).await,
+        Err(VaultError::Fault(_))
+    ));
+    assert_eq!(faults.calls(), 4);
+}
+
+#[tokio::test]
+async fn a_ledger_and_a_vault_share_one_count() {
+    let faults = Arc::new(Faults::new(When::Once(4), Trouble::Fault));
+    let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::clone(&faults));
+    let vault = FaultyVault::new(Arc::new(MemoryVault::new()), Arc::clone(&faults));
+    start(&ledger, 1, 100).await;
+    vault.space().await.unwrap();
+    assert!(ledger.check().await.is_err());
+    assert!(vault.space().await.is_ok());
+}

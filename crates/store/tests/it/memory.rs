@@ -1,0 +1,98 @@
+//! The in-memory implementations against the rules of their contracts, and what a crash takes.
+
+use std::sync::Arc;
+
+use windlass_store::conformance;
+use windlass_store::memory::{MemoryLedger, MemoryVault, UnsyncedWrite};
+use windlass_store::{Ledger, LedgerError, Vault, VaultError};
+
+use crate::samples::{create, data, media_id, session_id, start, step};
+
+#[tokio::test]
+async fn the_memory_ledger_keeps_the_contract() {
+    conformance::ledger(&MemoryLedger::new()).await;
+}
+
+#[tokio::test]
+async fn the_memory_vault_keeps_the_contract() {
+    conformance::vault(&MemoryVault::new()).await;
+}
+
+#[tokio::test]
+async fn the_memory_ledger_keeps_what_it_committed_over_a_crash() {
+    let ledger = Arc::new(MemoryLedger::new());
+    conformance::ledger_restart(async || {
+        ledger.crash();
+        Arc::clone(&ledger) as Arc<dyn Ledger>
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_memory_vault_keeps_what_it_synced_over_a_crash() {
+    let vault = MemoryVault::new();
+    conformance::vault_restart(async || {
+        vault.crash();
+        Arc::new(vault.clone()) as Arc<dyn Vault>
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_crash_loses_leases_that_nothing_followed() {
+    let ledger = MemoryLedger::new();
+    let epoch = start(&ledger, 1, 100).await;
+    ledger.crash();
+    let late = ledger.advance(session_id(1), epoch, step(1, 0, 8)).await;
+    assert!(matches!(late, Err(LedgerError::Fenced)));
+}
+
+#[tokio::test]
+async fn a_crash_loses_writes_that_were_not_synced() {
+    let vault = MemoryVault::new();
+    let writer = create(&vault, 1).await;
+    writer.sync().await.unwrap();
+    writer.write(8, data()).await.unwrap();
+    assert!(
+        vault.read(media_id(1), 0..16).await.is_ok(),
+        "it is there until the crash"
+    );
+    vault.crash();
+    assert!(matches!(
+        vault.reopen(media_id(1), 9, None).await,
+        Err(VaultError::Damaged { .. })
+    ));
+    vault.reopen(media_id(1), 8, None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_crash_may_keep_any_of_the_writes() {
+    let vault = MemoryVault::new();
+    let writer = create(&vault, 1).await;
+    writer.write(8, data()).await.unwrap();
+    let mut asked = Vec::new();
+    vault.crash_keeping(|write| {
+        asked.push((write.offset, write.len));
+        write
+            == UnsyncedWrite {
+                id: media_id(1),
+                offset: 12,
+                len: 4,
+            }
+    });
+    assert_eq!(asked, [(0, 4), (4, 4), (8, 4), (12, 4)]);
+    let mut reader = vault.read(media_id(1), 0..16).await.unwrap();
+    assert_eq!(
+        reader.next().await.unwrap(),
+        &b"\0\0\0\0\0\0\0\0\0\0\0\0lass"[..]
+    );
+}
+
+#[tokio::test]
+async fn a_writer_from_before_a_crash_is_dead() {
+    let vault = MemoryVault::new();
+    let writer = create(&vault, 1).await;
+    vault.crash();
+    assert!(writer.write(0, data()).await.is_err());
+    assert!(writer.sync().await.is_err());
+}

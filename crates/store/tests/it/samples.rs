@@ -1,0 +1,69 @@
+//! Records to test with.
+
+use bytes::Bytes;
+use windlass_store::{
+    Advance, Epoch, Ledger, MediaId, MediaRef, MediaWriter, NewSession, Place, Progress, SessionId,
+    SessionState, Timestamp, Vault,
+};
+
+pub(crate) fn session_id(n: u8) -> SessionId {
+    SessionId::from_bytes([n; 32])
+}
+
+pub(crate) fn media_id(n: u8) -> MediaId {
+    MediaId::from_bytes([n; 16])
+}
+
+/// A session that dies after `expires` milliseconds.
+pub(crate) fn new_session(n: u8, expires: u64) -> NewSession {
+    NewSession {
+        id: session_id(n),
+        context: Vec::new(),
+        created: Timestamp::from_millis(0),
+        expires: Timestamp::from_millis(expires),
+        total: None,
+    }
+}
+
+/// A step of a session whose media `n` lies in the vault.
+pub(crate) fn step(n: u8, from: u64, to: u64) -> Advance {
+    let media = Some(MediaRef {
+        id: media_id(n),
+        place: Place::Vault,
+    });
+    Advance {
+        from,
+        progress: Progress {
+            offset: to,
+            media,
+            ..Progress::none(None)
+        },
+        small_media: None,
+        state: SessionState::Active,
+        expires: None,
+    }
+}
+
+/// Session `n`, leased.
+pub(crate) async fn start(ledger: &dyn Ledger, n: u8, expires: u64) -> Epoch {
+    ledger.start(new_session(n, expires)).await.unwrap();
+    ledger.lease(session_id(n)).await.unwrap().unwrap().epoch
+}
+
+/// Media `n` with some bytes, not synced.
+pub(crate) async fn create(vault: &dyn Vault, n: u8) -> Box<dyn MediaWriter> {
+    let writer = vault.create(media_id(n)).await.unwrap();
+    writer.write(0, data()).await.unwrap();
+    writer
+}
+
+/// Eight bytes in two pieces.
+pub(crate) fn data() -> Vec<Bytes> {
+    vec![Bytes::from_static(b"wind"), Bytes::from_static(b"lass")]
+}
+
+/// The ids of all media in the vault.
+pub(crate) async fn stored(vault: &dyn Vault) -> Vec<MediaId> {
+    let listed = vault.list(None, 1_000).await.unwrap();
+    listed.into_iter().map(|stored| stored.id).collect()
+}

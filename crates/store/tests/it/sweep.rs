@@ -1,0 +1,137 @@
+//! The sweep deletes what is dead, nothing else, and may be cut off anywhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store::{EndSession, Ledger, Sweep, SweepOptions, Timestamp, Vault};
+
+use crate::samples::{create, media_id, session_id, start, step, stored};
+
+const GRACE: Duration = Duration::from_secs(10);
+const LATER: Timestamp = Timestamp::from_millis(20_000);
+
+fn sweep() -> Sweep {
+    Sweep::new(SweepOptions {
+        batch: 3,
+        grace: GRACE,
+    })
+}
+
+/// Sweeps until there is nothing left to do. Returns expired sessions, garbage and orphans.
+async fn sweep_all(ledger: &dyn Ledger, vault: &dyn Vault, now: Timestamp) -> [usize; 3] {
+    let (mut sweep, mut sum) = (sweep(), [0; 3]);
+    for _ in 0..100 {
+        let swept = sweep.step(ledger, vault, now).await.unwrap();
+        sum = [
+            sum[0] + swept.expired,
+            sum[1] + swept.garbage,
+            sum[2] + swept.orphans,
+        ];
+        if swept.is_done {
+            return sum;
+        }
+    }
+    panic!("the sweep does not end");
+}
+
+/// A session with media, committed.
+async fn upload(ledger: &dyn Ledger, vault: &dyn Vault, n: u8, expires: u64) {
+    let epoch = start(ledger, n, expires).await;
+    create(vault, n).await.sync().await.unwrap();
+    ledger
+        .advance(session_id(n), epoch, step(n, 0, 8))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn dead_sessions_garbage_and_orphans_go_and_the_living_stay() {
+    let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
+    for n in 0..8 {
+        upload(&ledger, &vault, n, if n < 5 { 1_000 } else { 1_000_000 }).await;
+    }
+    let epoch = ledger.lease(session_id(7)).await.unwrap().unwrap().epoch;
+    ledger
+        .end(session_id(7), epoch, EndSession::Cancelled)
+        .await
+        .unwrap();
+    for n in 20..27 {
+        create(&vault, n).await;
+    }
+    assert_eq!(sweep_all(&ledger, &vault, LATER).await, [5, 6, 7]);
+    assert_eq!(stored(&vault).await, [media_id(5), media_id(6)]);
+    assert!(ledger.garbage(1).await.unwrap().is_empty());
+    assert_eq!(sweep_all(&ledger, &vault, LATER).await, [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_step_is_bounded() {
+    let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
+    for n in 0..10 {
+        upload(&ledger, &vault, n, 1_000).await;
+        create(&vault, 100 + n).await;
+    }
+    let mut sweep = sweep();
+    let first = sweep.step(&ledger, &vault, LATER).await.unwrap();
+    assert_eq!((first.expired, first.garbage, first.is_done), (3, 3, false));
+    assert!(first.orphans <= 3);
+}
+
+#[tokio::test]
+async fn young_media_is_left_alone() {
+    let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
+    vault.set_time(Timestamp::from_millis(10_000));
+    create(&vault, 1).await;
+    vault.set_time(Timestamp::from_millis(9_999));
+    create(&vault, 2).await;
+    assert_eq!(sweep_all(&ledger, &vault, LATER).await, [0, 0, 1]);
+    assert_eq!(stored(&vault).await, [media_id(1)]);
+}
+
+#[tokio::test]
+async fn media_that_cannot_be_deleted_is_tried_again() {
+    let (ledger, memory) = (MemoryLedger::new(), MemoryVault::new());
+    upload(&ledger, &memory, 1, 1_000).await;
+    let faults = Arc::new(Faults::new(When::Once(1), Trouble::Fault));
+    let vault = FaultyVault::new(Arc::new(memory.clone()), faults);
+    let mut sweep = sweep();
+    let swept = sweep.step(&ledger, &vault, LATER).await.unwrap();
+    assert_eq!((swept.garbage, swept.failed), (0, 1));
+    assert!(swept.failure.is_some());
+    assert_eq!(ledger.garbage(10).await.unwrap(), [media_id(1)]);
+    let swept = sweep.step(&ledger, &vault, LATER).await.unwrap();
+    assert_eq!((swept.garbage, swept.failed), (1, 0));
+}
+
+#[tokio::test]
+async fn a_sweep_that_fails_anywhere_is_made_up_for_by_the_next() {
+    for trouble in [Trouble::Fault, Trouble::Lost] {
+        for nth in 1.. {
+            let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
+            for n in 0..4 {
+                upload(&*ledger, &vault, n, if n < 3 { 1_000 } else { 1_000_000 }).await;
+                create(&vault, 100 + n).await;
+            }
+            let faults = Arc::new(Faults::new(When::Once(nth), trouble));
+            let faulty_ledger = FaultyLedger::new(ledger.clone(), Arc::clone(&faults));
+            let faulty_vault = FaultyVault::new(Arc::new(vault.clone()), Arc::clone(&faults));
+            let mut sweep = sweep();
+            for _ in 0..5 {
+                // The fault is the point; what it left behind is looked at below.
+                let _ = sweep.step(&faulty_ledger, &faulty_vault, LATER).await;
+            }
+            sweep_all(&*ledger, &vault, LATER).await;
+            assert_eq!(
+                stored(&vault).await,
+                [media_id(3)],
+                "{trouble:?} at call {nth}"
+            );
+            assert!(ledger.garbage(10).await.unwrap().is_empty());
+            if faults.calls() < nth {
+                break;
+            }
+        }
+    }
+}
