@@ -1,0 +1,277 @@
+//! A request's body: decoded, bounded, and never waited for without a limit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_compression::tokio::bufread::GzipDecoder;
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt as _;
+use http::HeaderMap;
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio_util::io::StreamReader;
+
+use crate::config::Limits;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How much decoded data is taken out of a gzip stream at once.
+const GZIP_PIECE: usize = 64 * 1024;
+
+/// Gzip bodies are not measured against the ratio limit before this much came out of them.
+const GZIP_GRACE: u64 = 64 * 1024 * 1024;
+
+/// The most of an unread body that is read only to keep the connection usable.
+const WORTH_DRAINING: u64 = 64 * 1024;
+
+/// A request's body as the server reads it: content coding undone, with a limit on every wait.
+#[derive(Debug)]
+pub(crate) struct RequestBody {
+    source: Source,
+    limits: BodyLimits,
+    ended: bool,
+    read_to_end: EndFlag,
+}
+
+/// Tells whether a body was read to its end, after it has been given away.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EndFlag(Arc<AtomicBool>);
+
+impl EndFlag {
+    /// Whether nothing of the body is left on the connection.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct BodyLimits {
+    stall: Duration,
+    gzip_ratio: u64,
+}
+
+enum Source {
+    Identity(UnsyncBoxBody<Bytes, BoxError>),
+    Gzip {
+        decoder: std::pin::Pin<Box<dyn AsyncRead + Send>>,
+        coded: Arc<AtomicU64>,
+        decoded: u64,
+    },
+}
+
+impl Source {
+    fn is_at_end(&self) -> bool {
+        matches!(self, Self::Identity(body) if body.is_end_stream())
+    }
+
+    fn rest_is_short(&self) -> bool {
+        match self {
+            Self::Identity(body) => body
+                .size_hint()
+                .upper()
+                .is_some_and(|rest| rest <= WORTH_DRAINING),
+            Self::Gzip { .. } => false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Identity(_) => "Identity",
+            Self::Gzip { .. } => "Gzip",
+        })
+    }
+}
+
+/// Why a body could not be read to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    /// Nothing came for too long.
+    #[error("the body stood still for {0:?}")]
+    Stalled(Duration),
+    /// The connection broke, or the framing did.
+    #[error("the connection broke before the end of the body")]
+    Broken,
+    /// It is not the gzip stream that it claims to be.
+    #[error("the body is not valid gzip although Content-Encoding says so")]
+    NotGzip,
+    /// It expands beyond reason.
+    #[error("the gzip body expands more than {limit} times")]
+    Expands {
+        /// The most that is allowed.
+        limit: u64,
+    },
+    /// It is longer than what the server is willing to hold.
+    #[error("the body is longer than {limit} bytes")]
+    TooLong {
+        /// The most that is allowed.
+        limit: usize,
+    },
+}
+
+impl RequestBody {
+    /// Wraps a body; `Content-Encoding: gzip` in the headers is undone.
+    pub(crate) fn new<B>(body: B, headers: &HeaderMap, limits: &Limits) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let body = body.map_err(Into::into).boxed_unsync();
+        let ended = body.is_end_stream();
+        let read_to_end = EndFlag::default();
+        if ended {
+            read_to_end.set();
+        }
+        let source = if is_gzip(headers) && !ended {
+            gunzip(body)
+        } else {
+            Source::Identity(body)
+        };
+        let limits = BodyLimits {
+            stall: limits.body_timeout,
+            gzip_ratio: limits.gzip_ratio,
+        };
+        Self {
+            source,
+            limits,
+            ended,
+            read_to_end,
+        }
+    }
+
+    /// Tells, also later, whether the body was read to its end.
+    pub(crate) fn end_flag(&self) -> EndFlag {
+        self.read_to_end.clone()
+    }
+
+    /// The next bytes, never empty; `None` at the end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let stall = self.limits.stall;
+        let piece = tokio::time::timeout(stall, self.read())
+            .await
+            .unwrap_or(Err(BodyError::Stalled(stall)));
+        // After an error as after the end there is nothing more to come.
+        self.ended = !matches!(piece, Ok(Some(_)));
+        if matches!(piece, Ok(None)) || self.source.is_at_end() {
+            self.read_to_end.set();
+        }
+        piece
+    }
+
+    /// The whole body, at most `limit` bytes.
+    pub(crate) async fn collect(&mut self, limit: usize) -> Result<Vec<u8>, BodyError> {
+        let mut all = Vec::new();
+        while let Some(piece) = self.next().await? {
+            if all.len() + piece.len() > limit {
+                return Err(BodyError::TooLong { limit });
+            }
+            all.extend_from_slice(&piece);
+        }
+        Ok(all)
+    }
+
+    /// Reads up to the end and says whether the body was empty. Stops at the first byte.
+    pub(crate) async fn is_empty(&mut self) -> Result<bool, BodyError> {
+        Ok(self.next().await?.is_none())
+    }
+
+    /// Reads the rest if it is known to be short, so that the connection can be used again.
+    pub(crate) async fn finish_if_short(&mut self) {
+        if self.source.rest_is_short() {
+            self.discard().await.ok();
+        }
+    }
+
+    /// Reads and throws away what is left.
+    pub(crate) async fn discard(&mut self) -> Result<(), BodyError> {
+        while self.next().await?.is_some() {}
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
+        match &mut self.source {
+            Source::Identity(body) => next_data(body).await,
+            Source::Gzip {
+                decoder,
+                coded,
+                decoded,
+            } => {
+                let mut piece = BytesMut::with_capacity(GZIP_PIECE);
+                let len = decoder.read_buf(&mut piece).await.map_err(gzip_error)?;
+                *decoded += len as u64;
+                let coded = coded.load(Ordering::Relaxed);
+                let limit = self.limits.gzip_ratio;
+                if *decoded > GZIP_GRACE && *decoded / coded.max(1) > limit {
+                    return Err(BodyError::Expands { limit });
+                }
+                Ok((len > 0).then(|| piece.freeze()))
+            }
+        }
+    }
+}
+
+async fn next_data(body: &mut UnsyncBoxBody<Bytes, BoxError>) -> Result<Option<Bytes>, BodyError> {
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(|_| BodyError::Broken)?.into_data() {
+            Ok(data) if data.is_empty() => {}
+            Ok(data) => return Ok(Some(data)),
+            // Trailers say nothing that an upload needs.
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+fn is_gzip(headers: &HeaderMap) -> bool {
+    let coding = headers.get(http::header::CONTENT_ENCODING);
+    coding.is_some_and(|value| {
+        let value = value.as_bytes().trim_ascii();
+        value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip")
+    })
+}
+
+fn gunzip(body: UnsyncBoxBody<Bytes, BoxError>) -> Source {
+    let coded = Arc::new(AtomicU64::new(0));
+    let stream = body.into_data_stream();
+    let counted = {
+        let coded = Arc::clone(&coded);
+        stream.inspect_ok(move |data: &Bytes| {
+            coded.fetch_add(data.len() as u64, Ordering::Relaxed);
+        })
+    };
+    // A broken connection must not look like a broken gzip stream.
+    let reader = StreamReader::new(
+        counted.map_err(|error| std::io::Error::new(std::io::ErrorKind::ConnectionReset, error)),
+    );
+    let mut decoder = GzipDecoder::new(reader);
+    decoder.multiple_members(true);
+    Source::Gzip {
+        decoder: Box::pin(decoder),
+        coded,
+        decoded: 0,
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as map_err hands it over")]
+fn gzip_error(error: std::io::Error) -> BodyError {
+    if error.kind() == std::io::ErrorKind::ConnectionReset {
+        BodyError::Broken
+    } else {
+        BodyError::NotGzip
+    }
+}

@@ -1,0 +1,251 @@
+//! Connections: accepted, served, and closed so that the client sees the last reply.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Limits;
+use crate::origin::LocalAddress;
+use crate::service::answer;
+use crate::uploads::House;
+
+/// The most that is read from a socket at once, and the longest request head.
+const READ_BUFFER: usize = 512 * 1024;
+
+/// How much of a body a client may send on HTTP/2 before the server has taken it.
+const H2_WINDOW: u32 = 1024 * 1024;
+
+/// How long a closing connection lingers while the server stops.
+const HASTY_LINGER: Duration = Duration::from_millis(500);
+
+/// Pause after a failed accept, which mostly means that no file descriptor is left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves the connections of one listener.
+pub(crate) struct Connections {
+    house: Arc<House>,
+    builder: auto::Builder<TokioExecutor>,
+    graceful: GracefulShutdown,
+    permits: Arc<Semaphore>,
+    hurry: CancellationToken,
+}
+
+impl Connections {
+    pub(crate) fn new(house: Arc<House>) -> Self {
+        let limits = &house.settings.limits;
+        Self {
+            builder: builder(limits),
+            graceful: GracefulShutdown::new(),
+            permits: Arc::new(Semaphore::new(
+                limits.connections.min(Semaphore::MAX_PERMITS),
+            )),
+            hurry: CancellationToken::new(),
+            house,
+        }
+    }
+
+    /// Accepts until the future is dropped.
+    pub(crate) async fn accept(&self, listener: &TcpListener) {
+        loop {
+            let permit = Arc::clone(&self.permits).acquire_owned().await;
+            let permit = permit.expect("the semaphore is never closed");
+            match listener.accept().await {
+                Ok((stream, _)) => self.serve(stream, permit),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Lets running requests come to their end, at most until `limit`, and nothing new begin.
+    pub(crate) async fn drain(self, limit: Duration) {
+        self.hurry.cancel();
+        tokio::time::timeout(limit, self.graceful.shutdown())
+            .await
+            .ok();
+    }
+
+    fn serve(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
+        stream.set_nodelay(true).ok();
+        let local = stream.local_addr().ok().map(LocalAddress);
+        let linger = self.house.settings.limits.linger;
+        let stream = Lingering::new(stream, linger, self.hurry.clone());
+        let house = Arc::clone(&self.house);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let house = Arc::clone(&house);
+            async move {
+                if let Some(local) = local {
+                    request.extensions_mut().insert(local);
+                }
+                Ok::<_, std::convert::Infallible>(answer(house, request).await)
+            }
+        });
+        let connection = self
+            .builder
+            .serve_connection(TokioIo::new(stream), service)
+            .into_owned();
+        let connection = self.graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error = %error, "connection ended");
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_timeout)
+        .half_close(true)
+        .max_buf_size(READ_BUFFER);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(H2_WINDOW)
+        .initial_connection_window_size(2 * H2_WINDOW)
+        .max_concurrent_streams(128)
+        .keep_alive_interval(limits.head_timeout);
+    builder
+}
+
+/// A stream that is closed in two steps: it stops writing, then reads and throws away what still
+/// comes, until the other side is done or the patience is used up.
+///
+/// Without this a client that is still sending when its request has been refused gets a reset,
+/// which can destroy the reply before it was read.
+struct Lingering<S> {
+    inner: S,
+    limit: Duration,
+    hurry: CancellationToken,
+    closing: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Lingering<S> {
+    fn new(inner: S, limit: Duration, hurry: CancellationToken) -> Self {
+        Self {
+            inner,
+            limit,
+            hurry,
+            closing: None,
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let limit = if self.hurry.is_cancelled() {
+            self.limit.min(HASTY_LINGER)
+        } else {
+            self.limit
+        };
+        Instant::now() + limit
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.closing.is_none() {
+            ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+            let deadline = self.deadline();
+            self.closing = Some(Box::pin(tokio::time::sleep_until(deadline)));
+        }
+        let this = &mut *self;
+        let patience = this.closing.as_mut().expect("set above");
+        let mut scratch = [0; 16 * 1024];
+        // The cooperative budget of the socket makes the loop yield.
+        loop {
+            if patience.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            let mut buf = ReadBuf::new(&mut scratch);
+            match ready!(Pin::new(&mut this.inner).poll_read(cx, &mut buf)) {
+                Ok(()) if !buf.filled().is_empty() => {}
+                Ok(()) | Err(_) => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn closing_reads_what_the_client_still_sends() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let mut server = Lingering::new(server, Duration::from_secs(60), CancellationToken::new());
+        let closing = tokio::spawn(async move {
+            server.write_all(b"reply").await.unwrap();
+            server.shutdown().await.unwrap();
+        });
+        client.write_all(&vec![0; 100_000]).await.unwrap();
+        client.shutdown().await.unwrap();
+        closing.await.unwrap();
+        let mut reply = Vec::new();
+        client.read_to_end(&mut reply).await.unwrap();
+        assert_eq!(reply, b"reply");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_does_not_wait_for_ever() {
+        let (_client, server) = tokio::io::duplex(1024);
+        let mut server = Lingering::new(server, Duration::from_secs(60), CancellationToken::new());
+        let begun = Instant::now();
+        server.shutdown().await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 60);
+    }
+}

@@ -1,0 +1,92 @@
+//! The API descriptions, served so that a client library can build itself from this server.
+
+use http::{Method as Verb, StatusCode};
+use serde_json::{Value, json};
+use windlass_discovery::Api;
+use windlass_proto::parameters::Parameters;
+
+use crate::error::Error;
+use crate::registry::Registry;
+use crate::reply::{Reply, json_reply};
+
+/// Answers a request under the paths of the discovery service; `None` when the path is not one.
+pub(crate) fn answer(
+    registry: &Registry,
+    verb: &Verb,
+    path: &str,
+    query: &Parameters,
+    base_url: &str,
+) -> Option<Result<Reply, Error>> {
+    let found = if path == "/discovery/v1/apis" {
+        Some(Ok(directory(registry, query, base_url)))
+    } else if path == "/$discovery/rest" {
+        Some(document_of(by_version(registry, query), path, base_url))
+    } else {
+        let (name, version) = name_and_version(path)?;
+        let served = registry.api(name, version).map(|served| &served.api);
+        Some(document_of(served, path, base_url))
+    };
+    let readable = matches!(*verb, Verb::GET | Verb::HEAD);
+    found.map(|document| {
+        if !readable {
+            return Err(Error::VerbNotAllowed {
+                allowed: vec![Verb::GET, Verb::HEAD],
+            });
+        }
+        Ok(json_reply(StatusCode::OK, &document?, true))
+    })
+}
+
+/// `/discovery/v1/apis/{api}/{version}/rest`
+fn name_and_version(path: &str) -> Option<(&str, &str)> {
+    let name_and_version = path
+        .strip_prefix("/discovery/v1/apis/")?
+        .strip_suffix("/rest")?;
+    let (name, version) = name_and_version.split_once('/')?;
+    (!version.contains('/')).then_some((name, version))
+}
+
+/// `/$discovery/rest?version=v1`: made for hosts of one API, so the first that has the version.
+fn by_version<'a>(registry: &'a Registry, query: &Parameters) -> Option<&'a Api> {
+    let version = query.first("version");
+    registry
+        .apis()
+        .find(|api| version.is_none_or(|version| api.version() == version))
+}
+
+fn document_of(api: Option<&Api>, path: &str, base_url: &str) -> Result<Value, Error> {
+    let api = api.ok_or_else(|| Error::NoSuchPath {
+        path: path.to_owned(),
+    })?;
+    let served = api.document().served_at(base_url);
+    Ok(serde_json::to_value(served).expect("a document came from JSON or from strings"))
+}
+
+fn directory(registry: &Registry, query: &Parameters, base_url: &str) -> Value {
+    let wanted = query.first("name");
+    let apis = registry
+        .apis()
+        .filter(|api| wanted.is_none_or(|name| api.name() == name));
+    let items: Vec<_> = apis.map(|api| directory_item(api, base_url)).collect();
+    json!({
+        "kind": "discovery#directoryList",
+        "discoveryVersion": "v1",
+        "items": items,
+    })
+}
+
+fn directory_item(api: &Api, base_url: &str) -> Value {
+    let (name, version) = (api.name(), api.version());
+    let document = api.document();
+    json!({
+        "kind": "discovery#directoryItem",
+        "id": format!("{name}:{version}"),
+        "name": name,
+        "version": version,
+        "title": document.title,
+        "description": document.description,
+        "discoveryRestUrl": format!("{base_url}/discovery/v1/apis/{name}/{version}/rest"),
+        "documentationLink": document.documentation_link,
+        "preferred": true,
+    })
+}

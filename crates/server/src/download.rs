@@ -1,0 +1,142 @@
+//! Media on its way out: whole, in ranges, or not at all when the client has it.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::stream::try_unfold;
+use http::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use windlass_store::{Media, Place, Resource};
+
+use crate::byte_range::{Requested, content_range, unsatisfied_range};
+use crate::error::Error;
+use crate::kind::Rejection;
+use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
+use crate::reply::{Reply, ReplyBody, empty, full, nothing};
+use crate::uploads::House;
+
+const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
+
+/// Answers a GET or HEAD of a resource's media.
+pub(crate) async fn media(
+    house: &House,
+    resource: &Resource,
+    verb: &Verb,
+    headers: &HeaderMap,
+) -> Result<Reply, Error> {
+    let media = resource.media.as_ref().ok_or(Error::NoMedia)?;
+    let validators = validators(resource, media);
+    match evaluate(headers, verb, Some(&validators)) {
+        Verdict::Failed => return Err(Rejection::ConditionNotMet.into()),
+        Verdict::NotModified => {
+            let mut reply = empty(StatusCode::NOT_MODIFIED);
+            describe(reply.headers_mut(), media, &validators);
+            return Ok(reply);
+        }
+        Verdict::Proceed => {}
+    }
+    let requested = if *verb == Verb::GET && range_applies(headers, &validators) {
+        Requested::parse(headers.get(RANGE), media.length)
+    } else {
+        Requested::Whole
+    };
+    let mut reply = Response::new(nothing());
+    describe(reply.headers_mut(), media, &validators);
+    let range = match requested {
+        Requested::Whole => 0..media.length,
+        Requested::Part(range) => {
+            *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let value = content_range(&range, media.length);
+            reply.headers_mut().insert(CONTENT_RANGE, value);
+            range
+        }
+        Requested::NotSatisfiable => {
+            let mut reply = empty(StatusCode::RANGE_NOT_SATISFIABLE);
+            reply
+                .headers_mut()
+                .insert(CONTENT_RANGE, unsatisfied_range(media.length));
+            return Ok(reply);
+        }
+    };
+    reply
+        .headers_mut()
+        .insert(CONTENT_LENGTH, (range.end - range.start).into());
+    if *verb == Verb::GET {
+        *reply.body_mut() = bytes_of(house, media, range).await?;
+    }
+    Ok(reply)
+}
+
+/// The media's tag is its name, which no other bytes ever have.
+fn validators(resource: &Resource, media: &Media) -> Validators {
+    let modified = Duration::from_millis(resource.updated.as_millis());
+    Validators {
+        etag: ETag::strong(media.at.id.to_string()).expect("hexadecimal digits need no escaping"),
+        modified: SystemTime::UNIX_EPOCH.checked_add(modified),
+    }
+}
+
+fn describe(headers: &mut HeaderMap, media: &Media, validators: &Validators) {
+    let octets = HeaderValue::from_static("application/octet-stream");
+    let content_type = HeaderValue::try_from(&media.content_type).unwrap_or(octets);
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(ETAG, HeaderValue::from(&validators.etag));
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if let Some(modified) = validators.modified {
+        let modified = HeaderValue::try_from(httpdate::fmt_http_date(modified));
+        headers.insert(LAST_MODIFIED, modified.expect("a date is plain text"));
+    }
+    if let Ok(hash) = HeaderValue::try_from(goog_hash(media)) {
+        headers.insert(X_GOOG_HASH, hash);
+    }
+    // What a client uploaded must not run as a page of this origin.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("sandbox; default-src 'none'"),
+    );
+}
+
+fn goog_hash(media: &Media) -> String {
+    let crc32c = format!("crc32c={}", media.digests.crc32c);
+    match media.digests.md5 {
+        Some(md5) => format!("{crc32c},md5={md5}"),
+        None => crc32c,
+    }
+}
+
+async fn bytes_of(
+    house: &House,
+    media: &Media,
+    range: std::ops::Range<u64>,
+) -> Result<ReplyBody, Error> {
+    match media.at.place {
+        Place::Ledger => {
+            let bytes = house.ledger.small_media(media.at.id).await?;
+            let bytes = bytes.ok_or(Error::MediaLost(media.at.id))?;
+            Ok(full(slice(&bytes, range)))
+        }
+        Place::Vault => {
+            let reader = house.vault.read(media.at.id, range).await?;
+            let pieces = try_unfold(reader, async |mut reader| {
+                let piece = reader.next().await.map_err(std::io::Error::other)?;
+                Ok((!piece.is_empty()).then(|| (Frame::data(piece), reader)))
+            });
+            Ok(StreamBody::new(pieces).boxed_unsync())
+        }
+    }
+}
+
+fn slice(bytes: &Bytes, range: std::ops::Range<u64>) -> Bytes {
+    let at = |offset: u64| {
+        usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len())
+    };
+    bytes.slice(at(range.start)..at(range.end))
+}

@@ -1,0 +1,175 @@
+//! How replies are written.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Empty, Full};
+use hyper::ext::ReasonPhrase;
+use serde_json::{Map, Value, json};
+use windlass_proto::error::ProtocolError;
+use windlass_proto::reply::ReplyHead;
+
+use crate::error::{Error, Form, Location, Row, row};
+
+/// The body of a reply.
+pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// A reply.
+pub(crate) type Reply = Response<ReplyBody>;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// A body that is all there.
+pub(crate) fn full(bytes: impl Into<Bytes>) -> ReplyBody {
+    Full::new(bytes.into())
+        .map_err(|never| match never {})
+        .boxed_unsync()
+}
+
+/// No body.
+pub(crate) fn nothing() -> ReplyBody {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A reply with a body of a type.
+pub(crate) fn reply(status: StatusCode, content_type: HeaderValue, body: Bytes) -> Reply {
+    let mut reply = Response::new(full(body));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, content_type);
+    reply
+}
+
+/// A reply without a body.
+pub(crate) fn empty(status: StatusCode) -> Reply {
+    let mut reply = Response::new(nothing());
+    *reply.status_mut() = status;
+    // A status without a body by definition has no length either.
+    if status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED {
+        reply
+            .headers_mut()
+            .insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
+    reply
+}
+
+/// A reply that the protocol has written.
+pub(crate) fn of_protocol(head: ReplyHead) -> Reply {
+    let mut reply = Response::new(nothing());
+    *reply.status_mut() = head.status;
+    *reply.headers_mut() = head.headers;
+    if let Some(phrase) = head.reason_phrase {
+        reply
+            .extensions_mut()
+            .insert(ReasonPhrase::from_static(phrase.as_bytes()));
+    }
+    reply
+}
+
+/// JSON as the client wants it: indented unless it said `prettyPrint=false`.
+pub(crate) fn json_bytes(value: &Value, pretty: bool) -> Bytes {
+    let written = if pretty {
+        serde_json::to_vec_pretty(value)
+    } else {
+        serde_json::to_vec(value)
+    };
+    let mut bytes = written.expect("a JSON value can be written");
+    if pretty {
+        bytes.push(b'\n');
+    }
+    bytes.into()
+}
+
+/// A JSON reply.
+pub(crate) fn json_reply(status: StatusCode, value: &Value, pretty: bool) -> Reply {
+    reply(status, JSON, json_bytes(value, pretty))
+}
+
+/// JSON that is written already.
+pub(crate) fn stored_json(status: StatusCode, body: Bytes) -> Reply {
+    reply(status, JSON, body)
+}
+
+/// Answers an error, by its row in the table.
+pub(crate) fn of_error(error: &Error) -> Reply {
+    let row = row(error);
+    let message = error.to_string();
+    let mut reply = match row.form {
+        Form::Json => json_reply(row.status, &error_document(&row, &message), true),
+        Form::Text => reply(row.status, TEXT, message.into()),
+        Form::Empty => empty(row.status),
+    };
+    let headers = reply.headers_mut();
+    if let Some(seconds) = row.retry_after {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+    if let Some(allowed) = allowed(error) {
+        headers.insert(ALLOW, allowed);
+    }
+    if row.status.as_u16() == 499 {
+        let phrase = ReasonPhrase::from_static(b"Client Closed Request");
+        reply.extensions_mut().insert(phrase);
+    }
+    reply
+}
+
+/// Tells the client that the connection ends with this reply.
+pub(crate) fn close(reply: &mut Reply) {
+    reply
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
+fn allowed(error: &Error) -> Option<HeaderValue> {
+    let methods: &[Method] = match error {
+        Error::Protocol(ProtocolError::MethodNotAllowed { allowed }) => allowed,
+        Error::VerbNotAllowed { allowed } => allowed,
+        _ => return None,
+    };
+    let names: Vec<_> = methods.iter().map(Method::as_str).collect();
+    HeaderValue::try_from(names.join(", ")).ok()
+}
+
+/// Google's error object. `errors[].reason` is what client libraries decide by.
+fn error_document(row: &Row, message: &str) -> Value {
+    let mut detail = Map::new();
+    detail.insert("message".into(), message.into());
+    detail.insert("domain".into(), "global".into());
+    detail.insert("reason".into(), row.reason.into());
+    match &row.location {
+        Some(Location::Header(name)) => {
+            detail.insert("locationType".into(), "header".into());
+            detail.insert("location".into(), (*name).into());
+        }
+        Some(Location::Parameter(name)) => {
+            detail.insert("locationType".into(), "parameter".into());
+            detail.insert("location".into(), name.as_ref().into());
+        }
+        None => {}
+    }
+    json!({"error": {
+        "code": row.status.as_u16(),
+        "message": message,
+        "errors": [detail],
+        "status": canonical_status(row.status),
+    }})
+}
+
+/// The canonical code that Google's APIs put beside an HTTP status.
+fn canonical_status(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 | 410 => "NOT_FOUND",
+        408 | 504 => "DEADLINE_EXCEEDED",
+        409 => "ABORTED",
+        412 => "FAILED_PRECONDITION",
+        429 => "RESOURCE_EXHAUSTED",
+        499 => "CANCELLED",
+        405 | 501 => "UNIMPLEMENTED",
+        503 => "UNAVAILABLE",
+        400..=499 => "INVALID_ARGUMENT",
+        _ => "INTERNAL",
+    }
+}

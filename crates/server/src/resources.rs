@@ -1,0 +1,168 @@
+//! Calls of methods on their plain URIs: metadata only.
+
+use http::header::{CONTENT_TYPE, ETAG};
+use http::{HeaderMap, HeaderValue, Method as Verb, StatusCode};
+use serde_json::{Map, Value};
+use windlass_discovery::PathParameters;
+use windlass_proto::metadata::parse_metadata;
+use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
+use windlass_store::{ChangeSet, LedgerError};
+
+use crate::body::RequestBody;
+use crate::download;
+use crate::error::Error;
+use crate::identifiers::new_resource_id;
+use crate::kind::{Answer, Call, Conditions, Lookup};
+use crate::partial_response::FieldMask;
+use crate::registry::ServedMethod;
+use crate::reply::{Reply, empty, json_reply};
+use crate::uploads::House;
+
+/// How often a kind is asked again when somebody else changed the same resource meanwhile.
+const ATTEMPTS: usize = 8;
+
+/// The head of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct CallHead<'a> {
+    pub(crate) method: ServedMethod<'a>,
+    pub(crate) path: &'a PathParameters,
+    pub(crate) query: &'a Parameters,
+    pub(crate) verb: &'a Verb,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) base_url: &'a str,
+}
+
+impl CallHead<'_> {
+    fn call<'a>(
+        &'a self,
+        house: &'a House,
+        metadata: &'a Map<String, Value>,
+        fresh_id: &'a str,
+    ) -> Call<'a> {
+        Call {
+            api: &self.method.served.api,
+            method: self.method.method,
+            path: self.path,
+            query: self.query,
+            metadata,
+            now: house.clock.now(),
+            fresh_id,
+            base_url: self.base_url,
+            lookup: Lookup::new(&*house.ledger),
+            conditions: Conditions::of(self.verb, self.headers),
+        }
+    }
+}
+
+/// Carries out a call on a plain URI.
+pub(crate) async fn call(
+    house: &House,
+    head: CallHead<'_>,
+    body: &mut RequestBody,
+) -> Result<Reply, Error> {
+    let standard = StandardParameters::from_parameters(head.query)?;
+    let mask = standard
+        .fields
+        .as_deref()
+        .map(FieldMask::parse)
+        .transpose()?;
+    if standard.alt == Alt::Media {
+        return media(house, head).await;
+    }
+    let metadata = read_metadata(house, head, body).await?;
+    let answer = run(house, head, &metadata).await?;
+    let Some(body) = answer.body else {
+        return Ok(empty(StatusCode::NO_CONTENT));
+    };
+    let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
+    let body = Value::Object(body);
+    let body = match mask {
+        Some(mask) => mask.apply(body),
+        None => body,
+    };
+    let mut reply = json_reply(StatusCode::OK, &body, standard.pretty_print);
+    if let Some(etag) = etag.and_then(|etag| HeaderValue::try_from(etag).ok()) {
+        reply.headers_mut().insert(ETAG, etag);
+    }
+    Ok(reply)
+}
+
+async fn run(
+    house: &House,
+    head: CallHead<'_>,
+    metadata: &Map<String, Value>,
+) -> Result<Answer, Error> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let fresh_id = new_resource_id(house.clock.now());
+        let call = head.call(house, metadata, &fresh_id);
+        let answer = head.method.served.kind.run(&call, None).await?;
+        if answer.changes.is_empty() {
+            return Ok(answer);
+        }
+        let changes = ChangeSet {
+            resources: answer.changes.clone(),
+            ..ChangeSet::default()
+        };
+        match house.ledger.apply(changes).await {
+            Ok(()) => return Ok(answer),
+            Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+async fn media(house: &House, head: CallHead<'_>) -> Result<Reply, Error> {
+    let method = head.method.method;
+    if !method.supports_media_download {
+        return Err(Error::NotDownload {
+            method: method.id.clone(),
+        });
+    }
+    let metadata = Map::new();
+    // The conditions of a download are about the media, not about the resource.
+    let call = Call {
+        conditions: Conditions::default(),
+        ..head.call(house, &metadata, "")
+    };
+    let resource = head.method.served.kind.find(&call).await?;
+    download::media(house, &resource, head.verb, head.headers).await
+}
+
+async fn read_metadata(
+    house: &House,
+    head: CallHead<'_>,
+    body: &mut RequestBody,
+) -> Result<Map<String, Value>, Error> {
+    if matches!(*head.verb, Verb::GET | Verb::HEAD | Verb::DELETE) {
+        return Ok(Map::new());
+    }
+    let takes_media = head.method.method.upload.is_some();
+    if takes_media && head.headers.get(CONTENT_TYPE).is_some_and(is_media) {
+        return Err(Error::WrongUrlForUpload);
+    }
+    Ok(parse_metadata(
+        &body.collect(house.settings.limits.metadata).await?,
+    )?)
+}
+
+/// Whether a body is surely no JSON. Clients that state no type, or a vague one, are believed to
+/// send JSON; the parser has the last word.
+fn is_media(content_type: &HeaderValue) -> bool {
+    let text = content_type
+        .to_str()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    [
+        "image/",
+        "video/",
+        "audio/",
+        "multipart/",
+        "application/octet-stream",
+        "application/pdf",
+        "application/zip",
+    ]
+    .iter()
+    .any(|prefix| text.starts_with(prefix))
+}

@@ -1,0 +1,312 @@
+//! One request: routed, carried out, answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::EXPECT;
+use http::request::Parts;
+use http::{HeaderValue, Method as Verb, Request, StatusCode, Version};
+use windlass_discovery::Found;
+use windlass_proto::command::{Command, Framing, StartHead, command, effective_method};
+use windlass_proto::header::X_GUPLOADER_UPLOADID;
+use windlass_proto::metadata::parse_metadata;
+use windlass_proto::parameters::Parameters;
+use windlass_proto::reply::{resume_incomplete, started};
+
+use crate::body::RequestBody;
+use crate::error::Error;
+use crate::origin::{LocalAddress, base_url};
+use crate::registry::ServedMethod;
+use crate::reply::{self, Reply};
+use crate::resources::{CallHead, call};
+use crate::uploads::House;
+use crate::uploads::finish::FinalReply;
+use crate::uploads::request::UploadHead;
+use crate::uploads::session::SessionReply;
+use crate::{arguments, discovery_service};
+
+/// How long the readiness check waits for the ledger.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Answers a request. Whatever happens, there is an answer.
+pub(crate) async fn answer<B>(house: Arc<House>, request: Request<B>) -> Reply
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (head, body) = request.into_parts();
+    let body = RequestBody::new(body, &head.headers, &house.settings.limits);
+    let read_to_end = body.end_flag();
+    let mut body = Some(body);
+    let result = route(&house, &head, &mut body).await;
+    if let Some(mut unread) = body.take()
+        && !head.headers.contains_key(EXPECT)
+    {
+        unread.finish_if_short().await;
+    }
+    let mut reply = result.unwrap_or_else(|error| {
+        house.examine(&error);
+        tracing::debug!(method = %head.method, path = head.uri.path(), %error, "refused");
+        reply::of_error(&error)
+    });
+    let last = !read_to_end.is_set() || house.vitals.is_draining();
+    if last && head.version < Version::HTTP_2 {
+        reply::close(&mut reply);
+    }
+    tracing::info!(
+        method = %head.method,
+        path = head.uri.path(),
+        status = reply.status().as_u16(),
+        "answered"
+    );
+    reply
+}
+
+async fn route(
+    house: &Arc<House>,
+    head: &Parts,
+    body: &mut Option<RequestBody>,
+) -> Result<Reply, Error> {
+    match head.uri.path() {
+        "/healthz" => return Ok(health(house)),
+        "/readyz" => return Ok(readiness(house).await),
+        _ if house.vitals.has_failed() => return Err(Error::Draining),
+        _ => {}
+    }
+    let empty = body.as_ref().is_none_or(|body| body.end_flag().is_set());
+    let framing = Framing::of(head.version, &head.headers, empty)?;
+    let query = Parameters::parse(head.uri.query());
+    let local = head.extensions.get::<LocalAddress>().copied();
+    let request = Routed {
+        house,
+        head,
+        verb: &effective_method(&head.method, &head.headers)?,
+        query: &query,
+        base_url: &base_url(&house.settings, &head.uri, &head.headers, local),
+    };
+    let path = head.uri.path();
+    if let Some(reply) = discovery_service::answer(
+        &house.registry,
+        request.verb,
+        path,
+        &query,
+        request.base_url,
+    ) {
+        return reply;
+    }
+    match plain_path(path) {
+        Some(plain) => request.upload(plain, framing, body).await,
+        None => request.call(body).await,
+    }
+}
+
+/// The path of the resource that an upload path belongs to.
+fn plain_path(path: &str) -> Option<&str> {
+    let rest = path
+        .strip_prefix("/resumable/upload")
+        .or_else(|| path.strip_prefix("/upload"))?;
+    rest.starts_with('/').then_some(rest)
+}
+
+/// A request whose head has been read.
+struct Routed<'a> {
+    house: &'a Arc<House>,
+    head: &'a Parts,
+    verb: &'a Verb,
+    query: &'a Parameters,
+    base_url: &'a str,
+}
+
+impl Routed<'_> {
+    async fn call(&self, body: &mut Option<RequestBody>) -> Result<Reply, Error> {
+        let path = self.head.uri.path();
+        // HEAD is a GET whose body is left out.
+        let verb = if *self.verb == Verb::HEAD {
+            &Verb::GET
+        } else {
+            self.verb
+        };
+        let (method, parameters) = match self.house.registry.table.find(verb, path) {
+            Found::Method {
+                method, parameters, ..
+            } => (method, parameters),
+            Found::WrongVerb { allowed } => return Err(Error::VerbNotAllowed { allowed }),
+            Found::Nothing => return Err(no_such(path)),
+        };
+        arguments::check(method, &parameters, self.query)?;
+        let head = CallHead {
+            method: self.house.registry.of(method),
+            path: &parameters,
+            query: self.query,
+            verb: self.verb,
+            headers: &self.head.headers,
+            base_url: self.base_url,
+        };
+        let body = body.as_mut().expect("nobody has taken the body yet");
+        call(self.house, head, body).await
+    }
+
+    async fn upload(
+        &self,
+        plain: &str,
+        framing: Framing,
+        body: &mut Option<RequestBody>,
+    ) -> Result<Reply, Error> {
+        if self.query.upload_id().is_some() {
+            return self.session(plain, framing, body).await;
+        }
+        let method = self.upload_method(plain)?;
+        let upload = UploadHead {
+            method,
+            verb: self.verb,
+            path: plain,
+            query: self.query,
+            base_url: self.base_url,
+        };
+        let command = command(self.verb, self.query, &self.head.headers, framing)?;
+        match command {
+            Command::Simple(simple) => {
+                let reply = self.house.simple(&upload, simple, take(body)).await?;
+                Ok(final_reply(reply))
+            }
+            Command::Multipart(multipart) => {
+                let reply = self.house.multipart(&upload, multipart, take(body)).await?;
+                Ok(final_reply(reply))
+            }
+            Command::Start(start) => self.start(&upload, start, body).await,
+            Command::Session(_) | Command::Cancel { .. } => {
+                unreachable!("a request with an upload_id was routed to its session")
+            }
+        }
+    }
+
+    fn upload_method(&self, plain: &str) -> Result<ServedMethod<'_>, Error> {
+        let registry = &self.house.registry;
+        let path = self.head.uri.path();
+        match registry.table.find(self.verb, path) {
+            Found::Method {
+                method, parameters, ..
+            } => {
+                arguments::check(method, &parameters, self.query)?;
+                Ok(registry.of(method))
+            }
+            Found::WrongVerb { allowed } => Err(Error::VerbNotAllowed { allowed }),
+            Found::Nothing => Err(match registry.table.methods_at(plain).next() {
+                Some(method) => Error::NotUpload {
+                    method: method.id.clone(),
+                },
+                None => no_such(path),
+            }),
+        }
+    }
+
+    async fn start(
+        &self,
+        upload: &UploadHead<'_>,
+        start: StartHead,
+        body: &mut Option<RequestBody>,
+    ) -> Result<Reply, Error> {
+        let declared = start.declared_total();
+        let body = body.as_mut().expect("nobody has taken the body yet");
+        let metadata = body.collect(self.house.settings.limits.metadata).await?;
+        let metadata = parse_metadata(&metadata)?;
+        let request = upload.with_body(metadata, start.content_type, start.expected)?;
+        let upload_id = self.house.start(&request, declared).await?;
+        let path = self.head.uri.path();
+        let location = format!(
+            "{}{path}?uploadType=resumable&upload_id={upload_id}",
+            self.base_url
+        );
+        let invalid = |_| no_such(path);
+        let location = HeaderValue::try_from(location).map_err(invalid)?;
+        let upload_id = HeaderValue::try_from(upload_id).map_err(invalid)?;
+        Ok(reply::of_protocol(started(location, upload_id)))
+    }
+
+    async fn session(
+        &self,
+        plain: &str,
+        framing: Framing,
+        body: &mut Option<RequestBody>,
+    ) -> Result<Reply, Error> {
+        let (upload_id, no_308, result) =
+            match command(self.verb, self.query, &self.head.headers, framing)? {
+                Command::Session(session) => {
+                    let (upload_id, no_308) = (session.upload_id.clone(), session.no_308);
+                    let body = take(body);
+                    let result = self.house.continue_session(session, plain, body).await;
+                    (upload_id, no_308, result)
+                }
+                Command::Cancel { upload_id } => {
+                    let result = self.house.cancel(&upload_id, plain).await;
+                    (upload_id, false, result)
+                }
+                Command::Simple(_) | Command::Multipart(_) | Command::Start(_) => {
+                    unreachable!("a request with an upload_id addresses a session")
+                }
+            };
+        let mut reply = match result? {
+            SessionReply::Committed(offset) => {
+                reply::of_protocol(resume_incomplete(offset, no_308))
+            }
+            SessionReply::Final(reply) => final_reply(reply),
+        };
+        if let Ok(upload_id) = HeaderValue::try_from(upload_id.as_str()) {
+            reply.headers_mut().insert(X_GUPLOADER_UPLOADID, upload_id);
+        }
+        Ok(reply)
+    }
+}
+
+fn take(body: &mut Option<RequestBody>) -> RequestBody {
+    body.take().expect("nobody has taken the body yet")
+}
+
+fn final_reply(reply: FinalReply) -> Reply {
+    reply::stored_json(reply.status, reply.body)
+}
+
+fn no_such(path: &str) -> Error {
+    Error::NoSuchPath {
+        path: path.to_owned(),
+    }
+}
+
+/// Alive as long as storage has not failed.
+fn health(house: &House) -> Reply {
+    if house.vitals.has_failed() {
+        plain(StatusCode::SERVICE_UNAVAILABLE, "storage failed\n")
+    } else {
+        plain(StatusCode::OK, "ok\n")
+    }
+}
+
+/// Ready as long as new uploads can be taken.
+async fn readiness(house: &House) -> Reply {
+    let check = tokio::time::timeout(READY_TIMEOUT, house.ledger.check());
+    let unready = match house.admit_upload() {
+        Err(error) => Some(error.to_string()),
+        Ok(()) if house.vitals.has_failed() => Some("storage failed".to_owned()),
+        Ok(()) => match check.await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("the ledger does not answer".to_owned()),
+        },
+    };
+    match unready {
+        None => plain(StatusCode::OK, "ready\n"),
+        Some(why) => plain(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("not ready: {why}\n"),
+        ),
+    }
+}
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
+    reply::reply(
+        status,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+        text.into(),
+    )
+}

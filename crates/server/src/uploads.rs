@@ -1,0 +1,124 @@
+//! The application core: uploads from their first byte to their resource.
+//!
+//! What is absent: HTTP statuses and header names (they are in [`crate::error`], [`crate::reply`] and
+//! `windlass_proto`), and any knowledge of a particular API or store.
+//!
+//! | room | duty |
+//! |---|---|
+//! | [`request`] | what is remembered of a request that started an upload |
+//! | [`one_shot`] | simple and multipart uploads |
+//! | [`session`] | start, query, append, cancel |
+//! | [`append`] | the bytes of one request, from the body to a commit |
+//! | [`finish`] | from committed media to a resource and a stored reply |
+//! | [`sink`], [`batch`] | from bytes to durable media |
+//! | [`lease`] | one writer per session |
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use windlass_store::{Ledger, Vault};
+
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::error::Error;
+use crate::registry::Registry;
+use crate::vitals::{Room, Vitals};
+
+pub(crate) mod append;
+pub(crate) mod batch;
+pub(crate) mod finish;
+pub(crate) mod lease;
+pub(crate) mod one_shot;
+pub(crate) mod request;
+pub(crate) mod session;
+pub(crate) mod sink;
+
+/// What all rooms of a server share.
+pub(crate) struct House {
+    pub(crate) settings: Settings,
+    pub(crate) registry: Registry,
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) vault: Arc<dyn Vault>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) vitals: Vitals,
+    pub(crate) leases: Arc<lease::Leases>,
+    pub(crate) budget: batch::MemoryBudget,
+    /// Work on uploads that must not be torn when a connection dies.
+    pub(crate) tasks: TaskTracker,
+    /// Tells running uploads to commit what they have and to end.
+    pub(crate) cut: CancellationToken,
+}
+
+impl House {
+    /// Refuses to begin an upload that could not be brought to its end.
+    pub(crate) fn admit_upload(&self) -> Result<(), Error> {
+        match self.vitals.room() {
+            _ if self.vitals.is_draining() => Err(Error::Draining),
+            Room::Plenty => Ok(()),
+            Room::Low | Room::Full => Err(Error::NoSpace),
+        }
+    }
+
+    /// Refuses media when there is no room for it.
+    pub(crate) fn admit_media(&self) -> Result<(), Error> {
+        match self.vitals.room() {
+            Room::Plenty | Room::Low => Ok(()),
+            Room::Full => Err(Error::NoSpace),
+        }
+    }
+
+    pub(crate) fn plumbing(&self) -> sink::Plumbing {
+        let limit = self
+            .settings
+            .limits
+            .small_media
+            .min(batch::SMALL_BATCH as u64);
+        sink::Plumbing {
+            ledger: Arc::clone(&self.ledger),
+            vault: Arc::clone(&self.vault),
+            budget: self.budget.clone(),
+            small_media: usize::try_from(limit).unwrap_or(batch::SMALL_BATCH),
+        }
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.settings.limits.takeover_timeout
+    }
+
+    /// Runs storage work to its end even when the caller goes away, and stops the server when it
+    /// meets a storage fault.
+    pub(crate) async fn see_through<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: BoxFuture<'static, Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let house = Arc::clone(self);
+        let task = self.tasks.spawn(async move {
+            let result = work.await;
+            if let Err(error) = &result {
+                house.examine(error);
+            }
+            result
+        });
+        match task.await {
+            Ok(result) => result,
+            Err(stopped) => match stopped.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(Error::Draining),
+            },
+        }
+    }
+
+    /// Stops the server if `error` is a storage fault.
+    pub(crate) fn examine(&self, error: &Error) {
+        match error {
+            Error::Ledger(error) | Error::Rejection(crate::kind::Rejection::Ledger(error)) => {
+                self.vitals.examine_ledger(error);
+            }
+            Error::Vault(error) => self.vitals.examine_vault(error),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The bytes of one request to a session: from the body to a commit.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use windlass_proto::digest::{ExpectedDigests, Wanted};
+use windlass_proto::session::{Ending, Intake, Outcome, SessionError};
+use windlass_store::{Advance, LedgerError, Place, Session, SessionState, Timestamp, VaultError};
+
+use super::House;
+use super::finish::{Complete, FinalReply, Held, is_final, media_of};
+use super::lease::Turn;
+use super::request::UploadRequest;
+use super::session::{Leased, SessionReply};
+use super::sink::{Checkpoint, MediaSink, Settled};
+use crate::body::{BodyError, RequestBody};
+use crate::error::Error;
+
+/// One request that appends.
+struct Append {
+    house: Arc<House>,
+    session: Session,
+    request: UploadRequest,
+    turn: Turn,
+    sink: MediaSink,
+    wanted: Wanted,
+    /// The total that this request fixes.
+    total: Option<u64>,
+    commits: Commits,
+}
+
+/// Why no more of a body is read.
+enum Stop {
+    Complete,
+    Broken(BodyError),
+    Refused(SessionError),
+    Superseded,
+    Draining,
+    Storage(Error),
+}
+
+impl House {
+    /// Appends the body to the session, and finishes the upload if these were its last bytes.
+    ///
+    /// However the request ends, what arrived in order is committed, unless the session has to
+    /// fail.
+    pub(super) async fn append(
+        self: &Arc<Self>,
+        leased: Leased,
+        mut intake: Intake,
+        expected: ExpectedDigests,
+        mut body: RequestBody,
+    ) -> Result<SessionReply, Error> {
+        self.admit_media()?;
+        let expected = leased.request.expected.merge(expected)?;
+        let mut append = Append::open(self, leased, intake.total(), expected).await?;
+        let stop = append.receive(&mut intake, &mut body).await;
+        if let Stop::Refused(error) = &stop
+            && error.ends_session()
+        {
+            return Err(append.fail((*error).into()).await);
+        }
+        let (settled, full) = append.settle().await?;
+        match stop {
+            // Less was stored than the body held. It is kept, but a chunk that came whole is never
+            // acknowledged in part: not every client looks at how much was kept.
+            _ if full => Err(append.commit_and(settled, Error::NoSpace).await),
+            Stop::Complete => append.complete(intake, settled, expected).await,
+            Stop::Refused(error) => Err(append.commit_and(settled, error.into()).await),
+            Stop::Broken(error) => Err(append.commit_and(settled, error.into()).await),
+            Stop::Draining => Err(append.commit_and(settled, Error::Draining).await),
+            Stop::Storage(error) => Err(append.commit_and(settled, error).await),
+            Stop::Superseded => append.give_way(settled, body).await,
+        }
+    }
+
+    /// Finishes a session all of whose bytes are committed already.
+    pub(super) async fn finish_committed(
+        self: &Arc<Self>,
+        leased: Leased,
+        total: u64,
+        expected: ExpectedDigests,
+    ) -> Result<FinalReply, Error> {
+        let expected = leased.request.expected.merge(expected)?;
+        let mut append = Append::open(self, leased, Some(total), expected).await?;
+        let (settled, _) = append.settle().await?;
+        append.finish(settled, expected).await
+    }
+
+    /// Finishes a session that is in state finishing. Its digests have been checked.
+    pub(super) async fn finish_stored(
+        self: &Arc<Self>,
+        leased: Leased,
+    ) -> Result<FinalReply, Error> {
+        let total = leased.session.progress.total;
+        let mut append = Append::open(self, leased, total, ExpectedDigests::default()).await?;
+        let (settled, _) = append.settle().await?;
+        append.finish(settled, ExpectedDigests::default()).await
+    }
+}
+
+impl Append {
+    async fn open(
+        house: &Arc<House>,
+        leased: Leased,
+        total: Option<u64>,
+        expected: ExpectedDigests,
+    ) -> Result<Self, Error> {
+        let Leased {
+            session,
+            request,
+            turn,
+        } = leased;
+        let method = request.method(&house.registry)?;
+        let wanted = request.wanted(method).or(expected.wanted());
+        let sink = MediaSink::resume(house.plumbing(), wanted, &session.progress).await;
+        let sink = match sink {
+            Ok(sink) => sink,
+            Err(error) => return Err(lost(house, &session, error).await),
+        };
+        Ok(Self {
+            commits: Commits::new(house, &session, total),
+            house: Arc::clone(house),
+            session,
+            request,
+            turn,
+            sink,
+            wanted,
+            total,
+        })
+    }
+
+    /// Reads the body to its end or until something stops it.
+    async fn receive(&mut self, intake: &mut Intake, body: &mut RequestBody) -> Stop {
+        loop {
+            let piece = tokio::select! {
+                biased;
+                () = self.turn.superseded() => return Stop::Superseded,
+                () = self.house.cut.cancelled() => return Stop::Draining,
+                piece = body.next() => piece,
+            };
+            let data = match piece {
+                Ok(Some(data)) => data,
+                Ok(None) => return Stop::Complete,
+                Err(error) => return Stop::Broken(error),
+            };
+            match intake.accept(data) {
+                Ok(kept) => {
+                    if let Err(error) = self.store(kept).await {
+                        return Stop::Storage(error);
+                    }
+                }
+                Err(error) => return Stop::Refused(error),
+            }
+        }
+    }
+
+    async fn store(&mut self, mut data: Bytes) -> Result<(), Error> {
+        while !data.is_empty() {
+            self.sink.take(&mut data);
+            if self.sink.is_full() {
+                let due = self.commits.due(self.sink.offset());
+                if let Some(checkpoint) = self.sink.write(due).await? {
+                    self.commits.begin(checkpoint).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was taken. When the disk is full, that is only what was written before;
+    /// the flag says so.
+    async fn settle(&mut self) -> Result<(Settled, bool), Error> {
+        let (settled, full) = match self.sink.settle().await {
+            Err(Error::Vault(VaultError::NoSpace { .. })) => (self.sink.settle().await, true),
+            settled => (settled, false),
+        };
+        self.commits.join().await?;
+        let mut settled = settled?;
+        settled.progress.total = self.total;
+        Ok((settled, full))
+    }
+
+    /// The body has come to its end: reports, or finishes.
+    async fn complete(
+        mut self,
+        intake: Intake,
+        settled: Settled,
+        expected: ExpectedDigests,
+    ) -> Result<SessionReply, Error> {
+        match intake.end(Ending::Complete) {
+            Ok(Outcome::Finished { total }) => {
+                self.total = Some(total);
+                self.finish(settled, expected)
+                    .await
+                    .map(SessionReply::Final)
+            }
+            Ok(Outcome::Committed | Outcome::Interrupted) => {
+                let offset = settled.progress.offset;
+                self.commits.commit(settled, SessionState::Active).await?;
+                Ok(SessionReply::Committed(offset))
+            }
+            Err(error) => Err(self.commit_and(settled, error.into()).await),
+        }
+    }
+
+    /// Commits what there is although the request ends with `error`; the graver error is answered.
+    async fn commit_and(mut self, settled: Settled, error: Error) -> Error {
+        match self.commits.commit(settled, SessionState::Active).await {
+            Ok(()) => error,
+            Err(graver) => graver,
+        }
+    }
+
+    /// A newer request wants the session: commits, lets go, and answers what becomes of it, so
+    /// that two requests with the same last bytes get the same reply.
+    async fn give_way(
+        mut self,
+        settled: Settled,
+        mut body: RequestBody,
+    ) -> Result<SessionReply, Error> {
+        self.commits.commit(settled, SessionState::Active).await?;
+        let Self {
+            house,
+            session,
+            turn,
+            ..
+        } = self;
+        drop(turn);
+        tokio::select! {
+            discarded = body.discard() => discarded?,
+            () = house.cut.cancelled() => return Err(Error::Draining),
+        }
+        house
+            .leases
+            .wait_for_writers(session.id, house.patience())
+            .await;
+        let reply = house.final_reply_of(session.id).await?;
+        reply.map(SessionReply::Final).ok_or(Error::Superseded)
+    }
+
+    /// Makes the resource. From here on the upload is finished, failed, or finishing.
+    async fn finish(
+        mut self,
+        mut settled: Settled,
+        expected: ExpectedDigests,
+    ) -> Result<FinalReply, Error> {
+        settled.progress.total = Some(settled.progress.offset);
+        let digests = self.sink.digests(self.wanted).await?;
+        if let Err(mismatch) = expected.check(&digests) {
+            return Err(self.fail(mismatch.into()).await);
+        }
+        let media = media_of(&self.request, &settled.progress, digests);
+        let complete = Complete {
+            small_media: settled
+                .small_media
+                .clone()
+                .map(|bytes| (media.at.id, bytes)),
+            media,
+        };
+        let held = Held {
+            id: self.session.id,
+            epoch: self.session.epoch,
+            progress: settled.progress.clone(),
+        };
+        let in_vault = complete.media.at.place == Place::Vault;
+        if in_vault {
+            self.commits
+                .commit(settled.clone(), SessionState::Finishing)
+                .await?;
+        }
+        match self
+            .house
+            .finish(&self.request, &complete, Some(&held))
+            .await
+        {
+            Ok(reply) => Ok(reply),
+            Err(error) if is_final(&error) => Err(self.fail(error).await),
+            Err(error) => {
+                if !in_vault {
+                    self.commits
+                        .commit(settled, SessionState::Finishing)
+                        .await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn fail(mut self, error: Error) -> Error {
+        // A commit that is still on its way would otherwise come between.
+        let pending = self.commits.join().await;
+        self.house.fail(self.session.id, self.session.epoch).await;
+        pending.err().unwrap_or(error)
+    }
+}
+
+/// What to answer when a session's bytes cannot be opened. When they are lost, so is the session.
+async fn lost(house: &House, session: &Session, error: Error) -> Error {
+    match error {
+        Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
+            tracing::error!(session = ?session.id, %error, "committed bytes are lost; the session ends");
+            house.fail(session.id, session.epoch).await;
+            SessionError::Gone.into()
+        }
+        error => error,
+    }
+}
+
+/// The commits of one request. At most one is on its way.
+struct Commits {
+    house: Arc<House>,
+    session: Session,
+    committed: u64,
+    /// The total in the ledger, and the one that this request adds.
+    known_total: Option<u64>,
+    total: Option<u64>,
+    last: Instant,
+    begun: u64,
+    running: Option<JoinHandle<Result<u64, Error>>>,
+}
+
+impl Commits {
+    fn new(house: &Arc<House>, session: &Session, total: Option<u64>) -> Self {
+        Self {
+            house: Arc::clone(house),
+            session: session.clone(),
+            committed: session.progress.offset,
+            known_total: session.progress.total,
+            total,
+            last: Instant::now(),
+            begun: session.progress.offset,
+            running: None,
+        }
+    }
+
+    /// Whether it is time to make durable what was taken up to `offset`.
+    fn due(&mut self, offset: u64) -> bool {
+        let checkpoints = &self.house.settings.checkpoints;
+        let due =
+            offset - self.begun >= checkpoints.bytes || self.last.elapsed() >= checkpoints.interval;
+        if due {
+            self.begun = offset;
+            self.last = Instant::now();
+        }
+        due
+    }
+
+    /// Syncs and commits a checkpoint beside whatever goes on.
+    async fn begin(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
+        self.join().await?;
+        let (house, id, epoch) = (Arc::clone(&self.house), self.session.id, self.session.epoch);
+        let (from, total) = (self.committed, self.total);
+        let expires = self.expires();
+        self.running = Some(tokio::spawn(async move {
+            let mut progress = checkpoint.sync().await?;
+            progress.total = total;
+            let offset = progress.offset;
+            let advance = Advance {
+                from,
+                progress,
+                small_media: None,
+                state: SessionState::Active,
+                expires,
+            };
+            house.ledger.advance(id, epoch, advance).await?;
+            Ok(offset)
+        }));
+        Ok(())
+    }
+
+    /// Waits for the commit on its way.
+    async fn join(&mut self) -> Result<(), Error> {
+        if let Some(running) = self.running.take() {
+            let committed = running
+                .await
+                .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
+            self.committed = committed;
+            self.known_total = self.total;
+        }
+        Ok(())
+    }
+
+    /// Commits what is settled, unless there is nothing new in it.
+    async fn commit(&mut self, settled: Settled, state: SessionState) -> Result<(), Error> {
+        let progress = settled.progress;
+        let offset = progress.offset;
+        let nothing_new = offset == self.committed && progress.total == self.known_total;
+        if nothing_new && state == SessionState::Active {
+            return Ok(());
+        }
+        let total = progress.total;
+        let advance = Advance {
+            from: self.committed,
+            progress,
+            small_media: settled.small_media,
+            state,
+            expires: self.expires(),
+        };
+        let (id, epoch) = (self.session.id, self.session.epoch);
+        self.house.ledger.advance(id, epoch, advance).await?;
+        self.committed = offset;
+        self.known_total = total;
+        Ok(())
+    }
+
+    /// Progress moves the idle limit, where there is one.
+    fn expires(&self) -> Option<Timestamp> {
+        self.house.settings.session_idle?;
+        Some(
+            self.house
+                .expiry(self.session.created, self.house.clock.now()),
+        )
+    }
+}

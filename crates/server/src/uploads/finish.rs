@@ -1,0 +1,215 @@
+//! From committed media to a resource and a reply that is kept.
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Map, Value};
+use windlass_discovery::PathParameters;
+use windlass_proto::digest::Digests;
+use windlass_proto::parameters::{Parameters, StandardParameters};
+use windlass_store::{
+    ChangeSet, EndSession, Epoch, FinishSession, LedgerError, Media, MediaId, Progress,
+    ResourceChange, SessionId, Timestamp,
+};
+
+use super::House;
+use super::request::UploadRequest;
+use crate::error::Error;
+use crate::identifiers::new_resource_id;
+use crate::kind::{Answer, Call, Conditions, Lookup, Rejection};
+use crate::partial_response::FieldMask;
+use crate::registry::ServedMethod;
+use crate::reply::json_bytes;
+
+/// How often a kind is asked again when somebody else changed the same resource meanwhile.
+const ATTEMPTS: usize = 8;
+
+/// The reply that ends an upload, as it is stored and repeated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FinalReply {
+    pub(crate) status: StatusCode,
+    /// JSON, already shaped as the client asked for.
+    pub(crate) body: Bytes,
+}
+
+impl FinalReply {
+    /// Two bytes of status, then the body.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.status.as_u16().to_be_bytes().to_vec();
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+
+    /// Reads what [`FinalReply::to_bytes`] wrote.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (status, body) = bytes.split_first_chunk::<2>()?;
+        Some(Self {
+            status: StatusCode::from_u16(u16::from_be_bytes(*status)).ok()?,
+            body: Bytes::copy_from_slice(body),
+        })
+    }
+}
+
+/// Media that is complete and waits for its resource.
+#[derive(Debug)]
+pub(crate) struct Complete {
+    pub(crate) media: Media,
+    /// Its bytes, when they are not in the vault and not yet in the ledger.
+    pub(crate) small_media: Option<(MediaId, Bytes)>,
+}
+
+/// The session that ends with a finish.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) id: SessionId,
+    pub(crate) epoch: Epoch,
+    pub(crate) progress: Progress,
+}
+
+impl House {
+    /// Makes the resource and commits it together with the end of the session, if there is one.
+    ///
+    /// Asks the kind again when somebody else changed the same resource. A rejection by the kind
+    /// changes nothing; the caller ends the session.
+    pub(crate) async fn finish(
+        &self,
+        request: &UploadRequest,
+        complete: &Complete,
+        held: Option<&Held>,
+    ) -> Result<FinalReply, Error> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let answer = self.ask_kind(request, complete.media.clone()).await?;
+            let reply = final_reply(request, answer.body, self.status(request, held)?)?;
+            let changes = change_set(answer.changes, complete, held, &reply);
+            match self.ledger.apply(changes).await {
+                Ok(()) => return Ok(reply),
+                Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Asks the kind whether the upload may begin.
+    pub(crate) async fn admit(&self, request: &UploadRequest) -> Result<(), Error> {
+        let prepared = self.prepare(request)?;
+        let kind = &prepared.served.served.kind;
+        Ok(kind.admit(&prepared.call(self, request)).await?)
+    }
+
+    async fn ask_kind(&self, request: &UploadRequest, media: Media) -> Result<Answer, Error> {
+        let prepared = self.prepare(request)?;
+        let kind = &prepared.served.served.kind;
+        Ok(kind.run(&prepared.call(self, request), Some(media)).await?)
+    }
+
+    fn prepare<'a>(&'a self, request: &UploadRequest) -> Result<Prepared<'a>, Error> {
+        let served = request.method(&self.registry)?;
+        let now = self.clock.now();
+        Ok(Prepared {
+            path: request.path_parameters(served),
+            query: request.parameters(),
+            fresh_id: new_resource_id(now),
+            served,
+            now,
+        })
+    }
+
+    /// A resumable upload that was started by POST created something; all others answer 200.
+    fn status(&self, request: &UploadRequest, held: Option<&Held>) -> Result<StatusCode, Error> {
+        if held.is_none() || !request.creates() {
+            return Ok(StatusCode::OK);
+        }
+        let served = request.method(&self.registry)?;
+        Ok(served.served.api.settings().created_status.status_code())
+    }
+
+    /// Ends a session that cannot be mended. That it could not be ended is no reason to hide from
+    /// the client what went wrong.
+    pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) {
+        if let Err(error) = self.ledger.end(id, epoch, EndSession::Failed).await {
+            self.vitals.examine_ledger(&error);
+            tracing::warn!(session = ?id, %error, "a failed session could not be ended");
+        }
+    }
+}
+
+/// What a [`Call`] borrows.
+struct Prepared<'a> {
+    served: ServedMethod<'a>,
+    path: PathParameters,
+    query: Parameters,
+    now: Timestamp,
+    fresh_id: String,
+}
+
+impl Prepared<'_> {
+    fn call<'a>(&'a self, house: &'a House, request: &'a UploadRequest) -> Call<'a> {
+        Call {
+            api: &self.served.served.api,
+            method: self.served.method,
+            path: &self.path,
+            query: &self.query,
+            metadata: &request.metadata,
+            now: self.now,
+            fresh_id: &self.fresh_id,
+            base_url: &request.base_url,
+            lookup: Lookup::new(&*house.ledger),
+            conditions: Conditions::default(),
+        }
+    }
+}
+
+/// Whether an error is the upload's own fault, so that trying again cannot help.
+pub(crate) fn is_final(error: &Error) -> bool {
+    match error {
+        Error::Protocol(_) | Error::MediaType { .. } | Error::FieldMask(_) => true,
+        Error::Rejection(rejection) => !matches!(rejection, Rejection::Ledger(_)),
+        _ => false,
+    }
+}
+
+/// The media that `progress` describes, with its digests. The progress of a settled sink always
+/// has one.
+pub(crate) fn media_of(request: &UploadRequest, progress: &Progress, digests: Digests) -> Media {
+    Media {
+        at: progress.media.expect("a settled sink names its media"),
+        length: progress.offset,
+        content_type: request.content_type.clone(),
+        digests,
+    }
+}
+
+fn final_reply(
+    request: &UploadRequest,
+    body: Option<Map<String, Value>>,
+    status: StatusCode,
+) -> Result<FinalReply, Error> {
+    let standard = StandardParameters::from_parameters(&request.parameters())?;
+    let mut body = Value::Object(body.unwrap_or_default());
+    if let Some(fields) = &standard.fields {
+        body = FieldMask::parse(fields)?.apply(body);
+    }
+    Ok(FinalReply {
+        status,
+        body: json_bytes(&body, standard.pretty_print),
+    })
+}
+
+fn change_set(
+    resources: Vec<ResourceChange>,
+    complete: &Complete,
+    held: Option<&Held>,
+    reply: &FinalReply,
+) -> ChangeSet {
+    ChangeSet {
+        resources,
+        small_media: complete.small_media.clone(),
+        finish: held.map(|held| FinishSession {
+            id: held.id,
+            epoch: held.epoch,
+            progress: held.progress.clone(),
+            reply: reply.to_bytes(),
+        }),
+    }
+}

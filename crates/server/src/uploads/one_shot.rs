@@ -1,0 +1,211 @@
+//! Simple and multipart uploads: one request from the first byte to the resource.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Map;
+use windlass_proto::command::{BodyLength, MultipartHead, SimpleHead};
+use windlass_proto::digest::{ExpectedDigests, Wanted};
+use windlass_proto::metadata::parse_metadata;
+use windlass_proto::related::{Piece, RelatedError, RelatedLimits, Splitter, ThirdPart};
+use windlass_proto::session::{Ending, Intake};
+
+use super::House;
+use super::finish::{Complete, FinalReply, media_of};
+use super::request::{UploadHead, UploadRequest};
+use super::sink::MediaSink;
+use crate::body::RequestBody;
+use crate::error::Error;
+
+/// Media that arrives in one request.
+struct OneShot<'a> {
+    house: &'a House,
+    request: UploadRequest,
+    intake: Intake,
+    sink: MediaSink,
+    wanted: Wanted,
+}
+
+impl House {
+    /// A simple upload: the body is the media.
+    pub(crate) async fn simple(
+        self: &Arc<Self>,
+        head: &UploadHead<'_>,
+        simple: SimpleHead,
+        mut body: RequestBody,
+    ) -> Result<FinalReply, Error> {
+        let request = head.with_body(Map::new(), simple.content_type, simple.expected)?;
+        let house = Arc::clone(self);
+        self.see_through(Box::pin(async move {
+            let mut upload = OneShot::open(&house, request, simple.length).await?;
+            match upload.receive(&mut body).await {
+                Ok(()) => upload.finish().await,
+                Err(error) => Err(upload.give_up(error).await),
+            }
+        }))
+        .await
+    }
+
+    /// A multipart upload: the body holds metadata and media.
+    pub(crate) async fn multipart(
+        self: &Arc<Self>,
+        head: &UploadHead<'_>,
+        multipart: MultipartHead,
+        mut body: RequestBody,
+    ) -> Result<FinalReply, Error> {
+        self.admit_upload()?;
+        let limits = RelatedLimits {
+            metadata: self.settings.limits.metadata,
+            ..RelatedLimits::default()
+        };
+        let mut splitter = Splitter::new(multipart.boundary, limits, ThirdPart::Refused);
+        let mut preface = Preface::default();
+        while !preface.complete {
+            let data = body.next().await?.ok_or(RelatedError::NoFinalBoundary)?;
+            preface.read(&mut splitter, data)?;
+        }
+        let request = preface.request(head, multipart.expected)?;
+        let house = Arc::clone(self);
+        self.see_through(Box::pin(async move {
+            let mut upload = OneShot::open(&house, request, BodyLength::Unknown).await?;
+            match upload.split(preface.media, splitter, &mut body).await {
+                Ok(()) => upload.finish().await,
+                Err(error) => Err(upload.give_up(error).await),
+            }
+        }))
+        .await
+    }
+}
+
+/// What comes before the media in a multipart body.
+#[derive(Default)]
+struct Preface {
+    metadata: Vec<u8>,
+    /// Whether the media has begun.
+    complete: bool,
+    /// The type that the media part states.
+    content_type: Option<String>,
+    /// The pieces that came with the beginning of the media.
+    media: Vec<Piece>,
+}
+
+impl Preface {
+    fn read(&mut self, splitter: &mut Splitter, data: Bytes) -> Result<(), Error> {
+        let mut pieces = Vec::new();
+        splitter.push(data, &mut pieces)?;
+        for piece in pieces {
+            match piece {
+                Piece::Metadata(metadata) => self.metadata = metadata,
+                Piece::MediaStart { content_type } => {
+                    self.complete = true;
+                    self.content_type = content_type;
+                }
+                piece => self.media.push(piece),
+            }
+        }
+        Ok(())
+    }
+
+    fn request(
+        &mut self,
+        head: &UploadHead<'_>,
+        expected: ExpectedDigests,
+    ) -> Result<UploadRequest, Error> {
+        let metadata = parse_metadata(&self.metadata)?;
+        head.with_body(metadata, self.content_type.take(), expected)
+    }
+}
+
+impl<'a> OneShot<'a> {
+    async fn open(
+        house: &'a House,
+        request: UploadRequest,
+        length: BodyLength,
+    ) -> Result<Self, Error> {
+        house.admit_upload()?;
+        house.admit(&request).await?;
+        let wanted = request.wanted(request.method(&house.registry)?);
+        Ok(Self {
+            intake: Intake::one_shot(house.max_size(&request)?, length)?,
+            sink: MediaSink::new(house.plumbing(), wanted),
+            house,
+            request,
+            wanted,
+        })
+    }
+
+    async fn receive(&mut self, body: &mut RequestBody) -> Result<(), Error> {
+        while let Some(data) = self.next(body).await? {
+            self.take(data).await?;
+        }
+        self.intake.clone().end(Ending::Complete)?;
+        Ok(())
+    }
+
+    async fn split(
+        &mut self,
+        mut pieces: Vec<Piece>,
+        mut splitter: Splitter,
+        body: &mut RequestBody,
+    ) -> Result<(), Error> {
+        loop {
+            for piece in pieces.drain(..) {
+                if let Piece::Media(data) = piece {
+                    self.take(data).await?;
+                }
+            }
+            match self.next(body).await? {
+                Some(data) => splitter.push(data, &mut pieces)?,
+                None => break,
+            }
+        }
+        splitter.finish()?;
+        Ok(())
+    }
+
+    async fn next(&self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
+        tokio::select! {
+            biased;
+            () = self.house.cut.cancelled() => Err(Error::Draining),
+            data = body.next() => Ok(data?),
+        }
+    }
+
+    async fn take(&mut self, data: Bytes) -> Result<(), Error> {
+        let mut data = self.intake.accept(data)?;
+        while !data.is_empty() {
+            self.sink.take(&mut data);
+            if self.sink.is_full() {
+                self.sink.write(false).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<FinalReply, Error> {
+        match self.try_finish().await {
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(self.give_up(error).await),
+        }
+    }
+
+    async fn try_finish(&mut self) -> Result<FinalReply, Error> {
+        let settled = self.sink.settle().await?;
+        let digests = self.sink.digests(self.wanted).await?;
+        self.request.expected.check(&digests)?;
+        let media = media_of(&self.request, &settled.progress, digests);
+        let complete = Complete {
+            small_media: settled.small_media.map(|bytes| (media.at.id, bytes)),
+            media,
+        };
+        self.house.finish(&self.request, &complete, None).await
+    }
+
+    async fn give_up(self, error: Error) -> Error {
+        // After a fault of the ledger it is not known whether the resource exists; the sweep will.
+        if !matches!(error, Error::Ledger(_)) {
+            self.sink.discard().await;
+        }
+        error
+    }
+}

@@ -1,0 +1,164 @@
+//! What is remembered of a request that started an upload, until its resource is made.
+
+use http::Method as Verb;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use windlass_discovery::PathParameters;
+use windlass_proto::digest::{ExpectedDigests, Wanted};
+use windlass_proto::parameters::Parameters;
+
+use crate::error::Error;
+use crate::registry::{Registry, ServedMethod};
+
+/// Parameters that give access to something. They are not remembered.
+const SECRET: [&str; 5] = [
+    "access_token",
+    "key",
+    "oauth_token",
+    "upload_id",
+    "upload_token",
+];
+
+/// A request for an upload: which method, with which parameters, for which media.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct UploadRequest {
+    api: String,
+    version: String,
+    method: String,
+    /// The plain path: raw, without the `/upload` in front.
+    pub(crate) path: String,
+    query: String,
+    verb: String,
+    /// Where clients reach the server.
+    pub(crate) base_url: String,
+    /// The JSON that came with it.
+    pub(crate) metadata: Map<String, Value>,
+    /// The media's type.
+    pub(crate) content_type: String,
+    /// What the client said the digests are.
+    pub(crate) expected: ExpectedDigests,
+}
+
+/// The head of a request for an upload, before its body is read.
+pub(crate) struct UploadHead<'a> {
+    pub(crate) method: ServedMethod<'a>,
+    pub(crate) verb: &'a Verb,
+    pub(crate) path: &'a str,
+    pub(crate) query: &'a Parameters,
+    pub(crate) base_url: &'a str,
+}
+
+impl UploadHead<'_> {
+    /// Puts the head together with what came in the body: metadata, and the type of the media.
+    ///
+    /// # Errors
+    /// When the method does not take this type, or the metadata states malformed digests.
+    pub(crate) fn with_body(
+        &self,
+        metadata: Map<String, Value>,
+        content_type: Option<String>,
+        expected: ExpectedDigests,
+    ) -> Result<UploadRequest, Error> {
+        let content_type = content_type
+            .or_else(|| type_in_metadata(&metadata))
+            .unwrap_or_else(|| "application/octet-stream".to_owned());
+        self.check_type(&content_type)?;
+        let expected = expected.merge(ExpectedDigests::from_metadata(&metadata)?)?;
+        let method = self.method.method;
+        Ok(UploadRequest {
+            api: method.api_name.clone(),
+            version: method.api_version.clone(),
+            method: method.id.clone(),
+            path: self.path.to_owned(),
+            query: without_secrets(self.query),
+            verb: self.verb.to_string(),
+            base_url: self.base_url.to_owned(),
+            metadata,
+            content_type,
+            expected,
+        })
+    }
+
+    fn check_type(&self, content_type: &str) -> Result<(), Error> {
+        match &self.method.method.upload {
+            Some(upload) if !upload.accepts(content_type) => Err(Error::MediaType {
+                content_type: content_type.to_owned(),
+                accepted: upload
+                    .accept
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl UploadRequest {
+    /// Reads what [`UploadRequest::to_bytes`] wrote. `None` when it is something else.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// The form in which it is stored with a session.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("strings and JSON can be written as JSON")
+    }
+
+    /// The method, if the server still serves it.
+    pub(crate) fn method<'a>(&self, registry: &'a Registry) -> Result<ServedMethod<'a>, Error> {
+        registry
+            .method(&self.api, &self.version, &self.method)
+            .ok_or_else(|| Error::NoSuchPath {
+                path: self.path.clone(),
+            })
+    }
+
+    /// The variables of the path.
+    pub(crate) fn path_parameters(&self, method: ServedMethod<'_>) -> PathParameters {
+        method
+            .method
+            .template
+            .match_path(&self.path)
+            .unwrap_or_default()
+    }
+
+    /// The parameters of the query, without the secret ones.
+    pub(crate) fn parameters(&self) -> Parameters {
+        Parameters::parse(Some(&self.query))
+    }
+
+    /// Whether the request was a POST, so that a resource is created by it.
+    pub(crate) fn creates(&self) -> bool {
+        self.verb == Verb::POST.as_str()
+    }
+
+    /// The digests to be computed while the media streams.
+    pub(crate) fn wanted(&self, method: ServedMethod<'_>) -> Wanted {
+        method.wanted_digests().or(self.expected.wanted())
+    }
+}
+
+/// The fields that clients and APIs use for the media's type.
+fn type_in_metadata(metadata: &Map<String, Value>) -> Option<String> {
+    let field = |name| {
+        metadata
+            .get(name)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    field("mimeType")
+        .or_else(|| field("contentType"))
+        .map(str::to_owned)
+}
+
+fn without_secrets(query: &Parameters) -> String {
+    let escape = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let pairs = query.iter().filter(|(name, _)| !SECRET.contains(name));
+    let pairs: Vec<_> = pairs
+        .map(|(name, value)| format!("{}={}", escape(name), escape(value)))
+        .collect();
+    pairs.join("&")
+}

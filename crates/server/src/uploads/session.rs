@@ -1,0 +1,273 @@
+//! Resumable uploads: start, query, append, cancel.
+
+use std::sync::Arc;
+
+use windlass_discovery::ByteSize;
+use windlass_proto::command::SessionHead;
+use windlass_proto::parameters::UploadId;
+use windlass_proto::session::{Rules, SessionError, Snapshot, State, Step, step};
+use windlass_store::{EndSession, NewSession, Session, SessionId, SessionState, Timestamp};
+
+use super::House;
+use super::finish::FinalReply;
+use super::lease::{NoTurn, Turn};
+use super::request::UploadRequest;
+use crate::body::RequestBody;
+use crate::error::Error;
+use crate::identifiers::{new_upload_id, session_id};
+
+/// What a request to a session is answered.
+#[derive(Debug)]
+pub(crate) enum SessionReply {
+    /// So many bytes are committed; more are wanted.
+    Committed(u64),
+    /// The upload is finished.
+    Final(FinalReply),
+}
+
+/// A session under a lease, with what is remembered of its start.
+#[derive(Debug)]
+pub(crate) struct Leased {
+    pub(crate) session: Session,
+    pub(crate) request: UploadRequest,
+    pub(crate) turn: Turn,
+}
+
+impl House {
+    /// Starts a session and returns its `upload_id`. `declared` is the length that the client
+    /// announced.
+    pub(crate) async fn start(
+        &self,
+        request: &UploadRequest,
+        declared: Option<u64>,
+    ) -> Result<String, Error> {
+        self.admit_upload()?;
+        let limit = self.max_size(request)?;
+        if let (Some(limit), Some(declared)) = (limit, declared)
+            && declared > limit
+        {
+            return Err(SessionError::TooLarge { limit }.into());
+        }
+        self.admit(request).await?;
+        let upload_id = new_upload_id();
+        let created = self.clock.now();
+        let session = NewSession {
+            id: session_id(&upload_id),
+            context: request.to_bytes(),
+            created,
+            expires: self.expiry(created, created),
+            total: declared,
+        };
+        self.ledger.start(session).await?;
+        Ok(upload_id)
+    }
+
+    /// Does what a request to a session asks for: appends its body, reports what is committed,
+    /// finishes, or repeats the final reply. `path` is the plain path of the request.
+    pub(crate) async fn continue_session(
+        self: &Arc<Self>,
+        head: SessionHead,
+        path: &str,
+        mut body: RequestBody,
+    ) -> Result<SessionReply, Error> {
+        let id = session_id(head.upload_id.as_str());
+        let (session, request) = self.known_session(id, path).await?;
+        match step(&snapshot(&session), &self.rules(&request)?, &head.request) {
+            Ok(Step::Replay) => replay(&session),
+            Ok(Step::Report) => {
+                expect_empty(&mut body).await?;
+                Ok(SessionReply::Committed(session.progress.offset))
+            }
+            Err(error) if !error.ends_session() => Err(error.into()),
+            Ok(Step::Resume | Step::Finish { .. } | Step::Append(_)) | Err(_) => {
+                let house = Arc::clone(self);
+                let path = path.to_owned();
+                self.see_through(Box::pin(async move {
+                    let leased = house.lease(id, &path).await?;
+                    Box::pin(house.act(leased, head, body)).await
+                }))
+                .await
+            }
+        }
+    }
+
+    /// Cancels a session. Every way it can end is an error: 499 when it is cancelled, now or before.
+    pub(crate) async fn cancel(
+        self: &Arc<Self>,
+        upload_id: &UploadId,
+        path: &str,
+    ) -> Result<SessionReply, Error> {
+        let id = session_id(upload_id.as_str());
+        self.known_session(id, path).await?;
+        let house = Arc::clone(self);
+        let path = path.to_owned();
+        self.see_through(Box::pin(async move {
+            let leased = house.lease(id, &path).await?;
+            match leased.session.state {
+                SessionState::Active => {
+                    let epoch = leased.session.epoch;
+                    house.ledger.end(id, epoch, EndSession::Cancelled).await?;
+                    Err(SessionError::Cancelled.into())
+                }
+                SessionState::Finishing => Err(Error::FinishPending),
+                SessionState::Finished => Err(Error::AlreadyFinished),
+                SessionState::Cancelled => Err(SessionError::Cancelled.into()),
+                SessionState::Failed => Err(SessionError::Gone.into()),
+            }
+        }))
+        .await
+    }
+
+    /// Drives a session that was left finishing, as by a crash, to its end.
+    pub(crate) async fn finish_left_over(self: &Arc<Self>, id: SessionId) -> Result<(), Error> {
+        let Some(session) = self.ledger.session(id).await? else {
+            return Ok(());
+        };
+        let path = remembered(&session)?.path;
+        let house = Arc::clone(self);
+        self.see_through(Box::pin(async move {
+            let leased = house.lease(id, &path).await?;
+            match leased.session.state {
+                SessionState::Finishing => house.finish_stored(leased).await.map(drop),
+                _ => Ok(()),
+            }
+        }))
+        .await
+    }
+
+    async fn act(
+        self: &Arc<Self>,
+        leased: Leased,
+        head: SessionHead,
+        mut body: RequestBody,
+    ) -> Result<SessionReply, Error> {
+        let rules = self.rules(&leased.request)?;
+        match step(&snapshot(&leased.session), &rules, &head.request) {
+            Ok(Step::Replay) => replay(&leased.session),
+            Ok(Step::Resume) => self.finish_stored(leased).await.map(SessionReply::Final),
+            Ok(Step::Report) => {
+                expect_empty(&mut body).await?;
+                Ok(SessionReply::Committed(leased.session.progress.offset))
+            }
+            Ok(Step::Finish { total }) => {
+                expect_empty(&mut body).await?;
+                self.finish_committed(leased, total, head.expected)
+                    .await
+                    .map(SessionReply::Final)
+            }
+            Ok(Step::Append(intake)) => {
+                Box::pin(self.append(leased, intake, head.expected, body)).await
+            }
+            Err(error) => {
+                if error.ends_session() {
+                    self.fail(leased.session.id, leased.session.epoch).await;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes the session over from whoever writes to it.
+    async fn lease(self: &Arc<Self>, id: SessionId, path: &str) -> Result<Leased, Error> {
+        let turn = self
+            .leases
+            .take_over(id, self.patience())
+            .await
+            .map_err(|none| match none {
+                NoTurn::Superseded => Error::Superseded,
+                NoTurn::Stuck => Error::Busy,
+            })?;
+        let session = self.ledger.lease(id).await?;
+        let (session, request) = self.check(session, path)?;
+        Ok(Leased {
+            session,
+            request,
+            turn,
+        })
+    }
+
+    async fn known_session(
+        &self,
+        id: SessionId,
+        path: &str,
+    ) -> Result<(Session, UploadRequest), Error> {
+        self.check(self.ledger.session(id).await?, path)
+    }
+
+    /// A session is found only under the path it was started with, and only as long as it lives.
+    fn check(
+        &self,
+        session: Option<Session>,
+        path: &str,
+    ) -> Result<(Session, UploadRequest), Error> {
+        let session = session.ok_or(Error::SessionNotFound)?;
+        let request = remembered(&session)?;
+        if self.clock.now() >= session.expires || request.path != path {
+            return Err(Error::SessionNotFound);
+        }
+        Ok((session, request))
+    }
+
+    /// The reply of a session that has finished.
+    pub(crate) async fn final_reply_of(&self, id: SessionId) -> Result<Option<FinalReply>, Error> {
+        let session = self.ledger.session(id).await?;
+        let reply = session.and_then(|session| session.reply);
+        Ok(reply.and_then(|bytes| FinalReply::from_bytes(&bytes)))
+    }
+
+    /// When a session that made progress at `now` dies.
+    pub(crate) fn expiry(&self, created: Timestamp, now: Timestamp) -> Timestamp {
+        let end = created.saturating_add(self.settings.session_lifetime);
+        match self.settings.session_idle {
+            Some(idle) => end.min(now.saturating_add(idle)),
+            None => end,
+        }
+    }
+
+    pub(crate) fn max_size(&self, request: &UploadRequest) -> Result<Option<u64>, Error> {
+        let method = request.method(&self.registry)?.method;
+        let upload = method.upload.as_ref();
+        Ok(upload
+            .and_then(|upload| upload.max_size)
+            .map(ByteSize::bytes))
+    }
+
+    fn rules(&self, request: &UploadRequest) -> Result<Rules, Error> {
+        Ok(Rules {
+            chunks: self.settings.chunks,
+            max_size: self.max_size(request)?,
+        })
+    }
+}
+
+fn remembered(session: &Session) -> Result<UploadRequest, Error> {
+    UploadRequest::from_bytes(&session.context).ok_or(Error::SessionNotFound)
+}
+
+fn replay(session: &Session) -> Result<SessionReply, Error> {
+    let reply = session.reply.as_deref().and_then(FinalReply::from_bytes);
+    reply.map(SessionReply::Final).ok_or(Error::SessionNotFound)
+}
+
+async fn expect_empty(body: &mut RequestBody) -> Result<(), Error> {
+    if body.is_empty().await? {
+        Ok(())
+    } else {
+        Err(SessionError::QueryWithBody.into())
+    }
+}
+
+fn snapshot(session: &Session) -> Snapshot {
+    let state = match session.state {
+        SessionState::Active => State::Active,
+        SessionState::Finishing => State::Finishing,
+        SessionState::Finished => State::Finished,
+        SessionState::Cancelled => State::Cancelled,
+        SessionState::Failed => State::Failed,
+    };
+    Snapshot {
+        state,
+        offset: session.progress.offset,
+        total: session.progress.total,
+    }
+}

@@ -1,0 +1,466 @@
+//! The way of media bytes from a request to a durable place.
+//!
+//! Bytes are collected in a [`Batch`], checksummed, and written while the next ones are read. As
+//! long as there are few of them they stay in memory, to be kept in the ledger; the first byte too
+//! many opens a media in the vault.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, SlowHasher, Wanted};
+use windlass_store::{
+    Extent, Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Vault, VaultError,
+};
+
+use super::batch::{Batch, MemoryBudget};
+use crate::error::Error;
+use crate::identifiers::new_media_id;
+
+/// What a sink needs of the house.
+#[derive(Clone)]
+pub(crate) struct Plumbing {
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) vault: Arc<dyn Vault>,
+    pub(crate) budget: MemoryBudget,
+    /// Media up to this length stays in the ledger.
+    pub(crate) small_media: usize,
+}
+
+/// Takes the bytes of one media.
+pub(crate) struct MediaSink {
+    plumbing: Plumbing,
+    batch: Batch,
+    /// What is written or on its way, as of the end of the last batch.
+    sent: Mark,
+    /// What has been pushed, including what is still in the batch.
+    taken: Mark,
+    /// The media's name as long as it is small.
+    small_id: MediaId,
+    /// `None` while the media is small.
+    vault_media: Option<VaultMedia>,
+    writing: Option<Writing>,
+    slow: SlowLane,
+}
+
+/// A place in the media with what is known of the bytes before it.
+#[derive(Debug, Clone)]
+struct Mark {
+    offset: u64,
+    /// Where the present extent begins, and the checksum of everything before it.
+    extent_start: u64,
+    before_extent: Crc32c,
+    extent: Crc32cHasher,
+}
+
+#[derive(Debug, Clone)]
+struct VaultMedia {
+    id: MediaId,
+    writer: Arc<dyn MediaWriter>,
+}
+
+/// A batch on its way to the vault.
+struct Writing {
+    task: JoinHandle<Result<(), VaultError>>,
+    from: Mark,
+    pieces: Vec<Bytes>,
+    to: Mark,
+    checkpoint: bool,
+}
+
+/// The digests that cost too much to be computed in line.
+enum SlowLane {
+    /// None are wanted.
+    Off,
+    Idle(SlowHasher),
+    Busy(JoinHandle<SlowHasher>),
+    /// Its state is not known at the present offset. The digests are computed from the stored
+    /// media at the end.
+    Lost,
+}
+
+/// Bytes that can be committed as soon as they are synced.
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    pub(crate) progress: Progress,
+    writer: Arc<dyn MediaWriter>,
+}
+
+impl Checkpoint {
+    /// Makes the bytes durable and returns what may be committed.
+    pub(crate) async fn sync(self) -> Result<Progress, VaultError> {
+        self.writer.sync().await?;
+        Ok(self.progress)
+    }
+}
+
+/// Everything that was taken, durable (or, small media, ready to be committed with the ledger).
+#[derive(Debug, Clone)]
+pub(crate) struct Settled {
+    pub(crate) progress: Progress,
+    pub(crate) small_media: Option<Bytes>,
+}
+
+impl MediaSink {
+    /// A sink for a new media.
+    pub(crate) fn new(plumbing: Plumbing, wanted: Wanted) -> Self {
+        let start = Mark::start();
+        Self {
+            plumbing,
+            batch: Batch::default(),
+            sent: start.clone(),
+            taken: start,
+            small_id: new_media_id(),
+            vault_media: None,
+            writing: None,
+            slow: SlowLane::new(wanted),
+        }
+    }
+
+    /// A sink that goes on where `progress` ends. Recovery happens here: what lies behind the
+    /// committed offset is cut off, and the last committed stretch is checked.
+    pub(crate) async fn resume(
+        plumbing: Plumbing,
+        wanted: Wanted,
+        progress: &Progress,
+    ) -> Result<Self, Error> {
+        let mut sink = Self::new(plumbing, wanted);
+        match progress.media {
+            None => {}
+            Some(MediaRef {
+                id,
+                place: Place::Ledger,
+            }) => {
+                let bytes = sink.plumbing.ledger.small_media(id).await?;
+                let bytes = bytes.ok_or(Error::MediaLost(id))?;
+                sink.small_id = id;
+                sink.keep(bytes);
+            }
+            Some(MediaRef {
+                id,
+                place: Place::Vault,
+            }) => {
+                let writer = sink
+                    .plumbing
+                    .vault
+                    .reopen(id, progress.offset, progress.extent)
+                    .await?;
+                sink.vault_media = Some(VaultMedia {
+                    id,
+                    writer: Arc::from(writer),
+                });
+                sink.sent = Mark::at(progress.offset, progress.crc32c);
+                sink.taken = sink.sent.clone();
+                sink.slow = SlowLane::restore(wanted, &progress.slow_digests);
+            }
+        }
+        Ok(sink)
+    }
+
+    /// How many bytes were taken in all: the offset behind them.
+    pub(crate) fn offset(&self) -> u64 {
+        self.taken.offset
+    }
+
+    /// Takes as much of `data` as fits into the batch.
+    pub(crate) fn take(&mut self, data: &mut Bytes) {
+        let room = self.batch.room(&self.plumbing.budget);
+        let piece = data.split_to(room.min(data.len()));
+        self.keep(piece);
+    }
+
+    /// Whether nothing more fits before a [`MediaSink::write`].
+    pub(crate) fn is_full(&mut self) -> bool {
+        self.batch.room(&self.plumbing.budget) == 0
+    }
+
+    /// Starts to write what was taken, after waiting for the write before it. With `checkpoint`,
+    /// what is written now can be committed once it is there: the next call hands the
+    /// [`Checkpoint`] out, unless [`MediaSink::settle`] comes first and covers it.
+    pub(crate) async fn write(&mut self, checkpoint: bool) -> Result<Option<Checkpoint>, Error> {
+        let landed = self.land().await?;
+        if self.batch.len() == 0 {
+            return Ok(landed);
+        }
+        let media = self.vault_media().await?;
+        let from = std::mem::replace(&mut self.sent, self.taken.clone());
+        let sealed = self.batch.seal();
+        self.slow.update(sealed.pieces.clone()).await;
+        let pieces = sealed.pieces.clone();
+        let offset = from.offset;
+        let task = tokio::spawn(async move {
+            let written = media.writer.write(offset, sealed.pieces).await;
+            drop(sealed.share);
+            written
+        });
+        self.writing = Some(Writing {
+            task,
+            from,
+            pieces,
+            to: self.taken.clone(),
+            checkpoint,
+        });
+        if checkpoint {
+            self.taken.begin_extent();
+            self.sent.begin_extent();
+        }
+        Ok(landed)
+    }
+
+    /// Brings everything to its place and makes it durable. Returns what may now be committed.
+    pub(crate) async fn settle(&mut self) -> Result<Settled, Error> {
+        if self.vault_media.is_some() || self.batch.len() > self.plumbing.small_media {
+            // What an earlier checkpoint would have committed is committed by this one.
+            self.write(false).await?;
+        }
+        self.land().await?;
+        let Some(media) = self.vault_media.clone() else {
+            return Ok(self.settle_small().await);
+        };
+        media.writer.sync().await?;
+        Ok(Settled {
+            progress: self.progress(&self.taken.clone(), media.id).await,
+            small_media: None,
+        })
+    }
+
+    /// The digests of everything that was taken. Those that are not known are computed from the
+    /// stored media.
+    pub(crate) async fn digests(&mut self, wanted: Wanted) -> Result<Digests, Error> {
+        let (md5, sha256) = match self.slow.take().await {
+            Some(hasher) if hasher.wanted().or(wanted) == hasher.wanted() => hasher.finish(),
+            _ if wanted == Wanted::default() => (None, None),
+            _ => self.read_back(wanted).await?.finish(),
+        };
+        Ok(Digests {
+            crc32c: self.taken.crc32c(),
+            md5,
+            sha256,
+        })
+    }
+
+    /// Forgets the media. What is in the vault is deleted.
+    pub(crate) async fn discard(mut self) {
+        if let Some(writing) = self.writing.take() {
+            // The bytes must not come after the deletion.
+            writing.task.await.ok();
+        }
+        if let Some(media) = self.vault_media.take()
+            && let Err(error) = self.plumbing.vault.delete(media.id).await
+        {
+            tracing::warn!(media = %media.id, %error, "left for the sweep to delete");
+        }
+    }
+
+    fn keep(&mut self, data: Bytes) {
+        self.taken.advance(&data);
+        self.batch.push(data);
+    }
+
+    async fn vault_media(&mut self) -> Result<VaultMedia, Error> {
+        if let Some(media) = &self.vault_media {
+            return Ok(media.clone());
+        }
+        let id = new_media_id();
+        let writer = Arc::from(self.plumbing.vault.create(id).await?);
+        Ok(self.vault_media.insert(VaultMedia { id, writer }).clone())
+    }
+
+    /// Waits for the write on its way.
+    async fn land(&mut self) -> Result<Option<Checkpoint>, Error> {
+        let Some(writing) = self.writing.take() else {
+            return Ok(None);
+        };
+        let written = writing
+            .task
+            .await
+            .unwrap_or_else(|panic| Err(VaultError::Fault(Arc::new(panic))));
+        match written {
+            Ok(()) if writing.checkpoint => Ok(Some(self.checkpoint(&writing.to).await)),
+            Ok(()) => Ok(None),
+            Err(VaultError::NoSpace { written }) => {
+                self.fall_back(writing.from, &writing.pieces, written);
+                Err(VaultError::NoSpace { written }.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn checkpoint(&mut self, at: &Mark) -> Checkpoint {
+        let media = self.vault_media.clone().expect("a batch was written to it");
+        Checkpoint {
+            progress: self.progress(at, media.id).await,
+            writer: media.writer,
+        }
+    }
+
+    /// After a full disk: everything behind the bytes that were written is forgotten.
+    fn fall_back(&mut self, from: Mark, pieces: &[Bytes], written: u64) {
+        let mut mark = from;
+        let mut left = usize::try_from(written).unwrap_or(usize::MAX);
+        for piece in pieces {
+            let kept = left.min(piece.len());
+            mark.advance(&piece[..kept]);
+            left -= kept;
+        }
+        drop(self.batch.seal());
+        self.sent = mark.clone();
+        self.taken = mark;
+        self.slow.lose();
+    }
+
+    async fn settle_small(&mut self) -> Settled {
+        let bytes = self.batch.concat();
+        self.slow.update(vec![bytes.clone()]).await;
+        self.sent = self.taken.clone();
+        Settled {
+            progress: Progress {
+                offset: self.taken.offset,
+                total: None,
+                crc32c: self.taken.crc32c(),
+                slow_digests: Vec::new(),
+                media: Some(MediaRef {
+                    id: self.small_id,
+                    place: Place::Ledger,
+                }),
+                extent: None,
+            },
+            small_media: Some(bytes),
+        }
+    }
+
+    async fn progress(&mut self, at: &Mark, id: MediaId) -> Progress {
+        Progress {
+            offset: at.offset,
+            total: None,
+            crc32c: at.crc32c(),
+            slow_digests: self.slow.save().await,
+            media: Some(MediaRef {
+                id,
+                place: Place::Vault,
+            }),
+            extent: Some(at.extent()),
+        }
+    }
+
+    async fn read_back(&self, wanted: Wanted) -> Result<SlowHasher, Error> {
+        let media = self
+            .vault_media
+            .as_ref()
+            .expect("small media is hashed in line");
+        let mut hasher = SlowHasher::new(wanted);
+        let mut reader = self
+            .plumbing
+            .vault
+            .read(media.id, 0..self.taken.offset)
+            .await?;
+        loop {
+            let piece = reader.next().await?;
+            if piece.is_empty() {
+                return Ok(hasher);
+            }
+            let task = tokio::task::spawn_blocking(move || hash(hasher, &[piece]));
+            hasher = task
+                .await
+                .map_err(|panic| VaultError::Fault(Arc::new(panic)))?;
+        }
+    }
+}
+
+impl Mark {
+    fn start() -> Self {
+        Self::at(0, Crc32c::default())
+    }
+
+    fn at(offset: u64, crc32c: Crc32c) -> Self {
+        Self {
+            offset,
+            extent_start: offset,
+            before_extent: crc32c,
+            extent: Crc32cHasher::default(),
+        }
+    }
+
+    fn advance(&mut self, data: &[u8]) {
+        self.offset += data.len() as u64;
+        self.extent.update(data);
+    }
+
+    fn begin_extent(&mut self) {
+        *self = Self::at(self.offset, self.crc32c());
+    }
+
+    /// The checksum of everything before the mark.
+    fn crc32c(&self) -> Crc32c {
+        let extent_len = self.offset - self.extent_start;
+        self.before_extent.combine(self.extent.value(), extent_len)
+    }
+
+    fn extent(&self) -> Extent {
+        Extent {
+            start: self.extent_start,
+            crc32c: self.extent.value(),
+        }
+    }
+}
+
+impl SlowLane {
+    fn new(wanted: Wanted) -> Self {
+        if wanted == Wanted::default() {
+            Self::Off
+        } else {
+            Self::Idle(SlowHasher::new(wanted))
+        }
+    }
+
+    fn restore(wanted: Wanted, saved: &[u8]) -> Self {
+        match SlowHasher::restore(saved) {
+            Ok(hasher) => Self::Idle(hasher),
+            Err(_) if wanted == Wanted::default() => Self::Off,
+            Err(_) => Self::Lost,
+        }
+    }
+
+    /// Takes the next bytes, beside whatever else goes on.
+    async fn update(&mut self, pieces: Vec<Bytes>) {
+        if let Some(hasher) = self.take().await {
+            *self = Self::Busy(tokio::task::spawn_blocking(move || hash(hasher, &pieces)));
+        }
+    }
+
+    /// The state behind all bytes so far; empty when there is none.
+    async fn save(&mut self) -> Vec<u8> {
+        let Some(hasher) = self.take().await else {
+            return Vec::new();
+        };
+        let saved = hasher.save();
+        *self = Self::Idle(hasher);
+        saved
+    }
+
+    /// The hasher behind all bytes so far. Puts `Off` or `Lost` in its place.
+    async fn take(&mut self) -> Option<SlowHasher> {
+        match std::mem::replace(self, Self::Lost) {
+            Self::Off => {
+                *self = Self::Off;
+                None
+            }
+            Self::Idle(hasher) => Some(hasher),
+            Self::Busy(task) => task.await.ok(),
+            Self::Lost => None,
+        }
+    }
+
+    fn lose(&mut self) {
+        if !matches!(self, Self::Off) {
+            *self = Self::Lost;
+        }
+    }
+}
+
+fn hash(mut hasher: SlowHasher, pieces: &[Bytes]) -> SlowHasher {
+    for piece in pieces {
+        hasher.update(piece);
+    }
+    hasher
+}

@@ -1,0 +1,5 @@
+//! The whole server in one process, without a socket: requests in, replies out.
+
+mod faults;
+mod model;
+mod world;

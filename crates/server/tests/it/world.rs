@@ -1,0 +1,233 @@
+//! A server over given stores, with a clock that tests drive and requests that may break off.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, Request, StatusCode};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use serde_json::Value;
+use tower_service::Service as _;
+use windlass_discovery::Api;
+use windlass_server::config::{ChunkRule, Limits};
+use windlass_server::{Clock, ServedApi, Server, Settings, Stores};
+use windlass_store::Timestamp;
+
+const FARM: &str = r#"
+name = "farm"
+version = "v1"
+[collections.animals]
+schema = { name = "string" }
+[collections.animals.media]
+max_size = "1MB"
+"#;
+
+/// Media up to this many bytes stays in the ledger, so that tests reach the vault with little.
+pub(crate) const SMALL_MEDIA: u64 = 16;
+
+/// The life of a session.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A clock that stands still until it is moved.
+#[derive(Debug, Default)]
+pub(crate) struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    pub(crate) fn advance(&self, by: Duration) {
+        let millis = u64::try_from(by.as_millis()).expect("a short time");
+        self.0.fetch_add(millis, Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A server and its clock.
+pub(crate) struct World {
+    server: Server,
+    pub(crate) clock: Arc<ManualClock>,
+}
+
+/// The body of a request.
+pub(crate) enum Body {
+    Whole(Vec<u8>),
+    /// The connection breaks after these bytes.
+    Broken(Vec<u8>),
+}
+
+/// A reply, read to its end.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl World {
+    /// A server that accepts chunks of any size.
+    pub(crate) fn new(stores: Stores, clock: Arc<ManualClock>) -> Self {
+        let settings = Settings {
+            public_url: Some("http://farm.test".to_owned()),
+            chunks: ChunkRule::Lenient,
+            session_lifetime: LIFETIME,
+            limits: Limits {
+                small_media: SMALL_MEDIA,
+                ..Limits::default()
+            },
+            ..Settings::default()
+        };
+        let api = Api::from_toml(FARM).expect("it is valid");
+        let server = Server::new(
+            settings,
+            vec![ServedApi::generic(api)],
+            stores,
+            Arc::clone(&clock) as Arc<dyn Clock>,
+        );
+        Self { server, clock }
+    }
+
+    /// Sends a request and reads the reply.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        uri: &str,
+        headers: &[(&str, &str)],
+        body: Body,
+    ) -> Reply {
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = match body {
+            Body::Whole(bytes) => request
+                .header("content-length", bytes.len())
+                .body(whole(bytes)),
+            Body::Broken(bytes) => request
+                .header("transfer-encoding", "chunked")
+                .body(broken(bytes)),
+        };
+        let request = request.expect("tests write valid requests");
+        let reply = self
+            .server
+            .clone()
+            .call(request)
+            .await
+            .expect("it cannot fail");
+        let (head, body) = reply.into_parts();
+        let body = body
+            .collect()
+            .await
+            .expect("media in memory can be read")
+            .to_bytes();
+        Reply {
+            status: head.status,
+            headers: head.headers,
+            body,
+        }
+    }
+
+    /// Starts an upload and returns its session URI.
+    pub(crate) async fn start(&self, declared: Option<u64>) -> Result<String, Reply> {
+        let uri = "/upload/farm/v1/animals?uploadType=resumable";
+        let length = declared
+            .map(|length| length.to_string())
+            .unwrap_or_default();
+        let headers = [("x-upload-content-length", length.as_str())];
+        let reply = self
+            .send("POST", uri, &headers, Body::Whole(Vec::new()))
+            .await;
+        if reply.status != StatusCode::OK {
+            return Err(reply);
+        }
+        let location = reply.headers["location"].to_str().expect("a URI is text");
+        let location = location
+            .strip_prefix("http://farm.test")
+            .expect("it is absolute");
+        Ok(location.to_owned())
+    }
+
+    /// Sends a chunk.
+    pub(crate) async fn put(&self, session: &str, content_range: &str, body: Body) -> Reply {
+        self.send("PUT", session, &[("content-range", content_range)], body)
+            .await
+    }
+
+    /// Asks what is committed.
+    pub(crate) async fn query(&self, session: &str) -> Reply {
+        self.put(session, "bytes */*", Body::Whole(Vec::new()))
+            .await
+    }
+
+    /// The media of the resource that a final reply shows.
+    pub(crate) async fn media(&self, reply: &Reply) -> Bytes {
+        let uri = format!("/farm/v1/animals/{}?alt=media", reply.field("id"));
+        let media = self.send("GET", &uri, &[], Body::Whole(Vec::new())).await;
+        assert_eq!(media.status, StatusCode::OK, "{media:?}");
+        media.body
+    }
+
+    /// How many resources there are.
+    pub(crate) async fn count(&self) -> usize {
+        let reply = self.send(
+            "GET",
+            "/farm/v1/animals?maxResults=1000",
+            &[],
+            Body::Whole(Vec::new()),
+        );
+        reply.await.json()["items"].as_array().map_or(0, Vec::len)
+    }
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+    }
+
+    pub(crate) fn field(&self, name: &str) -> String {
+        let json = self.json();
+        json[name]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {name} in {json}"))
+            .to_owned()
+    }
+
+    /// The committed offset that a 308 reports.
+    pub(crate) fn committed(&self) -> u64 {
+        assert_eq!(self.status.as_u16(), 308, "{self:?}");
+        let Some(range) = self.headers.get("range") else {
+            return 0;
+        };
+        let range = range.to_str().expect("plain text");
+        let last = range
+            .strip_prefix("bytes=0-")
+            .expect("as the protocol has it");
+        last.parse::<u64>().expect("a number") + 1
+    }
+}
+
+fn whole(bytes: Vec<u8>) -> UnsyncBoxBody<Bytes, BoxError> {
+    Full::new(Bytes::from(bytes))
+        .map_err(|never| match never {})
+        .boxed_unsync()
+}
+
+fn broken(bytes: Vec<u8>) -> UnsyncBoxBody<Bytes, BoxError> {
+    let mut frames = vec![];
+    if !bytes.is_empty() {
+        frames.push(Ok(Frame::data(Bytes::from(bytes))));
+    }
+    frames.push(Err("the connection broke".into()));
+    let mut frames = frames.into_iter();
+    let stream = stream::poll_fn(move |_| Poll::Ready(frames.next()));
+    StreamBody::new(stream).boxed_unsync()
+}
