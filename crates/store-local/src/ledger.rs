@@ -8,6 +8,7 @@ mod leases;
 mod readers;
 mod rows;
 mod schema;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -130,9 +130,10 @@ impl Vault for LocalVault {
             .read
             .run(move || shared.layout.list(after, limit))
             .await;
+        let from = after.unwrap_or(MediaId::from_bytes([0; 16]));
         listed
-            .map_err(VaultError::Fault)?
-            .map_err(|error| VaultError::Fault(Arc::new(error)))
+            .map_err(|cause| unreadable(from, cause))?
+            .map_err(|error| out_of_reach(from, error))
     }
 
     async fn space(&self) -> Result<Space, VaultError> {

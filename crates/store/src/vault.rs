@@ -50,6 +50,9 @@ pub trait Vault: Send + Sync + 'static {
 
     /// Up to about `limit` media whose ids are greater than `after`, in the order of their ids. An
     /// empty list is the end. For the sweep; never on the path of a request.
+    ///
+    /// # Errors
+    /// [`VaultError::Unreadable`] of the media to go on from.
     async fn list(
         &self,
         after: Option<MediaId>,

@@ -1,7 +1,7 @@
 //! Rows to records and back.
 //!
-//! SQLite has signed integers. Counts are stored bit for bit; `expires`, which is compared in SQL, stops at the
-//! largest signed one.
+//! SQLite has signed integers. Counts are stored bit for bit; `expires`, which is compared in SQL,
+//! stops at the largest signed one.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};

@@ -18,8 +18,8 @@ pub(crate) const VERSION: i32 = 1;
 /// They have rowids on purpose: ids are random, and rows that are written at about the same time
 /// then share pages, of which a commit writes whole ones.
 ///
-/// States are numbered in [`super::rows`]; 1 is finishing. A finishing session never expires, so it is in
-/// one of the two partial indexes only.
+/// States are numbered in [`super::rows`]; 1 is finishing. A finishing session never expires, so it
+/// is in only one of the two partial indexes.
 const TABLES: &str = "
 CREATE TABLE sessions (
     id            BLOB    NOT NULL UNIQUE,

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use tempfile::TempDir;
-use windlass_store::{Progress, SessionState};
+use windlass_store::{Progress, ResourceChange, SessionState};
 
 use super::*;
 
@@ -68,14 +68,19 @@ impl Bench {
     ) -> Vec<T> {
         let release = self.hold_writer().await;
         let calls: Vec<_> = calls.into_iter().map(tokio::spawn).collect();
-        // All of them run on this one thread, and each up to where it waits for the writer.
-        tokio::task::yield_now().await;
+        self.until_queued(calls.len()).await;
         drop(release);
         let mut results = Vec::new();
         for call in calls {
             results.push(call.await.unwrap());
         }
         results
+    }
+
+    async fn until_queued(&self, calls: usize) {
+        while self.ledger.writer.queued() < calls {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn start(&self, n: u8) -> impl Future<Output = Result<(), LedgerError>> + Send + 'static {
@@ -123,7 +128,10 @@ fn step(from: u64, to: u64) -> Advance {
 
 #[track_caller]
 fn is_fault<T: std::fmt::Debug>(result: Result<T, LedgerError>) {
-    assert!(matches!(result, Err(LedgerError::Fault(_))), "{result:?}");
+    match result {
+        Err(LedgerError::Fault(_)) => {}
+        other => panic!("this must be a fault: {other:?}"),
+    }
 }
 
 #[tokio::test]
@@ -156,6 +164,42 @@ async fn a_refused_change_leaves_the_others_of_its_commit_alone() {
     for n in 1..=3 {
         assert!(bench.ledger.session(id(n)).await.unwrap().is_some());
     }
+}
+
+#[tokio::test]
+async fn a_change_that_is_refused_half_way_leaves_no_trace_in_the_commit_of_others() {
+    let bench = Bench::new();
+    let resource = |id: &str| Resource {
+        collection: "farm/v1/animals".to_owned(),
+        id: id.to_owned(),
+        version: 1,
+        body: "{}".into(),
+        media: None,
+        created: Timestamp::from_millis(0),
+        updated: Timestamp::from_millis(0),
+    };
+    let insert = |ids: &[&str]| {
+        let inserts = ids.iter().map(|id| ResourceChange::Insert(resource(id)));
+        let changes = ChangeSet {
+            resources: inserts.collect(),
+            ..ChangeSet::default()
+        };
+        let ledger = Arc::clone(&bench.ledger);
+        async move { ledger.apply(changes).await }
+    };
+    let results = bench
+        .queue(vec![insert(&["llama"]), insert(&["alpaca", "llama"])])
+        .await;
+    assert!(
+        matches!(results[..], [Ok(()), Err(LedgerError::Conflict)]),
+        "{results:?}"
+    );
+    let kept = bench
+        .ledger
+        .resources("farm/v1/animals", None, 10)
+        .await
+        .unwrap();
+    assert_eq!(kept, [resource("llama")]);
 }
 
 #[tokio::test]
@@ -204,7 +248,7 @@ async fn leases_that_nothing_follows_are_written_when_they_are_too_many() {
     bench
         .do_any(move |connection| {
             let leases = Leases::default();
-            change::Tables {
+            tables::Tables {
                 connection,
                 leases: &leases,
             }
@@ -253,7 +297,7 @@ async fn a_dropped_change_happens_whole() {
     let bench = Bench::new();
     let release = bench.hold_writer().await;
     let call = tokio::spawn(bench.start(1));
-    tokio::task::yield_now().await;
+    bench.until_queued(1).await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     drop(release);
@@ -299,7 +343,7 @@ async fn a_fault_answers_all_who_waited_for_the_same_commit() {
         ledger.change(Change::Any(AnyChange(work))).await
     });
     let waiting: Vec<_> = (1..5).map(|n| tokio::spawn(bench.start(n))).collect();
-    tokio::task::yield_now().await;
+    bench.until_queued(5).await;
     drop(release);
     is_fault(broken.await.unwrap());
     for call in waiting {

@@ -25,9 +25,10 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use windlass_store::{Epoch, LedgerError, Session, SessionId, SessionState};
 
-use super::change::{Change, ChangeError, Refusal, Tables};
+use super::change::{Change, ChangeError, Refusal};
 use super::leases::Leases;
 use super::rows;
+use super::tables::Tables;
 use crate::poison::Poison;
 
 /// Most calls that wait for the writer. Further ones wait for room.
@@ -108,6 +109,12 @@ impl Writer {
         self.commits.load(Ordering::Relaxed)
     }
 
+    /// How many calls wait in the queue.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        QUEUE_LEN - self.room.available_permits()
+    }
+
     async fn call<T>(&self, call: impl FnOnce(Answer<T>) -> Call) -> Result<T, LedgerError> {
         self.poison.check().map_err(LedgerError::Fault)?;
         let (answer, answered) = oneshot::channel();
@@ -174,7 +181,9 @@ impl Thread {
             }
             if !changes.is_empty() {
                 self.commit(&changes, answers);
-                self.checkpoint();
+                if self.poison.check().is_ok() {
+                    self.checkpoint();
+                }
             }
         }
     }
@@ -216,8 +225,9 @@ impl Thread {
     /// One transaction around all changes. An error means that none was made.
     fn transaction(&self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         let result = self.try_transaction(changes);
-        if !self.connection.is_autocommit() && self.sql("ROLLBACK").is_err() {
-            // What stays open is never committed: the next BEGIN fails, and that is a fault.
+        if !self.connection.is_autocommit() {
+            // A transaction that stays open all the same is never committed: the next BEGIN fails.
+            let _ = self.sql("ROLLBACK");
         }
         result.map_err(|error| match error {
             error if is_full(&error) => LedgerError::NoSpace,
@@ -255,15 +265,17 @@ impl Thread {
     ) {
         for (change, outcome) in changes.iter().zip(outcomes) {
             if let Ok(forgotten) = outcome {
-                forgotten.iter().for_each(|id| self.leases.forget(*id));
+                for id in forgotten {
+                    self.leases.forget(*id);
+                }
                 if let Some((id, epoch)) = change.lease() {
                     self.leases.settle(id, epoch);
                 }
             }
         }
-        written
-            .into_iter()
-            .for_each(|(id, epoch)| self.leases.settle(id, epoch));
+        for (id, epoch) in written {
+            self.leases.settle(id, epoch);
+        }
     }
 
     /// One change under its savepoint. An error is the end of the whole transaction.

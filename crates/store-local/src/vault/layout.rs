@@ -115,8 +115,8 @@ fn prefix(id: &str, digits: std::ops::Range<usize>) -> &str {
     id.get(digits).unwrap_or_default()
 }
 
-/// The names of `digits` hexadecimal digits in a directory, in order, from the first that is not less than `from`.
-/// Others are not ours.
+/// The names of so many hexadecimal digits in a directory, in order, from the first that is not
+/// less than `from`. Others are not ours.
 fn sorted(directory: &Path, digits: usize, from: &str) -> io::Result<Vec<String>> {
     let mut names = filesystem::names(directory)?;
     let is_hex = |name: &str| {

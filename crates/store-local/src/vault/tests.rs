@@ -115,7 +115,7 @@ async fn a_writer_is_let_go_of_when_it_is_dropped() {
 fn a_write_under_way_is_waited_for_and_a_later_one_refused() {
     let gates = Arc::<Gates>::default();
     let old = gates.take_over(id(1));
-    let (begin, began) = std::sync::mpsc::channel();
+    let (begin, has_begun) = std::sync::mpsc::channel();
     let (go_on, wait) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let gate = &old;
@@ -125,7 +125,7 @@ fn a_write_under_way_is_waited_for_and_a_later_one_refused() {
                 wait.recv().unwrap();
             })
         });
-        began.recv().unwrap();
+        has_begun.recv().unwrap();
         let taking_over = scope.spawn(|| gates.take_over(id(1)));
         assert!(!taking_over.is_finished());
         go_on.send(()).unwrap();

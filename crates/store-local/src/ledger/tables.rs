@@ -1,0 +1,391 @@
+//! The changes, statement by statement.
+//!
+//! Everything here runs inside the writer's transaction, under a savepoint: a method that refuses
+//! may leave its work half-done.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use windlass_store::{
+    Advance, ChangeSet, EndSession, Epoch, FinishSession, Media, MediaId, MediaRef, NewSession,
+    Place, Progress, Resource, ResourceChange, SessionId, SessionState, Timestamp,
+};
+
+use super::change::{ChangeError, Refusal};
+use super::leases::Leases;
+use super::rows;
+
+/// The tables, inside a transaction.
+pub(super) struct Tables<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) leases: &'a Leases,
+}
+
+type Changed = Result<(), ChangeError>;
+
+/// An open session that is held under the caller's epoch.
+struct Held {
+    rowid: i64,
+    state: SessionState,
+    offset: u64,
+    media: Option<MediaRef>,
+}
+
+impl Tables<'_> {
+    pub(super) fn start(&self, new: &NewSession) -> Changed {
+        let inserted = self.execute(
+            "INSERT INTO sessions
+                 (id, context, created, expires, state, epoch, offset, total, crc32c, slow_digests)
+             VALUES (?1, ?2, ?3, ?4, 0, 0, 0, ?5, 0, x'')
+             ON CONFLICT (id) DO NOTHING",
+            params![
+                new.id.as_bytes(),
+                new.context,
+                new.created.as_millis().cast_signed(),
+                rows::sql_moment(new.expires),
+                new.total.map(u64::cast_signed),
+            ],
+        )?;
+        one_or(inserted, Refusal::Conflict)
+    }
+
+    pub(super) fn advance(&self, id: SessionId, epoch: Epoch, advance: &Advance) -> Changed {
+        let held = self.held(id, epoch)?;
+        if held.offset != advance.from || advance.progress.offset < advance.from {
+            return Err(Refusal::Fenced.into());
+        }
+        if let (Some(media), Some(bytes)) = (advance.progress.media, &advance.small_media) {
+            self.put_small_media(media.id, bytes)?;
+        }
+        self.write_progress(&held, epoch, &advance.progress)?;
+        self.write_state(&held, advance.state)?;
+        if let Some(expires) = advance.expires {
+            self.write_expires(&held, expires)?;
+        }
+        self.move_media(&held, advance.progress.media)
+    }
+
+    pub(super) fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Changed {
+        let held = self.held(id, epoch)?;
+        let state = match end {
+            EndSession::Cancelled => SessionState::Cancelled,
+            EndSession::Failed => SessionState::Failed,
+        };
+        self.execute(
+            "UPDATE sessions SET epoch = ?2, extent_start = NULL, extent_crc32c = NULL
+             WHERE rowid = ?1",
+            params![held.rowid, epoch.0.cast_signed()],
+        )?;
+        self.write_state(&held, state)?;
+        self.move_media(&held, None)
+    }
+
+    pub(super) fn apply(&self, changes: &ChangeSet) -> Changed {
+        let held = match &changes.finish {
+            Some(finish) => Some(self.held_to_finish(finish)?),
+            None => None,
+        };
+        // What loses a name is let go of at the end, when all new names are there.
+        let mut loose = Vec::new();
+        if let Some((id, bytes)) = &changes.small_media {
+            self.put_small_media(*id, bytes)?;
+            loose.push(MediaRef {
+                id: *id,
+                place: Place::Ledger,
+            });
+        }
+        for change in &changes.resources {
+            loose.extend(self.change_resource(change)?);
+        }
+        if let (Some(held), Some(finish)) = (held, &changes.finish) {
+            self.finish(&held, finish)?;
+            loose.extend(held.media);
+            loose.extend(finish.progress.media);
+        }
+        loose.into_iter().try_for_each(|media| self.let_go(media))
+    }
+
+    /// The media is the resource's from now on.
+    fn finish(&self, held: &Held, finish: &FinishSession) -> Changed {
+        let progress = Progress {
+            extent: None,
+            ..finish.progress.clone()
+        };
+        self.write_progress(held, finish.epoch, &progress)?;
+        self.write_state(held, SessionState::Finished)?;
+        self.write_media(held, None)?;
+        self.execute(
+            "UPDATE sessions SET reply = ?2 WHERE rowid = ?1",
+            params![held.rowid, finish.reply],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn expire(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SessionId>, ChangeError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT rowid, id, media, place FROM sessions
+             WHERE expires < ?1 AND state <> 1 ORDER BY expires LIMIT ?2",
+        )?;
+        let bounds = params![rows::sql_moment(now), rows::sql_limit(limit)];
+        let dead = statement.query_map(bounds, |row| {
+            Ok((row.get("rowid")?, row.get("id")?, rows::media_ref(row)?))
+        })?;
+        let dead: Vec<(i64, [u8; 32], Option<MediaRef>)> = dead.collect::<Result<_, _>>()?;
+        for (rowid, _, media) in &dead {
+            self.execute("DELETE FROM sessions WHERE rowid = ?1", [rowid])?;
+            if let Some(media) = media {
+                self.let_go(*media)?;
+            }
+        }
+        Ok(dead
+            .into_iter()
+            .map(|(_, id, _)| SessionId::from_bytes(id))
+            .collect())
+    }
+
+    pub(super) fn forget_garbage(&self, ids: &[MediaId]) -> Changed {
+        for id in ids {
+            self.execute("DELETE FROM garbage WHERE media = ?1", [id.as_bytes()])?;
+        }
+        Ok(())
+    }
+
+    /// Puts the epochs of leases into their rows. Rows that have moved on stay as they are.
+    pub(super) fn write_epochs(&self, epochs: &[(SessionId, Epoch)]) -> rusqlite::Result<()> {
+        for (id, epoch) in epochs {
+            self.execute(
+                "UPDATE sessions SET epoch = ?2 WHERE id = ?1 AND epoch < ?2",
+                params![id.as_bytes(), epoch.0.cast_signed()],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn held_to_finish(&self, finish: &FinishSession) -> Result<Held, ChangeError> {
+        let held = self.held(finish.id, finish.epoch)?;
+        if finish.progress.offset < held.offset {
+            return Err(Refusal::Fenced.into());
+        }
+        Ok(held)
+    }
+
+    /// The session, if it is held under `epoch` and still open.
+    fn held(&self, id: SessionId, epoch: Epoch) -> Result<Held, ChangeError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT rowid, state, epoch, offset, media, place FROM sessions WHERE id = ?1",
+        )?;
+        let found = statement.query_row([id.as_bytes()], |row| {
+            let held = Held {
+                rowid: row.get("rowid")?,
+                state: rows::state(row)?,
+                offset: rows::count(row, "offset")?,
+                media: rows::media_ref(row)?,
+            };
+            Ok((held, Epoch(rows::count(row, "epoch")?)))
+        });
+        let Some((held, row_epoch)) = found.optional()? else {
+            return Err(Refusal::Fenced.into());
+        };
+        let is_open = matches!(held.state, SessionState::Active | SessionState::Finishing);
+        if !is_open || self.leases.newest(id, row_epoch) != epoch {
+            return Err(Refusal::Fenced.into());
+        }
+        Ok(held)
+    }
+
+    /// Writes what changes at every step. State, expiry and media are indexed and mostly stay as
+    /// they are: naming them here would make each step write pages of their indexes too.
+    fn write_progress(&self, held: &Held, epoch: Epoch, progress: &Progress) -> Changed {
+        self.execute(
+            "UPDATE sessions SET epoch = ?2, offset = ?3, total = ?4, crc32c = ?5,
+                 slow_digests = ?6, extent_start = ?7, extent_crc32c = ?8
+             WHERE rowid = ?1",
+            params![
+                held.rowid,
+                epoch.0.cast_signed(),
+                progress.offset.cast_signed(),
+                progress.total.map(u64::cast_signed),
+                progress.crc32c.0,
+                progress.slow_digests,
+                progress.extent.map(|extent| extent.start.cast_signed()),
+                progress.extent.map(|extent| extent.crc32c.0),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn write_state(&self, held: &Held, state: SessionState) -> Changed {
+        if state != held.state {
+            self.execute(
+                "UPDATE sessions SET state = ?2 WHERE rowid = ?1",
+                params![held.rowid, rows::sql_state(state)],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_expires(&self, held: &Held, expires: Timestamp) -> Changed {
+        self.execute(
+            "UPDATE sessions SET expires = ?2 WHERE rowid = ?1",
+            params![held.rowid, rows::sql_moment(expires)],
+        )?;
+        Ok(())
+    }
+
+    /// Makes the session name `media`, and lets go of what it named before.
+    fn move_media(&self, held: &Held, media: Option<MediaRef>) -> Changed {
+        self.write_media(held, media)?;
+        match held.media {
+            Some(before) if media != Some(before) => self.let_go(before),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_media(&self, held: &Held, media: Option<MediaRef>) -> Changed {
+        if media != held.media {
+            self.execute(
+                "UPDATE sessions SET media = ?2, place = ?3 WHERE rowid = ?1",
+                params![
+                    held.rowid,
+                    media.as_ref().map(|media| media.id.as_bytes()),
+                    media.map(|media| rows::sql_place(media.place)),
+                ],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Makes one change. Returns the media that the resource had before.
+    fn change_resource(&self, change: &ResourceChange) -> Result<Option<MediaRef>, ChangeError> {
+        match change {
+            ResourceChange::Insert(resource) => self.insert(resource).map(|()| None),
+            ResourceChange::Replace { resource, expected } => self.replace(resource, *expected),
+            ResourceChange::Delete {
+                collection,
+                id,
+                expected,
+            } => self.delete(collection, id, *expected),
+        }
+    }
+
+    fn insert(&self, resource: &Resource) -> Changed {
+        let inserted = self.write_resource(
+            "INSERT INTO resources
+                 (collection, id, version, body, media, place, length, content_type, crc32c, md5,
+                  sha256, created, updated)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+             ON CONFLICT (collection, id) DO NOTHING",
+            resource,
+        )?;
+        one_or(inserted, Refusal::Conflict)
+    }
+
+    fn replace(&self, resource: &Resource, expected: u64) -> Result<Option<MediaRef>, ChangeError> {
+        let before = self.expect_version(&resource.collection, &resource.id, expected)?;
+        self.write_resource(
+            "UPDATE resources SET version = ?3, body = ?4, media = ?5, place = ?6, length = ?7,
+                 content_type = ?8, crc32c = ?9, md5 = ?10, sha256 = ?11, created = ?12,
+                 updated = ?13
+             WHERE collection = ?1 AND id = ?2",
+            resource,
+        )?;
+        Ok(before)
+    }
+
+    fn delete(
+        &self,
+        collection: &str,
+        id: &str,
+        expected: u64,
+    ) -> Result<Option<MediaRef>, ChangeError> {
+        let before = self.expect_version(collection, id, expected)?;
+        self.execute(
+            "DELETE FROM resources WHERE collection = ?1 AND id = ?2",
+            [collection, id],
+        )?;
+        Ok(before)
+    }
+
+    /// The media of a resource, if it has the version that the caller expects.
+    fn expect_version(
+        &self,
+        collection: &str,
+        id: &str,
+        expected: u64,
+    ) -> Result<Option<MediaRef>, ChangeError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT version, media, place FROM resources WHERE collection = ?1 AND id = ?2",
+        )?;
+        let found = statement.query_row([collection, id], |row| {
+            Ok((rows::count(row, "version")?, rows::media_ref(row)?))
+        });
+        match found.optional()? {
+            Some((version, media)) if version == expected => Ok(media),
+            _ => Err(Refusal::Conflict.into()),
+        }
+    }
+
+    fn write_resource(&self, sql: &str, resource: &Resource) -> rusqlite::Result<usize> {
+        let media = resource.media.as_ref();
+        let digest = |of: fn(&Media) -> Option<&[u8]>| media.and_then(of);
+        self.execute(
+            sql,
+            params![
+                resource.collection,
+                resource.id,
+                resource.version.cast_signed(),
+                &resource.body[..],
+                media.map(|media| media.at.id.as_bytes()),
+                media.map(|media| rows::sql_place(media.at.place)),
+                media.map(|media| media.length.cast_signed()),
+                media.map(|media| &media.content_type),
+                media.map(|media| media.digests.crc32c.0),
+                digest(|media| media.digests.md5.as_ref().map(|md5| &md5.0[..])),
+                digest(|media| media.digests.sha256.as_ref().map(|sha256| &sha256.0[..])),
+                resource.created.as_millis().cast_signed(),
+                resource.updated.as_millis().cast_signed(),
+            ],
+        )
+    }
+
+    fn put_small_media(&self, id: MediaId, bytes: &[u8]) -> Changed {
+        self.execute(
+            "INSERT INTO small_media (id, bytes) VALUES (?1, ?2)
+             ON CONFLICT (id) DO UPDATE SET bytes = excluded.bytes",
+            params![id.as_bytes(), bytes],
+        )?;
+        Ok(())
+    }
+
+    /// A row that named `media` has gone or names another: drops the media when it was the last.
+    fn let_go(&self, media: MediaRef) -> Changed {
+        let mut named = self.connection.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1 AND place = ?2)
+                 OR EXISTS (SELECT 1 FROM resources WHERE media = ?1 AND place = ?2)",
+        )?;
+        let by = params![media.id.as_bytes(), rows::sql_place(media.place)];
+        if named.query_row(by, |row| row.get(0))? {
+            return Ok(());
+        }
+        let drop = match media.place {
+            Place::Ledger => "DELETE FROM small_media WHERE id = ?1",
+            Place::Vault => "INSERT INTO garbage (media) VALUES (?1) ON CONFLICT DO NOTHING",
+        };
+        self.execute(drop, [media.id.as_bytes()])?;
+        Ok(())
+    }
+
+    fn execute(&self, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<usize> {
+        self.connection.prepare_cached(sql)?.execute(params)
+    }
+}
+
+fn one_or(changed: usize, refusal: Refusal) -> Changed {
+    if changed == 1 {
+        Ok(())
+    } else {
+        Err(refusal.into())
+    }
+}
