@@ -8,6 +8,7 @@ use async_compression::tokio::bufread::GzipDecoder;
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt as _;
 use http::HeaderMap;
+use http::header::EXPECT;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -27,6 +28,9 @@ const GZIP_GRACE: u64 = 64 * 1024 * 1024;
 /// The most of an unread body that is read only to keep the connection usable.
 const WORTH_DRAINING: u64 = 64 * 1024;
 
+/// How long a reply is held back for the rest of a body that nobody needs.
+const DRAIN_PATIENCE: Duration = Duration::from_millis(200);
+
 /// A request's body as the server reads it: content coding undone, with a limit on every wait.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
@@ -34,6 +38,8 @@ pub(crate) struct RequestBody {
     limits: BodyLimits,
     ended: bool,
     read_to_end: EndFlag,
+    /// The client sends the body only when it is asked for it, by reading.
+    on_demand: bool,
 }
 
 /// Tells whether a body was read to its end, after it has been given away.
@@ -97,9 +103,12 @@ pub(crate) enum BodyError {
     /// Nothing came for too long.
     #[error("the body stood still for {0:?}")]
     Stalled(Duration),
-    /// The connection broke, or the framing did.
+    /// The connection broke.
     #[error("the connection broke before the end of the body")]
     Broken,
+    /// The chunked coding is malformed.
+    #[error("the body is not valid in the chunked transfer coding that Transfer-Encoding names")]
+    Malformed,
     /// It is not the gzip stream that it claims to be.
     #[error("the body is not valid gzip although Content-Encoding says so")]
     NotGzip,
@@ -144,6 +153,7 @@ impl RequestBody {
             limits,
             ended,
             read_to_end,
+            on_demand: headers.contains_key(EXPECT),
         }
     }
 
@@ -192,8 +202,10 @@ impl RequestBody {
 
     /// Reads the rest if it is known to be short, so that the connection can be used again.
     pub(crate) async fn finish_if_short(&mut self) {
-        if self.source.rest_is_short() {
-            self.discard().await.ok();
+        if !self.on_demand && self.source.rest_is_short() {
+            tokio::time::timeout(DRAIN_PATIENCE, self.discard())
+                .await
+                .ok();
         }
     }
 
@@ -227,7 +239,7 @@ impl RequestBody {
 
 async fn next_data(body: &mut UnsyncBoxBody<Bytes, BoxError>) -> Result<Option<Bytes>, BodyError> {
     while let Some(frame) = body.frame().await {
-        match frame.map_err(|_| BodyError::Broken)?.into_data() {
+        match frame.map_err(|error| broken(&*error))?.into_data() {
             Ok(data) if data.is_empty() => {}
             Ok(data) => return Ok(Some(data)),
             // Trailers say nothing that an upload needs.
@@ -235,6 +247,26 @@ async fn next_data(body: &mut UnsyncBoxBody<Bytes, BoxError>) -> Result<Option<B
         }
     }
     Ok(None)
+}
+
+/// What ended a body before its end. The HTTP stack tells bad framing from a broken connection only by
+/// the kind of the I/O error underneath.
+fn broken(error: &(dyn std::error::Error + 'static)) -> BodyError {
+    let mut causes = std::iter::successors(Some(error), |cause| cause.source());
+    let is_malformed = causes.any(|cause| {
+        let kind = cause
+            .downcast_ref::<std::io::Error>()
+            .map(std::io::Error::kind);
+        matches!(
+            kind,
+            Some(std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData)
+        )
+    });
+    if is_malformed {
+        BodyError::Malformed
+    } else {
+        BodyError::Broken
+    }
 }
 
 fn is_gzip(headers: &HeaderMap) -> bool {

@@ -39,7 +39,8 @@ pub struct Limits {
     pub media_memory: u64,
     /// Connections at the same time; more wait in the kernel's queue. Default: 8192.
     pub connections: usize,
-    /// How long a request head may take. Default: 30 s.
+    /// How long a connection may wait for a request head, from its opening or from the last reply.
+    /// Default: 2 min. A client library that finds its kept connection closed may not try again.
     pub head_timeout: Duration,
     /// How long a body may stand still. Default: 45 s.
     pub body_timeout: Duration,
@@ -95,7 +96,7 @@ impl Default for Limits {
             metadata: 1024 * 1024,
             media_memory: 32 * 1024 * 1024,
             connections: 8192,
-            head_timeout: Duration::from_secs(30),
+            head_timeout: Duration::from_secs(120),
             body_timeout: Duration::from_secs(45),
             takeover_timeout: Duration::from_secs(10),
             gzip_ratio: 200,

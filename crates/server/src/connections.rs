@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ const READ_BUFFER: usize = 512 * 1024;
 
 /// How much of a body a client may send on HTTP/2 before the server has taken it.
 const H2_WINDOW: u32 = 1024 * 1024;
+
+/// What an HTTP/2 connection begins with has this length (RFC 9113, 3.4).
+const H2_PREFACE_LEN: usize = 24;
 
 /// How long a closing connection lingers while the server stops.
 const HASTY_LINGER: Duration = Duration::from_millis(500);
@@ -86,6 +90,10 @@ impl Connections {
         let local = stream.local_addr().ok().map(LocalAddress);
         let linger = self.house.settings.limits.linger;
         let stream = Lingering::new(stream, linger, self.hurry.clone());
+        let silence = silence(
+            Arc::clone(&stream.received),
+            self.house.settings.limits.head_timeout,
+        );
         let house = Arc::clone(&self.house);
         let service = service_fn(move |mut request: Request<Incoming>| {
             let house = Arc::clone(&house);
@@ -102,11 +110,25 @@ impl Connections {
             .into_owned();
         let connection = self.graceful.watch(connection);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = %error, "connection ended");
+            tokio::select! {
+                ended = connection => {
+                    if let Err(error) = ended {
+                        tracing::debug!(error = %error, "connection ended");
+                    }
+                }
+                () = silence => tracing::debug!("connection closed: no request came"),
             }
             drop(permit);
         });
+    }
+}
+
+/// Resolves when a connection has not even shown within `limit` which version of HTTP it speaks; never
+/// otherwise. The HTTP stack's own timeout begins only after that.
+async fn silence(received: Arc<AtomicUsize>, limit: Duration) {
+    tokio::time::sleep(limit).await;
+    if received.load(Ordering::Relaxed) >= H2_PREFACE_LEN {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -135,6 +157,8 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
 /// which can destroy the reply before it was read.
 struct Lingering<S> {
     inner: S,
+    /// How many bytes have come.
+    received: Arc<AtomicUsize>,
     limit: Duration,
     hurry: CancellationToken,
     closing: Option<Pin<Box<Sleep>>>,
@@ -144,6 +168,7 @@ impl<S> Lingering<S> {
     fn new(inner: S, limit: Duration, hurry: CancellationToken) -> Self {
         Self {
             inner,
+            received: Arc::default(),
             limit,
             hurry,
             closing: None,
@@ -166,7 +191,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, buf);
+        self.received
+            .fetch_add(buf.filled().len() - before, Ordering::Relaxed);
+        read
     }
 }
 

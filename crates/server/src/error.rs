@@ -74,6 +74,11 @@ pub(crate) enum Error {
         /// What the method takes.
         accepted: String,
     },
+    /// The body of a request to a session did not arrive whole. What arrived is kept.
+    #[error(
+        "the request was interrupted: {0}; ask for the committed range and continue from there"
+    )]
+    Interrupted(BodyError),
     /// A newer request has taken the session over.
     #[error("a newer request to the same upload session has taken over")]
     Superseded,

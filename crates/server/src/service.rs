@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::EXPECT;
 use http::request::Parts;
 use http::{HeaderValue, Method as Verb, Request, StatusCode, Version};
 use windlass_discovery::Found;
@@ -40,9 +39,7 @@ where
     let read_to_end = body.end_flag();
     let mut body = Some(body);
     let result = route(&house, &head, &mut body).await;
-    if let Some(mut unread) = body.take()
-        && !head.headers.contains_key(EXPECT)
-    {
+    if let Some(mut unread) = body.take() {
         unread.finish_if_short().await;
     }
     let mut reply = result.unwrap_or_else(|error| {
@@ -97,7 +94,7 @@ async fn route(
     }
     match plain_path(path) {
         Some(plain) => request.upload(plain, framing, body).await,
-        None => request.call(body).await,
+        None => Box::pin(request.call(body)).await,
     }
 }
 
@@ -154,7 +151,7 @@ impl Routed<'_> {
         body: &mut Option<RequestBody>,
     ) -> Result<Reply, Error> {
         if self.query.upload_id().is_some() {
-            return self.session(plain, framing, body).await;
+            return Box::pin(self.session(plain, framing, body)).await;
         }
         let method = self.upload_method(plain)?;
         let upload = UploadHead {
@@ -167,14 +164,14 @@ impl Routed<'_> {
         let command = command(self.verb, self.query, &self.head.headers, framing)?;
         match command {
             Command::Simple(simple) => {
-                let reply = self.house.simple(&upload, simple, take(body)).await?;
+                let reply = Box::pin(self.house.simple(&upload, simple, take(body))).await?;
                 Ok(final_reply(reply))
             }
             Command::Multipart(multipart) => {
-                let reply = self.house.multipart(&upload, multipart, take(body)).await?;
+                let reply = Box::pin(self.house.multipart(&upload, multipart, take(body))).await?;
                 Ok(final_reply(reply))
             }
-            Command::Start(start) => self.start(&upload, start, body).await,
+            Command::Start(start) => Box::pin(self.start(&upload, start, body)).await,
             Command::Session(_) | Command::Cancel { .. } => {
                 unreachable!("a request with an upload_id was routed to its session")
             }
@@ -192,12 +189,15 @@ impl Routed<'_> {
                 Ok(registry.of(method))
             }
             Found::WrongVerb { allowed } => Err(Error::VerbNotAllowed { allowed }),
-            Found::Nothing => Err(match registry.table.methods_at(plain).next() {
-                Some(method) => Error::NotUpload {
-                    method: method.id.clone(),
-                },
-                None => no_such(path),
-            }),
+            Found::Nothing => {
+                let mut methods = registry.table.methods_at(plain);
+                Err(match methods.find(|method| method.upload.is_none()) {
+                    Some(method) => Error::NotUpload {
+                        method: method.id.clone(),
+                    },
+                    None => no_such(path),
+                })
+            }
         }
     }
 
@@ -234,7 +234,6 @@ impl Routed<'_> {
             match command(self.verb, self.query, &self.head.headers, framing)? {
                 Command::Session(session) => {
                     let (upload_id, no_308) = (session.upload_id.clone(), session.no_308);
-                    let body = take(body);
                     let result = self.house.continue_session(session, plain, body).await;
                     (upload_id, no_308, result)
                 }

@@ -124,6 +124,7 @@ pub(crate) fn row(error: &Error) -> Row {
         Error::NotUpload { .. } => bad("notUpload"),
         Error::NotDownload { .. } => bad("invalidAltValue").parameter("alt"),
         Error::MediaType { .. } => bad("badRequest").header("Content-Type"),
+        Error::Interrupted(error) => interrupted(error),
         Error::Superseded | Error::Busy | Error::FinishPending => unavailable(1),
         Error::AlreadyFinished => bad("badRequest"),
         Error::Draining => unavailable(2),
@@ -232,10 +233,22 @@ fn body(error: &BodyError) -> Row {
         BodyError::Stalled(_) | BodyError::Broken => {
             json(StatusCode::REQUEST_TIMEOUT, "uploadBrokenConnection")
         }
+        BodyError::Malformed => bad("badRequest").header("Transfer-Encoding"),
         BodyError::NotGzip | BodyError::Expands { .. } => {
             bad("badRequest").header("Content-Encoding")
         }
         BodyError::TooLong { .. } => json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge"),
+    }
+}
+
+/// As for other bodies, but 503 in place of 408: all clients go on after a 503, not all after a 408.
+fn interrupted(error: &BodyError) -> Row {
+    match error {
+        BodyError::Stalled(_) | BodyError::Broken => unavailable(1),
+        BodyError::Malformed
+        | BodyError::NotGzip
+        | BodyError::Expands { .. }
+        | BodyError::TooLong { .. } => body(error),
     }
 }
 

@@ -18,7 +18,7 @@ use super::sink::{Checkpoint, MediaSink, Settled};
 use crate::body::{BodyError, RequestBody};
 use crate::error::Error;
 
-/// One request that appends.
+/// One request that appends. Boxed, since it is handed on while it waits, a thousand at a time.
 struct Append {
     house: Arc<House>,
     session: Session,
@@ -69,7 +69,7 @@ impl House {
             _ if full => Err(append.commit_and(settled, Error::NoSpace).await),
             Stop::Complete => append.complete(intake, settled, expected).await,
             Stop::Refused(error) => Err(append.commit_and(settled, error.into()).await),
-            Stop::Broken(error) => Err(append.commit_and(settled, error.into()).await),
+            Stop::Broken(error) => Err(append.commit_and(settled, Error::Interrupted(error)).await),
             Stop::Draining => Err(append.commit_and(settled, Error::Draining).await),
             Stop::Storage(error) => Err(append.commit_and(settled, error).await),
             Stop::Superseded => append.give_way(settled, body).await,
@@ -107,7 +107,7 @@ impl Append {
         leased: Leased,
         total: Option<u64>,
         expected: ExpectedDigests,
-    ) -> Result<Self, Error> {
+    ) -> Result<Box<Self>, Error> {
         let Leased {
             session,
             request,
@@ -120,7 +120,7 @@ impl Append {
             Ok(sink) => sink,
             Err(error) => return Err(lost(house, &session, error).await),
         };
-        Ok(Self {
+        Ok(Box::new(Self {
             commits: Commits::new(house, &session, total),
             house: Arc::clone(house),
             session,
@@ -129,7 +129,7 @@ impl Append {
             sink,
             wanted,
             total,
-        })
+        }))
     }
 
     /// Reads the body to its end or until something stops it.
@@ -185,7 +185,7 @@ impl Append {
 
     /// The body has come to its end: reports, or finishes.
     async fn complete(
-        mut self,
+        mut self: Box<Self>,
         intake: Intake,
         settled: Settled,
         expected: ExpectedDigests,
@@ -207,7 +207,7 @@ impl Append {
     }
 
     /// Commits what there is although the request ends with `error`; the graver error is answered.
-    async fn commit_and(mut self, settled: Settled, error: Error) -> Error {
+    async fn commit_and(mut self: Box<Self>, settled: Settled, error: Error) -> Error {
         match self.commits.commit(settled, SessionState::Active).await {
             Ok(()) => error,
             Err(graver) => graver,
@@ -217,7 +217,7 @@ impl Append {
     /// A newer request wants the session: commits, lets go, and answers what becomes of it, so
     /// that two requests with the same last bytes get the same reply.
     async fn give_way(
-        mut self,
+        mut self: Box<Self>,
         settled: Settled,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
@@ -227,10 +227,10 @@ impl Append {
             session,
             turn,
             ..
-        } = self;
+        } = *self;
         drop(turn);
         tokio::select! {
-            discarded = body.discard() => discarded?,
+            discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
             () = house.cut.cancelled() => return Err(Error::Draining),
         }
         house
@@ -243,7 +243,7 @@ impl Append {
 
     /// Makes the resource. From here on the upload is finished, failed, or finishing.
     async fn finish(
-        mut self,
+        mut self: Box<Self>,
         mut settled: Settled,
         expected: ExpectedDigests,
     ) -> Result<FinalReply, Error> {
@@ -289,7 +289,7 @@ impl Append {
         }
     }
 
-    async fn fail(mut self, error: Error) -> Error {
+    async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A commit that is still on its way would otherwise come between.
         let pending = self.commits.join().await;
         self.house.fail(self.session.id, self.session.epoch).await;

@@ -9,8 +9,12 @@ use std::sync::Arc;
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What every batch may hold without a share of the budget.
+/// What every batch may hold without a share of the budget while its media may still turn out to be
+/// small.
 pub(crate) const SMALL_BATCH: usize = 64 * 1024;
+
+/// What a batch of larger media may hold without a share of the budget.
+pub(crate) const MODEST_BATCH: usize = 32 * 1024;
 
 /// What a batch may hold with a share of the budget. Writes of this size were the fastest on every
 /// file system measured.
@@ -18,6 +22,10 @@ pub(crate) const LARGE_BATCH: usize = 1024 * 1024;
 
 /// Pieces smaller than this are copied together: a piece costs more than its bytes.
 const TINY: usize = 4 * 1024;
+
+/// Tiny pieces are copied into blocks of this size. Growing one block instead would hold up to twice
+/// the bytes.
+const BLOCK: usize = 16 * 1024;
 
 /// Memory for batches, shared by all uploads of a server.
 #[derive(Debug, Clone)]
@@ -63,10 +71,11 @@ impl Batch {
         self.len
     }
 
-    /// How many more bytes it takes before it wants to be written. Zero when it is full.
-    pub(crate) fn room(&mut self, budget: &MemoryBudget) -> usize {
-        if self.len < SMALL_BATCH {
-            return SMALL_BATCH - self.len;
+    /// How many more bytes it takes before it wants to be written, when it may hold `unshared` of
+    /// them without a share of the budget. Zero when it is full.
+    pub(crate) fn room(&mut self, budget: &MemoryBudget, unshared: usize) -> usize {
+        if self.len < unshared {
+            return unshared - self.len;
         }
         if self.share.is_none() {
             self.share = budget.share();
@@ -82,7 +91,7 @@ impl Batch {
     pub(crate) fn push(&mut self, data: Bytes) {
         self.len += data.len();
         if data.len() < TINY {
-            self.tail.extend_from_slice(&data);
+            self.copy(&data);
         } else {
             self.seal_tail();
             self.pieces.push(data);
@@ -112,9 +121,22 @@ impl Batch {
         all.freeze()
     }
 
+    fn copy(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            if self.tail.capacity() == self.tail.len() {
+                self.seal_tail();
+                self.tail = BytesMut::with_capacity(BLOCK);
+            }
+            let room = self.tail.capacity() - self.tail.len();
+            let (fits, rest) = data.split_at(room.min(data.len()));
+            self.tail.extend_from_slice(fits);
+            data = rest;
+        }
+    }
+
     fn seal_tail(&mut self) {
         if self.tail.has_remaining() {
-            self.pieces.push(self.tail.split().freeze());
+            self.pieces.push(std::mem::take(&mut self.tail).freeze());
         }
     }
 }
@@ -151,10 +173,13 @@ mod tests {
         let budget = MemoryBudget::new(LARGE_BATCH as u64);
         let mut lucky = filled();
         let mut unlucky = filled();
-        assert_eq!(lucky.room(&budget), LARGE_BATCH - SMALL_BATCH);
-        assert_eq!(unlucky.room(&budget), 0);
+        assert_eq!(lucky.room(&budget, SMALL_BATCH), LARGE_BATCH - SMALL_BATCH);
+        assert_eq!(unlucky.room(&budget, SMALL_BATCH), 0);
         drop(lucky.seal());
-        assert_eq!(unlucky.room(&budget), LARGE_BATCH - SMALL_BATCH);
+        assert_eq!(
+            unlucky.room(&budget, SMALL_BATCH),
+            LARGE_BATCH - SMALL_BATCH
+        );
     }
 
     fn filled() -> Batch {

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_discovery::PathParameters;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
-use windlass_proto::parameters::Parameters;
+use windlass_proto::parameters::{Parameters, StandardParameters};
 
 use crate::error::Error;
+use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
 
 /// Parameters that give access to something. They are not remembered.
@@ -64,6 +65,7 @@ impl UploadHead<'_> {
             .or_else(|| type_in_metadata(&metadata))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         self.check_type(&content_type)?;
+        check_shape(self.query)?;
         let expected = expected.merge(ExpectedDigests::from_metadata(&metadata)?)?;
         let method = self.method.method;
         Ok(UploadRequest {
@@ -139,6 +141,17 @@ impl UploadRequest {
     pub(crate) fn wanted(&self, method: ServedMethod<'_>) -> Wanted {
         method.wanted_digests().or(self.expected.wanted())
     }
+}
+
+/// The final reply will be shaped by these parameters; better refuse them before the media comes.
+fn check_shape(query: &Parameters) -> Result<(), Error> {
+    let standard = StandardParameters::from_parameters(query)?;
+    standard
+        .fields
+        .as_deref()
+        .map(FieldMask::parse)
+        .transpose()?;
+    Ok(())
 }
 
 /// The fields that clients and APIs use for the media's type.

@@ -16,6 +16,9 @@ use crate::body::RequestBody;
 use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
 
+/// A body is read by whoever does what the request asks for, and then only once.
+const UNTAKEN: &str = "nobody has taken the body yet";
+
 /// What a request to a session is answered.
 #[derive(Debug)]
 pub(crate) enum SessionReply {
@@ -68,20 +71,24 @@ impl House {
         self: &Arc<Self>,
         head: SessionHead,
         path: &str,
-        mut body: RequestBody,
+        body: &mut Option<RequestBody>,
     ) -> Result<SessionReply, Error> {
         let id = session_id(head.upload_id.as_str());
         let (session, request) = self.known_session(id, path).await?;
         match step(&snapshot(&session), &self.rules(&request)?, &head.request) {
             Ok(Step::Replay) => replay(&session),
             Ok(Step::Report) => {
-                expect_empty(&mut body).await?;
+                expect_empty(body.as_mut().expect(UNTAKEN)).await?;
                 Ok(SessionReply::Committed(session.progress.offset))
             }
-            Err(error) if !error.ends_session() => Err(error.into()),
+            // What an older request has sent may fill the gap.
+            Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
+                Err(error.into())
+            }
             Ok(Step::Resume | Step::Finish { .. } | Step::Append(_)) | Err(_) => {
                 let house = Arc::clone(self);
                 let path = path.to_owned();
+                let body = body.take().expect(UNTAKEN);
                 self.see_through(Box::pin(async move {
                     let leased = house.lease(id, &path).await?;
                     Box::pin(house.act(leased, head, body)).await
@@ -143,7 +150,12 @@ impl House {
     ) -> Result<SessionReply, Error> {
         let rules = self.rules(&leased.request)?;
         match step(&snapshot(&leased.session), &rules, &head.request) {
-            Ok(Step::Replay) => replay(&leased.session),
+            Ok(Step::Replay) => {
+                let reply = replay(&leased.session);
+                drop(leased);
+                body.finish_if_short().await;
+                reply
+            }
             Ok(Step::Resume) => self.finish_stored(leased).await.map(SessionReply::Final),
             Ok(Step::Report) => {
                 expect_empty(&mut body).await?;
@@ -162,6 +174,8 @@ impl House {
                 if error.ends_session() {
                     self.fail(leased.session.id, leased.session.epoch).await;
                 }
+                drop(leased);
+                body.finish_if_short().await;
                 Err(error.into())
             }
         }

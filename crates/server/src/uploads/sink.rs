@@ -13,7 +13,7 @@ use windlass_store::{
     Extent, Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Vault, VaultError,
 };
 
-use super::batch::{Batch, MemoryBudget};
+use super::batch::{Batch, MODEST_BATCH, MemoryBudget, SMALL_BATCH};
 use crate::error::Error;
 use crate::identifiers::new_media_id;
 
@@ -61,11 +61,25 @@ struct VaultMedia {
 
 /// A batch on its way to the vault.
 struct Writing {
-    task: JoinHandle<Result<(), VaultError>>,
+    task: JoinHandle<Result<(), WriteFailed>>,
     from: Mark,
-    pieces: Vec<Bytes>,
     to: Mark,
     checkpoint: bool,
+}
+
+/// A batch that was not written, and its pieces: what was written of them may still count.
+struct WriteFailed {
+    error: VaultError,
+    pieces: Vec<Bytes>,
+}
+
+impl From<VaultError> for WriteFailed {
+    fn from(error: VaultError) -> Self {
+        Self {
+            error,
+            pieces: Vec::new(),
+        }
+    }
 }
 
 /// The digests that cost too much to be computed in line.
@@ -164,14 +178,14 @@ impl MediaSink {
 
     /// Takes as much of `data` as fits into the batch.
     pub(crate) fn take(&mut self, data: &mut Bytes) {
-        let room = self.batch.room(&self.plumbing.budget);
+        let room = self.room();
         let piece = data.split_to(room.min(data.len()));
         self.keep(piece);
     }
 
     /// Whether nothing more fits before a [`MediaSink::write`].
     pub(crate) fn is_full(&mut self) -> bool {
-        self.batch.room(&self.plumbing.budget) == 0
+        self.room() == 0
     }
 
     /// Starts to write what was taken, after waiting for the write before it. With `checkpoint`,
@@ -186,17 +200,16 @@ impl MediaSink {
         let from = std::mem::replace(&mut self.sent, self.taken.clone());
         let sealed = self.batch.seal();
         self.slow.update(sealed.pieces.clone()).await;
-        let pieces = sealed.pieces.clone();
         let offset = from.offset;
         let task = tokio::spawn(async move {
+            let pieces = sealed.pieces.clone();
             let written = media.writer.write(offset, sealed.pieces).await;
             drop(sealed.share);
-            written
+            written.map_err(|error| WriteFailed { error, pieces })
         });
         self.writing = Some(Writing {
             task,
             from,
-            pieces,
             to: self.taken.clone(),
             checkpoint,
         });
@@ -252,6 +265,14 @@ impl MediaSink {
         }
     }
 
+    fn room(&mut self) -> usize {
+        let unshared = match self.vault_media {
+            Some(_) => MODEST_BATCH,
+            None => SMALL_BATCH,
+        };
+        self.batch.room(&self.plumbing.budget, unshared)
+    }
+
     fn keep(&mut self, data: Bytes) {
         self.taken.advance(&data);
         self.batch.push(data);
@@ -271,18 +292,16 @@ impl MediaSink {
         let Some(writing) = self.writing.take() else {
             return Ok(None);
         };
-        let written = writing
-            .task
-            .await
-            .unwrap_or_else(|panic| Err(VaultError::Fault(Arc::new(panic))));
-        match written {
+        let panicked = |panic| Err(VaultError::Fault(Arc::new(panic)).into());
+        match writing.task.await.unwrap_or_else(panicked) {
             Ok(()) if writing.checkpoint => Ok(Some(self.checkpoint(&writing.to).await)),
             Ok(()) => Ok(None),
-            Err(VaultError::NoSpace { written }) => {
-                self.fall_back(writing.from, &writing.pieces, written);
-                Err(VaultError::NoSpace { written }.into())
+            Err(WriteFailed { error, pieces }) => {
+                if let VaultError::NoSpace { written } = error {
+                    self.fall_back(writing.from, &pieces, written);
+                }
+                Err(error.into())
             }
-            Err(error) => Err(error.into()),
         }
     }
 

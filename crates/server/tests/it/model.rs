@@ -145,7 +145,7 @@ impl Model {
         self.committed = self.committed.max(arrived);
         self.total = total;
         if breaks.is_some() {
-            return Expected::Status(408);
+            return Expected::Status(503);
         }
         if last {
             self.state = State::Finished;
@@ -458,7 +458,7 @@ fn expected_after(after: &Model, transition: &Transition, reply: &Reply) -> Expe
             | Transition::Rest {
                 breaks: Some(_), ..
             },
-        ) => Expected::Status(408),
+        ) => Expected::Status(503),
         (State::Active, _) => Expected::Committed(after.committed),
     }
 }
