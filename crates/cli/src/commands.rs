@@ -1,0 +1,3 @@
+//! The commands, a room each.
+
+pub(crate) mod serve;

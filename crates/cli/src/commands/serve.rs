@@ -1,0 +1,100 @@
+//! `windlass serve`: a server of its own process, over a store on the local disk.
+
+mod error;
+mod signals;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use windlass_server::{Ended, ServedApi, Server, Stores, SystemClock};
+use windlass_store_local::{Durability, LocalStore};
+
+use crate::args::ServeArgs;
+use crate::output;
+use crate::settings::{self, Environment, Settings, Sources};
+
+pub(crate) use error::Error;
+use signals::Signals;
+
+/// Serves until it is asked to stop, or prints the configuration.
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
+    let sources = Sources {
+        config: args.config.clone(),
+        flags: args.given(),
+        environment: Environment::new(std::env::vars_os())?,
+    };
+    warn_of_ignored(&sources.environment);
+    let merged = sources.merge()?;
+    let apis = settings::load(&merged.settings.apis)?;
+    if args.check_config {
+        output::data(merged.to_toml());
+        return Ok(());
+    }
+    output::log_to_stderr(&merged.settings.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Runtime)?;
+    let result = runtime.block_on(serve(merged.settings, apis));
+    // Whatever still runs waits for a disk or a client that may never answer.
+    runtime.shutdown_background();
+    result
+}
+
+fn warn_of_ignored(environment: &Environment) {
+    for ignored in environment.ignored() {
+        let hint = ignored
+            .nearest
+            .map(|nearest| format!("did you mean {nearest}?"));
+        let variable = ignored.variable;
+        output::warning(
+            format_args!("{variable} is not a setting; it is ignored"),
+            hint.as_deref(),
+        );
+    }
+}
+
+async fn serve(settings: Settings, apis: Vec<ServedApi>) -> Result<(), Error> {
+    let signals = Signals::catch().map_err(Error::Signals)?;
+    let (listener, address) = listen(settings.listen).await?;
+    // It blocks, but nothing else runs yet.
+    let store = LocalStore::open(&settings.data, settings.store)?;
+    log_start(&settings, &apis);
+    let stores = Stores {
+        ledger: Arc::new(store.ledger),
+        vault: Arc::new(store.vault),
+    };
+    let server = Server::new(settings.server, apis, stores, Arc::new(SystemClock));
+    output::data(format_args!("listening on http://{address}"));
+
+    let stop = Arc::new(Notify::new());
+    tokio::spawn(signals.stop_server(Arc::clone(&stop)));
+    let ended = server.run(listener, stop.notified()).await;
+    tracing::info!("stopped");
+    match ended {
+        Ended::Drained => Ok(()),
+        Ended::StorageFailed => {
+            // Closing the store would wait for the very disk that failed.
+            std::mem::forget(server);
+            Err(Error::StorageFailed)
+        }
+    }
+}
+
+/// Listens, and says where: port 0 becomes the one that the system chose.
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
+    let failed = |source| Error::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let chosen = listener.local_addr().map_err(failed)?;
+    Ok((listener, chosen))
+}
+
+fn log_start(settings: &Settings, apis: &[ServedApi]) {
+    let data = settings.data.display();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?apis, %data, "serving");
+    if settings.store.durability == Durability::Os {
+        tracing::warn!("durability is `os`: a power cut loses acknowledged bytes");
+    }
+}

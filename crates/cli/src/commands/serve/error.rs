@@ -1,0 +1,88 @@
+//! Why the server does not serve, or no longer: what is said, what can be done, and the exit code.
+
+use std::io;
+use std::net::SocketAddr;
+
+use thiserror::Error as ThisError;
+use windlass_store_local::OpenError;
+
+use crate::exit::Code;
+use crate::settings::{self, ApiError};
+
+/// Why the server does not serve, or no longer.
+#[derive(Debug, ThisError)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Settings(#[from] settings::Error),
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error("cannot start threads")]
+    Runtime(#[source] io::Error),
+    #[error("cannot catch signals")]
+    Signals(#[source] io::Error),
+    #[error("cannot listen on {address}")]
+    Listen {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    #[error("storage failed; the server has stopped because it could promise nothing any more")]
+    StorageFailed,
+}
+
+impl Error {
+    /// The exit code of the process.
+    pub(crate) fn exit_code(&self) -> Code {
+        match self {
+            Self::Settings(_) | Self::Api(_) => Code::Usage,
+            Self::Runtime(_) | Self::Signals(_) | Self::Listen { .. } | Self::Store(_) => {
+                Code::CannotStart
+            }
+            Self::StorageFailed => Code::Failure,
+        }
+    }
+
+    /// What can be done about it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Settings(error) => error.hint(),
+            Self::Listen { source, .. } => listen_hint(source).map(str::to_owned),
+            Self::Store(error) => store_hint(error).map(str::to_owned),
+            Self::StorageFailed => Some(
+                "the log above says what failed; when the disk is well, start again: what was \
+                 acknowledged is kept"
+                    .to_owned(),
+            ),
+            Self::Api(_) | Self::Runtime(_) | Self::Signals(_) => None,
+        }
+    }
+}
+
+fn listen_hint(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            Some("choose another port with --listen; port 0 finds a free one")
+        }
+        io::ErrorKind::AddrNotAvailable => Some("--listen takes an address of this machine"),
+        io::ErrorKind::PermissionDenied => Some("ports below 1024 need privileges"),
+        _ => None,
+    }
+}
+
+fn store_hint(error: &OpenError) -> Option<&'static str> {
+    match error {
+        OpenError::InUse { .. } => {
+            Some("stop the other server, or choose another directory with --data")
+        }
+        OpenError::UnsafeFilesystem { .. } => Some(
+            "choose a directory on a local disk with --data, or accept the loss with \
+             --allow-unsafe-filesystem",
+        ),
+        OpenError::Ledger { .. } => Some(
+            "choose another directory with --data, or start the version of Windlass that last \
+             used this one",
+        ),
+        OpenError::Io { .. } => None,
+    }
+}

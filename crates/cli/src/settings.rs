@@ -1,0 +1,198 @@
+//! What the server is told, and by whom: flags over the environment over the configuration file over
+//! the defaults.
+//!
+//! Every setting is listed once, in [`key`]. All sources speak text and are read by the same rules,
+//! so what is wrong in a flag is wrong in the file too. Nothing here opens anything but the
+//! configuration file and, on demand, the descriptions of APIs.
+
+mod api_source;
+mod environment;
+mod error;
+mod file;
+mod key;
+mod log_filter;
+mod rule;
+mod slot;
+mod toml_fault;
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+pub(crate) use api_source::{ApiError, ApiSource, load};
+pub(crate) use environment::Environment;
+pub(crate) use error::Error;
+pub(crate) use log_filter::LogFilter;
+pub(crate) use slot::Given;
+
+use key::{KEYS, Key};
+
+/// What the server is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// Where to listen.
+    pub(crate) listen: SocketAddr,
+    /// The data directory.
+    pub(crate) data: PathBuf,
+    /// The APIs to serve.
+    pub(crate) apis: Vec<ApiSource>,
+    /// What to log.
+    pub(crate) log: LogFilter,
+    /// How the store is opened.
+    pub(crate) store: windlass_store_local::Options,
+    /// The server's own settings.
+    pub(crate) server: windlass_server::Settings,
+}
+
+/// Who said something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Nobody.
+    Default,
+    /// A line of the configuration file.
+    File { path: PathBuf, line: usize },
+    /// A variable of the environment.
+    Variable(String),
+    /// A flag, without its dashes.
+    Flag(&'static str),
+}
+
+/// Where settings come from.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// The configuration file of the flag `--config`.
+    pub(crate) config: Option<PathBuf>,
+    /// What the flags say, by their names.
+    pub(crate) flags: Vec<(&'static str, Given)>,
+    /// The variables.
+    pub(crate) environment: Environment,
+}
+
+/// The settings with the origin of each.
+#[derive(Debug, Default)]
+pub(crate) struct Merged {
+    pub(crate) settings: Settings,
+    /// Those that are not defaults, by key.
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+impl Sources {
+    /// Puts everything together and checks it.
+    pub(crate) fn merge(&self) -> Result<Merged, Error> {
+        let mut merged = Merged::default();
+        if let Some(path) = self.config.as_deref().or(self.environment.config()) {
+            merged.set_from_file(path)?;
+        }
+        for (key, variable, text) in self.environment.settings() {
+            let given = Given::Text(text.to_owned());
+            merged.set(
+                key,
+                &given,
+                Origin::Variable(variable.to_owned()),
+                Path::new(""),
+            )?;
+        }
+        for (flag, given) in &self.flags {
+            let key = Key::of_flag(flag).expect("a test looks every flag up");
+            merged.set(key, given, Origin::Flag(flag), Path::new(""))?;
+        }
+        merged.check()?;
+        Ok(merged)
+    }
+}
+
+impl Merged {
+    fn set_from_file(&mut self, path: &Path) -> Result<(), Error> {
+        let base = path.parent().unwrap_or(Path::new(""));
+        for entry in file::read(path)? {
+            let origin = Origin::File {
+                path: path.to_owned(),
+                line: entry.line,
+            };
+            self.set(entry.key, &entry.given, origin, base)?;
+        }
+        Ok(())
+    }
+
+    fn set(
+        &mut self,
+        key: &'static Key,
+        given: &Given,
+        origin: Origin,
+        base: &Path,
+    ) -> Result<(), Error> {
+        match key.set(&mut self.settings, given, base) {
+            Ok(()) => {
+                self.origins.insert(key.name, origin);
+                Ok(())
+            }
+            Err(source) => Err(Error::Value {
+                key: key.name,
+                origin,
+                source,
+            }),
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        match rule::broken(&self.settings) {
+            None => Ok(()),
+            Some(rule) => Err(Error::Rule {
+                key: rule.key,
+                origin: self.origin(rule.key).clone(),
+                says: rule.says,
+            }),
+        }
+    }
+
+    fn origin(&self, key: &str) -> &Origin {
+        self.origins.get(key).unwrap_or(&Origin::Default)
+    }
+
+    /// The settings as a configuration file, with a comment that tells the origin of each.
+    pub(crate) fn to_toml(&self) -> String {
+        let mut text = String::new();
+        let mut table = None;
+        for key in KEYS {
+            if key.table() != table {
+                table = key.table();
+                write!(text, "\n[{}]\n", table.unwrap_or_default()).ok();
+            }
+            let line = match key.show(&self.settings) {
+                Some(value) => format!("{} = {value}", key.leaf()),
+                None => format!("# {} is not set", key.leaf()),
+            };
+            writeln!(text, "{line:<39} # {}", self.origin(key.name)).ok();
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            data: PathBuf::from("./windlass-data"),
+            apis: vec![ApiSource::BuiltIn("farm")],
+            log: LogFilter::default(),
+            store: windlass_store_local::Options::default(),
+            server: windlass_server::Settings::default(),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "file {}:{line}", path.display()),
+            Self::Variable(variable) => write!(f, "env {variable}"),
+            Self::Flag(flag) => write!(f, "flag --{flag}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Where the description of an API comes from: the binary or a file.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use windlass_discovery::short_form::ShortFormError;
+use windlass_discovery::{Api, Error as DescriptionError};
+use windlass_server::ServedApi;
+
+use super::toml_fault::TomlFault;
+
+/// Where the description of an API comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ApiSource {
+    /// An API that comes with Windlass.
+    BuiltIn(&'static str),
+    /// A file in the short form.
+    ShortForm(PathBuf),
+    /// A discovery document.
+    Document(PathBuf),
+}
+
+/// A text that names no API.
+#[derive(Debug, Error)]
+#[error(
+    "there is no built-in API `{name}` (there is {}); a file ends in .toml or .json",
+    windlass_apis::names().join(", ")
+)]
+pub(crate) struct UnknownApi {
+    name: String,
+}
+
+/// Why an API cannot be served.
+#[derive(Debug, Error)]
+pub(crate) enum ApiError {
+    #[error("{} cannot be read", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Toml(TomlFault),
+    #[error("{}", path.display())]
+    Description {
+        path: PathBuf,
+        source: DescriptionError,
+    },
+    #[error("{second} describes {name} {version}, as {first} does")]
+    Twice {
+        name: String,
+        version: String,
+        first: ApiSource,
+        second: ApiSource,
+    },
+}
+
+impl ApiSource {
+    /// A name of a built-in API, or a path relative to `base`, told apart by the end.
+    pub(super) fn parse(text: &str, base: &Path) -> Result<Self, UnknownApi> {
+        match Path::new(text)
+            .extension()
+            .and_then(|extension| extension.to_str())
+        {
+            Some("toml") => Ok(Self::ShortForm(base.join(text))),
+            Some("json") => Ok(Self::Document(base.join(text))),
+            _ => {
+                let mut names = windlass_apis::names().iter();
+                let name = names.find(|name| **name == text);
+                name.map(|name| Self::BuiltIn(name))
+                    .ok_or_else(|| UnknownApi {
+                        name: text.to_owned(),
+                    })
+            }
+        }
+    }
+
+    fn load(&self) -> Result<ServedApi, ApiError> {
+        match self {
+            Self::BuiltIn(name) => Ok(windlass_apis::by_name(name).expect("a listed name")),
+            Self::ShortForm(path) => load_file(path, Api::from_toml),
+            Self::Document(path) => load_file(path, Api::from_json),
+        }
+    }
+}
+
+/// Loads all APIs, of which no two may have the same name and version.
+pub(crate) fn load(sources: &[ApiSource]) -> Result<Vec<ServedApi>, ApiError> {
+    let served: Vec<_> = sources
+        .iter()
+        .map(ApiSource::load)
+        .collect::<Result<_, _>>()?;
+    let key = |index: usize| (served[index].api.name(), served[index].api.version());
+    for second in 0..served.len() {
+        if let Some(first) = (0..second).find(|first| key(*first) == key(second)) {
+            let (name, version) = key(second);
+            return Err(ApiError::Twice {
+                name: name.to_owned(),
+                version: version.to_owned(),
+                first: sources[first].clone(),
+                second: sources[second].clone(),
+            });
+        }
+    }
+    Ok(served)
+}
+
+type Parse = fn(&str) -> Result<Api, DescriptionError>;
+
+fn load_file(path: &Path, parse: Parse) -> Result<ServedApi, ApiError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ApiError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    let api = parse(&text).map_err(|error| match error {
+        DescriptionError::ShortForm(ShortFormError::Toml(error)) => {
+            ApiError::Toml(TomlFault::new(path, &text, &error))
+        }
+        source => ApiError::Description {
+            path: path.to_owned(),
+            source,
+        },
+    })?;
+    Ok(ServedApi::generic(api))
+}
+
+impl fmt::Display for ApiSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BuiltIn(name) => f.write_str(name),
+            Self::ShortForm(path) | Self::Document(path) => path.display().fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! The variables of the environment that begin with `WINDLASS_`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::error::Error;
+use super::key::{Key, PREFIX};
+
+/// Names the configuration file. The only variable that is not a setting.
+pub(super) const CONFIG_VARIABLE: &str = "WINDLASS_CONFIG";
+
+/// The variables whose names begin with `WINDLASS_`, without the empty ones: those count as not set.
+#[derive(Debug, Default)]
+pub(crate) struct Environment {
+    variables: BTreeMap<String, String>,
+}
+
+/// A variable that sounds like a setting and is none.
+///
+/// It is no error because a container's surroundings may well set it: Kubernetes makes variables
+/// such as `WINDLASS_SERVICE_HOST` for a service that is called windlass.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ignored {
+    /// Its name.
+    pub(crate) variable: String,
+    /// The variable that may have been meant.
+    pub(crate) nearest: Option<String>,
+}
+
+impl Environment {
+    /// Takes the variables that are meant for Windlass out of all.
+    pub(crate) fn new(
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, Error> {
+        let ours = variables.into_iter().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            (name.starts_with(PREFIX) && !value.is_empty()).then_some((name, value))
+        });
+        let texts = ours.map(|(name, value)| match value.into_string() {
+            Ok(value) => Ok((name, value)),
+            Err(_) => Err(Error::NotUnicode { variable: name }),
+        });
+        Ok(Self {
+            variables: texts.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The configuration file.
+    pub(super) fn config(&self) -> Option<&Path> {
+        self.variables.get(CONFIG_VARIABLE).map(Path::new)
+    }
+
+    /// The settings among the variables, with their names and values.
+    pub(super) fn settings(&self) -> impl Iterator<Item = (&'static Key, &str, &str)> {
+        self.variables.iter().filter_map(|(name, value)| {
+            Some((Key::of_variable(name)?, name.as_str(), value.as_str()))
+        })
+    }
+
+    /// The other variables.
+    pub(crate) fn ignored(&self) -> impl Iterator<Item = Ignored> {
+        let names = self.variables.keys();
+        let others =
+            names.filter(|name| *name != CONFIG_VARIABLE && Key::of_variable(name).is_none());
+        others.map(|name| {
+            let key = name.trim_start_matches(PREFIX).to_lowercase();
+            Ignored {
+                variable: name.clone(),
+                nearest: Key::nearest(&key).map(Key::variable),
+            }
+        })
+    }
+}

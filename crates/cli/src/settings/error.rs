@@ -1,0 +1,67 @@
+//! What can be wrong with the settings, and where.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error as ThisError;
+
+use super::Origin;
+use super::slot::ValueError;
+use super::toml_fault::TomlFault;
+
+/// Why the settings cannot be used.
+#[derive(Debug, ThisError)]
+pub(crate) enum Error {
+    #[error("the configuration file {} cannot be read", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Toml(TomlFault),
+    #[error("{}:{line}: there is no setting `{name}`", path.display())]
+    UnknownKey {
+        name: String,
+        path: PathBuf,
+        line: usize,
+        nearest: Option<&'static str>,
+    },
+    #[error("{}:{line}: `{key}` takes text, a number, true or false", path.display())]
+    Kind {
+        key: &'static str,
+        path: PathBuf,
+        line: usize,
+    },
+    #[error("{variable} is not UTF-8")]
+    NotUnicode { variable: String },
+    #[error("{key} ({origin})")]
+    Value {
+        key: &'static str,
+        origin: Origin,
+        source: ValueError,
+    },
+    #[error("{key} ({origin}): {says}")]
+    Rule {
+        key: &'static str,
+        origin: Origin,
+        says: &'static str,
+    },
+}
+
+impl Error {
+    /// What can be done about it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::UnknownKey {
+                nearest: Some(nearest),
+                ..
+            } => Some(format!("did you mean `{nearest}`?")),
+            Self::UnknownKey { nearest: None, .. } => {
+                Some("`windlass serve --check-config` prints all settings".to_owned())
+            }
+            Self::Unreadable { .. }
+            | Self::Toml(_)
+            | Self::Kind { .. }
+            | Self::NotUnicode { .. }
+            | Self::Value { .. }
+            | Self::Rule { .. } => None,
+        }
+    }
+}

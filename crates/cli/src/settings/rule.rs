@@ -1,0 +1,101 @@
+//! What must hold between values that each are well written.
+
+use std::time::Duration;
+
+use super::Settings;
+
+const KIB: u64 = 1024;
+
+/// A rule, said at the key where it is most easily mended.
+pub(super) struct Rule {
+    pub(super) key: &'static str,
+    pub(super) says: &'static str,
+    holds: fn(&Settings) -> bool,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        key: "apis",
+        says: "it names at least one API",
+        holds: |all| !all.apis.is_empty(),
+    },
+    Rule {
+        key: "sessions.lifetime",
+        says: "it is longer than 0s",
+        holds: |all| all.server.session_lifetime > Duration::ZERO,
+    },
+    Rule {
+        key: "sessions.idle",
+        says: "it is longer than 0s, or not set",
+        holds: |all| all.server.session_idle != Some(Duration::ZERO),
+    },
+    Rule {
+        key: "sessions.idle",
+        says: "it is not longer than sessions.lifetime, which ends a session anyway",
+        holds: |all| {
+            all.server
+                .session_idle
+                .is_none_or(|idle| idle <= all.server.session_lifetime)
+        },
+    },
+    Rule {
+        key: "limits.small_media",
+        says: "it is at most 64KB; larger media belongs into files",
+        holds: |all| all.server.limits.small_media <= 64 * KIB,
+    },
+    Rule {
+        key: "limits.metadata",
+        says: "it is at least 1KB; less would refuse common requests",
+        holds: |all| all.server.limits.metadata as u64 >= KIB,
+    },
+    Rule {
+        key: "limits.media_memory",
+        says: "it is at least 1MB, which is one large write",
+        holds: |all| all.server.limits.media_memory >= KIB * KIB,
+    },
+    Rule {
+        key: "limits.connections",
+        says: "it is at least 1",
+        holds: |all| all.server.limits.connections >= 1,
+    },
+    Rule {
+        key: "limits.head_timeout",
+        says: "it is longer than 0s",
+        holds: |all| all.server.limits.head_timeout > Duration::ZERO,
+    },
+    Rule {
+        key: "limits.body_timeout",
+        says: "it is longer than 0s",
+        holds: |all| all.server.limits.body_timeout > Duration::ZERO,
+    },
+    Rule {
+        key: "limits.takeover_timeout",
+        says: "it is longer than 0s",
+        holds: |all| all.server.limits.takeover_timeout > Duration::ZERO,
+    },
+    Rule {
+        key: "limits.gzip_ratio",
+        says: "it is at least 1",
+        holds: |all| all.server.limits.gzip_ratio >= 1,
+    },
+    Rule {
+        key: "checkpoints.bytes",
+        says: "it is at least 256KB; each checkpoint costs a sync",
+        holds: |all| all.server.checkpoints.bytes >= 256 * KIB,
+    },
+    Rule {
+        key: "checkpoints.interval",
+        says: "it is at least 10ms; each checkpoint costs a sync",
+        holds: |all| all.server.checkpoints.interval >= Duration::from_millis(10),
+    },
+    Rule {
+        key: "free_space.hard",
+        says: "it is not more than free_space.soft",
+        holds: |all| all.server.free_space.hard <= all.server.free_space.soft,
+    },
+];
+
+/// The first rule that is broken.
+pub(super) fn broken(settings: &Settings) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| !(rule.holds)(settings))
+}

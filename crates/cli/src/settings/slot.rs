@@ -1,0 +1,242 @@
+//! The kinds of values that a setting can have: how each is read from text and written as TOML.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::num::ParseIntError;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use http::Uri;
+use thiserror::Error;
+use toml::Value;
+use windlass_discovery::ByteSize;
+use windlass_discovery::byte_size::ByteSizeError;
+use windlass_server::config::ChunkRule;
+use windlass_store_local::Durability;
+
+use super::api_source::{ApiSource, UnknownApi};
+use super::log_filter::{LogFilter, NotALogFilter};
+
+/// The longest duration that can be set. Far below what clocks can add up.
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
+/// The two words of a choice, and what they mean.
+type Words<T> = [(&'static str, T); 2];
+
+const SWITCH: Words<bool> = [("true", true), ("false", false)];
+const DURABILITIES: Words<Durability> = [("disk", Durability::Disk), ("os", Durability::Os)];
+const CHUNK_RULES: Words<ChunkRule> = [
+    ("strict", ChunkRule::Strict),
+    ("lenient", ChunkRule::Lenient),
+];
+
+/// A value as it was written, before it is known what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// One value.
+    Text(String),
+    /// Several values.
+    List(Vec<String>),
+}
+
+/// The place of a value in the settings, which knows what it takes.
+pub(super) enum Slot<'a> {
+    Address(&'a mut SocketAddr),
+    Directory(&'a mut PathBuf),
+    Apis(&'a mut Vec<ApiSource>),
+    Url(&'a mut Option<String>),
+    Switch(&'a mut bool),
+    Log(&'a mut LogFilter),
+    Durability(&'a mut Durability),
+    Chunks(&'a mut ChunkRule),
+    Span(&'a mut Duration),
+    OptionalSpan(&'a mut Option<Duration>),
+    Size(&'a mut u64),
+    SizeInMemory(&'a mut usize),
+    Ratio(&'a mut u64),
+    Count(&'a mut usize),
+}
+
+/// Why a text is not the value of a setting.
+#[derive(Debug, Error)]
+pub(crate) enum ValueError {
+    #[error("`{text}` is not an IP address and a port, such as 127.0.0.1:8080 or [::]:8080")]
+    Address { text: String },
+    #[error("`{text}` is not a URL such as https://up.example.com")]
+    Url { text: String },
+    #[error("`{text}` is neither {} nor {}", words[0], words[1])]
+    Word {
+        text: String,
+        words: [&'static str; 2],
+    },
+    #[error("`{text}` is not a duration such as 30s or 7d")]
+    Span {
+        text: String,
+        source: humantime::DurationError,
+    },
+    #[error("`{text}` is longer than ten years")]
+    LongSpan { text: String },
+    #[error("`{text}` is not a size such as 64KB or 5GB")]
+    Size { text: String, source: ByteSizeError },
+    #[error("`{text}` is more than this machine can address")]
+    LargeSize { text: String },
+    #[error("`{text}` is not a whole number")]
+    Number { text: String, source: ParseIntError },
+    #[error(transparent)]
+    Api(#[from] UnknownApi),
+    #[error(transparent)]
+    Log(#[from] NotALogFilter),
+    #[error("it takes one value, not a list")]
+    List,
+    #[error("it is empty")]
+    Empty,
+}
+
+impl Given {
+    fn text(&self) -> Result<&str, ValueError> {
+        match self {
+            Self::Text(text) if text.is_empty() => Err(ValueError::Empty),
+            Self::Text(text) => Ok(text),
+            Self::List(_) => Err(ValueError::List),
+        }
+    }
+
+    /// Several values can be written as one text, with commas: a variable has no lists.
+    fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Text(text) => text.split(',').map(str::trim).collect(),
+            Self::List(texts) => texts.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+impl Slot<'_> {
+    /// Reads what was given. Paths in it are relative to `base`.
+    pub(super) fn read(self, given: &Given, base: &Path) -> Result<(), ValueError> {
+        let text = given.text();
+        match self {
+            Slot::Apis(apis) => *apis = parse_apis(&given.texts(), base)?,
+            Slot::Address(address) => *address = parse_address(text?)?,
+            Slot::Directory(directory) => *directory = base.join(text?),
+            Slot::Url(url) => *url = Some(parse_url(text?)?),
+            Slot::Switch(switch) => *switch = parse_word(text?, SWITCH)?,
+            Slot::Log(log) => *log = text?.parse()?,
+            Slot::Durability(durability) => *durability = parse_word(text?, DURABILITIES)?,
+            Slot::Chunks(chunks) => *chunks = parse_word(text?, CHUNK_RULES)?,
+            Slot::Span(span) => *span = parse_span(text?)?,
+            Slot::OptionalSpan(span) => *span = Some(parse_span(text?)?),
+            Slot::Size(size) => *size = parse_size(text?)?,
+            Slot::SizeInMemory(size) => *size = parse_size_in_memory(text?)?,
+            Slot::Ratio(ratio) => *ratio = parse_number(text?)?,
+            Slot::Count(count) => *count = parse_number(text?)?,
+        }
+        Ok(())
+    }
+
+    /// The value as TOML, which reads back as the same; `None` when it is not set.
+    pub(super) fn write(self) -> Option<String> {
+        let text = |text: &dyn Display| Some(Value::String(text.to_string()).to_string());
+        match self {
+            Slot::Apis(apis) => Some(write_apis(apis)),
+            Slot::Address(address) => text(address),
+            Slot::Directory(directory) => text(&directory.display()),
+            Slot::Url(url) => text(url.as_ref()?),
+            Slot::Switch(switch) => Some(switch.to_string()),
+            Slot::Log(log) => text(log),
+            Slot::Durability(durability) => text(&word_of(*durability, DURABILITIES)),
+            Slot::Chunks(chunks) => text(&word_of(*chunks, CHUNK_RULES)),
+            Slot::Span(span) => text(&humantime::format_duration(*span)),
+            Slot::OptionalSpan(span) => text(&humantime::format_duration((*span)?)),
+            Slot::Size(size) => text(&ByteSize::from_bytes(*size)),
+            Slot::SizeInMemory(size) => text(&ByteSize::from_bytes(*size as u64)),
+            Slot::Ratio(ratio) => Some(ratio.to_string()),
+            Slot::Count(count) => Some(count.to_string()),
+        }
+    }
+}
+
+fn parse_apis(texts: &[&str], base: &Path) -> Result<Vec<ApiSource>, ValueError> {
+    let sources = texts.iter().map(|text| ApiSource::parse(text, base));
+    Ok(sources.collect::<Result<_, _>>()?)
+}
+
+fn write_apis(apis: &[ApiSource]) -> String {
+    let sources = apis.iter().map(|source| Value::String(source.to_string()));
+    Value::Array(sources.collect()).to_string()
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, ValueError> {
+    text.parse().map_err(|_| ValueError::Address {
+        text: text.to_owned(),
+    })
+}
+
+/// Paths are put behind the URL, so it has no query.
+fn parse_url(text: &str) -> Result<String, ValueError> {
+    let is_base = |uri: &Uri| {
+        let known_scheme = matches!(uri.scheme_str(), Some("http" | "https"));
+        known_scheme && uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none()
+    };
+    let uri = text.parse().ok().filter(is_base);
+    uri.map(|_: Uri| text.trim_end_matches('/').to_owned())
+        .ok_or_else(|| ValueError::Url {
+            text: text.to_owned(),
+        })
+}
+
+fn parse_word<T: Copy>(text: &str, words: Words<T>) -> Result<T, ValueError> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found
+        .map(|(_, value)| *value)
+        .ok_or_else(|| ValueError::Word {
+            text: text.to_owned(),
+            words: words.map(|(word, _)| word),
+        })
+}
+
+fn word_of<T: Copy + PartialEq>(value: T, words: Words<T>) -> &'static str {
+    let found = words.iter().find(|(_, meaning)| *meaning == value);
+    found
+        .map(|(word, _)| *word)
+        .expect("every value has its word")
+}
+
+fn parse_span(text: &str) -> Result<Duration, ValueError> {
+    let span = humantime::parse_duration(text).map_err(|source| ValueError::Span {
+        text: text.to_owned(),
+        source,
+    })?;
+    if span > LONGEST {
+        return Err(ValueError::LongSpan {
+            text: text.to_owned(),
+        });
+    }
+    Ok(span)
+}
+
+fn parse_size(text: &str) -> Result<u64, ValueError> {
+    let size: Result<ByteSize, _> = text.parse();
+    size.map(ByteSize::bytes)
+        .map_err(|source| ValueError::Size {
+            text: text.to_owned(),
+            source,
+        })
+}
+
+fn parse_size_in_memory(text: &str) -> Result<usize, ValueError> {
+    let too_large = |_| ValueError::LargeSize {
+        text: text.to_owned(),
+    };
+    usize::try_from(parse_size(text)?).map_err(too_large)
+}
+
+fn parse_number<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, ValueError> {
+    text.parse().map_err(|source| ValueError::Number {
+        text: text.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;

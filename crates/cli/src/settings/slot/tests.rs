@@ -1,0 +1,79 @@
+use super::*;
+use crate::settings::Settings;
+use crate::settings::key::Key;
+
+/// Sets a key and shows what it has become.
+fn set(key: &str, text: &str) -> Result<Option<String>, ValueError> {
+    let key = Key::named(key).expect(key);
+    let mut settings = Settings::default();
+    key.set(
+        &mut settings,
+        &Given::Text(text.to_owned()),
+        Path::new("conf"),
+    )?;
+    Ok(key.show(&settings))
+}
+
+#[test]
+fn values_of_every_kind_are_read_and_written() {
+    let cases = [
+        ("listen", "[::]:0", r#""[::]:0""#),
+        ("data", "media", r#""conf/media""#),
+        ("data", "/var/lib/windlass", r#""/var/lib/windlass""#),
+        (
+            "apis",
+            "farm, a.toml,/b.json",
+            r#"["farm", "conf/a.toml", "/b.json"]"#,
+        ),
+        (
+            "public_url",
+            "https://up.example.com/base/",
+            r#""https://up.example.com/base""#,
+        ),
+        ("trust_forwarded", "true", "true"),
+        ("log", "debug", r#""debug""#),
+        ("durability", "os", r#""os""#),
+        ("sessions.chunks", "lenient", r#""lenient""#),
+        ("sessions.lifetime", "36h", r#""1day 12h""#),
+        ("sessions.idle", "500ms", r#""500ms""#),
+        ("limits.small_media", "4KiB", r#""4KB""#),
+        ("limits.metadata", "65537", r#""65537B""#),
+        ("limits.gzip_ratio", "7", "7"),
+        ("limits.connections", "12", "12"),
+    ];
+    for (key, text, expected) in cases {
+        let shown = set(key, text).unwrap_or_else(|error| panic!("{key} = {text}: {error}"));
+        assert_eq!(shown.as_deref(), Some(expected), "{key} = {text}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_its_reason() {
+    let cases = [
+        ("listen", "localhost:8080", "not an IP address and a port"),
+        ("listen", "", "empty"),
+        ("apis", "fram", "no built-in API `fram` (there is farm)"),
+        ("public_url", "up.example.com", "not a URL"),
+        ("public_url", "ftp://up.example.com", "not a URL"),
+        ("public_url", "https://up.example.com/?a=b", "not a URL"),
+        ("trust_forwarded", "yes", "neither true nor false"),
+        ("log", "verbose", "not a log level"),
+        ("durability", "full", "neither disk nor os"),
+        ("limits.drain", "30", "not a duration such as 30s"),
+        ("limits.drain", "11y", "longer than ten years"),
+        ("limits.metadata", "1XB", "not a size such as 64KB"),
+        ("limits.connections", "-1", "not a whole number"),
+    ];
+    for (key, text, expected) in cases {
+        let error = set(key, text).expect_err(text).to_string();
+        assert!(error.contains(expected), "{key} = {text}: {error}");
+    }
+}
+
+#[test]
+fn a_list_is_for_apis_only() {
+    let list = Given::List(vec!["info".to_owned()]);
+    let key = Key::named("log").expect("a key");
+    let result = key.set(&mut Settings::default(), &list, Path::new(""));
+    assert!(matches!(result, Err(ValueError::List)));
+}

@@ -1,0 +1,39 @@
+//! What is wrong with a TOML file, on one line.
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use toml::de;
+
+/// What is wrong, and where.
+#[derive(Debug, Error)]
+#[error("{}:{line}: {message}, in `{source_line}`", path.display())]
+pub(crate) struct TomlFault {
+    path: PathBuf,
+    line: usize,
+    message: String,
+    source_line: String,
+}
+
+impl TomlFault {
+    pub(super) fn new(path: &Path, text: &str, error: &de::Error) -> Self {
+        let at = error.span().map_or(0, |span| span.start);
+        let line = line_of(text, at);
+        Self {
+            path: path.to_owned(),
+            line,
+            message: error.message().replace('\n', ", "),
+            source_line: text
+                .lines()
+                .nth(line - 1)
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+        }
+    }
+}
+
+/// The line of a byte, counted from 1.
+pub(super) fn line_of(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
+}
