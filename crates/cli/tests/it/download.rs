@@ -1,0 +1,215 @@
+//! Media on its way out.
+
+use windlass_testkit::error_object::assert_error;
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
+
+use crate::server::farm;
+
+/// Kept in the ledger, and kept in the vault.
+const SIZES: [u64; 2] = [1000, 300_000];
+
+struct Animal {
+    media: Media,
+    id: String,
+}
+
+impl Animal {
+    fn of(len: u64) -> Self {
+        let media = Media::new(25, len);
+        let id = farm::id(&farm::upload(farm(), media));
+        Self { media, id }
+    }
+
+    fn get(&self, headers: &[(&str, &str)]) -> Reply {
+        let request = farm::download(&self.id);
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(name, value)
+        });
+        exchange(farm(), &request)
+    }
+}
+
+#[test]
+fn a_download_has_the_media_and_says_what_it_is() {
+    for animal in SIZES.map(Animal::of) {
+        let reply = animal.get(&[]).expect(200);
+        let length = animal.media.len().to_string();
+        assert_eq!(reply.header("content-type"), Some("image/png"));
+        assert_eq!(reply.header("content-length"), Some(length.as_str()));
+        assert_eq!(reply.header("accept-ranges"), Some("bytes"));
+        let crc32c = format!("crc32c={}", animal.media.crc32c());
+        assert!(reply.header("x-goog-hash").unwrap().contains(&crc32c));
+        assert!(reply.header("etag").unwrap().starts_with('"'));
+        assert!(reply.header("last-modified").is_some());
+        assert_eq!(reply.body, animal.media.whole());
+    }
+}
+
+#[test]
+fn a_range_gets_its_bytes_and_206() {
+    for animal in SIZES.map(Animal::of) {
+        let len = animal.media.len();
+        let table = [
+            ("bytes=0-0".to_owned(), 0..1),
+            ("bytes=0-99".to_owned(), 0..100),
+            ("bytes=100-".to_owned(), 100..len),
+            ("bytes=-7".to_owned(), len - 7..len),
+            ("bytes=-999999999".to_owned(), 0..len),
+            (format!("bytes=900-{}", len * 2), 900..len),
+            (format!("bytes={}-", len - 1), len - 1..len),
+        ];
+        for (range, expected) in table {
+            let reply = animal.get(&[("Range", &range)]).expect(206);
+            let content_range = format!("bytes {}-{}/{len}", expected.start, expected.end - 1);
+            assert_eq!(reply.header("content-range"), Some(content_range.as_str()));
+            assert_eq!(reply.body, animal.media.bytes(expected), "{range}");
+        }
+    }
+}
+
+#[test]
+fn a_range_behind_the_end_is_answered_416_with_the_length() {
+    let animal = Animal::of(1000);
+    for range in [
+        "bytes=1000-",
+        "bytes=1000-2000",
+        "bytes=-0",
+        "bytes=18446744073709551615-",
+    ] {
+        let reply = animal.get(&[("Range", range)]).expect(416);
+        assert_eq!(reply.header("content-range"), Some("bytes */1000"));
+    }
+    let empty = Animal::of(0);
+    assert_eq!(empty.get(&[]).expect(200).body, b"");
+    assert_eq!(
+        empty
+            .get(&[("Range", "bytes=0-")])
+            .expect(416)
+            .header("content-range"),
+        Some("bytes */0")
+    );
+}
+
+#[test]
+fn a_range_that_cannot_be_followed_is_ignored() {
+    let animal = Animal::of(1000);
+    for range in [
+        "bytes=9-1",
+        "bytes=a-b",
+        "lines=1-2",
+        "bytes=0-1,5-6",
+        "0-1",
+        "bytes=",
+    ] {
+        assert_eq!(
+            animal.get(&[("Range", range)]).expect(200).body,
+            animal.media.whole(),
+            "{range}"
+        );
+    }
+}
+
+#[test]
+fn media_that_the_client_has_is_not_sent_again() {
+    let animal = Animal::of(300_000);
+    let etag = animal.get(&[]).header("etag").unwrap().to_owned();
+    for condition in [
+        etag.as_str(),
+        "*",
+        &format!("W/{etag}"),
+        &format!("\"x\", {etag}"),
+    ] {
+        let reply = animal.get(&[("If-None-Match", condition)]).expect(304);
+        assert_eq!(reply.header("etag"), Some(etag.as_str()));
+    }
+    animal.get(&[("If-None-Match", "\"another\"")]).expect(200);
+}
+
+#[test]
+fn a_condition_that_does_not_hold_is_answered_412() {
+    let animal = Animal::of(1000);
+    let etag = animal.get(&[]).header("etag").unwrap().to_owned();
+    animal.get(&[("If-Match", &etag)]).expect(200);
+    assert_error(
+        &animal.get(&[("If-Match", "\"another\"")]),
+        412,
+        "conditionNotMet",
+        None,
+    );
+}
+
+#[test]
+fn a_range_of_other_media_than_the_client_has_is_the_whole() {
+    let animal = Animal::of(1000);
+    let etag = animal.get(&[]).header("etag").unwrap().to_owned();
+    animal
+        .get(&[("Range", "bytes=0-9"), ("If-Range", &etag)])
+        .expect(206);
+    let reply = animal.get(&[("Range", "bytes=0-9"), ("If-Range", "\"another\"")]);
+    assert_eq!(reply.expect(200).body, animal.media.whole());
+}
+
+#[test]
+fn new_media_has_a_new_tag() {
+    let animal = Animal::of(1000);
+    let before = animal.get(&[]).header("etag").unwrap().to_owned();
+    let target = format!("/upload{}?uploadType=media", farm::animal(&animal.id));
+    let update = Request::new("PUT", target)
+        .header("Content-Type", "image/png")
+        .body("new");
+    exchange(farm(), &update).expect(200);
+    let reply = animal.get(&[("If-None-Match", &before)]).expect(200);
+    assert_eq!(reply.text(), "new");
+    assert_ne!(reply.header("etag"), Some(before.as_str()));
+}
+
+#[test]
+fn head_says_what_get_would_send() {
+    for animal in SIZES.map(Animal::of) {
+        let target = format!("{}?alt=media", farm::animal(&animal.id));
+        let head = RawPeer::connect(farm()).exchange(&Request::new("HEAD", target));
+        let get = animal.get(&[]);
+        assert_eq!(head.status, 200);
+        for name in [
+            "content-type",
+            "content-length",
+            "etag",
+            "x-goog-hash",
+            "accept-ranges",
+        ] {
+            assert_eq!(head.header(name), get.header(name), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_resource_without_media_has_nothing_to_download() {
+    let insert = Request::new("POST", farm::ANIMALS).header("Content-Type", "application/json");
+    let id = farm::id(&exchange(farm(), &insert.body(farm::named("Echo"))).expect(200));
+    assert_error(
+        &exchange(farm(), &farm::download(&id)),
+        404,
+        "notFound",
+        None,
+    );
+    assert_error(
+        &exchange(farm(), &farm::download("nobody")),
+        404,
+        "notFound",
+        None,
+    );
+}
+
+#[test]
+fn what_a_client_uploaded_does_not_run_as_a_page_of_the_server() {
+    let reply = Animal::of(1000).get(&[]);
+    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    assert!(
+        reply
+            .header("content-security-policy")
+            .unwrap()
+            .contains("sandbox")
+    );
+}

@@ -1,0 +1,64 @@
+//! The life of a session (docs/protocol.md, 4.23).
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use windlass_testkit::error_object::assert_error;
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+use windlass_testkit::raw::Reply;
+use windlass_testkit::session::{CHUNK_GRANULARITY, Session};
+
+use crate::server::own;
+
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/short_lives.toml");
+const MEDIA: Media = Media::new(24, CHUNK_GRANULARITY);
+
+/// How much longer than its life a session may take to be gone.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// Asks until the answer is not `alive` any more.
+fn outlive(session: &Session, alive: u16) -> Reply {
+    let start = Instant::now();
+    while start.elapsed() < LIMIT {
+        let reply = session.query();
+        if reply.status != alive {
+            return reply;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the session is immortal")
+}
+
+#[test]
+fn a_session_whose_time_is_over_is_answered_404_whatever_became_of_it() {
+    let server = own(&["--config", CONFIG]);
+    let address = server.address();
+    let (active, cancelled, failed, finished) = (
+        farm::begin(address, "active"),
+        farm::begin(address, "cancelled"),
+        farm::begin(address, "failed"),
+        farm::begin(address, "finished"),
+    );
+    active
+        .append(Media::new(0, 1 << 40), 0..CHUNK_GRANULARITY)
+        .expect(308);
+    cancelled.cancel().expect(499);
+    failed.put("bytes 0-0/*", "a").expect(400);
+    let reply = finished.append(MEDIA, 0..MEDIA.len()).expect(201);
+    for (session, alive) in [
+        (&active, 308),
+        (&cancelled, 499),
+        (&failed, 410),
+        (&finished, 201),
+    ] {
+        assert_error(&outlive(session, alive), 404, "notFound", None);
+    }
+    let late = active.append(
+        Media::new(0, 1 << 40),
+        CHUNK_GRANULARITY..2 * CHUNK_GRANULARITY,
+    );
+    assert_error(&late, 404, "notFound", None);
+    assert_error(&active.cancel(), 404, "notFound", None);
+    farm::assert_media(address, &reply, MEDIA);
+}

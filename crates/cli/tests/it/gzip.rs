@@ -1,0 +1,153 @@
+//! Request bodies in gzip (docs/protocol.md, 2.15).
+
+use windlass_testkit::coding::{chunked, gzip};
+use windlass_testkit::error_object::assert_error;
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+use windlass_testkit::raw::{Request, exchange};
+use windlass_testkit::session::{CHUNK_GRANULARITY, content_range};
+
+use crate::server::farm;
+
+const MEDIA: Media = Media::new(18, 2 * CHUNK_GRANULARITY + 7);
+
+fn simple() -> Request {
+    Request::new("POST", format!("{}?uploadType=media", farm::UPLOADS))
+        .header("Content-Type", "image/png")
+}
+
+#[test]
+fn a_simple_upload_in_gzip_is_stored_unpacked() {
+    for coding in ["gzip", "GZIP", "x-gzip"] {
+        let packed = simple()
+            .header("Content-Encoding", coding)
+            .body(gzip(&MEDIA.whole()));
+        farm::assert_media(farm(), &exchange(farm(), &packed).expect(200), MEDIA);
+    }
+}
+
+#[test]
+fn a_coding_that_changes_nothing_is_accepted() {
+    let identity = simple()
+        .header("Content-Encoding", "identity")
+        .body(MEDIA.whole());
+    farm::assert_media(farm(), &exchange(farm(), &identity).expect(200), MEDIA);
+}
+
+#[test]
+fn several_gzip_members_are_one_body() {
+    let packed = [
+        gzip(&MEDIA.bytes(0..1000)),
+        gzip(&MEDIA.bytes(1000..MEDIA.len())),
+    ]
+    .concat();
+    let packed = simple().header("Content-Encoding", "gzip").body(packed);
+    farm::assert_media(farm(), &exchange(farm(), &packed).expect(200), MEDIA);
+}
+
+#[test]
+fn the_range_of_a_chunk_in_gzip_counts_unpacked_bytes() {
+    let session = farm::begin(farm(), "packed");
+    let ends = [CHUNK_GRANULARITY, 2 * CHUNK_GRANULARITY, MEDIA.len()];
+    let mut first = 0;
+    for end in ends {
+        let packed = gzip(&MEDIA.bytes(first..end));
+        let request = session
+            .ranged(&content_range(MEDIA, &(first..end)))
+            .header("Content-Encoding", "gzip");
+        let request = if first == 0 {
+            request.body(packed)
+        } else {
+            request
+                .header("Transfer-Encoding", "chunked")
+                .raw_body(chunked(packed.chunks(50_000)))
+        };
+        let reply = session.exchange(&request);
+        if end == MEDIA.len() {
+            farm::assert_media(farm(), &reply.expect(201), MEDIA);
+        } else {
+            assert_eq!(reply.committed(), end);
+        }
+        first = end;
+    }
+}
+
+#[test]
+fn bytes_that_are_there_already_are_skipped_after_unpacking() {
+    let session = farm::begin(farm(), "packed");
+    session.append(MEDIA, 0..CHUNK_GRANULARITY).expect(308);
+    let request = session.ranged(&content_range(MEDIA, &(0..MEDIA.len())));
+    let reply = session.exchange(
+        &request
+            .header("Content-Encoding", "gzip")
+            .body(gzip(&MEDIA.whole())),
+    );
+    farm::assert_media(farm(), &reply.expect(201), MEDIA);
+}
+
+#[test]
+fn empty_media_may_be_packed_into_twenty_bytes() {
+    for content_range in ["bytes */0", "bytes 0-*/*"] {
+        let session = farm::begin(farm(), "packed");
+        let request = session
+            .ranged(content_range)
+            .header("Content-Encoding", "gzip")
+            .body(gzip(b""));
+        farm::assert_media(
+            farm(),
+            &session.exchange(&request).expect(201),
+            Media::new(0, 0),
+        );
+    }
+}
+
+#[test]
+fn a_body_that_is_not_the_gzip_it_claims_to_be_is_refused() {
+    let whole = gzip(&MEDIA.bytes(0..1000));
+    let mut damaged = whole.clone();
+    *damaged.last_mut().expect("gzip is never empty") ^= 1;
+    for body in [
+        b"no gzip".to_vec(),
+        whole[..whole.len() - 1].to_vec(),
+        damaged,
+    ] {
+        let reply = exchange(
+            farm(),
+            &simple().header("Content-Encoding", "gzip").body(body),
+        );
+        assert_error(&reply, 400, "badRequest", Some("Content-Encoding"));
+    }
+}
+
+#[test]
+fn a_damaged_gzip_chunk_does_not_finish_the_upload() {
+    let session = farm::begin(farm(), "packed");
+    let packed = gzip(&MEDIA.whole());
+    let request = session
+        .ranged("bytes 0-*/*")
+        .header("Content-Encoding", "gzip");
+    session
+        .exchange(&request.body(&packed[..packed.len() / 2]))
+        .expect(400);
+    let committed = session.query().committed();
+    assert!(committed < MEDIA.len());
+    farm::assert_media(
+        farm(),
+        &session.append(MEDIA, committed..MEDIA.len()).expect(201),
+        MEDIA,
+    );
+}
+
+#[test]
+fn other_codings_are_refused() {
+    for coding in ["br", "deflate", "gzip, gzip", "zstd"] {
+        let request = simple().header("Content-Encoding", coding).body("abc");
+        let reply = exchange(farm(), &request);
+        assert_error(
+            &reply,
+            415,
+            "unsupportedMediaType",
+            Some("Content-Encoding"),
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! The whole server, driven over real sockets by peers that send exact bytes.
+//!
+//! Each test's name states the rule that it proves. The rooms follow the life of an upload: how it
+//! starts, how bytes are appended, how it ends; then what a client may do with the result; then what
+//! a hostile or unlucky client may do.
+
+mod animals;
+mod append;
+mod cancel;
+mod checksums;
+mod chunk_size;
+mod content_range;
+mod contract;
+mod cut;
+mod discovery;
+mod download;
+mod error_object;
+mod expiry;
+mod finished;
+mod framing;
+mod gzip;
+mod kill;
+mod memory;
+mod multipart;
+mod nonsense;
+mod patience;
+mod query;
+mod restart;
+mod routes;
+mod server;
+mod simple;
+mod size_limit;
+mod standard_parameters;
+mod start;
+mod takeover;

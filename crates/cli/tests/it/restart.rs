@@ -1,0 +1,123 @@
+//! What survives the end of the server (docs/durability.md).
+
+use std::time::Duration;
+
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+use windlass_testkit::process::ServerProcess;
+use windlass_testkit::session::{CHUNK_GRANULARITY, Session, content_range};
+
+use crate::server::own;
+
+const CHUNK: u64 = CHUNK_GRANULARITY;
+const MEDIA: Media = Media::new(23, 20 * CHUNK + 5);
+
+/// How a server comes to its end.
+const ENDS: [fn(&mut ServerProcess); 2] = [ServerProcess::kill9, terminate];
+
+fn terminate(server: &mut ServerProcess) {
+    assert!(server.terminate().success(), "{}", server.stderr());
+}
+
+/// Ends the server, starts it again, and returns the session at its new address.
+fn restart(server: &mut ServerProcess, end: fn(&mut ServerProcess), session: &Session) -> Session {
+    end(server);
+    server.start_again();
+    session.moved_to(server.address())
+}
+
+#[test]
+fn an_acknowledged_byte_survives_the_end_of_the_server() {
+    for end in ENDS {
+        let mut server = own(&[]);
+        let mut session = farm::begin(server.address(), "survivor");
+        for committed in (1..=4).map(|count| count * 5 * CHUNK) {
+            let reply = session.append(MEDIA, committed - 5 * CHUNK..committed);
+            assert_eq!(reply.committed(), committed);
+            session = restart(&mut server, end, &session);
+            assert_eq!(session.query().committed(), committed);
+        }
+        let reply = session.append(MEDIA, 20 * CHUNK..MEDIA.len()).expect(201);
+        farm::assert_media(server.address(), &reply, MEDIA);
+    }
+}
+
+#[test]
+fn an_upload_goes_on_after_a_crash_in_the_middle_of_a_request() {
+    let mut server = own(&[]);
+    let session = farm::begin(server.address(), "crashed");
+    session.append(MEDIA, 0..CHUNK).expect(308);
+    let mut peer = session.peer();
+    let request = session.ranged(&content_range(MEDIA, &(CHUNK..MEDIA.len())));
+    peer.send(
+        request
+            .header("Content-Length", MEDIA.len() - CHUNK)
+            .head_bytes(),
+    );
+    peer.send(MEDIA.bytes(CHUNK..10 * CHUNK));
+    let session = restart(&mut server, ServerProcess::kill9, &session);
+    let committed = session.query().committed();
+    assert!((CHUNK..=10 * CHUNK).contains(&committed), "{committed}");
+    let reply = session.append(MEDIA, committed..MEDIA.len()).expect(201);
+    farm::assert_media(server.address(), &reply, MEDIA);
+}
+
+#[test]
+fn a_server_that_is_told_to_end_commits_what_has_arrived() {
+    let mut server = own(&[]);
+    let session = farm::begin(server.address(), "drained");
+    let mut peer = session.peer();
+    let request = session.ranged(&content_range(MEDIA, &(0..MEDIA.len())));
+    let request = request
+        .header("Expect", "100-continue")
+        .header("Content-Length", MEDIA.len());
+    peer.send(request.head_bytes());
+    assert_eq!(peer.head().unwrap().status, 100);
+    peer.send(MEDIA.bytes(0..3 * CHUNK));
+    std::thread::sleep(Duration::from_millis(200));
+    let session = restart(&mut server, terminate, &session);
+    assert_eq!(session.query().committed(), 3 * CHUNK);
+    let reply = session.append(MEDIA, 3 * CHUNK..MEDIA.len()).expect(201);
+    farm::assert_media(server.address(), &reply, MEDIA);
+}
+
+#[test]
+fn a_request_that_comes_to_its_end_while_the_server_stops_is_answered() {
+    let mut server = own(&[]);
+    let session = farm::begin(server.address(), "drained");
+    let mut peer = session.peer();
+    let request = session
+        .ranged("bytes 0-262143/*")
+        .header("Expect", "100-continue");
+    peer.send(request.header("Content-Length", CHUNK).head_bytes());
+    assert_eq!(peer.head().unwrap().status, 100);
+    server.ask_to_end();
+    peer.send(MEDIA.bytes(0..CHUNK));
+    let reply = peer.reply();
+    assert_eq!(reply.committed(), CHUNK);
+    assert!(peer.is_closed());
+    assert!(server.wait_for_end().success(), "{}", server.stderr());
+}
+
+#[test]
+fn how_a_session_ended_is_remembered() {
+    for end in ENDS {
+        let mut server = own(&[]);
+        let address = server.address();
+        let finished = farm::begin(address, "finished");
+        let reply = finished.append(MEDIA, 0..MEDIA.len()).expect(201);
+        let cancelled = farm::begin(address, "cancelled");
+        cancelled.cancel().expect(499);
+        let failed = farm::begin(address, "failed");
+        failed.put("bytes 0-0/*", "a").expect(400);
+        let started = farm::begin(address, "started");
+        let finished = restart(&mut server, end, &finished);
+        let address = server.address();
+        assert_eq!(finished.query().expect(201).body, reply.body);
+        farm::assert_media(address, &reply, MEDIA);
+        cancelled.moved_to(address).query().expect(499);
+        failed.moved_to(address).query().expect(410);
+        assert_eq!(started.moved_to(address).query().committed(), 0);
+        assert_eq!(farm::count(address, "finished"), 1);
+    }
+}

@@ -1,0 +1,30 @@
+//! The servers that the tests talk to.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use windlass_testkit::process::{Launch, ServerProcess};
+
+/// A server of the Farm API with its default settings. All tests that need no other share it.
+pub(crate) fn farm() -> SocketAddr {
+    static SERVER: OnceLock<ServerProcess> = OnceLock::new();
+    SERVER.get_or_init(|| own(&[])).address()
+}
+
+/// A server of the Pond API: small pictures only, every digest, 200 for whatever is created. Notes
+/// have no media.
+pub(crate) fn pond() -> SocketAddr {
+    static SERVER: OnceLock<ServerProcess> = OnceLock::new();
+    let api = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/pond.toml");
+    SERVER.get_or_init(|| own(&["--api", api])).address()
+}
+
+/// A server of one test's own.
+pub(crate) fn own(arguments: &[&str]) -> ServerProcess {
+    ServerProcess::start(Launch {
+        binary: Path::new(env!("CARGO_BIN_EXE_windlass")),
+        scratch: Path::new(env!("CARGO_TARGET_TMPDIR")),
+        arguments: arguments.iter().map(ToString::to_string).collect(),
+    })
+}

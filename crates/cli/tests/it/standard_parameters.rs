@@ -1,0 +1,196 @@
+//! The parameters that every method has (docs/protocol.md, 2.2 and 4.26).
+
+use serde_json::json;
+use windlass_testkit::error_object::assert_error;
+use windlass_testkit::farm::{self, UPLOADS};
+use windlass_testkit::media::Media;
+use windlass_testkit::raw::{Reply, Request, exchange};
+use windlass_testkit::session::Session;
+
+use crate::server::farm;
+
+fn get(id: &str, query: &str) -> Reply {
+    exchange(
+        farm(),
+        &Request::new("GET", format!("{}?{query}", farm::animal(id))),
+    )
+}
+
+fn llama() -> String {
+    let metadata = r#"{"name":"Llama","species":"llama","tags":["wool","spit"]}"#;
+    let insert = Request::new("POST", farm::ANIMALS).header("Content-Type", "application/json");
+    farm::id(&exchange(farm(), &insert.body(metadata)).expect(200))
+}
+
+#[test]
+fn alt_may_be_json_or_nothing() {
+    let id = llama();
+    for query in ["alt=json", "alt=", ""] {
+        assert_eq!(get(&id, query).expect(200).field("name"), "Llama");
+    }
+}
+
+#[test]
+fn an_unknown_alt_is_refused() {
+    let id = llama();
+    for alt in ["xml", "proto", "JSON"] {
+        assert_error(
+            &get(&id, &format!("alt={alt}")),
+            400,
+            "invalidAltValue",
+            Some("alt"),
+        );
+    }
+    for upload in ["media", "resumable"] {
+        let request =
+            Request::new("POST", format!("{UPLOADS}?uploadType={upload}&alt=xml")).body("");
+        assert_error(
+            &exchange(farm(), &request),
+            400,
+            "invalidAltValue",
+            Some("alt"),
+        );
+    }
+}
+
+#[test]
+fn alt_media_on_a_method_without_media_is_refused() {
+    let request = Request::new("GET", format!("{}?alt=media", farm::ANIMALS));
+    assert_error(
+        &exchange(farm(), &request),
+        400,
+        "invalidAltValue",
+        Some("alt"),
+    );
+}
+
+#[test]
+fn fields_select_parts_of_the_reply() {
+    let id = llama();
+    let table = [
+        ("name", json!({"name": "Llama"})),
+        ("species,name", json!({"name": "Llama", "species": "llama"})),
+        ("tags,nothing", json!({"tags": ["wool", "spit"]})),
+        ("nothing", json!({})),
+    ];
+    for (fields, expected) in table {
+        assert_eq!(
+            get(&id, &format!("fields={fields}")).expect(200).json(),
+            expected,
+            "{fields}"
+        );
+    }
+    assert_eq!(get(&id, "fields=*").expect(200).json(), get(&id, "").json());
+}
+
+#[test]
+fn fields_reach_into_lists() {
+    llama();
+    let list = |fields: &str| {
+        let target = format!("{}?maxResults=1&fields={fields}", farm::ANIMALS);
+        exchange(farm(), &Request::new("GET", target))
+            .expect(200)
+            .json()
+    };
+    for fields in [
+        "kind,items(id,kind)",
+        "kind,items/id,items/kind",
+        "kind%2Citems%28id%2Ckind%29",
+    ] {
+        let reply = list(fields);
+        let item = &reply["items"][0];
+        assert_eq!(reply.as_object().unwrap().len(), 2, "{reply}");
+        assert_eq!(item.as_object().unwrap().len(), 2, "{reply}");
+        assert_eq!(item["kind"], "farm#animal");
+    }
+}
+
+#[test]
+fn malformed_fields_are_refused() {
+    let id = llama();
+    for fields in ["name(", "name)", ",", "name,,id", "a/", "(a)", "a(b"] {
+        assert_error(
+            &get(&id, &format!("fields={fields}")),
+            400,
+            "invalidParameter",
+            Some("fields"),
+        );
+    }
+}
+
+#[test]
+fn malformed_fields_are_refused_before_the_media_is_taken() {
+    for upload in ["media", "resumable"] {
+        let request = Request::new(
+            "POST",
+            format!("{UPLOADS}?uploadType={upload}&fields=name("),
+        )
+        .body("");
+        assert_error(
+            &exchange(farm(), &request),
+            400,
+            "invalidParameter",
+            Some("fields"),
+        );
+    }
+}
+
+#[test]
+fn json_is_indented_unless_the_client_says_otherwise() {
+    let id = llama();
+    for query in ["", "prettyPrint=true", "prettyPrint="] {
+        assert!(
+            get(&id, query).text().contains("\n  \"name\": \"Llama\""),
+            "{query}"
+        );
+    }
+    for query in ["prettyPrint=false", "alt=json&prettyPrint=false&key=k"] {
+        assert!(
+            get(&id, query).text().contains("\"name\":\"Llama\""),
+            "{query}"
+        );
+        assert!(!get(&id, query).text().contains('\n'), "{query}");
+    }
+}
+
+#[test]
+fn parameters_of_the_start_shape_the_final_reply() {
+    let start = Request::new(
+        "POST",
+        format!("{UPLOADS}?uploadType=resumable&fields=size,name&prettyPrint=false"),
+    );
+    let session = Session::start(farm(), &start.body(farm::named("Llama")));
+    let reply = session.put("bytes 0-2/3", "abc").expect(201);
+    assert_eq!(reply.json(), json!({"size": "3", "name": "Llama"}));
+    assert!(!reply.text().contains('\n'), "{}", reply.text());
+    assert_eq!(session.query().body, reply.body);
+}
+
+#[test]
+fn parameters_shape_the_reply_to_simple_uploads() {
+    let target = format!("{UPLOADS}?uploadType=media&fields=size&prettyPrint=false");
+    let request = Request::new("POST", target).header("Content-Type", "image/png");
+    assert_eq!(
+        exchange(farm(), &request.body("abc")).expect(200).text(),
+        r#"{"size":"3"}"#
+    );
+}
+
+#[test]
+fn unknown_parameters_are_tolerated_everywhere() {
+    let unknown = "key=k&oauth_token=t&access_token=a&quotaUser=q&userIp=1.2.3.4&userProject=p&callback=c\
+                   &$.xgafv=2&name=n&ifGenerationMatch=0&colour=red&colour=blue&&=&novalue&%zz=%";
+    get(&llama(), unknown).expect(200);
+    let media = Media::new(15, 100);
+    let simple = Request::new("POST", format!("{UPLOADS}?{unknown}&uploadType=media"));
+    let reply = exchange(
+        farm(),
+        &simple
+            .header("Content-Type", "image/png")
+            .body(media.whole()),
+    );
+    farm::assert_media(farm(), &reply.expect(200), media);
+    let start = Request::new("POST", format!("{UPLOADS}?{unknown}&uploadType=resumable")).body("");
+    let session = Session::start(farm(), &start);
+    farm::assert_media(farm(), &session.append(media, 0..100).expect(201), media);
+}

@@ -1,0 +1,13 @@
+//! The home of test helpers: everything that the tests of more than one room need.
+//!
+//! What is absent: HTTP libraries. A peer here writes the bytes that a test says and shows the bytes
+//! that came back, so that a test can state what is on the wire and not what a library makes of it.
+
+pub mod checker;
+pub mod coding;
+pub mod error_object;
+pub mod farm;
+pub mod media;
+pub mod process;
+pub mod raw;
+pub mod session;

@@ -1,0 +1,256 @@
+//! The real binary as a process, with data of its own: started, killed, started again.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// How long a server may take to say that it listens.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a server may take to end after it was asked to.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
+/// How often a wait looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// How a server is started.
+#[derive(Debug, Clone)]
+pub struct Launch<'a> {
+    /// The binary.
+    pub binary: &'a Path,
+    /// A directory in which the server gets one of its own.
+    pub scratch: &'a Path,
+    /// What follows `serve --listen ... --data ...`.
+    pub arguments: Vec<String>,
+}
+
+/// A server, its data, and what it wrote to stderr. When it is dropped, or when the process that
+/// started it ends in whatever way, the server is killed and its data is removed.
+#[derive(Debug)]
+pub struct ServerProcess {
+    binary: PathBuf,
+    arguments: Vec<String>,
+    directory: TempDir,
+    life: Option<Life>,
+}
+
+/// The server between a start and its end.
+#[derive(Debug)]
+struct Life {
+    child: Child,
+    guard: Child,
+    address: SocketAddr,
+    /// Kept open, so that the server can go on writing.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl ServerProcess {
+    /// Starts a server on a free port with a fresh data directory and waits until it listens.
+    #[track_caller]
+    pub fn start(launch: Launch<'_>) -> Self {
+        fs::create_dir_all(launch.scratch).expect("the scratch directory can be made");
+        let mut server = Self {
+            binary: launch.binary.to_owned(),
+            arguments: launch.arguments,
+            directory: TempDir::with_prefix_in("server-", launch.scratch)
+                .expect("the scratch directory is writable"),
+            life: None,
+        };
+        server.start_again();
+        server
+    }
+
+    /// Where it listens.
+    #[track_caller]
+    pub fn address(&self) -> SocketAddr {
+        self.life().address
+    }
+
+    /// Its data directory.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// What it wrote to stderr so far, in all its lives.
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(self.stderr_path()).unwrap_or_default()
+    }
+
+    /// Kills it without a warning.
+    #[track_caller]
+    pub fn kill9(&mut self) {
+        let mut life = self.life.take().expect("the server runs");
+        life.child.kill().expect("a child can be killed");
+        life.end(ENDS_WITHIN);
+    }
+
+    /// Asks it to end and waits until it has.
+    #[track_caller]
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.ask_to_end();
+        self.wait_for_end()
+    }
+
+    /// Waits until it has ended by itself.
+    #[track_caller]
+    pub fn wait_for_end(&mut self) -> ExitStatus {
+        let life = self.life.take().expect("the server runs");
+        life.end(ENDS_WITHIN)
+            .unwrap_or_else(|| panic!("it does not end:\n{}", self.stderr()))
+    }
+
+    /// Asks it to end and does not wait.
+    #[track_caller]
+    pub fn ask_to_end(&self) {
+        kill_process(self.pid(), Signal::TERM).expect("the server runs");
+    }
+
+    /// Starts it on the data it left, on another port.
+    #[track_caller]
+    pub fn start_again(&mut self) {
+        assert!(self.life.is_none(), "the server runs already");
+        let mut child = self.command().spawn().expect("the server can be started");
+        let guard = guard(&child, self.directory.path());
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+        let (line, stdout) = within(STARTS_WITHIN, move || {
+            let mut line = String::new();
+            stdout.read_line(&mut line).ok();
+            (line, stdout)
+        })
+        .unwrap_or_else(|| panic!("the server does not start:\n{}", self.stderr()));
+        let address = line.trim().strip_prefix("listening on http://");
+        let address = address
+            .and_then(|address| address.parse().ok())
+            .unwrap_or_else(|| {
+                child.kill().ok();
+                panic!("the first line is {line:?}; stderr:\n{}", self.stderr())
+            });
+        self.life = Some(Life {
+            child,
+            guard,
+            address,
+            _stdout: stdout,
+        });
+    }
+
+    /// The most memory that it has held at once, in bytes.
+    #[track_caller]
+    pub fn peak_memory(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.life().child.id());
+        let status = fs::read_to_string(path).expect("the server runs, on Linux");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        kib.and_then(|kib| kib.parse::<u64>().ok())
+            .expect("VmHWM is in kB")
+            * 1024
+    }
+
+    fn command(&self) -> Command {
+        let stderr = File::options()
+            .create(true)
+            .append(true)
+            .open(self.stderr_path());
+        let mut command = Command::new(&self.binary);
+        command
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--allow-unsafe-filesystem",
+                "--data",
+            ])
+            .arg(self.data())
+            .args(&self.arguments)
+            .current_dir(self.directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(stderr.expect("the scratch directory is writable"));
+        command
+    }
+
+    fn stderr_path(&self) -> PathBuf {
+        self.directory.path().join("stderr")
+    }
+
+    #[track_caller]
+    fn life(&self) -> &Life {
+        self.life.as_ref().expect("the server runs")
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.life().child)
+    }
+}
+
+impl Drop for ServerProcess {
+    #[expect(
+        clippy::print_stderr,
+        reason = "a test that fails shows what the server has seen"
+    )]
+    fn drop(&mut self) {
+        if let Some(mut life) = self.life.take() {
+            life.child.kill().ok();
+            life.end(ENDS_WITHIN);
+        }
+        if thread::panicking() {
+            eprintln!("stderr of the server:\n{}", self.stderr());
+        }
+    }
+}
+
+impl Life {
+    /// Waits until the server has ended. The guard goes first: it must not kill by a number that
+    /// belongs to somebody else by then.
+    fn end(mut self, limit: Duration) -> Option<ExitStatus> {
+        self.guard.kill().ok();
+        self.guard.wait().ok();
+        let ended = wait(&mut self.child, limit);
+        if ended.is_none() {
+            self.child.kill().ok();
+            self.child.wait().ok();
+        }
+        ended
+    }
+}
+
+fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            return Some(status);
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    None
+}
+
+/// A process that waits for the end of this one, which it sees by the end of its stdin, and then
+/// kills the server and removes its data. Servers in statics are not dropped, and tests are killed.
+fn guard(server: &Child, directory: &Path) -> Child {
+    Command::new("sh")
+        .args(["-c", "read -r _; kill -9 \"$1\"; rm -rf -- \"$2\"", "guard"])
+        .arg(server.id().to_string())
+        .arg(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("there is a shell")
+}
+
+/// Does something that may block, at most for `limit`.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(limit).ok()
+}

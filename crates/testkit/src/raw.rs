@@ -1,0 +1,243 @@
+//! An HTTP/1.1 peer that hides nothing: the bytes that a test says go out, the bytes that come back
+//! are shown as they are.
+//!
+//! ```no_run
+//! use windlass_testkit::raw::{RawPeer, Request};
+//!
+//! let mut peer = RawPeer::connect("127.0.0.1:8080".parse().unwrap());
+//! peer.send("GET /healthz HTTP/1.1\r\nHost: farm\r\n\r\n");
+//! assert_eq!(peer.reply().reason, "OK");
+//! assert_eq!(peer.exchange(&Request::new("GET", "/healthz")).text(), "ok\n");
+//! ```
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+
+mod reply;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use reply::Reply;
+pub use request::Request;
+
+/// How long a peer waits for the other side. Tests that pass do not wait so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How much is read from the socket at once.
+const READ: usize = 64 * 1024;
+
+/// The longest line of a reply's head.
+const LONGEST_LINE: usize = 64 * 1024;
+
+/// One connection to a server.
+#[derive(Debug)]
+pub struct RawPeer {
+    stream: TcpStream,
+    /// What has come and was not looked at yet.
+    unread: Vec<u8>,
+}
+
+impl RawPeer {
+    /// Connects.
+    #[track_caller]
+    pub fn connect(address: SocketAddr) -> Self {
+        Self::try_connect(address)
+            .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
+    }
+
+    /// Connects to a server that may not be there.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let peer = Self {
+            stream,
+            unread: Vec::new(),
+        };
+        peer.set_patience(PATIENCE);
+        Ok(peer)
+    }
+
+    /// How long the peer waits for a reply, from now on.
+    pub fn set_patience(&self, limit: Duration) {
+        self.stream
+            .set_read_timeout(Some(limit))
+            .expect("the limit is above zero");
+    }
+
+    /// Sends bytes as they are.
+    #[track_caller]
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes)
+            .unwrap_or_else(|error| panic!("cannot send: {error}"));
+    }
+
+    /// Sends bytes as they are, to a server that may have hung up.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref())
+    }
+
+    /// Sends a request and reads the reply to it. Interim replies are passed over.
+    #[track_caller]
+    pub fn exchange(&mut self, request: &Request) -> Reply {
+        self.send(request.to_bytes());
+        if request.verb() == "HEAD" {
+            self.head_reply()
+        } else {
+            self.reply()
+        }
+    }
+
+    /// Reads the next final reply.
+    #[track_caller]
+    pub fn reply(&mut self) -> Reply {
+        self.try_reply()
+            .unwrap_or_else(|error| panic!("no reply: {error}"))
+    }
+
+    /// Reads the next final reply, which has no body since it answers a HEAD.
+    #[track_caller]
+    pub fn head_reply(&mut self) -> Reply {
+        self.head()
+            .unwrap_or_else(|error| panic!("no reply: {error}"))
+    }
+
+    /// Reads the next final reply; interim replies are passed over.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the connection was closed instead, `WouldBlock` when nothing came in
+    /// time, `InvalidData` when what came is not HTTP.
+    pub fn try_reply(&mut self) -> io::Result<Reply> {
+        loop {
+            let mut reply = self.head()?;
+            if reply.status / 100 != 1 {
+                reply.body = self.body(&reply)?;
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// Reads the next head of a reply, be it an interim one, such as `100 Continue`.
+    pub fn head(&mut self) -> io::Result<Reply> {
+        let mut reply = Reply::from_status_line(&self.line()?)?;
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                return Ok(reply);
+            }
+            reply.push_header(&line)?;
+        }
+    }
+
+    /// Says that nothing more will be sent; what comes back can still be read.
+    pub fn finish_sending(&self) {
+        self.stream.shutdown(Shutdown::Write).ok();
+    }
+
+    /// Cuts the connection with a reset, as a crashing machine or a middlebox does.
+    pub fn reset(self) {
+        set_socket_linger(&self.stream, Some(Duration::ZERO)).expect("a socket takes options");
+    }
+
+    /// Whether the server has closed the connection, or does so while the peer is patient. When more
+    /// bytes come instead, it has not.
+    pub fn is_closed(&mut self) -> bool {
+        if !self.unread.is_empty() {
+            return false;
+        }
+        match self.receive() {
+            Ok(read) => read == 0,
+            Err(error) => !is_timeout(error.kind()),
+        }
+    }
+
+    fn body(&mut self, reply: &Reply) -> io::Result<Vec<u8>> {
+        if matches!(reply.status, 204 | 304) {
+            return Ok(Vec::new());
+        }
+        if reply.header("transfer-encoding") == Some("chunked") {
+            return self.chunked();
+        }
+        match reply.header("content-length") {
+            Some(length) => self.take(length.parse().map_err(io::Error::other)?),
+            None => self.rest(),
+        }
+    }
+
+    fn chunked(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let size = usize::from_str_radix(&self.line()?, 16).map_err(io::Error::other)?;
+            body.extend(self.take(size)?);
+            // Behind the last chunk this is the line that ends the trailers, of which there are none.
+            if !self.line()?.is_empty() {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            if size == 0 {
+                return Ok(body);
+            }
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut searched = 0;
+        loop {
+            if let Some(at) = self.unread[searched..]
+                .windows(2)
+                .position(|end| end == b"\r\n")
+            {
+                let mut line: Vec<_> = self.unread.drain(..searched + at + 2).collect();
+                line.truncate(searched + at);
+                return String::from_utf8(line).map_err(io::Error::other);
+            }
+            if self.unread.len() > LONGEST_LINE {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            searched = self.unread.len().saturating_sub(1);
+            self.receive_more()?;
+        }
+    }
+
+    fn take(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        while self.unread.len() < len {
+            self.receive_more()?;
+        }
+        Ok(self.unread.drain(..len).collect())
+    }
+
+    fn rest(&mut self) -> io::Result<Vec<u8>> {
+        while self.receive()? > 0 {}
+        Ok(std::mem::take(&mut self.unread))
+    }
+
+    fn receive_more(&mut self) -> io::Result<()> {
+        match self.receive()? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<usize> {
+        let mut piece = vec![0; READ];
+        let len = self.stream.read(&mut piece)?;
+        self.unread.extend_from_slice(&piece[..len]);
+        Ok(len)
+    }
+}
+
+fn is_timeout(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Sends one request on a connection of its own.
+#[track_caller]
+pub fn exchange(address: SocketAddr, request: &Request) -> Reply {
+    RawPeer::connect(address).exchange(request)
+}
