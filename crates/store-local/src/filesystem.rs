@@ -7,7 +7,7 @@ mod safety;
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -47,7 +47,12 @@ pub(crate) fn make_directories_durably(path: &Path) -> io::Result<()> {
 
 /// Makes the names in a directory durable.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    open_directory(path)?.sync_all()
+}
+
+/// Opens a directory, so that it can be synced later without an open that may fail.
+pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
+    File::open(path)
 }
 
 /// Makes a new, empty file; its name must be free.
@@ -145,6 +150,11 @@ pub(crate) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8
 /// Makes the bytes of a file durable, and its length with them.
 pub(crate) fn sync_data(file: &File) -> io::Result<()> {
     file.sync_data()
+}
+
+/// Whether an open file still has a name. One without is gone as soon as it is closed.
+pub(crate) fn has_name(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.nlink() > 0)
 }
 
 /// Writes a file over itself and syncs it.

@@ -13,7 +13,7 @@ mod tests;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -128,7 +128,10 @@ impl Vault for LocalVault {
             .shared
             .lanes
             .read
-            .run(move || shared.layout.list(after, limit))
+            .run(move || {
+                let is_open = |id| shared.gates.is_open(id);
+                shared.layout.list(after, limit, is_open)
+            })
             .await;
         let from = after.unwrap_or(MediaId::from_bytes([0; 16]));
         listed
@@ -151,23 +154,40 @@ impl Shared {
     /// The file first, its name second: a name that a crash leaves behind then has an inode.
     fn create(self: Arc<Self>, id: MediaId) -> Result<LocalWriter, VaultError> {
         let path = self.layout.path(id);
-        let made = self
-            .layout
-            .make_directories(&path)
-            .and_then(|()| filesystem::create(&path));
-        let file = made.map_err(|error| match error.kind() {
+        let (directories, file) = self.make(&path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => damaged(id, "its name is taken"),
             _ if filesystem::is_out_of_space(&error) => VaultError::NoSpace { written: 0 },
             _ => out_of_reach(id, error),
         })?;
-        self.durably(|| file.sync_all().and_then(|()| self.layout.sync_names(&path)))?;
         let gate = self.gates.take_over(id);
+        let synced = self.durably(|| {
+            file.sync_all()?;
+            self.layout.sync_names(&path, &directories)
+        });
+        if let Err(error) = synced {
+            // Nobody has learnt of it. What cannot be removed is an orphan, for the sweep.
+            filesystem::remove(&path).ok();
+            return Err(error);
+        }
         Ok(LocalWriter {
             id,
             file: Arc::new(file),
             gate,
             shared: self,
         })
+    }
+
+    /// Makes a file, last of all: whatever can fail without a sync fails before it exists.
+    ///
+    /// In the same way its directories are open before the sync, in which an open that fails for
+    /// want of a descriptor would look like a disk that failed.
+    fn make(&self, path: &Path) -> io::Result<(Vec<File>, File)> {
+        self.layout.make_directories(path)?;
+        let directories = match self.durability {
+            Durability::Disk => self.layout.open_directories(path)?,
+            Durability::Os => Vec::new(),
+        };
+        Ok((directories, filesystem::create(path)?))
     }
 
     /// The cut is not synced: bytes behind the committed offset mean nothing, so it does not matter
@@ -228,11 +248,19 @@ impl Shared {
         })
     }
 
-    fn sync_data(&self, file: &File) -> Result<(), VaultError> {
-        self.durably(|| filesystem::sync_data(file))
+    /// Bytes without a name are gone with the last descriptor, so their sync is none. The disk has
+    /// done nothing wrong then: it is the end of this media only.
+    fn sync_data(&self, id: MediaId, file: &File) -> Result<(), VaultError> {
+        self.durably(|| filesystem::sync_data(file))?;
+        match filesystem::has_name(file) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(damaged(id, "it was deleted while it was written")),
+            Err(error) => Err(out_of_reach(id, error)),
+        }
     }
 
-    /// Syncs something. Nothing is ever synced successfully after, or beside, a sync that failed.
+    /// Syncs what is open already: whatever fails here is a disk that failed. Nothing is ever synced
+    /// successfully after, or beside, a sync that failed.
     fn durably(&self, sync: impl FnOnce() -> io::Result<()>) -> Result<(), VaultError> {
         if self.durability == Durability::Os {
             return Ok(());

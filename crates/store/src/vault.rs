@@ -49,7 +49,8 @@ pub trait Vault: Send + Sync + 'static {
     async fn delete(&self, id: MediaId) -> Result<(), VaultError>;
 
     /// Up to about `limit` media whose ids are greater than `after`, in the order of their ids. An
-    /// empty list is the end. For the sweep; never on the path of a request.
+    /// empty list is the end. For the sweep; never on the path of a request. Media that has a writer
+    /// may be left out: its bytes are about to be named, however old the clock makes them look.
     ///
     /// # Errors
     /// [`VaultError::Unreadable`] of the media to go on from.
@@ -79,7 +80,7 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`VaultError::Fault`]. A failed sync is never retried: nothing this writer wrote may be
-    /// acknowledged.
+    /// acknowledged. [`VaultError::Damaged`] may answer when the media was deleted meanwhile.
     async fn sync(&self) -> Result<(), VaultError>;
 }
 

@@ -109,6 +109,9 @@ fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     // Nobody else writes; this is for an operator who looks into the file meanwhile.
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
+    // A long transaction or a sort would spill into a temporary file. When that cannot be opened,
+    // for want of a descriptor or of room in /tmp, it would look like a ledger that failed.
+    connection.pragma_update(None, "temp_store", "memory")?;
     Ok(connection)
 }
 

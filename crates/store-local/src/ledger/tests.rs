@@ -453,3 +453,19 @@ async fn a_database_of_a_newer_version_or_of_somebody_else_is_refused() {
         assert!(error.to_string().contains(message), "{error}");
     }
 }
+
+#[test]
+fn no_connection_opens_files_of_its_own_accord() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.sqlite");
+    std::fs::File::create(&path).unwrap();
+    let writer = schema::open_writer(&path, Durability::Disk).unwrap();
+    let reader = schema::open_reader(&path).unwrap();
+    for connection in [writer, reader] {
+        let in_memory = 2;
+        let temp_store: i32 = connection
+            .pragma_query_value(None, "temp_store", |row| row.get(0))
+            .unwrap();
+        assert_eq!(temp_store, in_memory);
+    }
+}

@@ -4,6 +4,7 @@
 //! ten million media are 150 names in each.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -48,27 +49,36 @@ impl Layout {
         filesystem::make_directory(inner)
     }
 
-    /// Makes the name of a media durable, and those of its directories: from the bottom up, so
-    /// that a file system that commits them together has little to do for the upper ones.
-    pub(super) fn sync_names(&self, path: &Path) -> io::Result<()> {
+    /// Opens the directories whose sync makes the name of a media durable, and those of its
+    /// directories: from the bottom up, so that a file system that commits them together has little
+    /// to do for the upper ones.
+    pub(super) fn open_directories(&self, path: &Path) -> io::Result<Vec<File>> {
         let [outer, inner] = directories(path);
-        filesystem::sync_directory(inner)?;
+        let mut opened = vec![filesystem::open_directory(inner)?];
         for (directory, parent) in [(inner, outer), (outer, self.root.as_path())] {
             if self.durable().contains(directory) {
                 break;
             }
-            filesystem::sync_directory(parent)?;
+            opened.push(filesystem::open_directory(parent)?);
         }
-        self.durable().extend([inner.to_owned(), outer.to_owned()]);
+        Ok(opened)
+    }
+
+    /// Makes the name of a media durable by its opened directories.
+    pub(super) fn sync_names(&self, path: &Path, opened: &[File]) -> io::Result<()> {
+        opened.iter().try_for_each(File::sync_all)?;
+        self.durable().extend(directories(path).map(Path::to_owned));
         Ok(())
     }
 
     /// Up to about `limit` media behind `after`, in order. It looks through directories until it
-    /// has found enough, through all of them when there is nothing.
+    /// has found enough, through all of them when there is nothing. Media that is `hidden` is passed
+    /// over, which is not the same as filtering the list: an empty list is the end.
     pub(super) fn list(
         &self,
         after: Option<MediaId>,
         limit: usize,
+        hidden: impl Fn(MediaId) -> bool,
     ) -> io::Result<Vec<StoredMedia>> {
         let after = after.map(|id| id.to_string());
         let after = after.as_deref().unwrap_or_default();
@@ -84,6 +94,7 @@ impl Layout {
                 let inner_path = outer_path.join(&inner);
                 for name in sorted(&inner_path, 32, after)? {
                     if let Some(id) = MediaId::parse(&name).filter(|_| *name > *after)
+                        && !hidden(id)
                         && let Some(modified) = filesystem::modified(&inner_path.join(&name))?
                     {
                         found.push(StoredMedia { id, modified });

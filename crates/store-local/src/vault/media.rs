@@ -47,8 +47,9 @@ impl MediaWriter for LocalWriter {
     }
 
     async fn sync(&self) -> Result<(), VaultError> {
-        let (file, shared) = (Arc::clone(&self.file), Arc::clone(&self.shared));
-        let work = move || shared.sync_data(&file);
+        let (id, file) = (self.id, Arc::clone(&self.file));
+        let shared = Arc::clone(&self.shared);
+        let work = move || shared.sync_data(id, &file);
         self.shared
             .lanes
             .sync

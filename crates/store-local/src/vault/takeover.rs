@@ -36,6 +36,13 @@ impl Gates {
         gate
     }
 
+    /// Whether a writer has the media open.
+    pub(super) fn is_open(&self, id: MediaId) -> bool {
+        // Counted, not upgraded: the last owner drops its gate, which takes the map's lock.
+        let map = self.map();
+        map.get(&id).is_some_and(|gate| gate.strong_count() > 0)
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.map().len()

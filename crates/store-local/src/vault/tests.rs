@@ -1,8 +1,10 @@
 //! The vault's rules that only a failing disk shows. Devices that refuse stand in for it.
 
 use std::fs::OpenOptions;
+use std::os::fd::AsRawFd;
 
 use bytes::Bytes;
+use rustix::process::{Resource, Rlimit};
 use tempfile::TempDir;
 
 use super::*;
@@ -169,4 +171,98 @@ async fn media_lies_where_the_layout_says_and_is_private() {
         let metadata = dir.path().join("vault").join(path).metadata().unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, mode, "{path}");
     }
+}
+
+/// A test of a process of its own: the limit holds for every thread.
+#[test]
+fn a_shortage_of_descriptors_fails_a_create_and_nothing_else() {
+    const STARVING: &str = "WINDLASS_TEST_STARVING";
+    if std::env::var_os(STARVING).is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        return runtime
+            .unwrap()
+            .block_on(create_while_descriptors_are_short());
+    }
+    let name = "vault::tests::a_shortage_of_descriptors_fails_a_create_and_nothing_else";
+    let alone = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact"])
+        .env(STARVING, "1")
+        .output()
+        .unwrap();
+    assert!(alone.status.success(), "{alone:?}");
+}
+
+async fn create_while_descriptors_are_short() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    let sound = vault.create(id(0)).await.unwrap();
+    let enough = rustix::process::getrlimit(Resource::Nofile);
+    let mut failed = 0;
+    for spare in 0..8 {
+        // The next descriptor is the lowest that is free.
+        let next = u64::try_from(File::open("/dev/null").unwrap().as_raw_fd()).unwrap();
+        limit_descriptors(enough, Some(next + spare));
+        let created = vault.create(id(0x10 + u8::try_from(spare).unwrap())).await;
+        limit_descriptors(enough, enough.current);
+        match created {
+            Ok(_) => {}
+            Err(VaultError::Unreadable { .. }) => failed += 1,
+            Err(error) => panic!("{spare} to spare: {error:?}"),
+        }
+    }
+    assert!((2..8).contains(&failed), "{failed} failed");
+    let listed = vault.list(None, 10).await.unwrap();
+    assert_eq!(
+        listed.iter().filter(|stored| stored.id != id(0)).count(),
+        8 - failed,
+        "a create that failed leaves no file behind"
+    );
+    sound.write(0, data()).await.unwrap();
+    sound.sync().await.unwrap();
+}
+
+fn limit_descriptors(enough: Rlimit, current: Option<u64>) {
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current, ..enough }).unwrap();
+}
+
+#[tokio::test]
+async fn media_that_was_unlinked_while_it_was_written_is_not_acknowledged() {
+    for durability in [Durability::Disk, Durability::Os] {
+        let dir = tempfile::tempdir().unwrap();
+        let vault = open(&dir, durability);
+        let [unlinked, sound] = [
+            vault.create(id(1)).await.unwrap(),
+            vault.create(id(2)).await.unwrap(),
+        ];
+        unlinked.write(0, data()).await.unwrap();
+        vault.delete(id(1)).await.unwrap();
+        let synced = unlinked.sync().await;
+        assert!(
+            matches!(synced, Err(VaultError::Damaged { .. })),
+            "{durability:?}: {synced:?}"
+        );
+        sound.write(0, data()).await.unwrap();
+        sound.sync().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_create_whose_sync_fails_leaves_no_file_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    is_fault(writer_on(&vault, "/dev/null", 2).sync().await);
+    is_fault(vault.create(id(1)).await);
+    assert_eq!(vault.list(None, 10).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn media_that_is_being_written_is_not_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    let writer = vault.create(id(1)).await.unwrap();
+    vault.create(id(2)).await.unwrap();
+    let listed = vault.list(None, 1).await.unwrap();
+    assert_eq!(listed.first().map(|stored| stored.id), Some(id(2)));
+    drop(writer);
+    assert_eq!(vault.list(None, 10).await.unwrap().len(), 2);
 }
