@@ -19,6 +19,12 @@ pub enum MetadataError {
         /// Column of the fault in bytes.
         column: usize,
     },
+    /// More values than a document about media can need.
+    #[error("Parse Error: the metadata has more than {limit} values.")]
+    TooManyValues {
+        /// The most values there may be.
+        limit: usize,
+    },
     /// JSON, but no object.
     #[error("Parse Error: the metadata must be a JSON object, not {found}.")]
     NotAnObject {
@@ -26,6 +32,10 @@ pub enum MetadataError {
         found: &'static str,
     },
 }
+
+/// The most values that metadata may have. In memory a value takes some seventy times the two bytes that
+/// it takes on the wire.
+const MOST_VALUES: usize = 20_000;
 
 /// Reads metadata. Nothing at all, white space and `null` count as an empty object: clients send
 /// each of them.
@@ -42,6 +52,9 @@ pub fn parse_metadata(bytes: &[u8]) -> Result<Map<String, Value>, MetadataError>
     if text.trim_ascii().is_empty() {
         return Ok(Map::new());
     }
+    if values(text) > MOST_VALUES {
+        return Err(MetadataError::TooManyValues { limit: MOST_VALUES });
+    }
     let value = serde_json::from_str(text).map_err(|fault| MetadataError::NotJson {
         line: fault.line(),
         column: fault.column(),
@@ -54,4 +67,20 @@ pub fn parse_metadata(bytes: &[u8]) -> Result<Map<String, Value>, MetadataError>
         Value::Number(_) => Err(MetadataError::NotAnObject { found: "a number" }),
         Value::Bool(_) => Err(MetadataError::NotAnObject { found: "a boolean" }),
     }
+}
+
+/// How many values a JSON text has at most: every value but the first stands behind a comma, a colon
+/// or an opening bracket. What is inside strings does not count.
+fn values(text: &str) -> usize {
+    let (mut count, mut in_string, mut escaped) = (1, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b':' | b'[' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
 }

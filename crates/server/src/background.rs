@@ -9,7 +9,6 @@ use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 
 use crate::error::Error;
 use crate::uploads::House;
-use crate::vitals::Room;
 
 /// How often the disk is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,9 +43,7 @@ pub(crate) fn spawn(house: &Arc<House>) -> JoinSet<()> {
 /// Notes how much room there is.
 pub(crate) async fn look_at_the_disk(house: &House) {
     match tokio::time::timeout(LOOK_TIMEOUT, house.vault.space()).await {
-        Ok(Ok(space)) => house
-            .vitals
-            .set_room(Room::of(space, &house.settings.free_space)),
+        Ok(Ok(space)) => house.vitals.note_space(space, &house.settings.free_space),
         Ok(Err(error)) => tracing::warn!(%error, "the disk does not say how full it is"),
         Err(_) => tracing::warn!("the disk does not answer"),
     }

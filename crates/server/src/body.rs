@@ -1,5 +1,6 @@
 //! A request's body: decoded, bounded, and never waited for without a limit.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
+use windlass_proto::command::ContentCoding;
 
 use crate::config::Limits;
 
@@ -224,9 +226,15 @@ impl RequestBody {
                 decoded,
             } => {
                 let mut piece = BytesMut::with_capacity(GZIP_PIECE);
-                let len = decoder.read_buf(&mut piece).await.map_err(gzip_error)?;
-                *decoded += len as u64;
+                let read = decoder.read_buf(&mut piece).await;
                 let coded = coded.load(Ordering::Relaxed);
+                let len = match read {
+                    Ok(len) => len,
+                    // A body without a byte is empty in every coding.
+                    Err(error) if coded == 0 && error.kind() == ErrorKind::UnexpectedEof => 0,
+                    Err(error) => return Err(gzip_error(&error)),
+                };
+                *decoded += len as u64;
                 let limit = self.limits.gzip_ratio;
                 if *decoded > GZIP_GRACE && *decoded / coded.max(1) > limit {
                     return Err(BodyError::Expands { limit });
@@ -257,10 +265,7 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> BodyError {
         let kind = cause
             .downcast_ref::<std::io::Error>()
             .map(std::io::Error::kind);
-        matches!(
-            kind,
-            Some(std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData)
-        )
+        matches!(kind, Some(ErrorKind::InvalidInput | ErrorKind::InvalidData))
     });
     if is_malformed {
         BodyError::Malformed
@@ -269,12 +274,12 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> BodyError {
     }
 }
 
+/// Requests with a coding that the server does not know are refused before their body is read.
 fn is_gzip(headers: &HeaderMap) -> bool {
-    let coding = headers.get(http::header::CONTENT_ENCODING);
-    coding.is_some_and(|value| {
-        let value = value.as_bytes().trim_ascii();
-        value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip")
-    })
+    matches!(
+        ContentCoding::from_headers(headers),
+        Ok(ContentCoding::Gzip)
+    )
 }
 
 fn gunzip(body: UnsyncBoxBody<Bytes, BoxError>) -> Source {
@@ -288,7 +293,7 @@ fn gunzip(body: UnsyncBoxBody<Bytes, BoxError>) -> Source {
     };
     // A broken connection must not look like a broken gzip stream.
     let reader = StreamReader::new(
-        counted.map_err(|error| std::io::Error::new(std::io::ErrorKind::ConnectionReset, error)),
+        counted.map_err(|error| std::io::Error::new(ErrorKind::ConnectionReset, error)),
     );
     let mut decoder = GzipDecoder::new(reader);
     decoder.multiple_members(true);
@@ -299,11 +304,48 @@ fn gunzip(body: UnsyncBoxBody<Bytes, BoxError>) -> Source {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as map_err hands it over")]
-fn gzip_error(error: std::io::Error) -> BodyError {
-    if error.kind() == std::io::ErrorKind::ConnectionReset {
+fn gzip_error(error: &std::io::Error) -> BodyError {
+    if error.kind() == ErrorKind::ConnectionReset {
         BodyError::Broken
     } else {
         BodyError::NotGzip
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use http::header::CONTENT_ENCODING;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    /// A body of unknown length that says it is gzip.
+    fn packed(pieces: Vec<&'static [u8]>) -> RequestBody {
+        let frames = pieces
+            .into_iter()
+            .map(|piece| Ok::<_, BoxError>(Frame::data(Bytes::from_static(piece))));
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        let frames = futures_util::stream::iter(frames.collect::<Vec<_>>());
+        RequestBody::new(StreamBody::new(frames), &headers, &Limits::default())
+    }
+
+    #[tokio::test]
+    async fn a_gzip_body_without_a_byte_is_empty() {
+        for pieces in [vec![], vec![&b""[..]]] {
+            let mut body = packed(pieces);
+            assert!(body.is_empty().await.expect("empty is not malformed"));
+            assert!(body.end_flag().is_set());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_gzip_body_that_breaks_off_is_malformed() {
+        for pieces in [vec![&b"\x1f"[..]], vec![&b"\x1f\x8b\x08"[..]]] {
+            let read = packed(pieces).next().await;
+            assert!(matches!(read, Err(BodyError::NotGzip)), "{read:?}");
+        }
     }
 }

@@ -24,11 +24,19 @@ use crate::origin::LocalAddress;
 use crate::service::answer;
 use crate::uploads::House;
 
-/// The most that is read from a socket at once, and the longest request head.
-const READ_BUFFER: usize = 512 * 1024;
+/// The most that is read from a socket at once, and the longest request head. A connection can hold
+/// this much before its request is known.
+const READ_BUFFER: usize = 128 * 1024;
 
-/// How much of a body a client may send on HTTP/2 before the server has taken it.
+/// How much a client may send on HTTP/2 before the server has taken it: of one body, and of all
+/// bodies of a connection.
 const H2_WINDOW: u32 = 1024 * 1024;
+
+/// How many requests an HTTP/2 connection carries at once.
+const H2_STREAMS: u32 = 32;
+
+/// The longest request head on HTTP/2, unpacked.
+const H2_HEAD: u32 = 64 * 1024;
 
 /// What an HTTP/2 connection begins with has this length (RFC 9113, 3.4).
 const H2_PREFACE_LEN: usize = 24;
@@ -88,12 +96,13 @@ impl Connections {
     fn serve(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
         stream.set_nodelay(true).ok();
         let local = stream.local_addr().ok().map(LocalAddress);
-        let linger = self.house.settings.limits.linger;
-        let stream = Lingering::new(stream, linger, self.hurry.clone());
-        let silence = silence(
-            Arc::clone(&stream.received),
-            self.house.settings.limits.head_timeout,
-        );
+        let limits = &self.house.settings.limits;
+        let patience = Patience {
+            unread: limits.body_timeout,
+            linger: limits.linger,
+        };
+        let stream = Lingering::new(stream, patience, self.hurry.clone());
+        let silence = silence(Arc::clone(&stream.received), limits.head_timeout);
         let house = Arc::clone(&self.house);
         let service = service_fn(move |mut request: Request<Incoming>| {
             let house = Arc::clone(&house);
@@ -144,8 +153,9 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .initial_stream_window_size(H2_WINDOW)
-        .initial_connection_window_size(2 * H2_WINDOW)
-        .max_concurrent_streams(128)
+        .initial_connection_window_size(H2_WINDOW)
+        .max_concurrent_streams(H2_STREAMS)
+        .max_header_list_size(H2_HEAD)
         .keep_alive_interval(limits.head_timeout);
     builder
 }
@@ -155,33 +165,66 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
 ///
 /// Without this a client that is still sending when its request has been refused gets a reset,
 /// which can destroy the reply before it was read.
+///
+/// A client that does not read what is written to it is given up with
+/// [`TimedOut`](io::ErrorKind::TimedOut).
 struct Lingering<S> {
     inner: S,
     /// How many bytes have come.
     received: Arc<AtomicUsize>,
-    limit: Duration,
+    patience: Patience,
     hurry: CancellationToken,
+    /// Runs while a write makes no progress.
+    stalled: Option<Pin<Box<Sleep>>>,
     closing: Option<Pin<Box<Sleep>>>,
 }
 
+/// How long a connection waits for its client.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// To take some of what is written to it.
+    unread: Duration,
+    /// To be done when the connection closes.
+    linger: Duration,
+}
+
 impl<S> Lingering<S> {
-    fn new(inner: S, limit: Duration, hurry: CancellationToken) -> Self {
+    fn new(inner: S, patience: Patience, hurry: CancellationToken) -> Self {
         Self {
             inner,
             received: Arc::default(),
-            limit,
+            patience,
             hurry,
+            stalled: None,
             closing: None,
         }
     }
 
     fn deadline(&self) -> Instant {
         let limit = if self.hurry.is_cancelled() {
-            self.limit.min(HASTY_LINGER)
+            self.patience.linger.min(HASTY_LINGER)
         } else {
-            self.limit
+            self.patience.linger
         };
         Instant::now() + limit
+    }
+
+    /// Passes on how a write went, or gives it up when nothing has been taken for too long.
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let unread = self.patience.unread;
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(unread)));
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -205,7 +248,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
+        let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.watch(cx, written)
     }
 
     fn poll_write_vectored(
@@ -213,7 +257,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.watch(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -221,7 +266,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        self.watch(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -253,10 +299,19 @@ mod tests {
 
     use super::*;
 
+    const PATIENCE: Patience = Patience {
+        unread: Duration::from_secs(30),
+        linger: Duration::from_secs(60),
+    };
+
+    fn lingering<S>(inner: S) -> Lingering<S> {
+        Lingering::new(inner, PATIENCE, CancellationToken::new())
+    }
+
     #[tokio::test]
     async fn closing_reads_what_the_client_still_sends() {
         let (mut client, server) = tokio::io::duplex(1024);
-        let mut server = Lingering::new(server, Duration::from_secs(60), CancellationToken::new());
+        let mut server = lingering(server);
         let closing = tokio::spawn(async move {
             server.write_all(b"reply").await.unwrap();
             server.shutdown().await.unwrap();
@@ -272,9 +327,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn closing_does_not_wait_for_ever() {
         let (_client, server) = tokio::io::duplex(1024);
-        let mut server = Lingering::new(server, Duration::from_secs(60), CancellationToken::new());
+        let mut server = lingering(server);
         let begun = Instant::now();
         server.shutdown().await.unwrap();
         assert_eq!(begun.elapsed().as_secs(), 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_is_given_up() {
+        let (_client, server) = tokio::io::duplex(1024);
+        let mut server = lingering(server);
+        let begun = Instant::now();
+        let error = server.write_all(&[0; 2000]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed(), PATIENCE.unread);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_slowly_is_waited_for() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let mut server = lingering(server);
+        let writing = tokio::spawn(async move { server.write_all(&[0; 10 * 1024]).await });
+        for _ in 0..10 {
+            tokio::time::sleep(PATIENCE.unread * 2 / 3).await;
+            client.read_exact(&mut [0; 1024]).await.unwrap();
+        }
+        writing.await.unwrap().unwrap();
     }
 }

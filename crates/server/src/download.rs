@@ -11,7 +11,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
-use windlass_store::{Media, Place, Resource};
+use windlass_store::{Media, Place, Resource, VaultError};
 
 use crate::byte_range::{Requested, content_range, unsatisfied_range};
 use crate::error::Error;
@@ -70,6 +70,15 @@ pub(crate) async fn media(
         *reply.body_mut() = bytes_of(house, media, range).await?;
     }
     Ok(reply)
+}
+
+/// Whether the media was gone when it was to be read. A resource that was replaced or deleted
+/// meanwhile has other media now, or none.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::MediaLost(_) | Error::Vault(VaultError::Missing(_))
+    )
 }
 
 /// The media's tag is its name, which no other bytes ever have.

@@ -21,6 +21,12 @@ const DEFAULT_PAGE: usize = 100;
 /// The most resources that a list shows at once.
 const LARGEST_PAGE: usize = 1000;
 
+/// A page ends when its resources have this many bytes together, however many were asked for.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// How many resources are taken out of the ledger at once.
+const PAGE_BATCH: usize = 16;
+
 /// The generic kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GenericKind;
@@ -146,14 +152,18 @@ fn updated_fields(_: Map<String, Value>, new: Map<String, Value>) -> Map<String,
 /// A patch sets what it names and removes what it sets to null (RFC 7396).
 fn patched_fields(mut old: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value> {
     for (name, value) in new {
-        match (old.get_mut(&name), value) {
-            (_, Value::Null) => {
+        match value {
+            Value::Null => {
                 old.shift_remove(&name);
             }
-            (Some(Value::Object(inside)), Value::Object(changes)) => {
-                *inside = patched_fields(std::mem::take(inside), changes);
+            Value::Object(changes) => {
+                let inside = match old.get_mut(&name).map(Value::take) {
+                    Some(Value::Object(inside)) => inside,
+                    _ => Map::new(),
+                };
+                old.insert(name, patched_fields(inside, changes).into());
             }
-            (_, value) => {
+            value => {
                 old.insert(name, value);
             }
         }
@@ -173,16 +183,8 @@ fn delete(resource: Resource) -> Answer {
 }
 
 async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let limit = page_size(call)?;
-    let after = page_token(call)?;
-    // One more than is shown tells whether there is another page.
-    let mut found = call
-        .lookup
-        .resources(&path(call), after.as_deref(), limit + 1)
-        .await?;
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let items = found
+    let Page { resources, more } = page(call).await?;
+    let items = resources
         .iter()
         .map(|resource| Value::Object(show_item(call, resource)))
         .collect();
@@ -191,7 +193,7 @@ async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         body.insert("kind".into(), kind.into());
     }
     body.insert(items_field(call), items);
-    if let Some(last) = found.last().filter(|_| more) {
+    if let Some(last) = resources.last().filter(|_| more) {
         body.insert(
             "nextPageToken".into(),
             URL_SAFE_NO_PAD.encode(&last.id).into(),
@@ -201,6 +203,44 @@ async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         changes: Vec::new(),
         body: Some(body),
     })
+}
+
+/// What one reply of a list shows.
+struct Page {
+    resources: Vec<Resource>,
+    /// Whether others follow.
+    more: bool,
+}
+
+/// Fills a page until it is full by count or by bytes. It has at least one resource, if there is one.
+async fn page(call: &Call<'_>) -> Result<Page, Rejection> {
+    let limit = page_size(call)?;
+    let token = page_token(call)?;
+    let collection = path(call);
+    let mut resources: Vec<Resource> = Vec::new();
+    let mut bytes = 0;
+    loop {
+        // One more than is shown tells whether there is another page.
+        let wanted = PAGE_BATCH.min(limit + 1 - resources.len());
+        let after = resources.last().map(|last| last.id.as_str());
+        let after = after.or(token.as_deref());
+        let batch = call.lookup.resources(&collection, after, wanted).await?;
+        let more = batch.len() == wanted;
+        for resource in batch {
+            bytes += resource.body.len();
+            let full = resources.len() == limit || bytes > PAGE_BYTES;
+            if full && !resources.is_empty() {
+                return Ok(Page {
+                    resources,
+                    more: true,
+                });
+            }
+            resources.push(resource);
+        }
+        if !more {
+            return Ok(Page { resources, more });
+        }
+    }
 }
 
 /// The field of a list's response that holds an array; `items` where the schema has none.
@@ -405,4 +445,53 @@ fn numeric(value: &Value) -> bool {
     value
         .as_str()
         .is_some_and(|text| text.parse::<f64>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The rows are those of RFC 7396, appendix A, whose target and patch are both objects.
+    #[test]
+    fn a_patch_merges_as_rfc_7396_says() {
+        let table = [
+            (json!({"a":"b"}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"b"}), json!({"b":"c"}), json!({"a":"b","b":"c"})),
+            (json!({"a":"b"}), json!({"a":null}), json!({})),
+            (
+                json!({"a":"b","b":"c"}),
+                json!({"a":null}),
+                json!({"b":"c"}),
+            ),
+            (json!({"a":["b"]}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"c"}), json!({"a":["b"]}), json!({"a":["b"]})),
+            (
+                json!({"a":{"b":"c"}}),
+                json!({"a":{"b":"d","c":null}}),
+                json!({"a":{"b":"d"}}),
+            ),
+            (json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]})),
+            (json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1})),
+            (
+                json!({}),
+                json!({"a":{"bb":{"ccc":null}}}),
+                json!({"a":{"bb":{}}}),
+            ),
+            (
+                json!({"a":"b"}),
+                json!({"a":{"b":null,"c":1}}),
+                json!({"a":{"c":1}}),
+            ),
+        ];
+        for (target, patch, expected) in table {
+            let patched = patched_fields(fields(&target), fields(&patch));
+            assert_eq!(Value::Object(patched), expected, "{target} and {patch}");
+        }
+    }
+
+    fn fields(value: &Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
 }

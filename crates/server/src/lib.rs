@@ -153,7 +153,7 @@ impl Server {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = connections.drain(limit) => {}
+            () = connections.drain(limit / 4 * 3) => {}
             () = cut => {}
         }
         house.cut.cancel();

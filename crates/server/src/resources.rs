@@ -4,6 +4,7 @@ use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, Method as Verb, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::PathParameters;
+use windlass_proto::command::ContentCoding;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
 use windlass_store::{ChangeSet, LedgerError};
@@ -126,8 +127,15 @@ async fn media(house: &House, head: CallHead<'_>) -> Result<Reply, Error> {
         conditions: Conditions::default(),
         ..head.call(house, &metadata, "")
     };
-    let resource = head.method.served.kind.find(&call).await?;
-    download::media(house, &resource, head.verb, head.headers).await
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let resource = head.method.served.kind.find(&call).await?;
+        match download::media(house, &resource, head.verb, head.headers).await {
+            Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
+            reply => return reply,
+        }
+    }
 }
 
 async fn read_metadata(
@@ -142,6 +150,8 @@ async fn read_metadata(
     if takes_media && head.headers.get(CONTENT_TYPE).is_some_and(is_media) {
         return Err(Error::WrongUrlForUpload);
     }
+    // A coding that the body does not undo must not be read as JSON.
+    ContentCoding::from_headers(head.headers)?;
     Ok(parse_metadata(
         &body.collect(house.settings.limits.metadata).await?,
     )?)

@@ -160,6 +160,7 @@ impl Routed<'_> {
             path: plain,
             query: self.query,
             base_url: self.base_url,
+            headers: &self.head.headers,
         };
         let command = command(self.verb, self.query, &self.head.headers, framing)?;
         match command {
@@ -211,7 +212,7 @@ impl Routed<'_> {
         let body = body.as_mut().expect("nobody has taken the body yet");
         let metadata = body.collect(self.house.settings.limits.metadata).await?;
         let metadata = parse_metadata(&metadata)?;
-        let request = upload.with_body(metadata, start.content_type, start.expected)?;
+        let request = upload.with_body(&metadata, start.content_type, start.expected)?;
         let upload_id = self.house.start(&request, declared).await?;
         let path = self.head.uri.path();
         let location = format!(

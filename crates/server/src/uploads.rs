@@ -55,7 +55,7 @@ pub(crate) struct House {
 impl House {
     /// Refuses to begin an upload that could not be brought to its end.
     pub(crate) fn admit_upload(&self) -> Result<(), Error> {
-        match self.vitals.room() {
+        match self.vitals.room(&self.settings.free_space) {
             _ if self.vitals.is_draining() => Err(Error::Draining),
             Room::Plenty => Ok(()),
             Room::Low | Room::Full => Err(Error::NoSpace),
@@ -64,10 +64,18 @@ impl House {
 
     /// Refuses media when there is no room for it.
     pub(crate) fn admit_media(&self) -> Result<(), Error> {
-        match self.vitals.room() {
+        match self.vitals.room(&self.settings.free_space) {
             Room::Plenty | Room::Low => Ok(()),
             Room::Full => Err(Error::NoSpace),
         }
+    }
+
+    /// Refuses a write for which there is no room, and counts it: between two looks at the disk a
+    /// lot can be written.
+    pub(crate) fn admit_write(&self, bytes: usize) -> Result<(), Error> {
+        self.admit_media()?;
+        self.vitals.note_written(bytes as u64);
+        Ok(())
     }
 
     pub(crate) fn plumbing(&self) -> sink::Plumbing {

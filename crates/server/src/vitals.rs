@@ -1,6 +1,6 @@
 //! Whether the server may still promise anything: fail-stop, drain, free space.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 use windlass_store::{LedgerError, Space, VaultError};
@@ -8,13 +8,16 @@ use windlass_store::{LedgerError, Space, VaultError};
 use crate::config::FreeSpace;
 
 /// The state of the whole server that every request looks at.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Vitals {
     /// A storage fault happened: nothing is acknowledged any more.
     failed: CancellationToken,
     /// The server is stopping: nothing new is begun.
     draining: AtomicBool,
-    room: AtomicU8,
+    /// Bytes that could be written at the last look at the disk, less what was written since.
+    available: AtomicU64,
+    /// The room at the last look, for the log.
+    noted: AtomicU8,
 }
 
 /// How much room the disk has, against the limits.
@@ -30,14 +33,24 @@ pub(crate) enum Room {
 }
 
 impl Room {
-    /// Compares what is free with the limits.
-    pub(crate) fn of(space: Space, limits: &FreeSpace) -> Self {
-        if space.available < limits.hard {
+    fn of(available: u64, limits: &FreeSpace) -> Self {
+        if available < limits.hard {
             Self::Full
-        } else if space.available < limits.soft {
+        } else if available < limits.soft {
             Self::Low
         } else {
             Self::Plenty
+        }
+    }
+}
+
+impl Default for Vitals {
+    fn default() -> Self {
+        Self {
+            failed: CancellationToken::new(),
+            draining: AtomicBool::new(false),
+            available: AtomicU64::new(u64::MAX),
+            noted: AtomicU8::new(Room::Plenty as u8),
         }
     }
 }
@@ -88,20 +101,28 @@ impl Vitals {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// What the last look at the disk said.
-    pub(crate) fn room(&self) -> Room {
-        match self.room.load(Ordering::Relaxed) {
-            0 => Room::Plenty,
-            1 => Room::Low,
-            _ => Room::Full,
-        }
+    /// How much room there is, as far as is known: at the last look, less what was written since.
+    pub(crate) fn room(&self, limits: &FreeSpace) -> Room {
+        Room::of(self.available.load(Ordering::Relaxed), limits)
+    }
+
+    /// Notes that so many bytes are about to be written.
+    pub(crate) fn note_written(&self, bytes: u64) {
+        let less = |available: u64| Some(available.saturating_sub(bytes));
+        let order = Ordering::Relaxed;
+        self.available.fetch_update(order, order, less).ok();
     }
 
     /// Notes what a look at the disk said.
-    pub(crate) fn set_room(&self, room: Room) {
-        let before = self.room.swap(room as u8, Ordering::Relaxed);
-        if before != room as u8 {
-            tracing::warn!(?room, "room on the disk has changed");
+    pub(crate) fn note_space(&self, space: Space, limits: &FreeSpace) {
+        self.available.store(space.available, Ordering::Relaxed);
+        let room = Room::of(space.available, limits);
+        if self.noted.swap(room as u8, Ordering::Relaxed) != room as u8 {
+            tracing::warn!(
+                ?room,
+                available = space.available,
+                "room on the disk has changed"
+            );
         }
     }
 }

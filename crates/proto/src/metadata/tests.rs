@@ -76,7 +76,7 @@ fn bytes_that_are_not_text_are_refused() {
 
 #[test]
 fn endless_nesting_is_refused() {
-    let text = "[".repeat(100_000);
+    let text = "[".repeat(10_000);
     assert!(matches!(
         parse_metadata(text.as_bytes()),
         Err(MetadataError::NotJson { .. })
@@ -88,4 +88,14 @@ proptest! {
     fn any_bytes_are_judged_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
         let _ = parse_metadata(&bytes);
     }
+}
+
+#[test]
+fn metadata_with_too_many_values_is_refused_before_it_takes_memory() {
+    let values = |count: usize| format!("{{\"x\":[{}0]}}", "0,".repeat(count));
+    assert!(parse_metadata(values(10_000).as_bytes()).is_ok());
+    let refused = parse_metadata(values(30_000).as_bytes());
+    assert!(matches!(refused, Err(MetadataError::TooManyValues { .. })));
+    let text = format!(r#"{{"x":"{}\"[[["}}"#, "a,b:[".repeat(30_000));
+    assert!(parse_metadata(text.as_bytes()).is_ok());
 }

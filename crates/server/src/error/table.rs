@@ -160,7 +160,8 @@ fn protocol(error: &ProtocolError) -> Row {
         ProtocolError::DataOnStart => bad("badRequest").header("Content-Range"),
         ProtocolError::Related(error) => related(error),
         ProtocolError::Metadata(
-            MetadataError::NotUtf8
+            MetadataError::TooManyValues { .. }
+            | MetadataError::NotUtf8
             | MetadataError::NotJson { .. }
             | MetadataError::NotAnObject { .. },
         ) => bad("parseError"),

@@ -62,7 +62,11 @@ impl House {
         {
             return Err(append.fail((*error).into()).await);
         }
-        let (settled, full) = append.settle().await?;
+        let (settled, full) = match append.settle().await {
+            Ok(settled) => settled,
+            // As when the session expired meanwhile and its media was swept.
+            Err(error) => return Err(lost(self, &append.session, error).await),
+        };
         match stop {
             // Less was stored than the body held. It is kept, but a chunk that came whole is never
             // acknowledged in part: not every client looks at how much was kept.
@@ -140,6 +144,12 @@ impl Append {
                 () = self.turn.superseded() => return Stop::Superseded,
                 () = self.house.cut.cancelled() => return Stop::Draining,
                 piece = body.next() => piece,
+                () = tokio::time::sleep_until(self.commits.next()), if self.is_uncommitted() => {
+                    match self.checkpoint().await {
+                        Ok(()) => continue,
+                        Err(error) => return Stop::Storage(error),
+                    }
+                }
             };
             let data = match piece {
                 Ok(Some(data)) => data,
@@ -161,11 +171,30 @@ impl Append {
         while !data.is_empty() {
             self.sink.take(&mut data);
             if self.sink.is_full() {
+                self.house.admit_write(self.sink.waiting())?;
                 let due = self.commits.due(self.sink.offset());
                 if let Some(checkpoint) = self.sink.write(due).await? {
                     self.commits.begin(checkpoint).await?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Whether there are bytes that a checkpoint would make durable. Small media waits for the end of
+    /// its request.
+    fn is_uncommitted(&self) -> bool {
+        self.sink.is_for_vault() && self.sink.offset() > self.commits.begun
+    }
+
+    /// Commits what has come although there is not much of it: the client is slow.
+    async fn checkpoint(&mut self) -> Result<(), Error> {
+        self.house.admit_write(self.sink.waiting())?;
+        self.commits.take_note(self.sink.offset());
+        let earlier = self.sink.write(true).await?;
+        let latest = self.sink.write(false).await?;
+        for checkpoint in earlier.into_iter().chain(latest) {
+            self.commits.begin(checkpoint).await?;
         }
         Ok(())
     }
@@ -219,7 +248,7 @@ impl Append {
     async fn give_way(
         mut self: Box<Self>,
         settled: Settled,
-        mut body: RequestBody,
+        body: RequestBody,
     ) -> Result<SessionReply, Error> {
         self.commits.commit(settled, SessionState::Active).await?;
         let Self {
@@ -229,16 +258,7 @@ impl Append {
             ..
         } = *self;
         drop(turn);
-        tokio::select! {
-            discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
-            () = house.cut.cancelled() => return Err(Error::Draining),
-        }
-        house
-            .leases
-            .wait_for_writers(session.id, house.patience())
-            .await;
-        let reply = house.final_reply_of(session.id).await?;
-        reply.map(SessionReply::Final).ok_or(Error::Superseded)
+        house.yield_to_newer(session.id, body).await
     }
 
     /// Makes the resource. From here on the upload is finished, failed, or finishing.
@@ -252,6 +272,7 @@ impl Append {
         if let Err(mismatch) = expected.check(&digests) {
             return Err(self.fail(mismatch.into()).await);
         }
+        self.request = self.house.remembered_request(self.session.id).await?;
         let media = media_of(&self.request, &settled.progress, digests);
         let complete = Complete {
             small_media: settled
@@ -342,10 +363,20 @@ impl Commits {
         let due =
             offset - self.begun >= checkpoints.bytes || self.last.elapsed() >= checkpoints.interval;
         if due {
-            self.begun = offset;
-            self.last = Instant::now();
+            self.take_note(offset);
         }
         due
+    }
+
+    /// Notes that a checkpoint of everything up to `offset` is on its way.
+    fn take_note(&mut self, offset: u64) {
+        self.begun = offset;
+        self.last = Instant::now();
+    }
+
+    /// When the next checkpoint is due if few bytes come.
+    fn next(&self) -> Instant {
+        self.last + self.house.settings.checkpoints.interval
     }
 
     /// Syncs and commits a checkpoint beside whatever goes on.

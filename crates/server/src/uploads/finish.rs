@@ -1,7 +1,7 @@
 //! From committed media to a resource and a reply that is kept.
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, Method as Verb, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::PathParameters;
 use windlass_proto::digest::Digests;
@@ -110,6 +110,8 @@ impl House {
             path: request.path_parameters(served),
             query: request.parameters(),
             fresh_id: new_resource_id(now),
+            metadata: request.metadata()?,
+            conditions: request.conditions(),
             served,
             now,
         })
@@ -141,6 +143,8 @@ struct Prepared<'a> {
     query: Parameters,
     now: Timestamp,
     fresh_id: String,
+    metadata: Map<String, Value>,
+    conditions: (Verb, HeaderMap),
 }
 
 impl Prepared<'_> {
@@ -150,12 +154,12 @@ impl Prepared<'_> {
             method: self.served.method,
             path: &self.path,
             query: &self.query,
-            metadata: &request.metadata,
+            metadata: &self.metadata,
             now: self.now,
             fresh_id: &self.fresh_id,
             base_url: &request.base_url,
             lookup: Lookup::new(&*house.ledger),
-            conditions: Conditions::default(),
+            conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
         }
     }
 }

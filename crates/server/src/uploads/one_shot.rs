@@ -10,6 +10,8 @@ use windlass_proto::metadata::parse_metadata;
 use windlass_proto::related::{Piece, RelatedError, RelatedLimits, Splitter, ThirdPart};
 use windlass_proto::session::{Ending, Intake};
 
+use windlass_store::LedgerError;
+
 use super::House;
 use super::finish::{Complete, FinalReply, media_of};
 use super::request::{UploadHead, UploadRequest};
@@ -34,7 +36,7 @@ impl House {
         simple: SimpleHead,
         mut body: RequestBody,
     ) -> Result<FinalReply, Error> {
-        let request = head.with_body(Map::new(), simple.content_type, simple.expected)?;
+        let request = head.with_body(&Map::new(), simple.content_type, simple.expected)?;
         let house = Arc::clone(self);
         self.see_through(Box::pin(async move {
             let mut upload = OneShot::open(&house, request, simple.length).await?;
@@ -61,7 +63,10 @@ impl House {
         let mut splitter = Splitter::new(multipart.boundary, limits, ThirdPart::Refused);
         let mut preface = Preface::default();
         while !preface.complete {
-            let data = body.next().await?.ok_or(RelatedError::NoFinalBoundary)?;
+            let data = self
+                .next(&mut body)
+                .await?
+                .ok_or(RelatedError::NoFinalBoundary)?;
             preface.read(&mut splitter, data)?;
         }
         let request = preface.request(head, multipart.expected)?;
@@ -74,6 +79,15 @@ impl House {
             }
         }))
         .await
+    }
+
+    /// The next bytes of a body, unless the server stops.
+    async fn next(&self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
+        tokio::select! {
+            biased;
+            () = self.cut.cancelled() => Err(Error::Draining),
+            data = body.next() => Ok(data?),
+        }
     }
 }
 
@@ -112,7 +126,7 @@ impl Preface {
         expected: ExpectedDigests,
     ) -> Result<UploadRequest, Error> {
         let metadata = parse_metadata(&self.metadata)?;
-        head.with_body(metadata, self.content_type.take(), expected)
+        head.with_body(&metadata, self.content_type.take(), expected)
     }
 }
 
@@ -135,7 +149,7 @@ impl<'a> OneShot<'a> {
     }
 
     async fn receive(&mut self, body: &mut RequestBody) -> Result<(), Error> {
-        while let Some(data) = self.next(body).await? {
+        while let Some(data) = self.house.next(body).await? {
             self.take(data).await?;
         }
         self.intake.clone().end(Ending::Complete)?;
@@ -154,7 +168,7 @@ impl<'a> OneShot<'a> {
                     self.take(data).await?;
                 }
             }
-            match self.next(body).await? {
+            match self.house.next(body).await? {
                 Some(data) => splitter.push(data, &mut pieces)?,
                 None => break,
             }
@@ -163,19 +177,12 @@ impl<'a> OneShot<'a> {
         Ok(())
     }
 
-    async fn next(&self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
-        tokio::select! {
-            biased;
-            () = self.house.cut.cancelled() => Err(Error::Draining),
-            data = body.next() => Ok(data?),
-        }
-    }
-
     async fn take(&mut self, data: Bytes) -> Result<(), Error> {
         let mut data = self.intake.accept(data)?;
         while !data.is_empty() {
             self.sink.take(&mut data);
             if self.sink.is_full() {
+                self.house.admit_write(self.sink.waiting())?;
                 self.sink.write(false).await?;
             }
         }
@@ -203,7 +210,7 @@ impl<'a> OneShot<'a> {
 
     async fn give_up(self, error: Error) -> Error {
         // After a fault of the ledger it is not known whether the resource exists; the sweep will.
-        if !matches!(error, Error::Ledger(_)) {
+        if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
             self.sink.discard().await;
         }
         error

@@ -1,11 +1,13 @@
 //! What is remembered of a request that started an upload, until its resource is made.
 
-use http::Method as Verb;
+use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_discovery::PathParameters;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
+use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 
 use crate::error::Error;
@@ -21,6 +23,9 @@ const SECRET: [&str; 5] = [
     "upload_token",
 ];
 
+/// Metadata up to this length is kept in memory while the media is on its way.
+const SMALL_METADATA: usize = 4 * 1024;
+
 /// A request for an upload: which method, with which parameters, for which media.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct UploadRequest {
@@ -33,12 +38,15 @@ pub(crate) struct UploadRequest {
     verb: String,
     /// Where clients reach the server.
     pub(crate) base_url: String,
-    /// The JSON that came with it.
-    pub(crate) metadata: Map<String, Value>,
+    /// The JSON that came with it, as text: parsed it takes many times the memory, and an upload may
+    /// take days.
+    metadata: String,
     /// The media's type.
     pub(crate) content_type: String,
     /// What the client said the digests are.
     pub(crate) expected: ExpectedDigests,
+    /// `If-Match` and its kin, by name.
+    conditions: Vec<(String, String)>,
 }
 
 /// The head of a request for an upload, before its body is read.
@@ -48,6 +56,7 @@ pub(crate) struct UploadHead<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: &'a Parameters,
     pub(crate) base_url: &'a str,
+    pub(crate) headers: &'a HeaderMap,
 }
 
 impl UploadHead<'_> {
@@ -57,16 +66,16 @@ impl UploadHead<'_> {
     /// When the method does not take this type, or the metadata states malformed digests.
     pub(crate) fn with_body(
         &self,
-        metadata: Map<String, Value>,
+        metadata: &Map<String, Value>,
         content_type: Option<String>,
         expected: ExpectedDigests,
     ) -> Result<UploadRequest, Error> {
         let content_type = content_type
-            .or_else(|| type_in_metadata(&metadata))
+            .or_else(|| type_in_metadata(metadata))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         self.check_type(&content_type)?;
         check_shape(self.query)?;
-        let expected = expected.merge(ExpectedDigests::from_metadata(&metadata)?)?;
+        let expected = expected.merge(ExpectedDigests::from_metadata(metadata)?)?;
         let method = self.method.method;
         Ok(UploadRequest {
             api: method.api_name.clone(),
@@ -76,9 +85,10 @@ impl UploadHead<'_> {
             query: without_secrets(self.query),
             verb: self.verb.to_string(),
             base_url: self.base_url.to_owned(),
-            metadata,
+            metadata: serde_json::to_string(metadata).expect("JSON can be written"),
             content_type,
             expected,
+            conditions: conditions(self.headers),
         })
     }
 
@@ -132,6 +142,31 @@ impl UploadRequest {
         Parameters::parse(Some(&self.query))
     }
 
+    /// The JSON that came with it.
+    pub(crate) fn metadata(&self) -> Result<Map<String, Value>, Error> {
+        Ok(parse_metadata(self.metadata.as_bytes())?)
+    }
+
+    /// What the request was conditional on. The conditions hold at the end as at the start.
+    pub(crate) fn conditions(&self) -> (Verb, HeaderMap) {
+        let headers = self.conditions.iter();
+        let headers = headers.filter_map(|(name, value)| {
+            Some((
+                name.parse::<HeaderName>().ok()?,
+                value.parse::<HeaderValue>().ok()?,
+            ))
+        });
+        let verb = self.verb.parse().unwrap_or(Verb::POST);
+        (verb, headers.collect())
+    }
+
+    /// Lets go of metadata that is not small, for as long as the media is on its way.
+    pub(crate) fn shed(&mut self) {
+        if self.metadata.len() > SMALL_METADATA {
+            self.metadata = String::new();
+        }
+    }
+
     /// Whether the request was a POST, so that a resource is created by it.
     pub(crate) fn creates(&self) -> bool {
         self.verb == Verb::POST.as_str()
@@ -141,6 +176,20 @@ impl UploadRequest {
     pub(crate) fn wanted(&self, method: ServedMethod<'_>) -> Wanted {
         method.wanted_digests().or(self.expected.wanted())
     }
+}
+
+fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
+    let names = [
+        IF_MATCH,
+        IF_NONE_MATCH,
+        IF_MODIFIED_SINCE,
+        IF_UNMODIFIED_SINCE,
+    ];
+    let values = names.iter().flat_map(|name| {
+        let values = headers.get_all(name).into_iter();
+        values.filter_map(|value| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+    });
+    values.collect()
 }
 
 /// The final reply will be shaped by these parameters; better refuse them before the media comes.

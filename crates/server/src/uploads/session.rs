@@ -85,13 +85,20 @@ impl House {
             Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
                 Err(error.into())
             }
-            Ok(Step::Resume | Step::Finish { .. } | Step::Append(_)) | Err(_) => {
+            step @ (Ok(Step::Resume | Step::Finish { .. } | Step::Append(_)) | Err(_)) => {
+                if let Ok(Step::Finish { .. }) = step {
+                    // Not under the lease: nobody shall wait for a body that must be empty.
+                    expect_empty(body.as_mut().expect(UNTAKEN)).await?;
+                }
                 let house = Arc::clone(self);
                 let path = path.to_owned();
                 let body = body.take().expect(UNTAKEN);
                 self.see_through(Box::pin(async move {
-                    let leased = house.lease(id, &path).await?;
-                    Box::pin(house.act(leased, head, body)).await
+                    match house.lease(id, &path).await {
+                        Ok(leased) => Box::pin(house.act(leased, head, body)).await,
+                        Err(Error::Superseded) => house.yield_to_newer(id, body).await,
+                        Err(error) => Err(error),
+                    }
                 }))
                 .await
             }
@@ -125,21 +132,43 @@ impl House {
         .await
     }
 
-    /// Drives a session that was left finishing, as by a crash, to its end.
+    /// Drives a session that was left finishing, as by a crash, to its end. Nothing was promised to
+    /// a session that has died meanwhile; if it cannot be finished, it ends.
     pub(crate) async fn finish_left_over(self: &Arc<Self>, id: SessionId) -> Result<(), Error> {
         let Some(session) = self.ledger.session(id).await? else {
             return Ok(());
         };
-        let path = remembered(&session)?.path;
+        let request = remembered(&session)?;
         let house = Arc::clone(self);
         self.see_through(Box::pin(async move {
-            let leased = house.lease(id, &path).await?;
-            match leased.session.state {
-                SessionState::Finishing => house.finish_stored(leased).await.map(drop),
-                _ => Ok(()),
+            let turn = house.leases.take_over(id, house.patience()).await;
+            let (Ok(turn), Some(session)) = (turn, house.ledger.lease(id).await?) else {
+                return Ok(());
+            };
+            if session.state != SessionState::Finishing {
+                return Ok(());
+            }
+            let (epoch, is_dead) = (session.epoch, house.clock.now() >= session.expires);
+            let leased = Leased {
+                session,
+                request,
+                turn,
+            };
+            match house.finish_stored(leased).await {
+                Err(error) if is_dead => {
+                    house.fail(id, epoch).await;
+                    Err(error)
+                }
+                finished => finished.map(drop),
             }
         }))
         .await
+    }
+
+    /// What is remembered of the start of a session, whole.
+    pub(crate) async fn remembered_request(&self, id: SessionId) -> Result<UploadRequest, Error> {
+        let session = self.ledger.session(id).await?;
+        remembered(&session.ok_or(Error::SessionNotFound)?)
     }
 
     async fn act(
@@ -157,16 +186,11 @@ impl House {
                 reply
             }
             Ok(Step::Resume) => self.finish_stored(leased).await.map(SessionReply::Final),
-            Ok(Step::Report) => {
-                expect_empty(&mut body).await?;
-                Ok(SessionReply::Committed(leased.session.progress.offset))
-            }
-            Ok(Step::Finish { total }) => {
-                expect_empty(&mut body).await?;
-                self.finish_committed(leased, total, head.expected)
-                    .await
-                    .map(SessionReply::Final)
-            }
+            Ok(Step::Report) => Ok(SessionReply::Committed(leased.session.progress.offset)),
+            Ok(Step::Finish { total }) => self
+                .finish_committed(leased, total, head.expected)
+                .await
+                .map(SessionReply::Final),
             Ok(Step::Append(intake)) => {
                 Box::pin(self.append(leased, intake, head.expected, body)).await
             }
@@ -181,6 +205,22 @@ impl House {
         }
     }
 
+    /// A newer request has the session: reads the rest of the body and answers what becomes of the
+    /// upload, so that requests with the same last bytes get the same reply.
+    pub(crate) async fn yield_to_newer(
+        &self,
+        id: SessionId,
+        mut body: RequestBody,
+    ) -> Result<SessionReply, Error> {
+        tokio::select! {
+            discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
+            () = self.cut.cancelled() => return Err(Error::Draining),
+        }
+        self.leases.wait_for_writers(id, self.patience()).await;
+        let reply = self.final_reply_of(id).await?;
+        reply.map(SessionReply::Final).ok_or(Error::Superseded)
+    }
+
     /// Takes the session over from whoever writes to it.
     async fn lease(self: &Arc<Self>, id: SessionId, path: &str) -> Result<Leased, Error> {
         let turn = self
@@ -192,7 +232,9 @@ impl House {
                 NoTurn::Stuck => Error::Busy,
             })?;
         let session = self.ledger.lease(id).await?;
-        let (session, request) = self.check(session, path)?;
+        let (mut session, mut request) = self.check(session, path)?;
+        session.context = Vec::new();
+        request.shed();
         Ok(Leased {
             session,
             request,

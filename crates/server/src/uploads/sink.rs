@@ -183,6 +183,16 @@ impl MediaSink {
         self.keep(piece);
     }
 
+    /// How many bytes the next [`MediaSink::write`] writes.
+    pub(crate) fn waiting(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Whether the media is too large for the ledger.
+    pub(crate) fn is_for_vault(&self) -> bool {
+        self.vault_media.is_some() || self.batch.len() > self.plumbing.small_media
+    }
+
     /// Whether nothing more fits before a [`MediaSink::write`].
     pub(crate) fn is_full(&mut self) -> bool {
         self.room() == 0
@@ -222,7 +232,7 @@ impl MediaSink {
 
     /// Brings everything to its place and makes it durable. Returns what may now be committed.
     pub(crate) async fn settle(&mut self) -> Result<Settled, Error> {
-        if self.vault_media.is_some() || self.batch.len() > self.plumbing.small_media {
+        if self.is_for_vault() {
             // What an earlier checkpoint would have committed is committed by this one.
             self.write(false).await?;
         }
