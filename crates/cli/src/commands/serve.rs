@@ -1,5 +1,6 @@
 //! `windlass serve`: a server of its own process, over a store on the local disk.
 
+mod descriptors;
 mod error;
 mod signals;
 
@@ -26,12 +27,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         environment: Environment::new(std::env::vars_os())?,
     };
     warn_of_ignored(&sources.environment);
-    let merged = sources.merge()?;
+    let mut merged = sources.merge()?;
     let apis = settings::load(&merged.settings.apis)?;
     if args.check_config {
         output::data(merged.to_toml());
         return Ok(());
     }
+    fit_connections(&mut merged.settings);
     output::log_to_stderr(&merged.settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -54,6 +56,24 @@ fn warn_of_ignored(environment: &Environment) {
             hint.as_deref(),
         );
     }
+}
+
+/// Lets no more connections in than there are descriptors for.
+fn fit_connections(settings: &mut Settings) {
+    let wanted = settings.server.limits.connections;
+    let available = descriptors::raise_limit();
+    let possible = descriptors::connections_within(available);
+    if wanted <= possible {
+        return;
+    }
+    settings.server.limits.connections = possible;
+    output::warning(
+        format_args!(
+            "limits.connections is {wanted}, but {available} open files are enough for {possible} \
+             connections only; {possible} it is"
+        ),
+        Some("raise the hard limit on open files: `ulimit -Hn`, or LimitNOFILE= of systemd"),
+    );
 }
 
 async fn serve(settings: Settings, apis: Vec<ServedApi>) -> Result<(), Error> {

@@ -65,6 +65,39 @@ fn an_update_replaces_and_a_patch_merges() {
 }
 
 #[test]
+fn a_patch_leaves_no_nulls_in_an_object_that_it_brings() {
+    let id = farm::id(&insert(&json!({"name": "Dolly"})));
+    let patch = json!({"home": {"farm": "Roslin", "pen": null}});
+    let patched = exchange(farm(), &json("PATCH", &farm::animal(&id), &patch)).expect(200);
+    assert_eq!(patched.field("home"), json!({"farm": "Roslin"}));
+}
+
+#[test]
+fn a_page_of_large_animals_ends_before_it_has_all_that_were_asked_for() {
+    let server = own(&[]);
+    let large = "x".repeat(900_000);
+    for number in 0..6 {
+        let animal = json!({"name": number.to_string(), "species": large});
+        exchange(server.address(), &json("POST", ANIMALS, &animal)).expect(200);
+    }
+    let page = |token: &Value| {
+        let token = token.as_str().unwrap_or_default();
+        let target = format!("{ANIMALS}?maxResults=1000&pageToken={token}");
+        exchange(server.address(), &Request::new("GET", target)).expect(200)
+    };
+    let names = |reply: &Reply| -> Vec<Value> {
+        let items = reply.field("items");
+        let items = items.as_array().expect("a list of items");
+        items.iter().map(|item| item["name"].clone()).collect()
+    };
+    let first = page(&Value::Null);
+    let second = page(&first.field("nextPageToken"));
+    assert_eq!(names(&first), ["0", "1", "2", "3"]);
+    assert_eq!(names(&second), ["4", "5"]);
+    assert_eq!(second.field("nextPageToken"), Value::Null);
+}
+
+#[test]
 fn a_change_of_the_metadata_keeps_the_media() {
     let media = Media::new(26, 100_000);
     let id = farm::id(&farm::upload(farm(), media));

@@ -1,5 +1,7 @@
 //! Media on its way out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
@@ -163,6 +165,36 @@ fn new_media_has_a_new_tag() {
     let reply = animal.get(&[("If-None-Match", &before)]).expect(200);
     assert_eq!(reply.text(), "new");
     assert_ne!(reply.header("etag"), Some(before.as_str()));
+}
+
+#[test]
+fn media_is_found_while_it_is_replaced_until_its_resource_is_gone() {
+    let animal = Animal::of(1000);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        let reply = animal.get(&[]);
+                        if reply.status != 200 {
+                            return assert_error(&reply, 404, "notFound", None);
+                        }
+                    }
+                })
+            })
+            .collect();
+        let target = farm::animal(&animal.id);
+        for version in 0..200 {
+            let update = Request::new("PUT", format!("/upload{target}?uploadType=media"))
+                .header("Content-Type", "image/png")
+                .body(format!("version {version}"));
+            exchange(farm(), &update).expect(200);
+        }
+        assert!(readers.iter().all(|reader| !reader.is_finished()));
+        exchange(farm(), &Request::new("DELETE", target)).expect(204);
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

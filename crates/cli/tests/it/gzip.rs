@@ -139,6 +139,51 @@ fn a_damaged_gzip_chunk_does_not_finish_the_upload() {
 }
 
 #[test]
+fn codings_are_read_from_all_lines_and_lists() {
+    for codings in [
+        &["identity, gzip"][..],
+        &["gzip, identity"],
+        &["identity", "gzip"],
+        &["", "x-gzip"],
+    ] {
+        let request = codings.iter().fold(simple(), |request, coding| {
+            request.header("Content-Encoding", coding)
+        });
+        let reply = exchange(farm(), &request.body(gzip(&MEDIA.whole())));
+        farm::assert_media(farm(), &reply.expect(200), MEDIA);
+    }
+}
+
+#[test]
+fn a_chunked_body_without_a_byte_is_empty_in_gzip_too() {
+    let request = simple()
+        .header("Content-Encoding", "gzip")
+        .header("Transfer-Encoding", "chunked")
+        .raw_body(chunked([]));
+    let reply = exchange(farm(), &request).expect(200);
+    farm::assert_media(farm(), &reply, Media::new(0, 0));
+}
+
+#[test]
+fn metadata_on_a_plain_path_may_be_packed_in_gzip_alone() {
+    let insert = |coding| {
+        let request = Request::new("POST", farm::ANIMALS)
+            .header("Content-Type", "application/json")
+            .header("Content-Encoding", coding);
+        exchange(farm(), &request.body(gzip(farm::named("Zip").as_bytes())))
+    };
+    assert_eq!(insert("gzip").expect(200).field("name"), "Zip");
+    for coding in ["br", "gzip, gzip"] {
+        assert_error(
+            &insert(coding),
+            415,
+            "unsupportedMediaType",
+            Some("Content-Encoding"),
+        );
+    }
+}
+
+#[test]
 fn other_codings_are_refused() {
     for coding in ["br", "deflate", "gzip, gzip", "zstd"] {
         let request = simple().header("Content-Encoding", coding).body("abc");

@@ -1,0 +1,35 @@
+//! A client that is slow: what it has sent is committed while its request still goes on.
+
+use std::time::{Duration, Instant};
+
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+use windlass_testkit::session::content_range;
+
+use crate::server;
+
+const MEDIA: Media = Media::new(31, 10_000_000);
+
+/// More than stays in memory, less than is written at once.
+const SENT: u64 = 150_000;
+
+#[test]
+fn what_a_slow_client_has_sent_is_committed_while_its_request_goes_on() {
+    let session = farm::begin(server::farm(), "slow");
+    let mut peer = session.peer();
+    let request = session.ranged(&content_range(MEDIA, &(0..MEDIA.len())));
+    peer.send(request.header("Content-Length", MEDIA.len()).head_bytes());
+    peer.send(MEDIA.bytes(0..SENT));
+    let begun = Instant::now();
+    while session.query().committed() < SENT {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            session.query()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    peer.send(MEDIA.bytes(SENT..MEDIA.len()));
+    let reply = peer.reply().expect(201);
+    farm::assert_media(server::farm(), &reply, MEDIA);
+}
