@@ -105,7 +105,11 @@ async fn sweep(house: Arc<House>) {
                 SWEEP_INTERVAL
             }
         };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // Whoever deletes or cancels wants the room.
+            () = house.garbage.notified() => tokio::time::sleep(SWEEP_PACE).await,
+        }
     }
 }
 

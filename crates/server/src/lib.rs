@@ -106,6 +106,7 @@ impl Server {
             vitals: vitals::Vitals::default(),
             leases: Arc::default(),
             tasks: TaskTracker::new(),
+            garbage: tokio::sync::Notify::new(),
             cut: CancellationToken::new(),
         };
         Self {

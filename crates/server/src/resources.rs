@@ -107,7 +107,10 @@ async fn run(
             ..ChangeSet::default()
         };
         match house.ledger.apply(changes).await {
-            Ok(()) => return Ok(answer),
+            Ok(()) => {
+                house.garbage.notify_one();
+                return Ok(answer);
+            }
             Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
             Err(error) => return Err(error.into()),
         }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use windlass_store::{Ledger, Vault};
@@ -48,6 +49,8 @@ pub(crate) struct House {
     pub(crate) budget: batch::MemoryBudget,
     /// Work on uploads that must not be torn when a connection dies.
     pub(crate) tasks: TaskTracker,
+    /// Tells the sweep that media may have become garbage.
+    pub(crate) garbage: Notify,
     /// Tells running uploads to commit what they have and to end.
     pub(crate) cut: CancellationToken,
 }

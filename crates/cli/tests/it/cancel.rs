@@ -1,12 +1,16 @@
 //! Cancelled uploads (docs/protocol.md, 2.9 and 4.17).
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Reply, Request, exchange};
 use windlass_testkit::session::CHUNK_GRANULARITY;
 
-use crate::server::farm;
+use crate::server::{farm, own};
 
 const MEDIA: Media = Media::new(12, CHUNK_GRANULARITY + 1);
 
@@ -79,4 +83,28 @@ fn a_cancel_stops_an_append_that_is_under_way() {
     }
     assert_cancelled(&session.query());
     assert_eq!(farm::count(farm(), name), 0);
+}
+
+#[test]
+fn the_media_of_a_cancelled_upload_is_soon_deleted() {
+    let server = own(&[]);
+    let session = farm::begin(server.address(), "cancelled");
+    let media = Media::new(43, 4 * CHUNK_GRANULARITY);
+    session.append(media, 0..2 * CHUNK_GRANULARITY).expect(308);
+    let vault = server.data().join("vault");
+    assert_eq!(files_below(&vault), 1);
+    session.cancel().expect(499);
+    let begun = Instant::now();
+    while files_below(&vault) > 0 {
+        assert!(begun.elapsed().as_secs() < 20, "the media is still there");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn files_below(directory: &Path) -> usize {
+    let entries = fs::read_dir(directory).expect("a directory");
+    let entries = entries.map(|entry| entry.expect("it can be read").path());
+    entries
+        .map(|path| if path.is_dir() { files_below(&path) } else { 1 })
+        .sum()
 }

@@ -62,3 +62,24 @@ fn a_session_whose_time_is_over_is_answered_404_whatever_became_of_it() {
     assert_error(&active.cancel(), 404, "notFound", None);
     farm::assert_media(address, &reply, MEDIA);
 }
+
+#[test]
+fn an_idle_session_dies_early_and_progress_keeps_it_alive() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/idle.toml");
+    let server = own(&["--config", config]);
+    let media = Media::new(25, 4 * CHUNK_GRANULARITY);
+    let (idle, busy) = (
+        farm::begin(server.address(), "idle"),
+        farm::begin(server.address(), "busy"),
+    );
+    // Five seconds in all: longer than either could be idle.
+    for chunk in 0..3 {
+        let start = chunk * CHUNK_GRANULARITY;
+        busy.append(media, start..start + CHUNK_GRANULARITY)
+            .expect(308);
+        thread::sleep(Duration::from_millis(1700));
+    }
+    assert_error(&outlive(&idle, 308), 404, "notFound", None);
+    busy.append(media, 3 * CHUNK_GRANULARITY..media.len())
+        .expect(201);
+}

@@ -83,7 +83,13 @@ impl House {
             let reply = final_reply(request, answer.body, self.status(request, held)?)?;
             let changes = change_set(answer.changes, complete, held, &reply);
             match self.ledger.apply(changes).await {
-                Ok(()) => return Ok(reply),
+                Ok(()) => {
+                    if !request.creates() {
+                        // The resource that was replaced has left its media behind.
+                        self.garbage.notify_one();
+                    }
+                    return Ok(reply);
+                }
                 Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
                 Err(error) => return Err(error.into()),
             }
@@ -129,6 +135,7 @@ impl House {
     /// Ends a session that cannot be mended. That it could not be ended is no reason to hide from
     /// the client what went wrong.
     pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) {
+        self.garbage.notify_one();
         if let Err(error) = self.ledger.end(id, epoch, EndSession::Failed).await {
             self.vitals.examine_ledger(&error);
             tracing::warn!(session = ?id, %error, "a failed session could not be ended");

@@ -121,6 +121,7 @@ impl House {
                 SessionState::Active => {
                     let epoch = leased.session.epoch;
                     house.ledger.end(id, epoch, EndSession::Cancelled).await?;
+                    house.garbage.notify_one();
                     Err(SessionError::Cancelled.into())
                 }
                 SessionState::Finishing => Err(Error::FinishPending),
