@@ -4,9 +4,9 @@
 //! [`Server`] is the whole of it. It is given its APIs, its store and its clock; it opens nothing
 //! itself, and knows no particular API and no particular store.
 //!
-//! The life of a request, room by room: [`service`] routes it, [`arguments`] checks its parameters,
-//! [`uploads`] or [`resources`] carries it out by asking a [`kind`], [`reply`] writes the answer and
-//! [`error`] says, in one table, how each refusal looks.
+//! The life of a request, room by room: `service` routes it, `arguments` checks its parameters, `uploads`
+//! or `resources` carries it out by asking a [`kind`], `reply` writes the answer and `error` says, in
+//! one table, how each refusal looks.
 
 use std::future::Future;
 use std::sync::Arc;

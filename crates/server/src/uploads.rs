@@ -10,7 +10,7 @@
 //! | [`session`] | start, query, append, cancel |
 //! | [`append`] | the bytes of one request, from the body to a commit |
 //! | [`finish`] | from committed media to a resource and a stored reply |
-//! | [`sink`], [`batch`] | from bytes to durable media |
+//! | [`sink`], [`batch`], [`mark`], [`slow_lane`] | from bytes to durable media, with its digests |
 //! | [`lease`] | one writer per session |
 
 use std::sync::Arc;
@@ -32,10 +32,12 @@ pub(crate) mod append;
 pub(crate) mod batch;
 pub(crate) mod finish;
 pub(crate) mod lease;
+mod mark;
 pub(crate) mod one_shot;
 pub(crate) mod request;
 pub(crate) mod session;
 pub(crate) mod sink;
+mod slow_lane;
 
 /// What all rooms of a server share.
 pub(crate) struct House {

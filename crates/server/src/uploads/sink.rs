@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, SlowHasher, Wanted};
-use windlass_store::{
-    Extent, Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Vault, VaultError,
-};
+use windlass_proto::digest::{Digests, SlowHasher, Wanted};
+use windlass_store::{Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Vault, VaultError};
 
 use super::batch::{Batch, MODEST_BATCH, MemoryBudget, SMALL_BATCH};
+use super::mark::Mark;
+use super::slow_lane::{SlowLane, hash};
 use crate::error::Error;
 use crate::identifiers::new_media_id;
 
@@ -43,16 +43,6 @@ pub(crate) struct MediaSink {
     slow: SlowLane,
 }
 
-/// A place in the media with what is known of the bytes before it.
-#[derive(Debug, Clone)]
-struct Mark {
-    offset: u64,
-    /// Where the present extent begins, and the checksum of everything before it.
-    extent_start: u64,
-    before_extent: Crc32c,
-    extent: Crc32cHasher,
-}
-
 #[derive(Debug, Clone)]
 struct VaultMedia {
     id: MediaId,
@@ -80,17 +70,6 @@ impl From<VaultError> for WriteFailed {
             pieces: Vec::new(),
         }
     }
-}
-
-/// The digests that cost too much to be computed in line.
-enum SlowLane {
-    /// None are wanted.
-    Off,
-    Idle(SlowHasher),
-    Busy(JoinHandle<SlowHasher>),
-    /// Its state is not known at the present offset. The digests are computed from the stored
-    /// media at the end.
-    Lost,
 }
 
 /// Bytes that can be committed as soon as they are synced.
@@ -394,102 +373,4 @@ impl MediaSink {
                 .map_err(|panic| VaultError::Fault(Arc::new(panic)))?;
         }
     }
-}
-
-impl Mark {
-    fn start() -> Self {
-        Self::at(0, Crc32c::default())
-    }
-
-    fn at(offset: u64, crc32c: Crc32c) -> Self {
-        Self {
-            offset,
-            extent_start: offset,
-            before_extent: crc32c,
-            extent: Crc32cHasher::default(),
-        }
-    }
-
-    fn advance(&mut self, data: &[u8]) {
-        self.offset += data.len() as u64;
-        self.extent.update(data);
-    }
-
-    fn begin_extent(&mut self) {
-        *self = Self::at(self.offset, self.crc32c());
-    }
-
-    /// The checksum of everything before the mark.
-    fn crc32c(&self) -> Crc32c {
-        let extent_len = self.offset - self.extent_start;
-        self.before_extent.combine(self.extent.value(), extent_len)
-    }
-
-    fn extent(&self) -> Extent {
-        Extent {
-            start: self.extent_start,
-            crc32c: self.extent.value(),
-        }
-    }
-}
-
-impl SlowLane {
-    fn new(wanted: Wanted) -> Self {
-        if wanted == Wanted::default() {
-            Self::Off
-        } else {
-            Self::Idle(SlowHasher::new(wanted))
-        }
-    }
-
-    fn restore(wanted: Wanted, saved: &[u8]) -> Self {
-        match SlowHasher::restore(saved) {
-            Ok(hasher) => Self::Idle(hasher),
-            Err(_) if wanted == Wanted::default() => Self::Off,
-            Err(_) => Self::Lost,
-        }
-    }
-
-    /// Takes the next bytes, beside whatever else goes on.
-    async fn update(&mut self, pieces: Vec<Bytes>) {
-        if let Some(hasher) = self.take().await {
-            *self = Self::Busy(tokio::task::spawn_blocking(move || hash(hasher, &pieces)));
-        }
-    }
-
-    /// The state behind all bytes so far; empty when there is none.
-    async fn save(&mut self) -> Vec<u8> {
-        let Some(hasher) = self.take().await else {
-            return Vec::new();
-        };
-        let saved = hasher.save();
-        *self = Self::Idle(hasher);
-        saved
-    }
-
-    /// The hasher behind all bytes so far. Puts `Off` or `Lost` in its place.
-    async fn take(&mut self) -> Option<SlowHasher> {
-        match std::mem::replace(self, Self::Lost) {
-            Self::Off => {
-                *self = Self::Off;
-                None
-            }
-            Self::Idle(hasher) => Some(hasher),
-            Self::Busy(task) => task.await.ok(),
-            Self::Lost => None,
-        }
-    }
-
-    fn lose(&mut self) {
-        if !matches!(self, Self::Off) {
-            *self = Self::Lost;
-        }
-    }
-}
-
-fn hash(mut hasher: SlowHasher, pieces: &[Bytes]) -> SlowHasher {
-    for piece in pieces {
-        hasher.update(piece);
-    }
-    hasher
 }
