@@ -18,9 +18,7 @@ use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::{Reply, empty, json_reply};
 use crate::uploads::House;
-
-/// How often a kind is asked again when somebody else changed the same resource meanwhile.
-const ATTEMPTS: usize = 8;
+use crate::uploads::finish::ATTEMPTS;
 
 /// The head of a call.
 #[derive(Clone, Copy)]

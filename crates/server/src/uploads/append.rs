@@ -120,10 +120,11 @@ impl Append {
         let method = request.method(&house.registry)?;
         let wanted = request.wanted(method).or(expected.wanted());
         let sink = MediaSink::resume(house.plumbing(), wanted, &session.progress).await;
-        let sink = match sink {
+        let mut sink = match sink {
             Ok(sink) => sink,
             Err(error) => return Err(lost(house, &session, error).await),
         };
+        sink.expect(total);
         Ok(Box::new(Self {
             commits: Commits::new(house, &session, total),
             house: Arc::clone(house),

@@ -13,8 +13,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// small.
 pub(crate) const SMALL_BATCH: usize = 64 * 1024;
 
-/// What a batch of larger media may hold without a share of the budget.
-pub(crate) const MODEST_BATCH: usize = 32 * 1024;
+/// What a batch of larger media may hold without a share of the budget: a thousand slow uploads
+/// together no more than a few large batches.
+pub(crate) const MODEST_BATCH: usize = 16 * 1024;
 
 /// What a batch may hold with a share of the budget. Writes of this size were the fastest on every
 /// file system measured.

@@ -21,7 +21,7 @@ use crate::registry::ServedMethod;
 use crate::reply::json_bytes;
 
 /// How often a kind is asked again when somebody else changed the same resource meanwhile.
-const ATTEMPTS: usize = 8;
+pub(crate) const ATTEMPTS: usize = 8;
 
 /// The reply that ends an upload, as it is stored and repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -35,6 +35,8 @@ pub(crate) struct MediaSink {
     sent: Mark,
     /// What has been pushed, including what is still in the batch.
     taken: Mark,
+    /// Whether it is known beforehand that the media is too large for the ledger.
+    known_large: bool,
     /// The media's name as long as it is small.
     small_id: MediaId,
     /// `None` while the media is small.
@@ -103,6 +105,7 @@ impl MediaSink {
             batch: Batch::default(),
             sent: start.clone(),
             taken: start,
+            known_large: false,
             small_id: new_media_id(),
             vault_media: None,
             writing: None,
@@ -148,6 +151,12 @@ impl MediaSink {
             }
         }
         Ok(sink)
+    }
+
+    /// Notes how long the media will be, where that is known.
+    pub(crate) fn expect(&mut self, total: Option<u64>) {
+        let small = self.plumbing.small_media as u64;
+        self.known_large = total.is_some_and(|total| total > small);
     }
 
     /// How many bytes were taken in all: the offset behind them.
@@ -255,9 +264,10 @@ impl MediaSink {
     }
 
     fn room(&mut self) -> usize {
-        let unshared = match self.vault_media {
-            Some(_) => MODEST_BATCH,
-            None => SMALL_BATCH,
+        let unshared = if self.known_large || self.vault_media.is_some() {
+            MODEST_BATCH
+        } else {
+            SMALL_BATCH
         };
         self.batch.room(&self.plumbing.budget, unshared)
     }
