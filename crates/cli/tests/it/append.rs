@@ -361,3 +361,11 @@ fn an_append_needs_no_authorization() {
         .header("Authorization", "Bearer whatever");
     session.exchange(&anybody.body("abc")).expect(201);
 }
+
+#[test]
+fn metadata_too_long_to_wait_in_memory_is_in_the_resource() {
+    let name = "Llama".repeat(20_000);
+    let session = farm::begin(farm(), &name);
+    let reply = session.append(MEDIA, 0..MEDIA.len()).expect(201);
+    assert_eq!(reply.field("name"), name);
+}

@@ -273,7 +273,9 @@ impl Append {
         if let Err(mismatch) = expected.check(&digests) {
             return Err(self.fail(mismatch.into()).await);
         }
-        self.request = self.house.remembered_request(self.session.id).await?;
+        if self.request.is_shed() {
+            self.request = self.house.remembered_request(self.session.id).await?;
+        }
         let media = media_of(&self.request, &settled.progress, digests);
         let complete = Complete {
             small_media: settled

@@ -69,12 +69,20 @@ impl Leases {
         })
     }
 
-    /// Waits, at most `patience`, until those who write to the session now are done. Disturbs nobody.
+    /// Waits, at most `patience`, until nobody writes to the session or wants to: the last of them may
+    /// have come while others were waited for. Disturbs nobody.
     pub(crate) async fn wait_for_writers(&self, id: SessionId, patience: Duration) {
-        let turn = self.seats().get(&id).map(|seat| Arc::clone(&seat.turn));
-        if let Some(turn) = turn {
-            tokio::time::timeout(patience, turn.lock_owned()).await.ok();
-        }
+        let until_left_alone = async {
+            while let Some(turn) = self.turn_of(id) {
+                drop(turn.lock_owned().await);
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(patience, until_left_alone).await.ok();
+    }
+
+    fn turn_of(&self, id: SessionId) -> Option<Arc<tokio::sync::Mutex<()>>> {
+        self.seats().get(&id).map(|seat| Arc::clone(&seat.turn))
     }
 
     fn arrive(

@@ -167,6 +167,11 @@ impl UploadRequest {
         }
     }
 
+    /// Whether [`UploadRequest::shed`] has let go of the metadata. Written JSON is never empty.
+    pub(crate) fn is_shed(&self) -> bool {
+        self.metadata.is_empty()
+    }
+
     /// Whether the request was a POST, so that a resource is created by it.
     pub(crate) fn creates(&self) -> bool {
         self.verb == Verb::POST.as_str()
