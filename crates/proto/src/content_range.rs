@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use http::HeaderValue;
+
 #[cfg(test)]
 mod tests;
 
@@ -96,6 +98,35 @@ impl ContentRange {
             b"0--1" if total == Some(0) => Ok(Self::Query { total }),
             _ => range(positions, total),
         }
+    }
+}
+
+impl fmt::Display for ContentRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = match self {
+            Self::Bounded { first, last, total } => {
+                write!(f, "bytes {first}-{last}/")?;
+                total
+            }
+            Self::ToEnd { first, total } => {
+                write!(f, "bytes {first}-*/")?;
+                total
+            }
+            Self::Query { total } => {
+                f.write_str("bytes */")?;
+                total
+            }
+        };
+        match total {
+            Some(total) => write!(f, "{total}"),
+            None => f.write_str("*"),
+        }
+    }
+}
+
+impl From<ContentRange> for HeaderValue {
+    fn from(range: ContentRange) -> Self {
+        HeaderValue::try_from(range.to_string()).expect("ASCII makes a header value")
     }
 }
 

@@ -22,6 +22,7 @@
 //! assert!(matches!(step(&session, &Rules::default(), &request), Ok(Step::Report)));
 //! ```
 
+pub mod backoff;
 pub mod command;
 pub mod committed_range;
 pub mod content_range;
@@ -33,4 +34,5 @@ pub mod parameters;
 pub mod related;
 pub mod reply;
 pub mod session;
+pub mod transfer;
 pub mod upload_type;

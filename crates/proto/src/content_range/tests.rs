@@ -180,3 +180,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_written_reads_back() {
+    for text in [
+        "bytes 0-524287/2000000",
+        "bytes 0-262143/*",
+        "bytes 262144-*/*",
+        "bytes 0-*/300000",
+        "bytes */2000000",
+        "bytes */*",
+    ] {
+        let range = ContentRange::parse(text.as_bytes()).expect(text);
+        assert_eq!(HeaderValue::from(range), text);
+    }
+}

@@ -1,0 +1,160 @@
+//! What a reply means to a client.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+
+use super::Goal;
+use super::failure::Refusal;
+use crate::committed_range::CommittedRange;
+use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
+
+/// A reply as a transfer looks at it.
+#[derive(Debug, Clone, Copy)]
+pub struct Reply<'a> {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// The body, or as much of it as was read.
+    pub body: &'a [u8],
+    /// How long the server asks to wait; see [`retry_after`].
+    pub retry_after: Option<Duration>,
+}
+
+impl Reply<'_> {
+    /// A reply of a status and nothing else.
+    pub fn empty(status: StatusCode) -> Self {
+        static NONE: std::sync::LazyLock<HeaderMap> = std::sync::LazyLock::new(HeaderMap::new);
+        Self {
+            status,
+            headers: &NONE,
+            body: &[],
+            retry_after: None,
+        }
+    }
+}
+
+/// What a session is at, as the reply to a query tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It wants more.
+    Active {
+        /// Count of committed bytes.
+        committed: u64,
+    },
+    /// It is finished; the reply shows the resource.
+    Finished,
+    /// The server does not know it, or not any more.
+    Lost,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Standing {
+    /// Reads the reply to a query; `None` when it does not tell.
+    pub fn of(reply: &Reply<'_>) -> Option<Self> {
+        match Meaning::of(Goal::Query, reply) {
+            Meaning::Incomplete { committed } => Some(Self::Active { committed }),
+            Meaning::Complete => Some(Self::Finished),
+            Meaning::Lost => Some(Self::Lost),
+            Meaning::Cancelled => Some(Self::Cancelled),
+            _ => None,
+        }
+    }
+}
+
+/// How long a reply's `Retry-After` asks to wait: seconds, or a date that is compared with `now`
+/// (RFC 9110, 10.2.3).
+pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().ok().map(Duration::from_secs);
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+/// What a reply means, given what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// A session has started.
+    Started { location: String },
+    /// The session has so many bytes and wants more.
+    Incomplete { committed: u64 },
+    /// The resource is there.
+    Complete,
+    /// The session is no more.
+    Lost,
+    /// Somebody cancelled the session.
+    Cancelled,
+    /// The same may work after a while.
+    Later,
+    /// The token is missing or no longer good.
+    Unauthorized,
+    /// Not what a server of the protocol says here; it may be another thing the next time.
+    Odd,
+    /// No, and trying again would not help.
+    Refused,
+}
+
+impl Meaning {
+    pub(super) fn of(goal: Goal, reply: &Reply<'_>) -> Self {
+        let in_session = matches!(goal, Goal::Query | Goal::Data);
+        match reply.status.as_u16() {
+            308 if in_session => incomplete(reply.headers),
+            200 if in_session && stands_for_308(reply.headers) => incomplete(reply.headers),
+            200..=299 if goal == Goal::Start => started(reply.headers),
+            // Something on the way that answers everything with a page of its own.
+            200 | 201 | 204 if is_html(reply.headers) => Self::Odd,
+            200 | 201 | 204 => Self::Complete,
+            404 | 410 if in_session => Self::Lost,
+            401 => Self::Unauthorized,
+            499 => Self::Cancelled,
+            408 | 429 | 500..=599 => Self::Later,
+            403 if Refusal::of(reply).is_rate_limit() => Self::Later,
+            // Two writers, another connection wanted, too early: each may pass.
+            100..=399 | 409 | 421 | 423 | 425 => Self::Odd,
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// Without a `Range` nothing is committed. One that cannot be read says nothing to rely on.
+fn incomplete(headers: &HeaderMap) -> Meaning {
+    let Some(range) = headers.get(RANGE) else {
+        return Meaning::Incomplete { committed: 0 };
+    };
+    match CommittedRange::parse(range.as_bytes()) {
+        Some(range) => Meaning::Incomplete {
+            committed: range.committed(),
+        },
+        None => Meaning::Odd,
+    }
+}
+
+fn stands_for_308(headers: &HeaderMap) -> bool {
+    headers
+        .get(X_HTTP_STATUS_CODE_OVERRIDE)
+        .is_some_and(|status| status.as_bytes().trim_ascii() == b"308")
+}
+
+fn started(headers: &HeaderMap) -> Meaning {
+    let location = headers
+        .get(LOCATION)
+        .and_then(|location| location.to_str().ok());
+    match location {
+        Some(location) if !location.trim().is_empty() => Meaning::Started {
+            location: location.trim().to_owned(),
+        },
+        _ => Meaning::Odd,
+    }
+}
+
+fn is_html(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|content_type| {
+        let essence = content_type.as_bytes().trim_ascii_start();
+        essence.len() >= 9 && essence[..9].eq_ignore_ascii_case(b"text/html")
+    })
+}

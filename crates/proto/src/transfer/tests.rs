@@ -1,0 +1,193 @@
+//! The rules one by one. What they do together is tried by `tests/it`.
+
+use std::time::Duration;
+
+use http::header::{CONTENT_TYPE, HeaderName, LOCATION, RANGE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::*;
+use crate::committed_range::CommittedRange;
+use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
+use crate::session::CHUNK_GRANULARITY;
+use crate::upload_type::UploadType;
+
+mod failures;
+mod offsets;
+mod pace;
+mod patience;
+mod phases;
+mod plans;
+mod replies;
+mod sessions;
+mod streams;
+mod tokens;
+
+const Q: u64 = CHUNK_GRANULARITY;
+
+const SESSION_URI: &str = "https://up.example.com/u?upload_id=secret";
+
+/// Media that one request brings, unless chunks are asked for.
+const LEN: u64 = 3 * Q + 1000;
+
+/// A reply to be.
+#[derive(Debug, Clone)]
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+    retry_after: Option<Duration>,
+}
+
+fn answer(status: u16) -> Answer {
+    Answer {
+        status: StatusCode::from_u16(status).expect("a status"),
+        headers: HeaderMap::new(),
+        body: String::new(),
+        retry_after: None,
+    }
+}
+
+/// `308`, with `Range` if something is committed.
+fn incomplete(committed: u64) -> Answer {
+    match CommittedRange::of(committed) {
+        Some(range) => answer(308).with(RANGE, range.into()),
+        None => answer(308),
+    }
+}
+
+fn ranged(range: &'static str) -> Answer {
+    answer(308).with(RANGE, HeaderValue::from_static(range))
+}
+
+fn session_start() -> Answer {
+    answer(200).with(LOCATION, HeaderValue::from_static(SESSION_URI))
+}
+
+fn page(status: u16) -> Answer {
+    answer(status)
+        .with(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/html; charset=UTF-8"),
+        )
+        .body("<!DOCTYPE html>\n<html>Sign in</html>")
+}
+
+/// Google's error object.
+fn refusal(status: u16, reason: &str) -> Answer {
+    answer(status).body(&format!(
+        r#"{{"error": {{"code": {status}, "message": "No.", "errors": [{{"reason": "{reason}"}}]}}}}"#
+    ))
+}
+
+impl Answer {
+    fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    fn body(self, body: &str) -> Self {
+        Self {
+            body: body.to_owned(),
+            ..self
+        }
+    }
+
+    fn retry_after(self, seconds: u64) -> Self {
+        Self {
+            retry_after: Some(Duration::from_secs(seconds)),
+            ..self
+        }
+    }
+
+    fn reply(&self) -> Reply<'_> {
+        Reply {
+            status: self.status,
+            headers: &self.headers,
+            body: self.body.as_bytes(),
+            retry_after: self.retry_after,
+        }
+    }
+
+    fn to(&self, transfer: &mut Transfer) -> Event {
+        transfer.replied(&self.reply(), 0)
+    }
+}
+
+fn seekable() -> Plan {
+    Plan::resumable(Media::seekable(LEN))
+}
+
+fn fixed(multiples: u64) -> Chunking {
+    Chunking::Fixed(ChunkSize::new(multiples * Q).expect("a multiple above zero"))
+}
+
+/// A transfer whose session has just started.
+fn in_session(plan: Plan) -> Transfer {
+    let mut transfer = Transfer::start(plan);
+    session_start().to(&mut transfer);
+    transfer
+}
+
+/// The same, of a `LEN` of bytes at hand.
+fn sending() -> Transfer {
+    in_session(seekable())
+}
+
+/// A transfer that has asked what is committed, and is about to hear it.
+fn asking() -> Transfer {
+    let mut transfer = sending();
+    transfer.broke(0);
+    transfer.waited();
+    transfer
+}
+
+#[track_caller]
+fn request(transfer: &Transfer) -> Request {
+    match transfer.poll() {
+        Action::Send(request) => request,
+        other => panic!("{other:?} sends nothing"),
+    }
+}
+
+#[track_caller]
+fn content_range(transfer: &Transfer) -> String {
+    let range = request(transfer).content_range();
+    range.expect("a request to a session").to_string()
+}
+
+#[track_caller]
+fn wait(transfer: &Transfer) -> Wait {
+    match transfer.poll() {
+        Action::Wait(wait) => wait,
+        other => panic!("{other:?} does not wait"),
+    }
+}
+
+#[track_caller]
+fn failure(transfer: &Transfer) -> Failure {
+    match transfer.poll() {
+        Action::Failed(failure) => failure,
+        other => panic!("{other:?} has not failed"),
+    }
+}
+
+/// Waits if it is to be waited.
+fn go_on(transfer: &mut Transfer) {
+    if matches!(transfer.poll(), Action::Wait(_)) {
+        transfer.waited();
+    }
+}
+
+/// How a transfer ends whose every request meets the same.
+#[track_caller]
+fn endure(transfer: &mut Transfer, mut meet: impl FnMut(&mut Transfer)) -> (usize, Failure) {
+    for requests in 1..100 {
+        request(transfer);
+        meet(transfer);
+        if let Action::Failed(failure) = transfer.poll() {
+            return (requests, failure);
+        }
+        go_on(transfer);
+    }
+    panic!("it goes on for ever");
+}

@@ -1,0 +1,182 @@
+use super::*;
+
+#[track_caller]
+fn refused(answer: &Answer) -> String {
+    let mut transfer = sending();
+    answer.to(&mut transfer);
+    failure(&transfer).to_string()
+}
+
+#[test]
+fn a_refusal_shows_the_servers_reason_and_message() {
+    assert_eq!(
+        refused(&refusal(403, "forbidden")),
+        "the server refuses: status 403 (forbidden), No."
+    );
+    assert_eq!(
+        refused(&answer(400).body("Failed to parse Content-Range header.\n")),
+        "the server refuses: status 400, Failed to parse Content-Range header."
+    );
+    assert_eq!(refused(&answer(412)), "the server refuses: status 412");
+}
+
+#[test]
+fn nothing_is_shown_of_a_page() {
+    for body in [
+        "<!DOCTYPE html><p>secret",
+        " <html>",
+        "two\nlines",
+        "\u{1b}[2J\nx",
+    ] {
+        assert_eq!(
+            refused(&answer(400).body(body)),
+            "the server refuses: status 400"
+        );
+    }
+}
+
+#[test]
+fn a_body_of_any_shape_is_survived() {
+    for body in [
+        "null",
+        "7",
+        "[]",
+        r#""text""#,
+        r#"{"error": "invalid_grant"}"#,
+        r#"{"error": {"errors": {}, "message": 5}}"#,
+        r#"{"error": {"errors": []}}"#,
+    ] {
+        assert_eq!(
+            refused(&answer(400).body(body)),
+            "the server refuses: status 400",
+            "{body}"
+        );
+    }
+    let reply = Reply {
+        body: &[0xff, 0xfe, 0x00],
+        ..Reply::empty(StatusCode::BAD_REQUEST)
+    };
+    assert_eq!(Refusal::of(&reply).message, None);
+}
+
+#[test]
+fn no_control_character_reaches_an_error_text() {
+    let body = r#"{"error": {"message": "a\u001b[31mb\r\nc\u0085d\u202ee\u2028f",
+        "errors": [{"reason": "x\u0007\ny"}]}}"#;
+    let text = refused(&answer(400).body(body));
+    assert_eq!(text, "the server refuses: status 400 (xy), a[31mbcdef");
+    let text = refused(&answer(400).body("over\rwrite\u{7}\u{2066}"));
+    assert_eq!(text, "the server refuses: status 400, overwrite");
+}
+
+#[test]
+fn a_long_message_is_cut() {
+    let text = refused(&answer(400).body(&"ä".repeat(5000)));
+    assert_eq!(text.chars().filter(|c| *c == 'ä').count(), 400);
+}
+
+/// Everything that a transfer can be made to say.
+fn texts(transfer: &Transfer) -> Vec<String> {
+    let mut texts = vec![format!("{transfer:?}"), format!("{:?}", transfer.poll())];
+    if let Action::Failed(failure) = transfer.poll() {
+        texts.push(failure.to_string());
+    }
+    texts
+}
+
+#[test]
+fn the_session_uri_is_in_no_text() {
+    let location = HeaderValue::from_static(SESSION_URI);
+    let mut transfer = Transfer::start(seekable());
+    let event = session_start().to(&mut transfer);
+    assert!(!format!("{event:?}").contains("secret"), "{event:?}");
+    let mut all = texts(&transfer);
+    for status in [200, 302, 308, 400, 404, 410, 499, 503] {
+        let mut transfer = transfer.clone();
+        let event = answer(status)
+            .with(LOCATION, location.clone())
+            .to(&mut transfer);
+        all.push(format!("{event:?}"));
+        all.extend(texts(&transfer));
+    }
+    for text in all {
+        assert!(!text.contains("secret"), "{text}");
+    }
+}
+
+#[test]
+fn a_later_try_can_go_on_where_the_session_is_still_good() {
+    let survives = |answer: Answer| {
+        let mut transfer = sending();
+        endure(&mut transfer, |transfer| {
+            answer.to(transfer);
+        })
+        .1
+        .session_survives()
+    };
+    for status in [401, 403, 407, 408, 429, 503, 302] {
+        assert!(survives(answer(status)), "{status}");
+    }
+    for status in [400, 412, 413, 499] {
+        assert!(!survives(answer(status)), "{status}");
+    }
+}
+
+#[test]
+fn a_failure_before_the_session_leaves_none() {
+    let (_, broken) = endure(&mut Transfer::start(seekable()), |transfer| {
+        transfer.broke(0);
+    });
+    assert!(!broken.session_survives());
+    let (_, odd) = endure(&mut Transfer::start(seekable()), |transfer| {
+        page(200).to(transfer);
+    });
+    assert!(!odd.session_survives());
+}
+
+#[test]
+fn a_failure_knows_the_reply_it_came_from() {
+    for (answer, refused) in [
+        (answer(400), true),
+        (answer(503), true),
+        (page(200), true),
+        (answer(499), false),
+        (incomplete(0), false),
+    ] {
+        let (_, failure) = endure(&mut sending(), |transfer| {
+            answer.to(transfer);
+        });
+        let status = failure.refusal().map(|refusal| refusal.status);
+        assert_eq!(status, refused.then_some(answer.status));
+    }
+}
+
+#[test]
+fn every_failure_says_what_happened() {
+    let texts = [
+        (
+            Failure::GaveUp {
+                cause: Cause::Broken,
+                tries: 6,
+                session: true,
+                retry_after: None,
+            },
+            "given up after 6 tries without progress: the connection broke",
+        ),
+        (
+            Failure::SessionsLost {
+                restarts: 3,
+                status: StatusCode::GONE,
+            },
+            "the server has lost the upload's session (status 410) 4 times",
+        ),
+        (Failure::Cancelled, "the upload was cancelled"),
+        (
+            Failure::FinishedEarly { sent: 7 },
+            "the server finished the upload when only 7 bytes were sent",
+        ),
+    ];
+    for (failure, text) in texts {
+        assert_eq!(failure.to_string(), text);
+    }
+}

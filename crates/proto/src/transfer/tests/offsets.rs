@@ -1,0 +1,197 @@
+use super::*;
+
+#[test]
+fn every_form_of_range_is_read() {
+    for (range, committed) in [
+        ("bytes=0-42", 43),
+        ("bytes 0-42", 43),
+        ("0-42", 43),
+        ("BYTES=0-0", 1),
+    ] {
+        let mut transfer = asking();
+        let event = ranged(range).to(&mut transfer);
+        assert_eq!(event, Event::Committed { offset: committed }, "{range}");
+        assert_eq!(
+            content_range(&transfer),
+            format!("bytes {committed}-{}/{LEN}", LEN - 1)
+        );
+    }
+}
+
+#[test]
+fn no_range_means_that_nothing_is_committed() {
+    let mut transfer = asking();
+    assert_eq!(
+        incomplete(0).to(&mut transfer),
+        Event::Committed { offset: 0 }
+    );
+    assert_eq!(
+        content_range(&transfer),
+        format!("bytes 0-{}/{LEN}", LEN - 1)
+    );
+}
+
+#[test]
+fn a_range_that_cannot_be_read_is_odd_and_moves_nothing() {
+    for range in [
+        "",
+        "bytes=1-42",
+        "bytes=0-",
+        "bytes=0--1",
+        "bytes=0-42/100",
+        "bytes=0-18446744073709551615",
+        "items=0-42",
+    ] {
+        let mut transfer = asking();
+        incomplete(Q).to(&mut transfer);
+        assert_eq!(ranged(range).to(&mut transfer), Event::Nothing, "{range}");
+        assert_eq!(transfer.committed(), Q);
+        assert_eq!(wait(&transfer).of, 10, "{range}");
+        transfer.waited();
+        assert_eq!(content_range(&transfer), format!("bytes */{LEN}"));
+    }
+}
+
+#[test]
+fn the_next_chunk_begins_where_the_server_is() {
+    let mut transfer = in_session(seekable().with_chunking(fixed(2)));
+    assert_eq!(content_range(&transfer), format!("bytes 0-524287/{LEN}"));
+    // Less than was sent, and no multiple of anything.
+    incomplete(43).to(&mut transfer);
+    assert_eq!(content_range(&transfer), format!("bytes 43-524330/{LEN}"));
+    incomplete(43 + 2 * Q).to(&mut transfer);
+    let last = LEN - 1;
+    assert_eq!(
+        content_range(&transfer),
+        format!("bytes 524331-{last}/{LEN}")
+    );
+    answer(201).to(&mut transfer);
+    assert_eq!(transfer.poll(), Action::Finished);
+}
+
+#[test]
+fn a_query_that_goes_backwards_sends_again_from_there() {
+    let mut transfer = in_session(seekable().with_chunking(fixed(8)));
+    incomplete(2 * Q).to(&mut transfer);
+    transfer.broke(0);
+    transfer.waited();
+    let event = incomplete(Q).to(&mut transfer);
+    assert_eq!(event, Event::Committed { offset: Q });
+    assert_eq!(
+        content_range(&transfer),
+        format!("bytes {Q}-{}/{LEN}", LEN - 1)
+    );
+}
+
+#[test]
+fn a_chunk_of_which_nothing_was_kept_backs_off_and_asks() {
+    let mut transfer = in_session(seekable().with_chunking(fixed(1)));
+    incomplete(Q).to(&mut transfer);
+    for committed in [Q, 5, 0] {
+        let event = incomplete(committed).to(&mut transfer);
+        assert_eq!(event, Event::Committed { offset: committed });
+        assert_eq!(wait(&transfer).cause, Cause::Stalled);
+        transfer.waited();
+        assert_eq!(content_range(&transfer), format!("bytes */{LEN}"));
+        incomplete(Q).to(&mut transfer);
+    }
+}
+
+#[test]
+fn a_server_that_keeps_nothing_is_given_up() {
+    let mut transfer = sending();
+    let (requests, failure) = endure(&mut transfer, |transfer| {
+        incomplete(0).to(transfer);
+    });
+    assert_eq!(
+        requests, 11,
+        "six times the data, and the question in between"
+    );
+    assert!(matches!(
+        failure,
+        Failure::GaveUp {
+            cause: Cause::Stalled,
+            tries: 6,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn an_offset_beyond_what_was_sent_is_somebody_elses() {
+    let mut transfer = in_session(seekable().with_chunking(fixed(1)));
+    incomplete(Q + 1).to(&mut transfer);
+    assert_eq!(
+        failure(&transfer),
+        Failure::BeyondSent {
+            committed: Q + 1,
+            sent: Q
+        }
+    );
+}
+
+#[test]
+fn what_a_larger_request_brought_before_is_not_somebody_elses() {
+    // The first request may still be read by the server when chunks have become smaller.
+    let mut transfer = asking();
+    incomplete(0).to(&mut transfer);
+    transfer.broke(0);
+    transfer.waited();
+    incomplete(0).to(&mut transfer);
+    assert_eq!(content_range(&transfer), format!("bytes 0-{}/{LEN}", Q - 1));
+    incomplete(3 * Q).to(&mut transfer);
+    assert_eq!(
+        content_range(&transfer),
+        format!("bytes {}-{}/{LEN}", 3 * Q, LEN - 1)
+    );
+}
+
+#[test]
+fn an_upload_that_finishes_before_its_last_byte_is_sent_has_failed() {
+    let mut transfer = in_session(seekable().with_chunking(fixed(1)));
+    answer(200).to(&mut transfer);
+    // It may be another's answer: the session is asked.
+    transfer.waited();
+    assert_eq!(content_range(&transfer), format!("bytes */{LEN}"));
+    answer(200).to(&mut transfer);
+    assert_eq!(failure(&transfer), Failure::FinishedEarly { sent: Q });
+}
+
+#[test]
+fn an_upload_whose_last_byte_was_sent_may_finish_with_any_request() {
+    let mut transfer = sending();
+    for _ in 0..2 {
+        transfer.broke(0);
+        transfer.waited();
+        incomplete(0).to(&mut transfer);
+    }
+    assert_eq!(content_range(&transfer), format!("bytes 0-{}/{LEN}", Q - 1));
+    assert_eq!(answer(200).to(&mut transfer), Event::Finished);
+}
+
+#[test]
+fn all_bytes_without_an_end_are_finished_by_an_empty_request() {
+    let mut transfer = sending();
+    incomplete(LEN).to(&mut transfer);
+    let Request::Data(chunk) = request(&transfer) else {
+        panic!("it only asks")
+    };
+    assert!(chunk.is_empty());
+    assert_eq!(content_range(&transfer), format!("bytes */{LEN}"));
+    assert_eq!(answer(200).to(&mut transfer), Event::Finished);
+}
+
+#[test]
+fn media_without_bytes_is_one_empty_request() {
+    let mut transfer = in_session(Plan::resumable(Media::seekable(0)));
+    assert_eq!(content_range(&transfer), "bytes */0");
+    transfer.broke(0);
+    transfer.waited();
+    assert_eq!(
+        request(&transfer),
+        Request::Query { total: Some(0) },
+        "which says the same"
+    );
+    assert_eq!(content_range(&transfer), "bytes */0");
+    assert_eq!(answer(201).to(&mut transfer), Event::Finished);
+}

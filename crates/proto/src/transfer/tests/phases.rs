@@ -1,0 +1,101 @@
+use super::*;
+
+/// A transfer in every phase.
+fn phases() -> Vec<Transfer> {
+    let mut waiting = sending();
+    waiting.broke(0);
+    let mut renewing = in_session(seekable().with_renewable_token(true));
+    answer(401).to(&mut renewing);
+    let mut finished = sending();
+    answer(200).to(&mut finished);
+    let mut failed = sending();
+    answer(400).to(&mut failed);
+    vec![
+        Transfer::start(seekable()),
+        Transfer::start(Plan::new(UploadType::Media, Media::seekable(LEN))),
+        in_session(Plan::resumable(Media::streamed(None))),
+        sending(),
+        asking(),
+        waiting,
+        renewing,
+        finished,
+        failed,
+    ]
+}
+
+#[test]
+fn polling_again_says_the_same() {
+    for transfer in phases() {
+        assert_eq!(transfer.poll(), transfer.poll());
+    }
+}
+
+/// Whether a transfer is where nothing is sent.
+fn silent(transfer: &Transfer) -> bool {
+    !matches!(transfer.poll(), Action::Send(_))
+}
+
+#[test]
+fn a_reply_that_nobody_waits_for_changes_nothing() {
+    for transfer in phases().into_iter().filter(silent) {
+        for answer in [
+            incomplete(Q),
+            answer(200),
+            answer(404),
+            answer(503),
+            page(200),
+        ] {
+            let mut told = transfer.clone();
+            assert_eq!(answer.to(&mut told), Event::Nothing);
+            assert_eq!(told.poll(), transfer.poll());
+            assert_eq!(told.committed(), transfer.committed());
+        }
+    }
+}
+
+#[test]
+fn a_break_that_nobody_waits_for_changes_nothing() {
+    for transfer in phases().into_iter().filter(silent) {
+        let mut told = transfer.clone();
+        told.broke(0);
+        assert_eq!(told.poll(), transfer.poll());
+    }
+}
+
+#[test]
+fn only_a_wait_ends_with_waiting() {
+    for transfer in phases() {
+        let mut told = transfer.clone();
+        told.waited();
+        let waited = matches!(transfer.poll(), Action::Wait(_));
+        assert_eq!(told.poll() != transfer.poll(), waited);
+    }
+}
+
+#[test]
+fn only_a_request_for_a_token_ends_with_a_token() {
+    for transfer in phases() {
+        let mut told = transfer.clone();
+        told.renewed();
+        assert_eq!(
+            told.poll() != transfer.poll(),
+            transfer.poll() == Action::Renew
+        );
+    }
+}
+
+#[test]
+fn what_is_over_stays_over() {
+    for transfer in phases() {
+        if !matches!(transfer.poll(), Action::Finished | Action::Failed(_)) {
+            continue;
+        }
+        let mut told = transfer.clone();
+        told.waited();
+        told.renewed();
+        told.broke(0);
+        told.filled(1, true);
+        session_start().to(&mut told);
+        assert_eq!(told.poll(), transfer.poll());
+    }
+}

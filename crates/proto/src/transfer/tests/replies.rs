@@ -1,0 +1,208 @@
+use super::*;
+
+/// What a table says of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Finished,
+    BacksOff,
+    Pauses,
+    StartsAnew,
+    Refused,
+    Cancelled,
+    /// The next request is the question what is committed.
+    GoesOn,
+}
+
+fn fate(transfer: &Transfer) -> Fate {
+    match transfer.poll() {
+        Action::Finished => Fate::Finished,
+        Action::Wait(wait) if wait.of == 6 => Fate::BacksOff,
+        Action::Wait(wait) if wait.of == 10 => Fate::Pauses,
+        Action::Send(Request::Start) => Fate::StartsAnew,
+        Action::Send(_) => Fate::GoesOn,
+        Action::Failed(Failure::Refused(_)) => Fate::Refused,
+        Action::Failed(Failure::Cancelled) => Fate::Cancelled,
+        other => panic!("{other:?} is in no table"),
+    }
+}
+
+#[track_caller]
+fn check(transfer: &Transfer, table: &[(Fate, &[u16])]) {
+    for (expected, statuses) in table {
+        for status in *statuses {
+            let mut transfer = transfer.clone();
+            answer(*status).to(&mut transfer);
+            assert_eq!(fate(&transfer), *expected, "{status}");
+        }
+    }
+}
+
+const REFUSED: &[u16] = &[400, 401, 402, 403, 405, 406, 411, 412, 413, 415, 416, 422];
+const OVERLOAD: &[u16] = &[408, 429, 500, 502, 503, 504];
+const ODD: &[u16] = &[202, 203, 206, 301, 302, 304, 307, 409, 421, 423, 425];
+
+#[test]
+fn every_status_of_a_data_request_has_its_fate() {
+    let table = [
+        (Fate::Finished, &[200, 201, 204][..]),
+        // Nothing was kept of what was sent.
+        (Fate::BacksOff, &[308]),
+        (Fate::BacksOff, OVERLOAD),
+        (Fate::Pauses, ODD),
+        (Fate::StartsAnew, &[404, 410]),
+        (Fate::Cancelled, &[499]),
+        (Fate::Refused, REFUSED),
+    ];
+    check(&sending(), &table);
+}
+
+#[test]
+fn every_status_of_a_query_has_its_fate() {
+    let table = [
+        (Fate::Finished, &[200, 201, 204][..]),
+        (Fate::GoesOn, &[308]),
+        (Fate::BacksOff, OVERLOAD),
+        (Fate::Pauses, ODD),
+        (Fate::StartsAnew, &[404, 410]),
+        (Fate::Cancelled, &[499]),
+        (Fate::Refused, REFUSED),
+    ];
+    check(&Transfer::resume(seekable()), &table);
+}
+
+#[test]
+fn every_status_of_a_start_has_its_fate() {
+    let table = [
+        // Without a `Location` there is no session.
+        (Fate::Pauses, &[200, 201, 204, 206][..]),
+        (Fate::Pauses, &[301, 302, 307, 308, 409, 425]),
+        (Fate::BacksOff, OVERLOAD),
+        (Fate::Cancelled, &[499]),
+        (Fate::Refused, REFUSED),
+        (Fate::Refused, &[404, 410]),
+    ];
+    check(&Transfer::start(seekable()), &table);
+}
+
+#[test]
+fn every_status_of_a_one_shot_upload_has_its_fate() {
+    let table = [
+        (Fate::Finished, &[200, 201, 204][..]),
+        (Fate::Pauses, &[202, 302, 308, 409]),
+        (Fate::BacksOff, OVERLOAD),
+        (Fate::Refused, REFUSED),
+        (Fate::Refused, &[404, 410]),
+    ];
+    check(&Transfer::start(one_shot(UploadType::Media)), &table);
+    check(&Transfer::start(one_shot(UploadType::Multipart)), &table);
+}
+
+fn one_shot(upload_type: UploadType) -> Plan {
+    Plan::new(upload_type, Media::seekable(LEN))
+}
+
+#[test]
+fn a_page_is_never_taken_for_a_resource() {
+    for content_type in [
+        "text/html",
+        "TEXT/HTML; charset=utf-8",
+        " text/html;charset=x",
+    ] {
+        let page = answer(200).with(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        for transfer in [
+            sending(),
+            asking(),
+            Transfer::start(one_shot(UploadType::Media)),
+        ] {
+            let mut transfer = transfer;
+            assert_eq!(page.to(&mut transfer), Event::Nothing);
+            assert_eq!(fate(&transfer), Fate::Pauses, "{content_type}");
+        }
+    }
+}
+
+#[test]
+fn a_resource_is_not_looked_for_in_the_content_type() {
+    for content_type in ["application/json", "text/plain", "text/ht"] {
+        let mut transfer = sending();
+        let reply = answer(200).with(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        assert_eq!(reply.to(&mut transfer), Event::Finished);
+    }
+}
+
+#[test]
+fn the_reason_tells_a_rate_limit_from_a_refusal() {
+    for (reason, expected) in [
+        ("rateLimitExceeded", Fate::BacksOff),
+        ("userRateLimitExceeded", Fate::BacksOff),
+        ("forbidden", Fate::Refused),
+        ("insufficientPermissions", Fate::Refused),
+        ("quotaExceeded", Fate::Refused),
+    ] {
+        let mut transfer = sending();
+        refusal(403, reason).to(&mut transfer);
+        assert_eq!(fate(&transfer), expected, "{reason}");
+    }
+    let mut transfer = sending();
+    page(403).to(&mut transfer);
+    assert_eq!(fate(&transfer), Fate::Refused);
+}
+
+#[test]
+fn a_query_that_finds_the_upload_finished_ends_it() {
+    for status in [200, 201] {
+        let mut transfer = asking();
+        assert_eq!(answer(status).to(&mut transfer), Event::Finished);
+        assert_eq!(transfer.poll(), Action::Finished);
+    }
+}
+
+#[test]
+fn an_override_of_308_is_a_308() {
+    let stands_for_308 = |committed| Answer {
+        status: StatusCode::OK,
+        ..incomplete(committed).with(
+            X_HTTP_STATUS_CODE_OVERRIDE,
+            HeaderValue::from_static(" 308 "),
+        )
+    };
+    let mut transfer = asking();
+    let event = stands_for_308(Q).to(&mut transfer);
+    assert_eq!(event, Event::Committed { offset: Q });
+    let event = stands_for_308(2 * Q).to(&mut transfer);
+    assert_eq!(event, Event::Committed { offset: 2 * Q });
+    assert_eq!(transfer.committed(), 2 * Q);
+}
+
+#[test]
+fn an_override_of_another_status_is_none() {
+    let mut transfer = sending();
+    let reply = answer(200).with(X_HTTP_STATUS_CODE_OVERRIDE, HeaderValue::from_static("200"));
+    assert_eq!(reply.to(&mut transfer), Event::Finished);
+}
+
+#[test]
+fn retry_after_is_seconds_or_a_date() {
+    let noon = httpdate::parse_http_date("Wed, 21 Oct 2015 12:00:00 GMT").expect("a date");
+    for (value, expected) in [
+        ("0", Some(0)),
+        ("120", Some(120)),
+        (" 7 ", Some(7)),
+        ("Wed, 21 Oct 2015 12:00:30 GMT", Some(30)),
+        ("Wed, 21 Oct 2015 11:00:00 GMT", Some(0)),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("99999999999999999999", None),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            http::header::RETRY_AFTER,
+            value.parse().expect("a header value"),
+        );
+        let expected = expected.map(Duration::from_secs);
+        assert_eq!(retry_after(&headers, noon), expected, "{value:?}");
+    }
+    assert_eq!(retry_after(&HeaderMap::new(), noon), None);
+}

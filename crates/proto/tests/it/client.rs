@@ -1,0 +1,151 @@
+//! What a client has beside its [`Transfer`](windlass_proto::transfer::Transfer): media, and how a
+//! request looks on the wire.
+
+use std::ops::Range;
+
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Method};
+use windlass_proto::header::{X_GUPLOADER_NO_308, X_UPLOAD_CONTENT_LENGTH, X_UPLOAD_CONTENT_TYPE};
+use windlass_proto::transfer::Request;
+
+use crate::schedule::{Schedule, Source};
+
+/// A request on the wire. Of the body only the place in the media is noted.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) method: Method,
+    pub(crate) query: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Range<u64>,
+}
+
+impl Outgoing {
+    /// `session` is the query of the session's URI.
+    pub(crate) fn of(
+        request: Request,
+        total: Option<u64>,
+        session: Option<&str>,
+        case: &Schedule,
+    ) -> Self {
+        match request {
+            Request::Start => Self::start(total),
+            Request::OneShot => Self::one_shot(case.len),
+            Request::Query { .. } => Self::put(request, 0..0, session, case),
+            Request::Data(chunk) => Self::put(request, chunk.first..chunk.end, session, case),
+        }
+    }
+
+    fn start(total: Option<u64>) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        headers.insert(
+            X_UPLOAD_CONTENT_TYPE,
+            HeaderValue::from_static("video/webm"),
+        );
+        if let Some(total) = total {
+            headers.insert(X_UPLOAD_CONTENT_LENGTH, total.into());
+        }
+        Self {
+            method: Method::POST,
+            query: "uploadType=resumable".to_owned(),
+            headers,
+            body: 0..0,
+        }
+    }
+
+    fn one_shot(len: u64) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("video/webm"));
+        // Now and then as a client sends that does not know the length.
+        if len.is_multiple_of(2) {
+            headers.insert(CONTENT_LENGTH, len.into());
+        } else {
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        Self {
+            method: Method::POST,
+            query: "uploadType=media".to_owned(),
+            headers,
+            body: 0..len,
+        }
+    }
+
+    fn put(request: Request, body: Range<u64>, session: Option<&str>, case: &Schedule) -> Self {
+        let range = request
+            .content_range()
+            .expect("requests to a session have one");
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_LENGTH, (body.end - body.start).into());
+        headers.insert(CONTENT_RANGE, range.into());
+        if case.server.no_308 {
+            headers.insert(X_GUPLOADER_NO_308, HeaderValue::from_static("yes"));
+        }
+        Self {
+            method: Method::PUT,
+            query: session.expect("a session was started").to_owned(),
+            headers,
+            body,
+        }
+    }
+}
+
+/// The media as a client has it at hand.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    len: u64,
+    window: Option<u64>,
+    /// What is at hand.
+    kept: Range<u64>,
+    /// Whether the end is noticed with the last byte, and not only behind it.
+    sees_end: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(case: &Schedule) -> Self {
+        let seekable = case.source == Source::Seekable;
+        Self {
+            len: case.len,
+            window: case.window(),
+            kept: 0..if seekable { case.len } else { 0 },
+            sees_end: case.total_known(),
+        }
+    }
+
+    /// Reads on; how much there is, and whether it is all. The last byte that is asked for comes for
+    /// itself, to see whether it is waited for.
+    pub(crate) fn fill(&mut self, upto: u64) -> (u64, bool) {
+        assert!(
+            upto > self.kept.end,
+            "filled {:?} already, not {upto}",
+            self.kept
+        );
+        let all_but_one = (upto - 1).max(self.kept.end + 1);
+        self.kept.end = all_but_one.min(self.len);
+        let ended = all_but_one > self.len || (self.sees_end && all_but_one >= self.len);
+        (self.kept.end, ended)
+    }
+
+    /// Forgets what will not be asked for again.
+    pub(crate) fn release(&mut self, floor: u64) {
+        if self.window.is_some() {
+            self.kept.start = self.kept.start.max(floor);
+        } else {
+            assert_eq!(floor, 0, "all of the media is kept");
+        }
+    }
+
+    pub(crate) fn check(&self, body: &Range<u64>) {
+        let kept = &self.kept;
+        assert!(
+            kept.start <= body.start && body.end <= kept.end,
+            "{body:?} of {kept:?}"
+        );
+        if let Some(window) = self.window {
+            // One byte more tells whether a chunk is the last.
+            assert!(
+                kept.end.saturating_sub(kept.start) <= window + 1,
+                "{kept:?} is more than {window}"
+            );
+        }
+    }
+}

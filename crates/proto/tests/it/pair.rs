@@ -1,0 +1,346 @@
+//! A transfer and a server, and between them a line on which a schedule of faults happens.
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderValue;
+use http::header::RANGE;
+use windlass_proto::content_range::ContentRange;
+use windlass_proto::session::{CHUNK_GRANULARITY, State};
+use windlass_proto::transfer::{
+    Action, Chunk, Event, Failure, Patience, Reply, Request, Transfer, retry_after,
+};
+
+use crate::client::{Outgoing, Reader};
+use crate::fault::{Fault, Keep};
+use crate::media::Stored;
+use crate::schedule::Schedule;
+use crate::server::{Answer, Delivery, Server, thousandths};
+use crate::witness::{Next, Verdict, Witness};
+
+const Q: u64 = CHUNK_GRANULARITY;
+
+/// Both ends.
+#[derive(Debug)]
+pub(crate) struct Pair<'a> {
+    case: &'a Schedule,
+    patience: Patience,
+    server: Server,
+    transfer: Transfer,
+    reader: Reader,
+    witness: Witness,
+    /// What must follow now.
+    verdict: Verdict,
+    /// The query of the session's URI, as the client has kept it.
+    session: Option<String>,
+    requests: usize,
+    elapsed: Duration,
+}
+
+/// How it went.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) failure: Option<Failure>,
+    pub(crate) requests: usize,
+    pub(crate) elapsed: Duration,
+}
+
+/// What comes back on the line.
+enum Heard {
+    Nothing,
+    Answer(Answer),
+    /// The client is no more.
+    Killed,
+}
+
+impl<'a> Pair<'a> {
+    pub(crate) fn new(case: &'a Schedule, patience: Patience) -> Self {
+        let first = if case.one_shot {
+            Next::OneShot
+        } else {
+            Next::Start
+        };
+        Self {
+            case,
+            patience,
+            server: Server::new(case.server),
+            transfer: Transfer::start(case.plan(patience)),
+            reader: Reader::new(case),
+            witness: witness(case, patience),
+            verdict: Verdict::Next(first),
+            session: None,
+            requests: 0,
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    /// Runs until it is over, with at most so many requests.
+    pub(crate) fn run(mut self, most: usize) -> End {
+        loop {
+            let action = self.transfer.poll();
+            assert_eq!(self.transfer.poll(), action, "asked again");
+            assert!(
+                self.verdict.allows(&action),
+                "{:?} must follow, not {action:?}",
+                self.verdict
+            );
+            match action {
+                Action::Send(request) => {
+                    assert!(self.requests < most, "{most} requests did not do");
+                    self.send(request);
+                }
+                Action::Fill { upto } => {
+                    let (end, ended) = self.reader.fill(upto);
+                    self.transfer.filled(end, ended);
+                }
+                Action::Wait(wait) => {
+                    self.elapsed += wait.delay;
+                    self.transfer.waited();
+                    self.verdict = self.after_trouble();
+                }
+                Action::Renew => {
+                    self.transfer.renewed();
+                    self.verdict = self.after_trouble();
+                }
+                Action::Finished => return self.finished(),
+                Action::Failed(failure) => return self.over(Some(failure)),
+            }
+        }
+    }
+
+    /// In a session, the question what is committed follows.
+    fn after_trouble(&self) -> Verdict {
+        Verdict::Next(match (self.case.one_shot, &self.session) {
+            (true, _) => Next::OneShot,
+            (false, None) => Next::Start,
+            (false, Some(_)) => Next::Query,
+        })
+    }
+
+    fn send(&mut self, request: Request) {
+        let outgoing = Outgoing::of(
+            request,
+            self.transfer.total(),
+            self.session.as_deref(),
+            self.case,
+        );
+        self.check(request, &outgoing);
+        let fault = self.case.fault(self.requests);
+        self.requests += 1;
+        let random = self.random();
+        match self.deliver(&outgoing, fault) {
+            Heard::Killed => self.begin_again(),
+            Heard::Nothing => {
+                self.verdict = self.witness.broke(random);
+                self.transfer.broke(random);
+            }
+            Heard::Answer(answer) => self.hear(request, &answer, random),
+        }
+    }
+
+    /// Another number for every wait, the same in every run.
+    fn random(&self) -> u32 {
+        let requests = u32::try_from(self.requests).expect("not that many");
+        requests.wrapping_mul(2_654_435_761)
+    }
+
+    fn check(&self, request: Request, outgoing: &Outgoing) {
+        let len = self.case.len;
+        let range = request.content_range();
+        match request {
+            Request::OneShot | Request::Start => assert_eq!(range, None),
+            Request::Query { total } => assert!(total.is_none_or(|total| total == len)),
+            Request::Data(chunk) => {
+                self.reader.check(&outgoing.body);
+                self.check_chunk(chunk, range.expect("data has a place"));
+            }
+        }
+    }
+
+    fn check_chunk(&self, chunk: Chunk, range: ContentRange) {
+        let case = self.case;
+        let Chunk { first, end, total } = chunk;
+        assert_eq!(first, self.witness.reported, "where the server is");
+        assert!(first <= end && end <= case.len, "{chunk:?}");
+        assert!(total.is_none_or(|total| total == case.len), "{chunk:?}");
+        if end == case.len {
+            assert_eq!(total, Some(case.len), "the last chunk carries the total");
+        } else {
+            let len = chunk.len();
+            assert!(len > 0 && len.is_multiple_of(Q), "{chunk:?}");
+        }
+        let most = case.chunk.map_or(u64::MAX, |chunk| chunk * Q);
+        assert!(chunk.len() <= most.min(case.window().unwrap_or(u64::MAX)));
+        let expected = if chunk.is_empty() {
+            ContentRange::Query { total }
+        } else {
+            let last = end - 1;
+            ContentRange::Bounded { first, last, total }
+        };
+        assert_eq!(range, expected);
+    }
+
+    fn deliver(&mut self, outgoing: &Outgoing, fault: Fault) -> Heard {
+        let whole = Delivery::WHOLE;
+        match fault {
+            Fault::Fine => Heard::Answer(self.server.serve(outgoing, whole)),
+            Fault::Lost => Heard::Nothing,
+            Fault::Torn { after, keep, late } => {
+                self.tear(outgoing, after, keep, late);
+                Heard::Nothing
+            }
+            Fault::ReplyLost { late } => {
+                self.server.serve(outgoing, Delivery { late, ..whole });
+                Heard::Nothing
+            }
+            Fault::Kill { effect } => {
+                self.serve_if(effect, outgoing);
+                Heard::Killed
+            }
+            Fault::Restart { left } => {
+                self.server.restart(left);
+                Heard::Nothing
+            }
+            _ => Heard::Answer(self.answer(outgoing, fault)),
+        }
+    }
+
+    /// The answer where there is one.
+    fn answer(&mut self, outgoing: &Outgoing, fault: Fault) -> Answer {
+        match fault {
+            Fault::Overload {
+                status,
+                effect,
+                retry_after,
+                page,
+            } => {
+                self.serve_if(effect, outgoing);
+                let answer = if page {
+                    Answer::page(status)
+                } else {
+                    Answer::new(status, "busy")
+                };
+                answer.with_retry_after(retry_after)
+            }
+            Fault::RateLimit => Answer::new(
+                403,
+                r#"{"error": {"errors": [{"reason": "rateLimitExceeded"}]}}"#,
+            ),
+            Fault::Unauthorized => Answer::new(401, ""),
+            Fault::Odd { status, effect } => {
+                self.serve_if(effect, outgoing);
+                Answer::page(status)
+            }
+            _ => self.answer_of_server(outgoing, fault),
+        }
+    }
+
+    fn answer_of_server(&mut self, outgoing: &Outgoing, fault: Fault) -> Answer {
+        if let Some(session) = self.server.session(&outgoing.query) {
+            match fault {
+                Fault::SessionDies { status } => session.lost = Some(status),
+                Fault::Cancel if session.state == State::Active => session.state = State::Cancelled,
+                _ => {}
+            }
+        }
+        let mut answer = self.server.serve(outgoing, Delivery::WHOLE);
+        match fault {
+            Fault::NoRange => {
+                answer.headers.remove(RANGE);
+            }
+            Fault::OddRange if answer.headers.contains_key(RANGE) => {
+                let odd = HeaderValue::from_static("bytes=1-5");
+                answer.headers.insert(RANGE, odd);
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    fn serve_if(&mut self, effect: bool, outgoing: &Outgoing) {
+        if effect {
+            self.server.serve(outgoing, Delivery::WHOLE);
+        }
+    }
+
+    /// A request without a body is torn in its head.
+    fn tear(&mut self, outgoing: &Outgoing, after: u16, keep: Keep, late: u8) {
+        let len = outgoing.body.end - outgoing.body.start;
+        if len > 0 {
+            let breaks = Some(thousandths(len, after).min(len - 1));
+            self.server.serve(outgoing, Delivery { breaks, keep, late });
+        }
+    }
+
+    fn hear(&mut self, request: Request, answer: &Answer, random: u32) {
+        self.verdict = self.witness.heard(request, answer, random);
+        let reply = Reply {
+            status: answer.status,
+            headers: &answer.headers,
+            body: answer.body.as_bytes(),
+            retry_after: retry_after(&answer.headers, SystemTime::UNIX_EPOCH),
+        };
+        match self.transfer.replied(&reply, random) {
+            Event::Started { location } => {
+                let (_, query) = location.split_once('?').expect("it names the session");
+                self.session = Some(query.to_owned());
+            }
+            Event::Lost => self.session = None,
+            Event::Committed { offset } => assert_eq!(offset, self.witness.reported),
+            Event::Finished => assert_eq!(self.verdict, Verdict::Finished),
+            Event::Nothing => {}
+        }
+        self.reader.release(self.transfer.floor());
+    }
+
+    /// Another process goes on in the session, if there is one. A stream begins at its beginning.
+    fn begin_again(&mut self) {
+        let plan = self.case.plan(self.patience);
+        self.transfer = if self.session.is_some() {
+            Transfer::resume(plan)
+        } else {
+            Transfer::start(plan)
+        };
+        self.reader = Reader::new(self.case);
+        self.witness = witness(self.case, self.patience);
+        self.verdict = self.after_trouble();
+    }
+
+    fn finished(self) -> End {
+        if self.case.one_shot {
+            let media = self.server.one_shots().last().expect("a resource");
+            assert_eq!(media.len(), self.case.len);
+        } else {
+            let query = self.session.as_deref().expect("a session has finished");
+            let last = self.server.sessions().last().expect("a session");
+            assert!(query.ends_with(&format!("={}", self.server.sessions().len() - 1)));
+            assert!(last.is_finished(), "{:?}", last.state);
+        }
+        self.over(None)
+    }
+
+    /// Nothing is anywhere where it does not belong, and every resource is the whole media.
+    fn over(self, failure: Option<Failure>) -> End {
+        let sessions = self.server.sessions();
+        for session in sessions {
+            assert!(session.media.is_right());
+            assert!(!session.is_finished() || session.media.len() == self.case.len);
+        }
+        assert!(self.server.one_shots().iter().all(Stored::is_right));
+        // A second resource comes only of a session that was lost when it was finished.
+        let finished = |lost| {
+            sessions
+                .iter()
+                .filter(move |session| session.is_finished() && session.lost.is_some() == lost)
+        };
+        assert!(finished(false).count() <= 1);
+        End {
+            failure,
+            requests: self.requests,
+            elapsed: self.elapsed,
+        }
+    }
+}
+
+fn witness(case: &Schedule, patience: Patience) -> Witness {
+    Witness::new(patience, case.window().is_some(), case.renewable)
+}

@@ -1,0 +1,297 @@
+//! What is uploaded, how, to what server, and what goes wrong.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use windlass_proto::backoff::Schedule as Waits;
+use windlass_proto::session::CHUNK_GRANULARITY;
+use windlass_proto::transfer::{ChunkSize, Chunking, Media, Patience, Plan};
+use windlass_proto::upload_type::UploadType;
+
+use crate::fault::{Fault, Keep};
+
+const Q: u64 = CHUNK_GRANULARITY;
+
+/// One case.
+#[derive(Debug, Clone)]
+pub(crate) struct Schedule {
+    pub(crate) len: u64,
+    pub(crate) source: Source,
+    /// A one-shot upload.
+    pub(crate) one_shot: bool,
+    /// Fixed chunks of so many times 256 KiB.
+    pub(crate) chunk: Option<u64>,
+    pub(crate) renewable: bool,
+    pub(crate) server: Dialect,
+    /// One for each request, in order.
+    pub(crate) faults: Vec<Fault>,
+    /// What comes when the faults are used up.
+    pub(crate) after: After,
+}
+
+/// Where the media comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Seekable,
+    Streamed {
+        total_known: bool,
+    },
+    /// Only so many times 256 KiB are kept.
+    Windowed {
+        total_known: bool,
+        window: u64,
+    },
+}
+
+/// What servers differ in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    /// `201` when an upload is finished.
+    pub(crate) created: bool,
+    /// `Range: 0-42`.
+    pub(crate) bare_range: bool,
+    /// The client wants `200` in place of `308`.
+    pub(crate) no_308: bool,
+}
+
+/// What comes when the faults are used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// All is well.
+    Fine,
+    /// The same again.
+    Again,
+}
+
+impl Schedule {
+    /// Seekable media of this size, one request for all that is left, and these faults.
+    pub(crate) fn new(len: u64, faults: &[Fault]) -> Self {
+        Self {
+            len,
+            source: Source::Seekable,
+            one_shot: false,
+            chunk: None,
+            renewable: true,
+            server: Dialect {
+                created: false,
+                bare_range: false,
+                no_308: false,
+            },
+            faults: faults.to_vec(),
+            after: After::Fine,
+        }
+    }
+
+    /// What meets the request with this number, from 0.
+    pub(crate) fn fault(&self, request: usize) -> Fault {
+        let fault = match self.after {
+            After::Fine => self.faults.get(request),
+            After::Again => self.faults.get(request % self.faults.len().max(1)),
+        };
+        fault.copied().unwrap_or(Fault::Fine)
+    }
+
+    pub(crate) fn total_known(&self) -> bool {
+        match self.source {
+            Source::Seekable => true,
+            Source::Streamed { total_known } | Source::Windowed { total_known, .. } => total_known,
+        }
+    }
+
+    pub(crate) fn window(&self) -> Option<u64> {
+        match self.source {
+            Source::Windowed { window, .. } => Some(window * Q),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn plan(&self, patience: Patience) -> Plan {
+        let total = self.total_known().then_some(self.len);
+        let media = match self.source {
+            Source::Seekable => Media::seekable(self.len),
+            Source::Streamed { .. } => Media::streamed(total),
+            Source::Windowed { window, .. } => Media::streamed(total).with_window(window * Q),
+        };
+        let upload_type = if self.one_shot {
+            UploadType::Media
+        } else {
+            UploadType::Resumable
+        };
+        let size = |multiples| ChunkSize::new(multiples * Q).expect("a multiple above zero");
+        let chunking = self
+            .chunk
+            .map_or(Chunking::Adaptive, |chunk| Chunking::Fixed(size(chunk)));
+        Plan::new(upload_type, media)
+            .with_chunking(chunking)
+            .with_patience(patience)
+            .with_renewable_token(self.renewable)
+    }
+
+    /// The patience that as many faults in a row do not exhaust.
+    pub(crate) fn enough_patience(&self) -> Patience {
+        let faults = u32::try_from(self.faults.len()).expect("few faults");
+        Patience {
+            schedule: Waits {
+                waits: faults,
+                ..Waits::default()
+            },
+            other_tries: faults + 1,
+            restarts: faults,
+            ..Patience::default()
+        }
+    }
+}
+
+fn len() -> impl Strategy<Value = u64> {
+    let around = (0..12u64, -2..=2i64);
+    let around = around.prop_map(|(multiples, off)| (multiples * Q).saturating_add_signed(off));
+    prop_oneof![6 => around, 1 => Just(0), 1 => 0..Q, 3 => 0..8 * Q]
+}
+
+fn source() -> impl Strategy<Value = Source> {
+    let windowed = (any::<bool>(), 1..=4u64);
+    let windowed = windowed.prop_map(|(total_known, window)| Source::Windowed {
+        total_known,
+        window,
+    });
+    prop_oneof![
+        4 => Just(Source::Seekable),
+        3 => any::<bool>().prop_map(|total_known| Source::Streamed { total_known }),
+        2 => windowed,
+    ]
+}
+
+fn dialect() -> impl Strategy<Value = Dialect> {
+    any::<[bool; 3]>().prop_map(|[created, bare_range, no_308]| Dialect {
+        created,
+        bare_range,
+        no_308,
+    })
+}
+
+fn late() -> impl Strategy<Value = u8> {
+    prop_oneof![2 => Just(0), 1 => 1..=3u8]
+}
+
+fn torn() -> impl Strategy<Value = Fault> {
+    let keep = select(vec![Keep::All, Keep::Floor, Keep::Nothing]);
+    (0..=1000u16, keep, late()).prop_map(|(after, keep, late)| Fault::Torn { after, keep, late })
+}
+
+fn overload() -> impl Strategy<Value = Fault> {
+    let status = select(vec![503u16, 500, 502, 504, 429, 408]);
+    let retry_after = select(vec![None, None, Some(0), Some(7), Some(600)]);
+    (status, any::<bool>(), retry_after, any::<bool>()).prop_map(
+        |(status, effect, retry_after, page)| Fault::Overload {
+            status,
+            effect,
+            retry_after,
+            page,
+        },
+    )
+}
+
+fn odd() -> impl Strategy<Value = Fault> {
+    let status = select(vec![200u16, 201, 202, 206, 302, 307, 409, 425]);
+    (status, any::<bool>()).prop_map(|(status, effect)| Fault::Odd { status, effect })
+}
+
+/// A fault after which an upload can go on.
+fn bearable() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        12 => Just(Fault::Fine),
+        3 => Just(Fault::Lost),
+        6 => torn(),
+        4 => late().prop_map(|late| Fault::ReplyLost { late }),
+        4 => overload(),
+        1 => Just(Fault::RateLimit),
+        1 => select(vec![404, 410]).prop_map(|status| Fault::SessionDies { status }),
+        1 => Just(Fault::NoRange),
+        1 => Just(Fault::OddRange),
+        2 => odd(),
+        1 => (0..=1000u16).prop_map(|left| Fault::Restart { left }),
+        2 => any::<bool>().prop_map(|effect| Fault::Kill { effect }),
+    ]
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    let asks_too_much = Fault::Overload {
+        status: 503,
+        effect: false,
+        retry_after: Some(601),
+        page: false,
+    };
+    prop_oneof![
+        40 => bearable(),
+        3 => Just(Fault::Unauthorized),
+        1 => Just(Fault::Cancel),
+        1 => Just(asks_too_much),
+    ]
+}
+
+fn with_faults(faults: impl Strategy<Value = Vec<Fault>>) -> impl Strategy<Value = Schedule> {
+    let how = (
+        len(),
+        source(),
+        proptest::bool::weighted(0.05),
+        proptest::option::of(1..=5u64),
+        proptest::bool::weighted(0.8),
+        dialect(),
+    );
+    (how, faults).prop_map(
+        |((len, source, one_shot, chunk, renewable, server), faults)| Schedule {
+            len,
+            source: if one_shot { Source::Seekable } else { source },
+            one_shot,
+            chunk,
+            renewable,
+            server,
+            faults,
+            after: After::Fine,
+        },
+    )
+}
+
+/// Any faults, then none.
+pub(crate) fn any_faults() -> impl Strategy<Value = Schedule> {
+    with_faults(proptest::collection::vec(fault(), 0..24))
+}
+
+/// A few faults over and over. Left out is what rightly never ends, or not soon: a client that is killed
+/// again and again, and a line that lets a thousandth of the rest through each time.
+pub(crate) fn unending_faults() -> impl Strategy<Value = Schedule> {
+    let fault = fault().prop_map(|fault| match fault {
+        Fault::Kill { .. } => Fault::Lost,
+        Fault::Torn { after, keep, late } => Fault::Torn {
+            after: after - after % 100,
+            keep,
+            late,
+        },
+        other => other,
+    });
+    with_faults(proptest::collection::vec(fault, 1..8)).prop_map(|schedule| Schedule {
+        after: After::Again,
+        ..schedule
+    })
+}
+
+/// Faults after which the upload can go on, with the token refused once; where media is forgotten,
+/// none that asks for it again.
+pub(crate) fn bearable_faults() -> impl Strategy<Value = Schedule> {
+    let faults = (
+        proptest::collection::vec(bearable(), 1..16),
+        proptest::option::of(any::<proptest::sample::Index>()),
+    );
+    let faults = faults.prop_map(|(mut faults, unauthorized)| {
+        if let Some(index) = unauthorized {
+            *index.get_mut(&mut faults) = Fault::Unauthorized;
+        }
+        faults
+    });
+    with_faults(faults).prop_map(|mut schedule| {
+        schedule.renewable = true;
+        if schedule.window().is_some() {
+            schedule.faults.retain(|fault| !fault.goes_back());
+        }
+        schedule
+    })
+}

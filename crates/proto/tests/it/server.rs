@@ -1,0 +1,346 @@
+//! A server that knows the protocol and nothing else: media is held in memory, a session is what
+//! [`step`] says.
+
+use http::header::{CONTENT_TYPE, RANGE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
+use windlass_proto::command::{
+    BodyLength, Command, Framing, SessionHead, StartHead, command, effective_method,
+};
+use windlass_proto::parameters::Parameters;
+use windlass_proto::reply::{ReplyHead, resume_incomplete, started};
+use windlass_proto::session::{
+    CHUNK_GRANULARITY, Ending, Intake, Outcome, Rules, SessionError, Snapshot, State, Step, step,
+};
+
+use crate::client::Outgoing;
+use crate::fault::Keep;
+use crate::media::{Stored, pieces};
+use crate::schedule::Dialect;
+
+const Q: u64 = CHUNK_GRANULARITY;
+
+/// How much of a request arrives, and when its effect can be seen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delivery {
+    /// Count of bytes of the body after which the connection breaks.
+    pub(crate) breaks: Option<u64>,
+    pub(crate) keep: Keep,
+    /// So many requests later.
+    pub(crate) late: u8,
+}
+
+impl Delivery {
+    pub(crate) const WHOLE: Self = Self {
+        breaks: None,
+        keep: Keep::All,
+        late: 0,
+    };
+}
+
+/// A reply on the wire.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn new(status: u16, body: &str) -> Self {
+        Self {
+            status: StatusCode::from_u16(status).expect("a status"),
+            headers: HeaderMap::new(),
+            body: body.to_owned(),
+        }
+    }
+
+    pub(crate) fn page(status: u16) -> Self {
+        let mut answer = Self::new(status, "<html><body>Something happened.</body></html>");
+        let html = HeaderValue::from_static("text/html; charset=utf-8");
+        answer.headers.insert(CONTENT_TYPE, html);
+        answer
+    }
+
+    pub(crate) fn with_retry_after(mut self, seconds: Option<u64>) -> Self {
+        if let Some(seconds) = seconds {
+            self.headers.insert(RETRY_AFTER, seconds.into());
+        }
+        self
+    }
+}
+
+impl From<ReplyHead> for Answer {
+    fn from(head: ReplyHead) -> Self {
+        Self {
+            status: head.status,
+            headers: head.headers,
+            body: String::new(),
+        }
+    }
+}
+
+/// The model.
+#[derive(Debug)]
+pub(crate) struct Server {
+    dialect: Dialect,
+    sessions: Vec<Session>,
+    /// The media of one-shot uploads.
+    one_shots: Vec<Stored>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) state: State,
+    total: Option<u64>,
+    pub(crate) media: Stored,
+    /// What is answered since the session is no more.
+    pub(crate) lost: Option<u16>,
+    late: Vec<Late>,
+}
+
+/// What a request has brought that cannot be seen yet.
+#[derive(Debug)]
+struct Late {
+    requests: u8,
+    effect: Effect,
+}
+
+/// What a request brings.
+#[derive(Debug)]
+struct Effect {
+    first: u64,
+    media: Stored,
+    total: Option<u64>,
+    finishes: Option<u64>,
+}
+
+impl Server {
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        Self {
+            dialect,
+            sessions: Vec::new(),
+            one_shots: Vec::new(),
+        }
+    }
+
+    /// The session that a URI's query names.
+    pub(crate) fn session(&mut self, query: &str) -> Option<&mut Session> {
+        let parameters = Parameters::parse(Some(query));
+        let index: usize = parameters.first("upload_id")?.parse().ok()?;
+        self.sessions.get_mut(index)
+    }
+
+    pub(crate) fn sessions(&self) -> &[Session] {
+        &self.sessions
+    }
+
+    pub(crate) fn one_shots(&self) -> &[Stored] {
+        &self.one_shots
+    }
+
+    /// Serves a request. What is answered reaches nobody when the connection breaks.
+    pub(crate) fn serve(&mut self, request: &Outgoing, delivery: Delivery) -> Answer {
+        for session in &mut self.sessions {
+            session.time_passes();
+        }
+        let parameters = Parameters::parse(Some(&request.query));
+        let headers = &request.headers;
+        let method = effective_method(&request.method, headers).expect("a method");
+        let framing = Framing::of(Version::HTTP_11, headers, false).expect("a framing");
+        match command(&method, &parameters, headers, framing).expect("a good head") {
+            Command::Start(head) => self.start(&head),
+            Command::Simple(head) => self.one_shot(head.length, request, delivery),
+            Command::Session(head) => {
+                let dialect = self.dialect;
+                let session = self.session(&request.query).expect("a URI of this server");
+                session.serve(&head, request, delivery, dialect)
+            }
+            other => panic!("{other:?} is sent by no transfer"),
+        }
+    }
+
+    /// Unfinished sessions lose a part of what they have, and all that is late.
+    pub(crate) fn restart(&mut self, left: u16) {
+        for session in &mut self.sessions {
+            session.late.clear();
+            if session.state == State::Active {
+                let left = thousandths(session.media.len(), left);
+                session.media.truncate(left - left % Q);
+            }
+        }
+    }
+
+    fn start(&mut self, head: &StartHead) -> Answer {
+        let id = self.sessions.len().to_string();
+        let uri = format!("https://up.example.com/upload/farm/v1/animals?upload_id={id}");
+        self.sessions.push(Session {
+            state: State::Active,
+            total: head.declared_total(),
+            media: Stored::default(),
+            lost: None,
+            late: Vec::new(),
+        });
+        let value = |text: String| HeaderValue::try_from(text).expect("ASCII");
+        started(value(uri), value(id)).into()
+    }
+
+    fn one_shot(&mut self, length: BodyLength, request: &Outgoing, delivery: Delivery) -> Answer {
+        let intake = Intake::one_shot(None, length).expect("there is no limit");
+        let (media, outcome) = take(intake, request, delivery);
+        match outcome {
+            Outcome::Finished { total } => {
+                self.one_shots.push(media);
+                resource(total, self.dialect)
+            }
+            Outcome::Committed => panic!("the only chunk is the last"),
+            Outcome::Interrupted => nobody_hears(),
+        }
+    }
+}
+
+impl Session {
+    /// Whether there is a resource.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            state: self.state,
+            offset: self.media.len(),
+            total: self.total,
+        }
+    }
+
+    fn time_passes(&mut self) {
+        for late in &mut self.late {
+            late.requests -= 1;
+        }
+        let due: Vec<_> = self
+            .late
+            .extract_if(.., |late| late.requests == 0)
+            .collect();
+        for late in due {
+            self.apply(late.effect);
+        }
+    }
+
+    fn serve(
+        &mut self,
+        head: &SessionHead,
+        request: &Outgoing,
+        delivery: Delivery,
+        dialect: Dialect,
+    ) -> Answer {
+        if let Some(status) = self.lost {
+            return Answer::new(status, "");
+        }
+        let effect = match step(&self.snapshot(), &Rules::default(), &head.request) {
+            Ok(Step::Replay) => return resource(self.media.len(), dialect),
+            Ok(Step::Report) => return self.report(head.no_308, dialect),
+            Ok(Step::Resume) => panic!("a finish takes no time here"),
+            Ok(Step::Finish { total }) => Effect {
+                first: total,
+                media: Stored::default(),
+                total: Some(total),
+                finishes: Some(total),
+            },
+            Ok(Step::Append(intake)) => self.append(intake, request, delivery),
+            Err(SessionError::Gap { .. }) => return Answer::new(503, "a gap"),
+            Err(SessionError::Gone) => return Answer::new(410, ""),
+            Err(SessionError::Cancelled) => return Answer::new(499, ""),
+            Err(error) => panic!("the client has broken a rule: {error}"),
+        };
+        if delivery.late == 0 {
+            self.apply(effect);
+        } else {
+            let requests = delivery.late;
+            self.late.push(Late { requests, effect });
+        }
+        if self.is_finished() {
+            resource(self.media.len(), dialect)
+        } else {
+            self.report(head.no_308, dialect)
+        }
+    }
+
+    fn append(&self, intake: Intake, request: &Outgoing, delivery: Delivery) -> Effect {
+        let total = intake.total();
+        let first = self.media.len();
+        let (mut media, outcome) = take(intake, request, delivery);
+        if delivery.breaks.is_some() {
+            let end = first + media.len();
+            media.truncate(match delivery.keep {
+                Keep::All => media.len(),
+                Keep::Floor => (end - end % Q).saturating_sub(first),
+                Keep::Nothing => 0,
+            });
+        }
+        let finishes = match outcome {
+            Outcome::Finished { total } => Some(total),
+            Outcome::Committed | Outcome::Interrupted => None,
+        };
+        Effect {
+            first,
+            media,
+            total,
+            finishes,
+        }
+    }
+
+    /// A writer that is late adds nothing to what others have brought in the meantime, or lost.
+    fn apply(&mut self, mut effect: Effect) {
+        let offset = self.media.len();
+        if self.state != State::Active || self.lost.is_some() || effect.first > offset {
+            return;
+        }
+        self.total = effect.total.or(self.total);
+        effect.media.skip(offset - effect.first);
+        self.media.append(effect.media);
+        if effect.finishes == Some(self.media.len()) {
+            self.state = State::Finished;
+        }
+    }
+
+    fn report(&self, no_308: bool, dialect: Dialect) -> Answer {
+        let mut answer: Answer = resume_incomplete(self.media.len(), no_308).into();
+        if let Some(range) = answer.headers.get_mut(RANGE).filter(|_| dialect.bare_range) {
+            let text = range.to_str().expect("ASCII").replace("bytes=", "");
+            *range = HeaderValue::try_from(text).expect("ASCII");
+        }
+        answer
+    }
+}
+
+/// Reads as much of a body as arrives.
+fn take(mut intake: Intake, request: &Outgoing, delivery: Delivery) -> (Stored, Outcome) {
+    let mut body = request.body.clone();
+    let mut ending = Ending::Complete;
+    if let Some(breaks) = delivery.breaks {
+        body.end = body.start + breaks;
+        ending = Ending::Broken;
+    }
+    let mut media = Stored::default();
+    for piece in pieces(body) {
+        media.push(intake.accept(piece).expect("a body as announced"));
+    }
+    let outcome = intake.end(ending).expect("a body as announced");
+    (media, outcome)
+}
+
+fn resource(size: u64, dialect: Dialect) -> Answer {
+    let status = if dialect.created { 201 } else { 200 };
+    let mut answer = Answer::new(status, &format!(r#"{{"size": "{size}"}}"#));
+    let json = HeaderValue::from_static("application/json; charset=UTF-8");
+    answer.headers.insert(CONTENT_TYPE, json);
+    answer
+}
+
+/// The connection is gone.
+fn nobody_hears() -> Answer {
+    Answer::new(500, "")
+}
+
+pub(crate) fn thousandths(of: u64, count: u16) -> u64 {
+    of * u64::from(count) / 1000
+}

@@ -1,0 +1,221 @@
+//! What a client must do after what it was told, by the table of docs/protocol.md, 5.2, and nothing
+//! else.
+
+use std::time::Duration;
+
+use http::header::{CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER};
+use windlass_proto::header::X_HTTP_STATUS_CODE_OVERRIDE;
+use windlass_proto::transfer::{Action, Failure, Patience, Request};
+
+use crate::server::Answer;
+
+/// What must follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Next(Next),
+    /// A wait of exactly this.
+    Wait(Duration),
+    Renew,
+    Finished,
+    Fails(Why),
+}
+
+/// A kind of request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    OneShot,
+    Start,
+    Query,
+    Data,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    GaveUp,
+    Odd,
+    SessionsLost,
+    Forgotten,
+    Cancelled,
+    Refused,
+}
+
+/// Listens to all that a client hears.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    patience: Patience,
+    forgets: bool,
+    renewable: bool,
+    /// What the server said last.
+    pub(crate) reported: u64,
+    furthest: u64,
+    breaks: u32,
+    oddities: u32,
+    lost: u32,
+    token_refused: bool,
+}
+
+impl Witness {
+    pub(crate) fn new(patience: Patience, forgets: bool, renewable: bool) -> Self {
+        Self {
+            patience,
+            forgets,
+            renewable,
+            reported: 0,
+            furthest: 0,
+            breaks: 0,
+            oddities: 0,
+            lost: 0,
+            token_refused: false,
+        }
+    }
+
+    /// The connection broke.
+    pub(crate) fn broke(&mut self, random: u32) -> Verdict {
+        self.back_off(0, random)
+    }
+
+    pub(crate) fn heard(&mut self, request: Request, answer: &Answer, random: u32) -> Verdict {
+        let status = answer.status.as_u16();
+        let in_session = matches!(request, Request::Query { .. } | Request::Data(_));
+        let incomplete = in_session
+            && (status == 308 || answer.headers.contains_key(X_HTTP_STATUS_CODE_OVERRIDE));
+        if status != 401 && !incomplete {
+            self.token_refused = false;
+        }
+        let page = answer
+            .headers
+            .get(CONTENT_TYPE)
+            .is_some_and(|value| value.as_bytes().starts_with(b"text/html"));
+        match status {
+            _ if incomplete => self.incomplete(request, answer, random),
+            200..=299 if request == Request::Start => {
+                if answer.headers.contains_key(LOCATION) {
+                    Verdict::Next(Next::Data)
+                } else {
+                    self.odd(random)
+                }
+            }
+            200 | 201 if !page => Verdict::Finished,
+            404 | 410 if in_session => self.session_lost(),
+            401 if self.renewable && !self.token_refused => {
+                self.token_refused = true;
+                Verdict::Renew
+            }
+            401 => Verdict::Fails(Why::Refused),
+            499 => Verdict::Fails(Why::Cancelled),
+            403 | 408 | 429 | 500..=599 => {
+                let retry_after = answer.headers.get(RETRY_AFTER);
+                let seconds = retry_after.map(|value| value.to_str().expect("ASCII"));
+                let seconds = seconds.map(|text| text.parse().expect("seconds"));
+                self.back_off(seconds.unwrap_or(0), random)
+            }
+            _ => self.odd(random),
+        }
+    }
+
+    fn incomplete(&mut self, request: Request, answer: &Answer, random: u32) -> Verdict {
+        let committed = match answer.headers.get(RANGE) {
+            None => 0,
+            Some(range) => {
+                let text = range.to_str().expect("ASCII");
+                let last = text.strip_prefix("bytes=").unwrap_or(text);
+                let Some(last) = last.strip_prefix("0-") else {
+                    return self.odd(random);
+                };
+                last.parse::<u64>().expect("digits") + 1
+            }
+        };
+        if self.forgets && committed < self.furthest {
+            return Verdict::Fails(Why::Forgotten);
+        }
+        self.reported = committed;
+        if committed > self.furthest {
+            self.furthest = committed;
+            self.breaks = 0;
+            self.oddities = 0;
+            self.token_refused = false;
+        }
+        match request {
+            Request::Data(chunk) if committed <= chunk.first => self.back_off(0, random),
+            _ => Verdict::Next(Next::Data),
+        }
+    }
+
+    fn session_lost(&mut self) -> Verdict {
+        self.lost += 1;
+        if self.lost > self.patience.restarts {
+            return Verdict::Fails(Why::SessionsLost);
+        }
+        if self.forgets && self.furthest > 0 {
+            return Verdict::Fails(Why::Forgotten);
+        }
+        self.reported = 0;
+        self.furthest = 0;
+        Verdict::Next(Next::Start)
+    }
+
+    fn back_off(&mut self, retry_after: u64, random: u32) -> Verdict {
+        self.breaks += 1;
+        let least = Duration::from_secs(retry_after);
+        if self.breaks > self.patience.schedule.waits || least > self.patience.longest_retry_after {
+            return Verdict::Fails(Why::GaveUp);
+        }
+        let seconds = 1 << (self.breaks - 1).min(5);
+        Verdict::Wait((Duration::from_secs(seconds) + milliseconds(random)).max(least))
+    }
+
+    fn odd(&mut self, random: u32) -> Verdict {
+        self.token_refused = false;
+        self.oddities += 1;
+        if self.oddities == self.patience.other_tries {
+            return Verdict::Fails(Why::Odd);
+        }
+        Verdict::Wait(Duration::from_secs(1) + milliseconds(random))
+    }
+}
+
+fn milliseconds(random: u32) -> Duration {
+    Duration::from_millis(u64::from(random % 1001))
+}
+
+impl Verdict {
+    /// Whether an action is what must follow.
+    pub(crate) fn allows(&self, action: &Action) -> bool {
+        match (self, action) {
+            (Self::Next(next), Action::Send(request)) => *next == Next::of(*request),
+            (Self::Next(Next::Data), Action::Fill { .. })
+            | (Self::Renew, Action::Renew)
+            | (Self::Finished, Action::Finished) => true,
+            (Self::Wait(delay), Action::Wait(wait)) => *delay == wait.delay,
+            (Self::Fails(why), Action::Failed(failure)) => Why::of(failure) == Some(*why),
+            _ => false,
+        }
+    }
+}
+
+impl Next {
+    pub(crate) fn of(request: Request) -> Self {
+        match request {
+            Request::OneShot => Self::OneShot,
+            Request::Start => Self::Start,
+            Request::Query { .. } => Self::Query,
+            Request::Data(_) => Self::Data,
+        }
+    }
+}
+
+impl Why {
+    /// `None` for what no schedule explains: nobody else uploads to these sessions, and they do not
+    /// finish without their last byte.
+    fn of(failure: &Failure) -> Option<Self> {
+        match failure {
+            Failure::GaveUp { .. } => Some(Self::GaveUp),
+            Failure::Odd { .. } => Some(Self::Odd),
+            Failure::SessionsLost { .. } => Some(Self::SessionsLost),
+            Failure::Forgotten { .. } => Some(Self::Forgotten),
+            Failure::Cancelled => Some(Self::Cancelled),
+            Failure::Refused(_) => Some(Self::Refused),
+            Failure::BeyondSent { .. } | Failure::FinishedEarly { .. } => None,
+        }
+    }
+}
