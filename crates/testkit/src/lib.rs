@@ -7,6 +7,7 @@ pub mod checker;
 pub mod coding;
 pub mod error_object;
 pub mod farm;
+pub mod fault_proxy;
 pub mod media;
 pub mod process;
 pub mod raw;

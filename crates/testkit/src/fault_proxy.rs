@@ -1,0 +1,278 @@
+//! A network that fails as a test says: a proxy between a real client and the real server.
+//!
+//! It knows as much of HTTP/1.1 as it needs to find where requests and replies end, and passes their
+//! bytes on as they are. A [`Plan`] says which request is hit by which [`Fault`]; what passed and what
+//! became of it is written down as [`Exchange`]s. What is absent: TLS, HTTP/2, upgrades.
+//!
+//! ```no_run
+//! use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
+//!
+//! let proxy = FaultProxy::start("127.0.0.1:8080".parse().unwrap());
+//! proxy.set_plan(Plan::once(1, Fault::LoseReply));
+//! // A client uploads to `proxy.base_url()` ...
+//! let lost = proxy.exchanges().into_iter().find(|exchange| !exchange.delivered);
+//! assert_eq!(lost.unwrap().fault, Some(Fault::LoseReply));
+//! ```
+
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+mod answer;
+mod connection;
+mod fault;
+mod framing;
+mod head;
+mod plan;
+mod pump;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use fault::Fault;
+pub use plan::{Plan, RequestHead};
+
+/// How long the proxy waits for either side. Only what hangs waits so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long nothing is accepted after that failed, which it does when descriptors run out.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
+
+/// A proxy on a port of its own. When it is dropped, it cuts its connections and ends.
+#[derive(Debug)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// A request that came to the proxy, and what became of it so far.
+///
+/// What is written here is written before the client can see it: who has read a reply finds its
+/// status and its bytes here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exchange {
+    /// Its place among all requests, from 0.
+    pub index: usize,
+    /// The method.
+    pub verb: String,
+    /// Path and query.
+    pub target: String,
+    /// `Content-Range` as it was sent.
+    pub content_range: Option<String>,
+    /// `Content-Length`; chunked bodies have none.
+    pub content_length: Option<u64>,
+    /// How many bytes of the body came from the client, without transfer coding; whether they were
+    /// passed on or not.
+    pub body_bytes_received: u64,
+    /// How many of them were handed to the upstream's socket.
+    pub body_bytes_forwarded: u64,
+    /// The final status that the upstream answered, whether the client saw it or not.
+    pub status: Option<u16>,
+    /// What the upstream said is committed, if it answered 308 (or 200 in place of it): 0 when it sent
+    /// no `Range`.
+    pub committed: Option<u64>,
+    /// Whether all of the upstream's reply was handed to the client's socket. Replies of the proxy's
+    /// own do not count.
+    pub delivered: bool,
+    /// What the plan chose for it.
+    pub fault: Option<Fault>,
+}
+
+/// What the threads of a proxy have in common.
+#[derive(Debug)]
+struct Shared {
+    /// Apart from the state: a plan is a test's code, which may take its time.
+    plan: Mutex<Plan>,
+    state: Mutex<State>,
+    stopping: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    upstream: SocketAddr,
+    exchanges: Vec<Exchange>,
+    /// All sockets, so that a stop can wake whoever waits for them. Weak, because a fault must be able
+    /// to close its socket by dropping it.
+    sockets: Vec<Weak<TcpStream>>,
+    stopped: bool,
+}
+
+/// One exchange's place in the list.
+#[derive(Debug, Clone, Copy)]
+struct Record<'a> {
+    shared: &'a Shared,
+    index: usize,
+}
+
+impl FaultProxy {
+    /// Starts a proxy to `upstream` that does no harm yet.
+    pub fn start(upstream: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let address = listener.local_addr().expect("a bound socket has a name");
+        let shared = Arc::new(Shared::new(upstream));
+        let acceptor = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || accept(&listener, &shared))
+        };
+        Self {
+            address,
+            shared,
+            acceptor: Some(acceptor),
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same as the beginning of URLs, without a slash at its end.
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Says where requests go from now on, for a server that starts again on another port. Also those
+    /// of connections that are open; requests on their way stay where they are.
+    pub fn set_upstream(&self, upstream: SocketAddr) {
+        self.shared.state().upstream = upstream;
+    }
+
+    /// Says what happens to the requests that come from now on.
+    pub fn set_plan(&self, plan: Plan) {
+        *lock(&self.shared.plan) = plan;
+    }
+
+    /// What has passed so far, in the order in which the requests came.
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        self.shared.state().exchanges.clone()
+    }
+}
+
+impl Drop for FaultProxy {
+    /// # Panics
+    /// When a thread of the proxy has panicked, which is most likely an assertion of the plan.
+    fn drop(&mut self) {
+        self.shared.stop();
+        // Wakes the acceptor. Where even that is impossible, it is better left alone than waited for.
+        let woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
+        if let Some(acceptor) = self.acceptor.take().filter(|_| woken) {
+            let ended = acceptor.join();
+            assert!(
+                ended.is_ok() || thread::panicking(),
+                "the plan, or the proxy itself, has panicked"
+            );
+        }
+    }
+}
+
+impl Shared {
+    fn new(upstream: SocketAddr) -> Self {
+        Self {
+            plan: Mutex::new(Plan::none()),
+            state: Mutex::new(State {
+                upstream,
+                exchanges: Vec::new(),
+                sockets: Vec::new(),
+                stopped: false,
+            }),
+            stopping: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Writes the request down and asks the plan about it.
+    fn begin(&self, head: &head::Head) -> (Record<'_>, Option<Fault>) {
+        let index = {
+            let mut state = self.state();
+            let index = state.exchanges.len();
+            state.exchanges.push(Exchange::of(index, head));
+            index
+        };
+        let record = Record {
+            shared: self,
+            index,
+        };
+        let fault = lock(&self.plan).choose(&RequestHead::of(index, head));
+        record.update(|exchange| exchange.fault = fault);
+        (record, fault)
+    }
+
+    /// Lets a stop reach this socket. `false` when it is too late for that.
+    fn register(&self, socket: &Arc<TcpStream>) -> bool {
+        let mut state = self.state();
+        state.sockets.retain(|socket| socket.strong_count() > 0);
+        state.sockets.push(Arc::downgrade(socket));
+        !state.stopped
+    }
+
+    /// Sleeps, but not beyond a stop.
+    fn sleep(&self, time: Duration) {
+        let state = self.state();
+        let woken = self
+            .stopping
+            .wait_timeout_while(state, time, |state| !state.stopped);
+        drop(woken);
+    }
+
+    fn stop(&self) {
+        let mut state = self.state();
+        state.stopped = true;
+        for socket in state.sockets.drain(..).filter_map(|weak| weak.upgrade()) {
+            socket.shutdown(Shutdown::Both).ok();
+        }
+        self.stopping.notify_all();
+    }
+}
+
+impl Exchange {
+    fn of(index: usize, head: &head::Head) -> Self {
+        Self {
+            index,
+            verb: head.verb().to_owned(),
+            target: head.target().to_owned(),
+            content_range: head.field("content-range").map(str::to_owned),
+            content_length: head.content_length(),
+            body_bytes_received: 0,
+            body_bytes_forwarded: 0,
+            status: None,
+            committed: None,
+            delivered: false,
+            fault: None,
+        }
+    }
+}
+
+impl Record<'_> {
+    fn update(self, change: impl FnOnce(&mut Exchange)) {
+        change(&mut self.shared.state().exchanges[self.index]);
+    }
+}
+
+/// The state is whole between any two statements, so a panic of somebody else does not spoil it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Serves each connection in a thread of its own, and ends when the proxy is stopped and all of them
+/// have.
+fn accept(listener: &TcpListener, shared: &Shared) {
+    thread::scope(|scope| {
+        loop {
+            let accepted = listener.accept();
+            if shared.state().stopped {
+                return;
+            }
+            match accepted {
+                Ok((client, _)) => {
+                    scope.spawn(move || connection::serve(shared, client));
+                }
+                Err(_) => shared.sleep(ACCEPT_AGAIN),
+            }
+        }
+    });
+}
