@@ -1,0 +1,161 @@
+//! The checksum of what was sent, taken as it passes, and its comparison with what the server says.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5};
+
+/// The CRC32C of one stretch of the media. Shared with the body of the request that is under way.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Checksum(Arc<Mutex<Stretch>>);
+
+#[derive(Debug, Default)]
+struct Stretch {
+    range: Range<u64>,
+    hasher: Crc32cHasher,
+}
+
+impl Checksum {
+    /// Takes bytes that begin at `offset`. Those that were taken before are passed over: after a broken
+    /// request the same bytes come again. Bytes behind a gap begin a new stretch.
+    pub(crate) fn take(&self, offset: u64, bytes: &[u8]) {
+        let mut stretch = self.lock();
+        if offset > stretch.range.end {
+            *stretch = Stretch {
+                range: offset..offset,
+                hasher: Crc32cHasher::default(),
+            };
+        }
+        let known = stretch.range.end.saturating_sub(offset);
+        let known = usize::try_from(known).unwrap_or(usize::MAX);
+        if let Some(new) = bytes.get(known..) {
+            stretch.hasher.update(new);
+            stretch.range.end += new.len() as u64;
+        }
+    }
+
+    /// The stretch that was taken, and its digest.
+    pub(crate) fn taken(&self) -> (Range<u64>, Crc32c) {
+        let stretch = self.lock();
+        (stretch.range.clone(), stretch.hasher.value())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stretch> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a resource says about its media. What it does not say, or not in a form that is known, is
+/// `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stated {
+    pub(crate) size: Option<u64>,
+    pub(crate) crc32c: Option<Crc32c>,
+    pub(crate) md5: Option<Md5>,
+}
+
+impl Stated {
+    /// Reads `size`, `crc32c` and `md5Hash` or `md5Checksum`, as Cloud Storage, Drive and this house
+    /// write them.
+    pub(crate) fn of(resource: &Value) -> Self {
+        let text = |name: &str| resource[name].as_str();
+        let size = match &resource["size"] {
+            Value::String(digits) => digits.parse().ok(),
+            size => size.as_u64(),
+        };
+        let md5 = text("md5Hash").or(text("md5Checksum"));
+        Self {
+            size,
+            crc32c: text("crc32c").and_then(|text| text.parse().ok()),
+            md5: md5.and_then(|text| text.parse().ok().or_else(|| Md5::from_hex(text).ok())),
+        }
+    }
+}
+
+/// What was compared with what the server says of the media, and found equal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verified {
+    /// The size.
+    pub size: bool,
+    /// The CRC32C.
+    pub crc32c: bool,
+    /// The MD5.
+    pub md5: bool,
+}
+
+/// The server has other media than was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the server has other media than was sent: its {what} is {theirs}, ours is {ours}")]
+pub struct Mismatch {
+    /// What differs: `size`, `crc32c` or `md5`.
+    pub what: &'static str,
+    /// What the server says.
+    pub theirs: String,
+    /// What was sent.
+    pub ours: String,
+}
+
+/// Compares one thing; what is not stated is not compared.
+pub(crate) fn compare<T: PartialEq + ToString>(
+    what: &'static str,
+    theirs: Option<T>,
+    ours: &T,
+) -> Result<bool, Mismatch> {
+    match theirs {
+        None => Ok(false),
+        Some(theirs) if theirs == *ours => Ok(true),
+        Some(theirs) => Err(Mismatch {
+            what,
+            theirs: theirs.to_string(),
+            ours: ours.to_string(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn crc32c(bytes: &[u8]) -> Crc32c {
+        let mut hasher = Crc32cHasher::default();
+        hasher.update(bytes);
+        hasher.value()
+    }
+
+    #[test]
+    fn bytes_that_come_again_count_once() {
+        let checksum = Checksum::default();
+        checksum.take(0, b"Lla");
+        checksum.take(1, b"la");
+        checksum.take(1, b"lama");
+        assert_eq!(checksum.taken(), (0..5, crc32c(b"Llama")));
+    }
+
+    #[test]
+    fn an_upload_that_goes_on_in_the_middle_has_the_checksum_of_its_end() {
+        let checksum = Checksum::default();
+        checksum.take(3, b"ma");
+        assert_eq!(checksum.taken(), (3..5, crc32c(b"ma")));
+    }
+
+    #[test]
+    fn sizes_and_digests_are_read_in_the_forms_that_servers_write() {
+        let stated = Stated::of(
+            &json!({"size": "5", "crc32c": "xkjlSw==", "md5Hash": "XUFAKrxLKna5cZ2REBfFkg=="}),
+        );
+        assert_eq!(stated.size, Some(5));
+        assert!(stated.crc32c.is_some() && stated.md5.is_some());
+        let drive =
+            Stated::of(&json!({"size": 5, "md5Checksum": "5d41402abc4b2a76b9719d911017c592"}));
+        assert_eq!(drive.md5, stated.md5);
+        assert_eq!(
+            Stated::of(&json!({"size": "many", "crc32c": 7})),
+            Stated::default()
+        );
+        assert_eq!(Stated::of(&Value::Null), Stated::default());
+    }
+}

@@ -1,0 +1,273 @@
+//! The client: what uploads have in common.
+
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, CONTENT_RANGE};
+use http::{HeaderMap, Method};
+use serde_json::Value;
+use windlass_proto::content_range::ContentRange;
+use windlass_proto::parameters::Parameters;
+use windlass_proto::transfer::{self, Failure, Refusal, Standing};
+use windlass_proto::upload_type::UploadType;
+
+use crate::download::{Download, DownloadProgress, Downloaded};
+use crate::drive::Drive;
+use crate::error::{Cause, Error};
+use crate::journal::Held;
+use crate::line::Line;
+use crate::session_uri::SessionUri;
+use crate::source::{Media, Source};
+use crate::token::TokenSource;
+use crate::transport::{Body, HttpTransport, Reply, Request, Timeouts, Transport};
+use crate::upload::{Upload, Uploaded};
+
+/// Media of up to this size goes in one request unless something else is asked for ("5 MB or less", say
+/// the documents).
+const SMALL: u64 = 5 * 1024 * 1024;
+
+/// Uploads media, and asks after uploads. Cheap to clone; clones share connections and tokens.
+#[derive(Debug, Clone)]
+pub struct Client(Arc<Line>);
+
+/// How a client reaches servers.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// How long it waits for what.
+    pub timeouts: Timeouts,
+    /// Where bearer tokens come from. Requests have none unless set. A token goes to the origin of the
+    /// URL that was asked for, not to others that the server names.
+    pub token: Option<TokenSource>,
+}
+
+/// What a session is at.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Status {
+    /// It wants more.
+    Active {
+        /// Count of committed bytes.
+        committed: u64,
+    },
+    /// It is finished.
+    Finished {
+        /// The resource as the server shows it; `None` when it shows none.
+        resource: Option<Value>,
+    },
+    /// The server does not know it: it never was, it has expired, or it failed for good.
+    Lost,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Client {
+    /// A client of these settings. It trusts the system's root certificates and takes proxies from the
+    /// environment.
+    ///
+    /// # Errors
+    ///
+    /// The system has no root certificates that can be read.
+    pub fn new(settings: Settings) -> Result<Self, Error> {
+        let transport = HttpTransport::new(settings.timeouts)?;
+        Ok(Self::over(Arc::new(transport), settings.token))
+    }
+
+    pub(crate) fn over(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
+        Self(Arc::new(Line::new(transport, token)))
+    }
+
+    /// Uploads media. With a [journal](Upload::journal), an unfinished upload of the same file to the
+    /// same URL goes on where it was.
+    ///
+    /// # Errors
+    ///
+    /// After what may be tried was tried. [`Error::session`] and [`Error::upload`] tell what a later try
+    /// can go on with.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the upload. A session that has started stays with the server and, if
+    /// there is a journal, in the journal.
+    pub async fn upload(&self, upload: Upload, source: Source) -> Result<Uploaded, Error> {
+        let mut media = source.open().await?;
+        if let Some(held) = unfinished(&upload, &media).await? {
+            return self.go_on(&upload, media, held).await;
+        }
+        let upload_type = choose(&upload, &mut media).await?;
+        Drive::start(&self.0, &upload, upload_type, media)
+            .run()
+            .await
+    }
+
+    /// Goes on with an upload that the journal tells of; see [`Upload::of_record`].
+    ///
+    /// # Errors
+    ///
+    /// Like [`upload`](Self::upload), and when the file is not the one that the upload began with.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`upload`](Self::upload).
+    pub async fn resume(&self, upload: Upload, held: Held) -> Result<Uploaded, Error> {
+        let media = Source::path(held.record().source.path()).open().await?;
+        self.go_on(&upload, media, held).await
+    }
+
+    async fn go_on(&self, upload: &Upload, media: Media, held: Held) -> Result<Uploaded, Error> {
+        media.check_is(&held.record().source).await?;
+        Drive::resume(&self.0, upload, media, held).run().await
+    }
+
+    /// Asks what a session is at. The upload is not disturbed.
+    ///
+    /// # Errors
+    ///
+    /// No reply, or one that says nothing of the session. It is asked once.
+    pub async fn status(&self, session: &SessionUri) -> Result<Status, Error> {
+        let query = ContentRange::Query { total: None };
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_RANGE, query.into());
+        let reply = self.to_session(Method::PUT, session, headers).await?;
+        Status::of(&reply)
+    }
+
+    /// Cancels a session: what it has is deleted. A session that is lost or cancelled already is left at
+    /// that; the status before is returned.
+    ///
+    /// # Errors
+    ///
+    /// No reply, or one that says that the session was not cancelled: for instance because it is
+    /// finished.
+    pub async fn cancel(&self, session: &SessionUri) -> Result<(), Error> {
+        let reply = self
+            .to_session(Method::DELETE, session, HeaderMap::new())
+            .await?;
+        match reply.status.as_u16() {
+            499 | 200 | 204 | 404 | 410 => Ok(()),
+            _ => Err(refused(&reply)),
+        }
+    }
+
+    /// Downloads media into a file. What an earlier run began and could not end is gone on with.
+    ///
+    /// # Errors
+    ///
+    /// After what may be tried was tried; when the media is another one than was said; when the file
+    /// cannot be written.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future breaks the download off; a later one goes on with it.
+    pub async fn download(
+        &self,
+        download: &Download,
+        on_progress: impl Fn(DownloadProgress) + Send + Sync,
+    ) -> Result<Downloaded, Error> {
+        let line = &self.0;
+        let done = download.run(line.transport(), line.token(), on_progress);
+        Ok(done.await?)
+    }
+
+    async fn to_session(
+        &self,
+        method: Method,
+        session: &SessionUri,
+        mut headers: HeaderMap,
+    ) -> Result<Reply, Error> {
+        let url = session.url().clone();
+        if let Some(token) = self.0.token_for(&url, &url).await? {
+            headers.insert(AUTHORIZATION, token);
+        }
+        let request = Request {
+            method,
+            url,
+            headers,
+            body: Body::Empty,
+        };
+        Ok(self
+            .0
+            .transport()
+            .send(request)
+            .await
+            .map_err(Cause::Transport)?)
+    }
+}
+
+impl Status {
+    fn of(reply: &Reply) -> Result<Self, Error> {
+        let resource = || serde_json::from_slice(&reply.body).ok();
+        match Standing::of(&seen(reply)) {
+            Some(Standing::Active { committed }) => Ok(Self::Active { committed }),
+            Some(Standing::Finished) => Ok(Self::Finished {
+                resource: resource(),
+            }),
+            Some(Standing::Lost) => Ok(Self::Lost),
+            Some(Standing::Cancelled) => Ok(Self::Cancelled),
+            None => Err(refused(reply)),
+        }
+    }
+}
+
+/// The unfinished upload of the same media to the same place, if there is one.
+async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<Held>, Error> {
+    let (Some(journal), false) = (&upload.journal, upload.anew) else {
+        return Ok(None);
+    };
+    let Some(source) = media.identity().await? else {
+        return Ok(None);
+    };
+    match journal.find(&upload.key(&source))?.pop() {
+        Some(record) => Ok(Some(journal.hold(&record.id)?)),
+        None => Ok(None),
+    }
+}
+
+/// How media is uploaded: as was asked for, as the URL says, or as its size suggests.
+async fn choose(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
+    let parameters = Parameters::parse(upload.url.query());
+    let asked = upload
+        .asked_type
+        .or_else(|| UploadType::from_parameters(&parameters).ok());
+    if asked == Some(UploadType::Resumable) {
+        return Ok(UploadType::Resumable);
+    }
+    let size = known_size(media).await?;
+    match (asked, size) {
+        (Some(_), None) => Err(Cause::TooLongForOneRequest.into()),
+        (Some(asked), Some(_)) => Ok(asked),
+        (None, Some(size)) if size <= SMALL && upload.metadata.is_some() => {
+            Ok(UploadType::Multipart)
+        }
+        (None, Some(size)) if size <= SMALL => Ok(UploadType::Media),
+        (None, _) => Ok(UploadType::Resumable),
+    }
+}
+
+/// The size of media, if it is known or soon found out.
+async fn known_size(media: &mut Media) -> Result<Option<u64>, Error> {
+    if media.is_stream() {
+        let filled = media.fill(SMALL + 1).await?;
+        return Ok(filled.ended.then_some(filled.end));
+    }
+    Ok(media.total())
+}
+
+fn seen(reply: &Reply) -> transfer::Reply<'_> {
+    transfer::Reply {
+        status: reply.status,
+        headers: &reply.headers,
+        body: &reply.body,
+        retry_after: None,
+    }
+}
+
+/// The error of a reply that says nothing of what was asked.
+fn refused(reply: &Reply) -> Error {
+    let failure = Failure::Refused(Refusal::of(&seen(reply)));
+    Cause::Upload {
+        failure,
+        trouble: None,
+    }
+    .into()
+}
+
+#[cfg(test)]
+mod tests;

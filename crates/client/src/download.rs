@@ -1,0 +1,391 @@
+//! Downloads of media that go on where they broke off.
+//!
+//! The media streams into `TARGET.part`; beside it `TARGET.part.json` says which media it is. A broken
+//! download, of this process or of one before, goes on with `Range` and `If-Range` (RFC 9110, 13.1.5 and
+//! 14.2), if the server gave the media a strong `ETag`. The target appears whole and checked, or not at
+//! all.
+//!
+//! What is absent: several connections for one media, targets that are not files.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, IF_RANGE, LOCATION, RANGE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tokio::time::sleep;
+use url::Url;
+use windlass_proto::backoff::{Backoff, Schedule};
+use windlass_proto::digest::Crc32c;
+use windlass_proto::transfer::{self, Refusal, retry_after};
+
+use crate::clock::now;
+use crate::random::random;
+use crate::rate_limit::RateLimit;
+use crate::token::TokenSource;
+use crate::transport::{Body, Incoming, Request, Transport, TransportError};
+use answer::{Answer, Whole};
+use partial::Partial;
+
+mod answer;
+mod error;
+mod partial;
+#[cfg(test)]
+mod tests;
+
+pub use error::DownloadError;
+
+/// So many redirections are followed, one after the other.
+const REDIRECTIONS: usize = 5;
+
+/// A server that wants to be left alone for longer is.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
+
+/// What is downloaded, where to, and how.
+#[derive(Debug, Clone)]
+pub struct Download {
+    url: Url,
+    target: PathBuf,
+    overwrite: bool,
+    expected: Option<Crc32c>,
+    schedule: Schedule,
+    rate: Option<RateLimit>,
+}
+
+/// How far a download is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DownloadProgress {
+    /// Bytes that have come, those of earlier runs included.
+    pub received: u64,
+    /// Size of the media, if the server says it.
+    pub total: Option<u64>,
+    /// How long it is waited until it is tried again, if something went wrong.
+    pub waiting: Option<Duration>,
+}
+
+/// What a download has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Downloaded {
+    /// Size of the media.
+    pub size: u64,
+    /// Its digest, as it has come.
+    pub crc32c: Crc32c,
+    /// Whether the server, or the caller, stated that digest.
+    pub verified: bool,
+}
+
+impl Download {
+    /// A download to the file `target`, which must not exist yet.
+    pub fn new(url: Url, target: impl Into<PathBuf>) -> Self {
+        Self {
+            url,
+            target: target.into(),
+            overwrite: false,
+            expected: None,
+            schedule: Schedule::default(),
+            rate: None,
+        }
+    }
+
+    /// Whether an existing target is replaced, when the media is complete. It is not unless set.
+    #[must_use]
+    pub fn overwrite(mut self, overwrite: bool) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+
+    /// The digest that the media must have, for instance from its resource. What the reply states is
+    /// checked anyway.
+    #[must_use]
+    pub fn expect_crc32c(mut self, expected: Crc32c) -> Self {
+        self.expected = Some(expected);
+        self
+    }
+
+    /// How often, and after which waits, it is tried again without progress.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// Takes no more than this.
+    #[must_use]
+    pub fn rate_limit(mut self, limit: RateLimit) -> Self {
+        self.rate = Some(limit);
+        self
+    }
+
+    /// Downloads. The token goes to the origin of the URL, not to those that it is redirected to.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future breaks the download off; a later run goes on with it.
+    pub(crate) async fn run(
+        &self,
+        transport: &dyn Transport,
+        token: Option<&TokenSource>,
+        progress: impl Fn(DownloadProgress) + Send + Sync,
+    ) -> Result<Downloaded, DownloadError> {
+        let partial = Partial::open(&self.target, &self.url, self.overwrite).await?;
+        let mut run = Run {
+            download: self,
+            transport,
+            token,
+            may_renew: token.is_some(),
+            partial,
+            progress: &progress,
+        };
+        match run.try_again_until_done().await {
+            Ok(()) => run.partial.finish(self.expected, self.overwrite).await,
+            Err(error) => {
+                run.partial.leave().await?;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// One run of a download.
+struct Run<'run> {
+    download: &'run Download,
+    transport: &'run dyn Transport,
+    token: Option<&'run TokenSource>,
+    /// A token that was renewed and is refused all the same is not renewed again.
+    may_renew: bool,
+    partial: Partial,
+    progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
+}
+
+/// Why a try was not the last.
+enum Trouble {
+    /// Trying again will not help.
+    Final(DownloadError),
+    /// It may, after a while.
+    Again {
+        error: DownloadError,
+        retry_after: Option<Duration>,
+    },
+}
+
+impl<E: Into<DownloadError>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Final(error.into())
+    }
+}
+
+impl From<TransportError> for Trouble {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::Connect { .. }
+            | TransportError::Broken { .. }
+            | TransportError::Silent { .. } => Self::again(DownloadError::line(error)),
+            TransportError::SetUp(_)
+            | TransportError::Media(_)
+            | TransportError::ReplyTooLong { .. } => Self::Final(DownloadError::line(error)),
+        }
+    }
+}
+
+impl Trouble {
+    fn again(error: DownloadError) -> Self {
+        Self::Again {
+            error,
+            retry_after: None,
+        }
+    }
+}
+
+impl Run<'_> {
+    async fn try_again_until_done(&mut self) -> Result<(), DownloadError> {
+        let mut backoff = Backoff::new(self.download.schedule);
+        loop {
+            let before = self.partial.received();
+            let (error, retry_after) = match self.attempt().await {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Final(error)) => return Err(error),
+                Err(Trouble::Again { error, retry_after }) => (error, retry_after),
+            };
+            if self.partial.received() > before {
+                backoff.reset();
+            }
+            let asked = retry_after.unwrap_or_default();
+            let wait = match backoff.next(random()) {
+                Some(wait) if asked <= LONGEST_RETRY_AFTER => wait.max(asked),
+                _ => return Err(error),
+            };
+            tracing::debug!(%error, "the download broke");
+            self.tell(Some(wait));
+            sleep(wait).await;
+        }
+    }
+
+    /// One request, and what comes of it.
+    async fn attempt(&mut self) -> Result<(), Trouble> {
+        let incoming = self.open().await?;
+        match Answer::of(&incoming, &self.partial) {
+            Answer::Whole(whole) => {
+                self.partial.begin(whole).await?;
+                self.receive(incoming).await
+            }
+            Answer::Rest { total } => {
+                self.partial.learn(total);
+                self.receive(incoming).await?;
+                self.is_all_there()
+            }
+            Answer::Complete => Ok(()),
+            Answer::Other => {
+                self.partial.discard().await?;
+                Err(Trouble::again(DownloadError::Changed))
+            }
+            Answer::Refused => Err(self.refused(incoming).await?),
+        }
+    }
+
+    /// Sends the request, with a token that is renewed once, and follows redirections.
+    async fn open(&mut self) -> Result<Incoming, Trouble> {
+        let mut url = self.download.url.clone();
+        for _ in 0..=REDIRECTIONS {
+            let incoming = self.transport.open(self.request(&url).await?).await?;
+            match incoming.status.as_u16() {
+                301 | 302 | 303 | 307 | 308 => url = redirected(&url, &incoming.headers)?,
+                401 if self.renews_for(&url).await? => {}
+                _ => return Ok(incoming),
+            }
+        }
+        Err(DownloadError::TooManyRedirections.into())
+    }
+
+    async fn request(&self, url: &Url) -> Result<Request, DownloadError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Some(etag) = self.partial.can_go_on() {
+            let range = format!("bytes={}-", self.partial.received());
+            let range = HeaderValue::try_from(range).expect("digits are visible");
+            headers.insert(RANGE, range);
+            headers.insert(IF_RANGE, etag.clone());
+        }
+        if let Some(token) = self.token_for(url) {
+            headers.insert(AUTHORIZATION, token.token().await?);
+        }
+        Ok(Request {
+            method: Method::GET,
+            url: url.clone(),
+            headers,
+            body: Body::Empty,
+        })
+    }
+
+    fn token_for(&self, url: &Url) -> Option<&TokenSource> {
+        self.token
+            .filter(|_| url.origin() == self.download.url.origin())
+    }
+
+    async fn renews_for(&mut self, url: &Url) -> Result<bool, DownloadError> {
+        match self.token_for(url) {
+            Some(token) if self.may_renew => {
+                let renewed = token.renew().await?;
+                self.may_renew = false;
+                Ok(renewed)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    async fn receive(&mut self, incoming: Incoming) -> Result<(), Trouble> {
+        self.may_renew = self.token.is_some();
+        let mut body = incoming.body;
+        let outcome = loop {
+            self.tell(None);
+            match body.next().await {
+                Some(Ok(piece)) => {
+                    self.go_slowly(piece.len()).await;
+                    self.partial.write(piece).await?;
+                }
+                Some(Err(error)) => break Err(error.into()),
+                None => break Ok(()),
+            }
+        };
+        // What has come counts, whatever broke.
+        self.partial.flush().await?;
+        outcome
+    }
+
+    async fn go_slowly(&self, len: usize) {
+        if let Some(limit) = &self.download.rate {
+            sleep(limit.book(len)).await;
+        }
+    }
+
+    /// A reply may carry less than it was asked for; the rest is asked for again.
+    fn is_all_there(&self) -> Result<(), Trouble> {
+        let received = self.partial.received();
+        match self.partial.total() {
+            Some(expected) if received < expected => {
+                Err(Trouble::again(DownloadError::Size { expected, received }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn refused(&self, incoming: Incoming) -> Result<Trouble, Trouble> {
+        let reply = incoming.whole().await?;
+        let retry_after = retry_after(&reply.headers, now());
+        let refusal = Refusal::of(&transfer::Reply {
+            status: reply.status,
+            headers: &reply.headers,
+            body: &reply.body,
+            retry_after,
+        });
+        let passes = passes(&refusal);
+        let error = DownloadError::Refused(Box::new(refusal));
+        if passes {
+            Ok(Trouble::Again { error, retry_after })
+        } else {
+            Ok(Trouble::Final(error))
+        }
+    }
+
+    fn tell(&self, waiting: Option<Duration>) {
+        (self.progress)(DownloadProgress {
+            received: self.partial.received(),
+            total: self.partial.total(),
+            waiting,
+        });
+    }
+}
+
+/// Whether a refusal is one of the moment.
+fn passes(refusal: &Refusal) -> bool {
+    let is_rate_limit = matches!(
+        refusal.reason.as_deref(),
+        Some("rateLimitExceeded" | "userRateLimitExceeded")
+    );
+    let status = refusal.status;
+    status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+        )
+        || status == StatusCode::FORBIDDEN && is_rate_limit
+}
+
+/// Where a redirection leads. Encryption is not given up on the way.
+fn redirected(url: &Url, headers: &HeaderMap) -> Result<Url, DownloadError> {
+    let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
+    let to = location.and_then(|location| url.join(location).ok());
+    match to {
+        Some(to) if to.scheme() == "https" => Ok(to),
+        Some(to) if to.scheme() == "http" && url.scheme() == "http" => Ok(to),
+        _ => Err(DownloadError::BadRedirection),
+    }
+}
+
+/// `TARGET.part` and the like.
+fn beside(target: &Path, suffix: &str) -> PathBuf {
+    let mut name = target.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

@@ -1,0 +1,132 @@
+//! What a reply to a download's request is.
+
+use std::str::FromStr;
+
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG};
+use http::{HeaderMap, HeaderValue};
+use windlass_proto::digest::{Crc32c, ExpectedDigests};
+
+use super::partial::Partial;
+use crate::transport::Incoming;
+
+/// What a reply is, given what is there already.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The media from its beginning.
+    Whole(Whole),
+    /// The bytes that follow those that are there.
+    Rest { total: Option<u64> },
+    /// Nothing is missing.
+    Complete,
+    /// Bytes that do not fit what is there.
+    Other,
+    /// No media.
+    Refused,
+}
+
+/// What the head of a reply says of the whole media.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Whole {
+    /// A strong one; a weak one does not promise equal bytes.
+    pub(super) etag: Option<HeaderValue>,
+    pub(super) size: Option<u64>,
+    pub(super) crc32c: Option<Crc32c>,
+}
+
+impl Answer {
+    pub(super) fn of(incoming: &Incoming, partial: &Partial) -> Self {
+        let headers = &incoming.headers;
+        let resumed = partial.can_go_on();
+        match incoming.status.as_u16() {
+            200 => Self::Whole(Whole::of(headers)),
+            206 => match (resumed, Stretch::of(headers)) {
+                (Some(etag), Some(stretch)) if stretch.follows(partial, etag, headers) => {
+                    Self::Rest {
+                        total: stretch.total,
+                    }
+                }
+                _ => Self::Other,
+            },
+            416 if resumed.is_some() => {
+                if size_of_unsatisfied(headers) == Some(partial.received()) {
+                    Self::Complete
+                } else {
+                    Self::Other
+                }
+            }
+            _ => Self::Refused,
+        }
+    }
+}
+
+impl Whole {
+    fn of(headers: &HeaderMap) -> Self {
+        let etag = headers.get(ETAG).filter(|etag| is_strong(etag));
+        let size = text(headers, CONTENT_LENGTH).and_then(number);
+        let transcoded = is_transcoded(headers);
+        let hash = ExpectedDigests::from_goog_hash(headers).ok();
+        Self {
+            etag: etag.cloned(),
+            size,
+            crc32c: hash.and_then(|hash| hash.crc32c).filter(|_| !transcoded),
+        }
+    }
+}
+
+/// Cloud Storage unpacks media that is stored in gzip for who does not accept it; what it states then
+/// is the digest of what is stored.
+fn is_transcoded(headers: &HeaderMap) -> bool {
+    let stored = headers.get("x-goog-stored-content-encoding");
+    stored
+        .is_some_and(|stored| stored != "identity" && headers.get(CONTENT_ENCODING) != Some(stored))
+}
+
+/// `Content-Range: bytes FIRST-LAST/TOTAL`.
+struct Stretch {
+    start: u64,
+    total: Option<u64>,
+}
+
+impl Stretch {
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let range = text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?;
+        let (range, total) = range.split_once('/')?;
+        let (first, last) = range.split_once('-')?;
+        let total = match total {
+            "*" => None,
+            total => Some(number(total)?),
+        };
+        let (start, end) = (number(first)?, number(last)?.checked_add(1)?);
+        let fits = start < end && total.is_none_or(|total| end <= total);
+        fits.then_some(Self { start, total })
+    }
+
+    /// Whether these are the next bytes of the same media.
+    fn follows(&self, partial: &Partial, etag: &HeaderValue, headers: &HeaderMap) -> bool {
+        let same_media = headers.get(ETAG).is_none_or(|sent| sent == etag);
+        let same_size = match (self.total, partial.total()) {
+            (Some(total), Some(known)) => total == known,
+            _ => true,
+        };
+        same_media && same_size && self.start == partial.received()
+    }
+}
+
+/// `Content-Range: bytes */TOTAL`.
+fn size_of_unsatisfied(headers: &HeaderMap) -> Option<u64> {
+    number(text(headers, CONTENT_RANGE)?.strip_prefix("bytes */")?)
+}
+
+pub(super) fn is_strong(etag: &HeaderValue) -> bool {
+    let etag = etag.as_bytes();
+    etag.len() >= 2 && etag.starts_with(b"\"") && etag.ends_with(b"\"")
+}
+
+fn text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn number(digits: &str) -> Option<u64> {
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    u64::from_str(digits).ok().filter(|_| is_number)
+}

@@ -1,0 +1,447 @@
+//! Against a server in memory, with waits that take no time.
+
+use std::fs;
+
+use tempfile::TempDir;
+use windlass_proto::digest::Crc32cHasher;
+
+use super::*;
+use server::{Fault, Seen, Server};
+
+mod server;
+mod wire;
+
+/// Longer than what is gathered before it is written.
+const LENGTH: usize = 2_500_000;
+
+fn media() -> Vec<u8> {
+    let bytes = (0..LENGTH).map(|n| u8::try_from(n % 251).unwrap());
+    bytes.collect()
+}
+
+fn crc32c(bytes: &[u8]) -> Crc32c {
+    let mut hasher = Crc32cHasher::default();
+    hasher.update(bytes);
+    hasher.value()
+}
+
+fn url() -> Url {
+    "http://farm/animals/17?alt=media&key=secret"
+        .parse()
+        .unwrap()
+}
+
+/// A directory to download into.
+struct Barn(TempDir);
+
+impl Barn {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn target(&self) -> PathBuf {
+        self.0.path().join("cow.jpg")
+    }
+
+    fn part(&self) -> PathBuf {
+        self.0.path().join("cow.jpg.part")
+    }
+
+    fn download(&self) -> Download {
+        Download::new(url(), self.target())
+    }
+
+    async fn run(&self, server: &Server) -> Result<Downloaded, DownloadError> {
+        self.download().run(server, None, |_| {}).await
+    }
+
+    /// Asserts that the media is there, and nothing else.
+    fn assert_complete(&self, media: &[u8]) {
+        assert!(fs::read(self.target()).unwrap() == media, "other media");
+        self.assert_names(&["cow.jpg"]);
+    }
+
+    fn assert_names(&self, expected: &[&str]) {
+        let names = fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, expected);
+    }
+}
+
+fn no_waits() -> Schedule {
+    Schedule {
+        waits: 0,
+        ..Schedule::default()
+    }
+}
+
+/// Asserts where the requests began; `None` is a request without a range.
+#[track_caller]
+fn assert_starts<const N: usize>(server: &Server, expected: [Option<usize>; N]) {
+    let expected = expected.map(|start| start.map(|start| format!("bytes={start}-")));
+    let ranges: Vec<_> = server.log().into_iter().map(|seen| seen.range).collect();
+    assert_eq!(ranges, expected);
+}
+
+#[tokio::test]
+async fn media_is_brought_whole_and_checked() {
+    let media = media();
+    for (hash, verified) in [
+        (format!("crc32c={}", crc32c(&media)), true),
+        ("md5=AAAAAAAAAAAAAAAAAAAAAA==".to_owned(), false),
+    ] {
+        let barn = Barn::new();
+        let server = Server::new(media.clone()).describing(&[("x-goog-hash", &hash)]);
+        let downloaded = barn.run(&server).await.unwrap();
+        let expected = Downloaded {
+            size: LENGTH as u64,
+            crc32c: crc32c(&media),
+            verified,
+        };
+        assert_eq!(downloaded, expected);
+        barn.assert_complete(&media);
+    }
+}
+
+#[tokio::test]
+async fn empty_media_is_a_file_too() {
+    let barn = Barn::new();
+    assert_eq!(barn.run(&Server::new("")).await.unwrap().size, 0);
+    barn.assert_complete(b"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_breaks_is_gone_on_with_where_it_broke() {
+    let barn = Barn::new();
+    let server = Server::new(media()).failing([
+        Fault::Unreachable,
+        Fault::BreaksAfter(1_200_000),
+        Fault::Status(503, vec![]),
+        Fault::Status(429, vec![]),
+        Fault::Status(408, vec![]),
+        Fault::BreaksAfter(300_000),
+    ]);
+    barn.run(&server).await.unwrap();
+    barn.assert_complete(&media());
+    let there = Some(1_200_000);
+    assert_starts(
+        &server,
+        [None, None, there, there, there, there, Some(1_500_000)],
+    );
+    assert_eq!(server.log()[6].if_range.as_deref(), Some("\"v1\""));
+}
+
+#[tokio::test]
+async fn another_run_goes_on_with_the_same_media() {
+    let barn = Barn::new();
+    let server = Server::new(media()).failing([Fault::BreaksAfter(1_200_000)]);
+    let download = barn.download().schedule(no_waits());
+    let error = download.run(&server, None, |_| {}).await.unwrap_err();
+    assert!(matches!(error, DownloadError::Line(_)), "{error:?}");
+    barn.assert_names(&["cow.jpg.part", "cow.jpg.part.json"]);
+    assert_eq!(fs::metadata(barn.part()).unwrap().len(), 1_200_000);
+    let note = fs::read_to_string(beside(&barn.target(), ".part.json")).unwrap();
+    assert!(!note.contains("secret"), "{note}");
+
+    let downloaded = barn.run(&server).await.unwrap();
+    assert_eq!(downloaded.crc32c, crc32c(&media()));
+    assert_starts(&server, [None, Some(1_200_000)]);
+    barn.assert_complete(&media());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_note_is_for_nobody_else_to_read() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let barn = Barn::new();
+    let server = Server::new(media()).failing([Fault::BreaksAfter(1000)]);
+    let download = barn.download().schedule(no_waits());
+    download.run(&server, None, |_| {}).await.unwrap_err();
+    let note = fs::metadata(beside(&barn.target(), ".part.json")).unwrap();
+    assert_eq!(note.permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn media_without_a_strong_tag_is_begun_again() {
+    for tag in [None, Some("W/\"v1\"")] {
+        let headers: Vec<_> = tag.map(|tag| ("etag", tag)).into_iter().collect();
+        let barn = Barn::new();
+        let server = Server::new(media())
+            .describing(&headers)
+            .failing([Fault::BreaksAfter(1_200_000)]);
+        barn.run(&server).await.unwrap();
+        assert_starts(&server, [None, None]);
+        barn.assert_complete(&media());
+    }
+}
+
+#[tokio::test]
+async fn media_of_another_url_is_begun_again() {
+    let barn = Barn::new();
+    let server = Server::new(media()).failing([Fault::BreaksAfter(1000)]);
+    let other = Download::new("http://farm/animals/18".parse().unwrap(), barn.target());
+    let other = other.schedule(no_waits());
+    other.run(&server, None, |_| {}).await.unwrap_err();
+    barn.run(&server).await.unwrap();
+    assert_starts(&server, [None, None]);
+    barn.assert_complete(&media());
+}
+
+#[tokio::test(start_paused = true)]
+async fn media_that_was_replaced_meanwhile_is_begun_again() {
+    let barn = Barn::new();
+    let server = Server::new(media()).failing([Fault::BreaksAfter(1_200_000)]);
+    let download = barn.download().schedule(no_waits());
+    download.run(&server, None, |_| {}).await.unwrap_err();
+
+    let other = vec![7; 2_000_000];
+    for (fault, requests) in [
+        // By If-Range, by a server that forgets the range, and by one that does not know If-Range.
+        (Fault::None, 1),
+        (Fault::IgnoresRange, 1),
+        (
+            Fault::Range("bytes 1200000-1999999/2000000".to_owned(), 800_000),
+            2,
+        ),
+        (Fault::Range("bytes 5-9/2500000".to_owned(), 5), 2),
+        (
+            Fault::Status(416, vec![("content-range", "bytes */5".to_owned())]),
+            2,
+        ),
+    ] {
+        let next = Barn::new();
+        for name in ["cow.jpg.part", "cow.jpg.part.json"] {
+            fs::copy(barn.0.path().join(name), next.0.path().join(name)).unwrap();
+        }
+        let server = Server::new(other.clone())
+            .describing(&[("etag", "\"v2\"")])
+            .failing([fault]);
+        next.run(&server).await.unwrap();
+        assert_eq!(server.log().len(), requests);
+        assert_eq!(server.log()[0].range.as_deref(), Some("bytes=1200000-"));
+        next.assert_complete(&other);
+    }
+}
+
+#[tokio::test]
+async fn media_that_only_lacks_its_name_gets_it() {
+    let barn = Barn::new();
+    let hash = format!("crc32c={}", crc32c(&media()));
+    let server = Server::new(media())
+        .describing(&[("etag", "\"v1\""), ("x-goog-hash", &hash)])
+        .failing([Fault::BreaksAfter(LENGTH)]);
+    let download = barn.download().schedule(no_waits());
+    download.run(&server, None, |_| {}).await.unwrap_err();
+    let downloaded = barn.run(&server).await.unwrap();
+    assert!(downloaded.verified);
+    assert_starts(&server, [None, Some(LENGTH)]);
+    barn.assert_complete(&media());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_with_less_than_the_rest_is_gone_on_with() {
+    let barn = Barn::new();
+    let server = Server::new(vec![7; 3000]).failing([
+        Fault::BreaksAfter(1000),
+        Fault::Range("bytes 1000-1499/3000".to_owned(), 500),
+    ]);
+    barn.run(&server).await.unwrap();
+    assert_starts(&server, [None, Some(1000), Some(1500)]);
+    barn.assert_complete(&[7; 3000]);
+}
+
+#[tokio::test]
+async fn media_with_another_digest_is_removed() {
+    let stated = Crc32c(5).to_string();
+    for (hash, expected) in [
+        (format!("crc32c={stated}"), None),
+        (format!("crc32c={}", crc32c(&media())), Some(Crc32c(5))),
+        ("md5=AAAAAAAAAAAAAAAAAAAAAA==".to_owned(), Some(Crc32c(5))),
+    ] {
+        let barn = Barn::new();
+        let server = Server::new(media()).describing(&[("x-goog-hash", &hash)]);
+        let mut download = barn.download();
+        if let Some(expected) = expected {
+            download = download.expect_crc32c(expected);
+        }
+        let error = download.run(&server, None, |_| {}).await.unwrap_err();
+        assert!(matches!(error, DownloadError::Crc32c { expected, .. } if expected == Crc32c(5)));
+        barn.assert_names(&[]);
+    }
+}
+
+#[tokio::test]
+async fn a_digest_of_packed_media_does_not_count_for_what_is_unpacked() {
+    let barn = Barn::new();
+    let hash = format!("crc32c={}", Crc32c(5));
+    let server = Server::new(media()).describing(&[
+        ("x-goog-hash", &hash),
+        ("x-goog-stored-content-encoding", "gzip"),
+    ]);
+    assert!(!barn.run(&server).await.unwrap().verified);
+}
+
+#[tokio::test]
+async fn a_target_that_exists_is_kept_unless_it_may_be_replaced() {
+    let barn = Barn::new();
+    fs::write(barn.target(), "old").unwrap();
+    let server = Server::new(media());
+    let error = barn.run(&server).await.unwrap_err();
+    assert!(matches!(error, DownloadError::Exists { .. }), "{error:?}");
+    assert!(server.log().is_empty());
+    barn.assert_complete(b"old");
+
+    let download = barn.download().overwrite(true);
+    download.run(&server, None, |_| {}).await.unwrap();
+    barn.assert_complete(&media());
+}
+
+#[tokio::test]
+async fn a_target_that_appears_meanwhile_is_kept() {
+    let barn = Barn::new();
+    let target = barn.target();
+    let server = Server::new(media());
+    let meanwhile = |progress: DownloadProgress| {
+        if progress.received == LENGTH as u64 {
+            fs::write(&target, "new").unwrap();
+        }
+    };
+    let error = barn.download().run(&server, None, meanwhile).await;
+    assert!(matches!(error, Err(DownloadError::Exists { .. })));
+    assert_eq!(fs::read(barn.target()).unwrap(), b"new");
+    assert_eq!(fs::read(barn.part()).unwrap(), media());
+}
+
+#[tokio::test]
+async fn two_runs_do_not_write_the_same_file() {
+    let barn = Barn::new();
+    let other = fs::File::create(barn.part()).unwrap();
+    other.lock().unwrap();
+    let server = Server::new(media());
+    let error = barn.run(&server).await.unwrap_err();
+    assert!(matches!(error, DownloadError::InUse { .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_honoured_and_progress_is_told() {
+    let barn = Barn::new();
+    let after = |seconds: &str| vec![("retry-after", seconds.to_owned())];
+    let server = Server::new(vec![7; 1500]).failing([Fault::Status(503, after("40"))]);
+    let told = std::sync::Mutex::new(Vec::new());
+    let tell = |progress| told.lock().unwrap().push(progress);
+    barn.download().run(&server, None, tell).await.unwrap();
+    let told = told.into_inner().unwrap();
+    assert_eq!(told[0].waiting, Some(Duration::from_secs(40)));
+    let progress = DownloadProgress {
+        received: 1500,
+        total: Some(1500),
+        waiting: None,
+    };
+    assert_eq!(told.last(), Some(&progress));
+
+    let next = Barn::new();
+    let server = Server::new("").failing([Fault::Status(503, after("4000"))]);
+    let error = next.run(&server).await.unwrap_err();
+    assert_eq!(error.status(), Some(StatusCode::SERVICE_UNAVAILABLE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_given_up_when_nothing_moves_and_nothing_is_left_behind() {
+    let barn = Barn::new();
+    let server = Server::new(media()).failing(vec![Fault::Unreachable; 10]);
+    let error = barn.run(&server).await.unwrap_err();
+    assert!(matches!(error, DownloadError::Line(_)), "{error:?}");
+    assert_eq!(server.log().len(), 6);
+    barn.assert_names(&[]);
+}
+
+#[tokio::test]
+async fn a_refusal_is_final() {
+    for status in [400, 403, 404, 410, 416] {
+        let barn = Barn::new();
+        let server = Server::new(media()).failing([Fault::Status(status, vec![])]);
+        let error = barn.run(&server).await.unwrap_err();
+        assert_eq!(error.status().unwrap().as_u16(), status);
+        assert_eq!(server.log().len(), 1);
+        barn.assert_names(&[]);
+    }
+}
+
+fn to(location: &str) -> Fault {
+    Fault::Status(302, vec![("location", location.to_owned())])
+}
+
+#[tokio::test]
+async fn redirections_are_followed_without_the_token_of_another_origin() {
+    let barn = Barn::new();
+    let server = Server::new(media()).failing([to("/b"), to("https://store/c?d=e")]);
+    let token = TokenSource::fixed("secret").unwrap();
+    let download = barn.download();
+    download.run(&server, Some(&token), |_| {}).await.unwrap();
+    let bearer = Some("Bearer secret".to_owned());
+    let seen = |url: &str, authorization: &Option<String>| Seen {
+        url: url.to_owned(),
+        authorization: authorization.clone(),
+        ..Seen::default()
+    };
+    assert_eq!(
+        server.log(),
+        [
+            seen(url().as_str(), &bearer),
+            seen("http://farm/b", &bearer),
+            seen("https://store/c?d=e", &None),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn redirections_in_a_circle_or_to_nowhere_are_refused() {
+    let circle = vec![to("/again"); 10];
+    for (faults, requests) in [
+        (circle, 6),
+        (vec![to("https://farm/"), to("http://farm/")], 2),
+        (vec![to("file:///etc/passwd")], 1),
+        (vec![Fault::Status(302, vec![])], 1),
+    ] {
+        let barn = Barn::new();
+        let server = Server::new(media()).failing(faults);
+        let error = barn.run(&server).await.unwrap_err();
+        let expected = matches!(
+            error,
+            DownloadError::TooManyRedirections | DownloadError::BadRedirection
+        );
+        assert!(expected, "{error:?}");
+        assert_eq!(server.log().len(), requests);
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_renewed_once() {
+    let barn = Barn::new();
+    let directory = tempfile::tempdir().unwrap();
+    let count = directory.path().join("count");
+    let count = count.display();
+    let token = TokenSource::command(format!(
+        "echo . >> '{count}'; echo $(($(wc -l < '{count}')))"
+    ));
+    let unauthorized = Fault::Status(401, vec![]);
+
+    let server = Server::new(media()).failing([unauthorized.clone()]);
+    let download = barn.download().overwrite(true);
+    download.run(&server, Some(&token), |_| {}).await.unwrap();
+    let tokens: Vec<_> = server
+        .log()
+        .into_iter()
+        .filter_map(|seen| seen.authorization)
+        .collect();
+    assert_eq!(tokens, ["Bearer 1", "Bearer 2"]);
+
+    let server = Server::new(media()).failing([unauthorized.clone(), unauthorized]);
+    let error = download
+        .run(&server, Some(&token), |_| {})
+        .await
+        .unwrap_err();
+    assert_eq!(error.status(), Some(StatusCode::UNAUTHORIZED));
+}

@@ -1,0 +1,248 @@
+//! What can go wrong.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::StatusCode;
+use windlass_proto::transfer::{Failure, InvalidChunkSize};
+
+use crate::checksum::Mismatch;
+use crate::download::DownloadError;
+use crate::journal::{JournalError, UploadRef};
+use crate::session_uri::{InvalidSessionUri, SessionUri};
+use crate::source::SourceError;
+use crate::token::TokenError;
+use crate::transport::TransportError;
+
+/// Why an upload, or another call of the client, did not succeed.
+///
+/// `Display` says what happened and [`source`](std::error::Error::source) why. URLs are shown without
+/// their queries, since session URIs are credentials.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    cause: Cause,
+    session: Option<SessionUri>,
+    upload: Option<UploadRef>,
+}
+
+/// What an error is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// What was asked for makes no sense: a URL, a size, metadata.
+    Usage,
+    /// The media cannot be read.
+    Source,
+    /// The media is another one than when the upload began.
+    SourceChanged,
+    /// The journal cannot be read or written.
+    Journal,
+    /// Another process is at this upload.
+    Busy,
+    /// There is no token.
+    Token,
+    /// No connection, or none that lasts.
+    Connection,
+    /// The server is overloaded or out of order.
+    Unavailable,
+    /// It took longer than it may.
+    Timeout,
+    /// The server says no.
+    Refused,
+    /// The session was cancelled.
+    Cancelled,
+    /// Sessions were lost too often.
+    SessionLost,
+    /// The server does not speak the protocol.
+    Protocol,
+    /// The server has other media than was sent.
+    Mismatch,
+    /// A download failed where it is kept.
+    Target,
+}
+
+/// Every way to fail. Each has a row in [`Cause::kind`].
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cause {
+    #[error("a URL of an upload begins with http:// or https://")]
+    Scheme,
+    #[error("the metadata is not a JSON object")]
+    MetadataNotAnObject,
+    #[error("the metadata cannot be written as JSON")]
+    Metadata(#[source] serde_json::Error),
+    #[error("a content type is type/subtype, for instance image/jpeg")]
+    ContentType,
+    #[error(transparent)]
+    ChunkSize(#[from] InvalidChunkSize),
+    #[error("media of unknown size that does not end soon needs a resumable upload")]
+    TooLongForOneRequest,
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error("{failure}")]
+    Upload {
+        failure: Failure,
+        /// The last thing that went wrong on the line, if that is what it failed with.
+        #[source]
+        trouble: Option<TransportError>,
+    },
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    #[error("not done within {} s", .0.as_secs())]
+    Timeout(Duration),
+    #[error("the server names a session URI that is none")]
+    SessionUri(#[source] InvalidSessionUri),
+    #[error(
+        "the upload began on an encrypted connection, and the server names a session URI without encryption"
+    )]
+    Downgrade,
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    #[error(transparent)]
+    Download(#[from] DownloadError),
+}
+
+impl Cause {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Scheme
+            | Self::MetadataNotAnObject
+            | Self::Metadata(_)
+            | Self::ContentType
+            | Self::ChunkSize(_)
+            | Self::TooLongForOneRequest => Kind::Usage,
+            Self::Source(SourceError::Changed { .. }) => Kind::SourceChanged,
+            Self::Source(_) => Kind::Source,
+            Self::Journal(JournalError::InUse { .. }) => Kind::Busy,
+            Self::Journal(_) => Kind::Journal,
+            Self::Token(_) => Kind::Token,
+            Self::Upload { failure, .. } => kind_of(failure),
+            Self::Transport(_) => Kind::Connection,
+            Self::Timeout(_) => Kind::Timeout,
+            Self::SessionUri(_) | Self::Downgrade => Kind::Protocol,
+            Self::Mismatch(_) => Kind::Mismatch,
+            Self::Download(error) => error.kind(),
+        }
+    }
+}
+
+fn kind_of(failure: &Failure) -> Kind {
+    match failure {
+        Failure::Refused(_) => Kind::Refused,
+        Failure::Cancelled => Kind::Cancelled,
+        Failure::GaveUp { .. } if failure.refusal().is_some() => Kind::Unavailable,
+        Failure::GaveUp { .. } => Kind::Connection,
+        Failure::SessionsLost { .. } => Kind::SessionLost,
+        Failure::Forgotten { .. } => Kind::Source,
+        Failure::Odd { .. } | Failure::BeyondSent { .. } | Failure::FinishedEarly { .. } => {
+            Kind::Protocol
+        }
+    }
+}
+
+impl Error {
+    pub(crate) fn new(cause: impl Into<Cause>) -> Self {
+        Self(Box::new(Inner {
+            cause: cause.into(),
+            session: None,
+            upload: None,
+        }))
+    }
+
+    /// Adds what a later try can go on with.
+    pub(crate) fn in_session(
+        mut self,
+        session: Option<SessionUri>,
+        upload: Option<UploadRef>,
+    ) -> Self {
+        self.0.session = session;
+        self.0.upload = upload;
+        self
+    }
+
+    /// Whether the session is good for another try.
+    pub(crate) fn session_survives(&self) -> bool {
+        match &self.0.cause {
+            Cause::Upload { failure, .. } => failure.session_survives(),
+            Cause::Mismatch(_) => false,
+            _ => true,
+        }
+    }
+
+    /// What it is about.
+    pub fn kind(&self) -> Kind {
+        self.0.cause.kind()
+    }
+
+    /// The status of the reply that it failed with, if it was one.
+    pub fn status(&self) -> Option<StatusCode> {
+        match &self.0.cause {
+            Cause::Upload { failure, .. } => failure.refusal().map(|refusal| refusal.status),
+            Cause::Download(error) => error.status(),
+            _ => None,
+        }
+    }
+
+    /// The `reason` of Google's error object, if the server gave one.
+    pub fn reason(&self) -> Option<&str> {
+        match &self.0.cause {
+            Cause::Upload { failure, .. } => failure.refusal()?.reason.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether the same call may well succeed at another time.
+    pub fn is_retryable(&self) -> bool {
+        match self.kind() {
+            Kind::Connection
+            | Kind::Unavailable
+            | Kind::Timeout
+            | Kind::Busy
+            | Kind::SessionLost => true,
+            Kind::Usage
+            | Kind::Source
+            | Kind::SourceChanged
+            | Kind::Journal
+            | Kind::Token
+            | Kind::Refused
+            | Kind::Cancelled
+            | Kind::Protocol
+            | Kind::Mismatch
+            | Kind::Target => false,
+        }
+    }
+
+    /// The session that a later try can go on in, if there is one. It is a credential.
+    pub fn session(&self) -> Option<&SessionUri> {
+        self.0.session.as_ref()
+    }
+
+    /// The journal's name for the upload that a later try can go on with.
+    pub fn upload(&self) -> Option<&UploadRef> {
+        self.0.upload.as_ref()
+    }
+}
+
+impl<C: Into<Cause>> From<C> for Error {
+    fn from(cause: C) -> Self {
+        Self::new(cause)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.cause.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.cause.source()
+    }
+}

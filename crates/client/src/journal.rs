@@ -1,0 +1,230 @@
+//! What survives the process: which uploads are unfinished, and how they go on.
+//!
+//! A journal is a directory of its owner's alone. An upload with the id `mzxw6ytb` has
+//!
+//! ```text
+//! mzxw6ytb.json     the record: where it goes, the session, the metadata, by what the file is recognised.
+//!                   Durable before the first byte of media is sent; replaced as a whole, durably.
+//! mzxw6ytb.offset   how far it is, for who asks. Replaced as a whole, never synced: the server knows
+//!                   better, and a power cut that tears it tears nothing else.
+//! mzxw6ytb.lock     locked (flock) by the process that works on it; the system unlocks it when that dies.
+//! mzxw6ytb.new      what is going to replace one of the former.
+//! ```
+//!
+//! The record is what makes the upload exist. It is the last to come and the first to go, both under
+//! the lock. Whatever else a killed process leaves is swept by the next [`Journal::open`].
+//!
+//! A session URI is a credential, and so may be the URL with its key: files are readable by their
+//! owner only (0600), as are the directories that are made (0700). An existing directory is left as
+//! it is, and refused when others may write to it: who can plant a record there can choose where
+//! this user's files are sent.
+//!
+//! Records are JSON with a `version`. A record of another version is shown as damaged, and neither
+//! used nor removed. Fields that are not known are ignored, and are lost when the record is
+//! rewritten; a field that must not be ignored comes with a new version.
+//!
+//! Everything here blocks, mostly for less than a millisecond, and for a few syncs of small files where
+//! something is made durable. What is absent: any knowledge of the network.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{env, ffi::OsString, io};
+
+mod error;
+mod files;
+mod held;
+mod record;
+mod upload_ref;
+mod written;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{Damage, JournalError};
+pub use held::Held;
+pub use record::{Entry, NewRecord, Record, UploadKey};
+pub use upload_ref::{InvalidUploadRef, UploadRef};
+
+use crate::clock;
+use files::{Files, Lock};
+
+/// A directory in which unfinished uploads are remembered.
+///
+/// Any number of processes may use it at once. One of them at a time [holds](Self::hold) an upload.
+/// Two that [create](Self::create) records of the same upload at the same moment get two uploads.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    directory: PathBuf,
+}
+
+impl Journal {
+    /// Opens a journal. Its directory, and those above it, are made where they are missing. What
+    /// processes left that died while they began or finished an upload is swept.
+    ///
+    /// # Errors
+    ///
+    /// Also when others may write to the directory.
+    pub fn open(directory: impl Into<PathBuf>) -> Result<Self, JournalError> {
+        let directory = directory.into();
+        files::prepare_directory(&directory)?;
+        let journal = Self { directory };
+        for id in files::ids(&journal.directory, |_| true)? {
+            if let Err(error) = journal.sweep(&id) {
+                tracing::debug!(%id, %error, "what a dead process left stays");
+            }
+        }
+        Ok(journal)
+    }
+
+    /// Where journals are by default: `$XDG_STATE_HOME/windlass/uploads`, or
+    /// `~/.local/state/windlass/uploads`. `None` for a user without a home.
+    pub fn default_directory() -> Option<PathBuf> {
+        state_directory(env::var_os("XDG_STATE_HOME"), env::home_dir())
+            .map(|state| state.join("windlass/uploads"))
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The unfinished uploads, oldest first. Behind them come the records that cannot be read. Files
+    /// that are named otherwise are passed over.
+    pub fn entries(&self) -> Result<Vec<Entry>, JournalError> {
+        let (mut records, mut damaged) = (Vec::new(), Vec::new());
+        for id in files::ids(&self.directory, |extension| extension == files::RECORD)? {
+            let files = self.files(&id);
+            match files.read() {
+                Ok(record) => records.push(record),
+                // Finished just now.
+                Err(Damage::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(damage) => damaged.push(Entry::Damaged {
+                    id,
+                    path: files.record,
+                    damage,
+                }),
+            }
+        }
+        records.sort_by_key(|record: &Record| (record.started, record.id.clone()));
+        let records = records.into_iter().map(Box::new).map(Entry::Unfinished);
+        Ok(records.chain(damaged).collect())
+    }
+
+    /// The unfinished uploads of the same file to the same place, oldest first: those that a command
+    /// that is run again can go on with.
+    pub fn find(&self, key: &UploadKey) -> Result<Vec<Record>, JournalError> {
+        let mut found = Vec::new();
+        for entry in self.entries()? {
+            if let Entry::Unfinished(record) = entry
+                && record.key() == *key
+            {
+                found.push(*record);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Remembers an upload and holds it. It survives a power cut once this returns.
+    pub fn create(&self, new: NewRecord) -> Result<Held, JournalError> {
+        loop {
+            let id = UploadRef::random()?;
+            let files = self.files(&id);
+            let Some(lock) = files.take_lock()? else {
+                continue;
+            };
+            if !files.has_record()? {
+                return Held::create(Record::new(id, new, now()), files, lock);
+            }
+        }
+    }
+
+    /// Takes hold of an upload, to go on with it.
+    ///
+    /// # Errors
+    ///
+    /// [`InUse`](JournalError::InUse) while another process works on it, or another [`Held`] of this
+    /// one.
+    pub fn hold(&self, id: &UploadRef) -> Result<Held, JournalError> {
+        let files = self.files(id);
+        let lock = Self::lock(&files)?;
+        files.make_private()?;
+        match files.read() {
+            Ok(record) => Ok(Held::new(record, files, lock)),
+            Err(damage) => Err(JournalError::Damaged {
+                path: files.record,
+                damage,
+            }),
+        }
+    }
+
+    /// Forgets an upload. Its session stays until the server lets it expire.
+    ///
+    /// A damaged record is removed too, but not one of another version.
+    ///
+    /// # Errors
+    ///
+    /// [`InUse`](JournalError::InUse) while another process works on it.
+    pub fn remove(&self, id: &UploadRef) -> Result<(), JournalError> {
+        let files = self.files(id);
+        let lock = Self::lock(&files)?;
+        match files.read() {
+            Err(damage @ Damage::Version { .. }) => Err(JournalError::Damaged {
+                path: files.record,
+                damage,
+            }),
+            _ => files.remove_all(lock),
+        }
+    }
+
+    /// The lock of an upload that exists.
+    fn lock(files: &Files) -> Result<Lock, JournalError> {
+        let not_found = || JournalError::NotFound {
+            id: files.id.clone(),
+        };
+        // Looked at before, so that no lock file comes about for an id that was mistyped.
+        if !files.has_record()? {
+            return Err(not_found());
+        }
+        let Some(lock) = files.take_lock()? else {
+            return Err(JournalError::InUse {
+                id: files.id.clone(),
+            });
+        };
+        // And after, for it may have been finished in between.
+        if files.has_record()? {
+            return Ok(lock);
+        }
+        files.remove_all(lock)?;
+        Err(not_found())
+    }
+
+    /// Removes the files of an upload that has no record. Where somebody holds the lock, the record
+    /// is about to come, or its removal is under way.
+    fn sweep(&self, id: &UploadRef) -> Result<(), JournalError> {
+        let files = self.files(id);
+        if files.has_record()? {
+            return Ok(());
+        }
+        match files.take_lock()? {
+            Some(lock) if !files.has_record()? => files.remove_all(lock),
+            _ => Ok(()),
+        }
+    }
+
+    fn files(&self, id: &UploadRef) -> Files {
+        Files::new(&self.directory, id)
+    }
+}
+
+/// A relative `$XDG_STATE_HOME` is to be ignored (XDG Base Directory Specification).
+fn state_directory(xdg: Option<OsString>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let xdg = xdg.map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = home.filter(|path| path.is_absolute());
+    xdg.or_else(|| home.map(|home| home.join(".local/state")))
+}
+
+/// The time that is written down, in whole seconds. People read it; nothing is decided by it.
+fn now() -> SystemTime {
+    let since = clock::now().duration_since(UNIX_EPOCH);
+    UNIX_EPOCH + Duration::from_secs(since.unwrap_or_default().as_secs())
+}

@@ -1,0 +1,242 @@
+//! The only room of the journal that names file calls.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::{Damage, JournalError, Record, UploadRef, written};
+
+/// The extension of records.
+pub(super) const RECORD: &str = "json";
+const PROGRESS: &str = "offset";
+const LOCK: &str = "lock";
+const NEW: &str = "new";
+
+/// The files of one upload.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) id: UploadRef,
+    pub(super) record: PathBuf,
+    directory: PathBuf,
+    progress: PathBuf,
+    lock: PathBuf,
+    new: PathBuf,
+}
+
+/// The lock of an upload. All changes of its files are made by who has it.
+#[derive(Debug)]
+pub(super) struct Lock {
+    /// Closing it unlocks.
+    _open: File,
+}
+
+/// Makes the directory of a journal, and looks that nobody else can write to it.
+pub(super) fn prepare_directory(directory: &Path) -> Result<(), JournalError> {
+    let cannot_use = |source| JournalError::Directory {
+        directory: directory.to_owned(),
+        source,
+    };
+    make_directories_durably(directory).map_err(cannot_use)?;
+    let mode = directory.metadata().map_err(cannot_use)?.mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        return Err(JournalError::WritableByOthers {
+            directory: directory.to_owned(),
+            mode,
+        });
+    }
+    Ok(())
+}
+
+fn make_directories_durably(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let parent = directory
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    make_directories_durably(parent)?;
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    sync_directory(parent)
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// The ids of which there are files with such an extension. What is named otherwise is not the
+/// journal's.
+pub(super) fn ids(
+    directory: &Path,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<BTreeSet<UploadRef>, JournalError> {
+    let id = |entry: io::Result<fs::DirEntry>| {
+        let name = entry?.file_name();
+        let parts = name.to_str().and_then(|name| name.split_once('.'));
+        Ok(parts
+            .filter(|(_, extension)| [RECORD, PROGRESS, LOCK, NEW].contains(extension))
+            .filter(|(_, extension)| wanted(extension))
+            .and_then(|(id, _)| id.parse().ok()))
+    };
+    let entries = directory.read_dir();
+    entries
+        .and_then(|entries| entries.filter_map(|entry| id(entry).transpose()).collect())
+        .map_err(|source| JournalError::Directory {
+            directory: directory.to_owned(),
+            source,
+        })
+}
+
+impl Files {
+    pub(super) fn new(directory: &Path, id: &UploadRef) -> Self {
+        let path = |extension| directory.join(format!("{id}.{extension}"));
+        Self {
+            id: id.clone(),
+            record: path(RECORD),
+            progress: path(PROGRESS),
+            lock: path(LOCK),
+            new: path(NEW),
+            directory: directory.to_owned(),
+        }
+    }
+
+    /// Takes the lock, if nobody has it.
+    ///
+    /// A lock file that was removed while it was being locked locks nothing: the next process makes
+    /// another. So it counts only when it still has its name.
+    pub(super) fn take_lock(&self) -> Result<Option<Lock>, JournalError> {
+        let cannot_lock = |source| JournalError::Lock {
+            path: self.lock.clone(),
+            source,
+        };
+        loop {
+            let file = private()
+                .create(true)
+                .truncate(false)
+                .open(&self.lock)
+                .map_err(cannot_lock)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(cannot_lock(error)),
+            }
+            if has_name(&file, &self.lock).map_err(cannot_lock)? {
+                return Ok(Some(Lock { _open: file }));
+            }
+        }
+    }
+
+    pub(super) fn has_record(&self) -> Result<bool, JournalError> {
+        self.record
+            .try_exists()
+            .map_err(|source| JournalError::Read {
+                path: self.record.clone(),
+                source,
+            })
+    }
+
+    /// Reads the record, and how far the upload is.
+    pub(super) fn read(&self) -> Result<Record, Damage> {
+        let text = fs::read(&self.record).map_err(Damage::Unreadable)?;
+        let mut record = written::read(self.id.clone(), &text)?;
+        if let Ok(text) = fs::read(&self.progress) {
+            written::read_progress(&mut record, &text);
+        }
+        Ok(record)
+    }
+
+    /// Takes from others the right to read the record, which it has when it was copied here.
+    pub(super) fn make_private(&self) -> Result<(), JournalError> {
+        let cannot_write = |source| JournalError::Write {
+            path: self.record.clone(),
+            source,
+        };
+        let mode = self.record.metadata().map_err(cannot_write)?.mode();
+        let of_others = mode & 0o077;
+        if of_others == 0 {
+            return Ok(());
+        }
+        fs::set_permissions(&self.record, Permissions::from_mode(0o600)).map_err(cannot_write)
+    }
+
+    /// Puts a record in place. It is durable when this returns, and until then it is the old one,
+    /// if there was one.
+    pub(super) fn write_durably(&self, record: &Record) -> Result<(), JournalError> {
+        self.write_new(&written::write(record))
+            .and_then(|file| file.sync_all())
+            .and_then(|()| fs::rename(&self.new, &self.record))
+            .and_then(|()| sync_directory(&self.directory))
+            .map_err(|source| JournalError::Write {
+                path: self.record.clone(),
+                source,
+            })
+    }
+
+    /// Writes how far the upload is. Who reads it meanwhile finds the old or the new.
+    pub(super) fn write_progress(&self, record: &Record) -> Result<(), JournalError> {
+        self.write_new(&written::write_progress(record))
+            .and_then(|_| fs::rename(&self.new, &self.progress))
+            .map_err(|source| JournalError::Write {
+                path: self.progress.clone(),
+                source,
+            })
+    }
+
+    pub(super) fn remove_progress(&self) -> Result<(), JournalError> {
+        remove(&self.progress)
+    }
+
+    /// Removes all files, the record first and the lock last. The record does not come back.
+    pub(super) fn remove_all(&self, lock: Lock) -> Result<(), JournalError> {
+        remove(&self.record)?;
+        // A record that a power cut brought back would start a finished upload anew, once the
+        // server has forgotten its session.
+        sync_directory(&self.directory).map_err(|source| JournalError::Directory {
+            directory: self.directory.clone(),
+            source,
+        })?;
+        remove(&self.progress)?;
+        remove(&self.new)?;
+        remove(&self.lock)?;
+        drop(lock);
+        Ok(())
+    }
+
+    /// Writes what is going to replace another file, over what a killed process left of such.
+    fn write_new(&self, text: &[u8]) -> io::Result<File> {
+        let mut file = private().create(true).truncate(true).open(&self.new)?;
+        file.write_all(text)?;
+        Ok(file)
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options
+}
+
+/// Whether a path leads to an open file.
+fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+    let named = match path.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        metadata => metadata?,
+    };
+    let opened = file.metadata()?;
+    Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino()))
+}
+
+fn remove(path: &Path) -> Result<(), JournalError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(JournalError::Remove {
+            path: path.to_owned(),
+            source: error,
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,186 @@
+//! What is remembered of an upload.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde_json::Value;
+use url::Url;
+
+use super::{Damage, UploadRef};
+use crate::session_uri::Redacted;
+use crate::{SessionUri, SourceIdentity};
+
+/// An upload that is not finished.
+///
+/// `Debug` shows neither the session nor the query of the URL nor the metadata.
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Record {
+    /// What it is called in the journal.
+    pub id: UploadRef,
+    /// The URL that the upload was asked of, as it was given. It may hold a key.
+    pub url: String,
+    /// Where the media goes.
+    pub session: SessionUri,
+    /// How the session was asked for: `POST`, `PUT` or `PATCH`.
+    pub verb: String,
+    /// The type of the media, as it was said.
+    pub content_type: Option<String>,
+    /// The metadata, to ask for another session when this one is gone.
+    pub metadata: Option<Value>,
+    /// The file, as it was.
+    pub source: SourceIdentity,
+    /// Bytes in the media.
+    pub total: u64,
+    /// Bytes that the server was known to have, a second ago or later. It knows better.
+    pub committed: u64,
+    /// The size of chunks, where it is fixed.
+    pub chunk_size: Option<u64>,
+    /// When the upload began, in whole seconds.
+    pub started: SystemTime,
+    /// When something was last committed, in whole seconds.
+    pub touched: SystemTime,
+}
+
+/// An upload that has just got its session.
+#[derive(Clone)]
+pub struct NewRecord {
+    /// See [`Record::url`].
+    pub url: String,
+    /// See [`Record::session`].
+    pub session: SessionUri,
+    /// See [`Record::verb`].
+    pub verb: String,
+    /// See [`Record::content_type`].
+    pub content_type: Option<String>,
+    /// See [`Record::metadata`].
+    pub metadata: Option<Value>,
+    /// See [`Record::source`].
+    pub source: SourceIdentity,
+    /// See [`Record::total`].
+    pub total: u64,
+    /// See [`Record::chunk_size`].
+    pub chunk_size: Option<u64>,
+}
+
+/// What is in a journal under one id.
+#[derive(Debug)]
+pub enum Entry {
+    /// An upload.
+    Unfinished(Box<Record>),
+    /// A record that cannot be used.
+    Damaged {
+        /// What it is called.
+        id: UploadRef,
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+}
+
+/// What makes two uploads the same: from where, to where, with what description.
+///
+/// The order of fields in the metadata does not matter. Whether the file is still the same is
+/// another question: see [`SourceIdentity::difference`].
+#[derive(Clone, PartialEq)]
+pub struct UploadKey {
+    path: PathBuf,
+    url: String,
+    verb: String,
+    content_type: Option<String>,
+    metadata: Option<Value>,
+}
+
+impl UploadKey {
+    /// The key of an upload that is about to begin.
+    pub fn new(
+        source: &SourceIdentity,
+        url: &str,
+        verb: &str,
+        content_type: Option<&str>,
+        metadata: Option<&Value>,
+    ) -> Self {
+        Self {
+            path: source.path().to_owned(),
+            url: url.to_owned(),
+            verb: verb.to_owned(),
+            content_type: content_type.map(ToOwned::to_owned),
+            metadata: metadata.cloned(),
+        }
+    }
+}
+
+impl Record {
+    pub(super) fn new(id: UploadRef, new: NewRecord, now: SystemTime) -> Self {
+        Self {
+            id,
+            url: new.url,
+            session: new.session,
+            verb: new.verb,
+            content_type: new.content_type,
+            metadata: new.metadata,
+            source: new.source,
+            total: new.total,
+            committed: 0,
+            chunk_size: new.chunk_size,
+            started: now,
+            touched: now,
+        }
+    }
+
+    /// By what the same upload is found again.
+    pub fn key(&self) -> UploadKey {
+        UploadKey::new(
+            &self.source,
+            &self.url,
+            &self.verb,
+            self.content_type.as_deref(),
+            self.metadata.as_ref(),
+        )
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("id", &format_args!("{}", self.id))
+            .field("url", &format_args!("{}", without_secrets(&self.url)))
+            .field("session", &self.session)
+            .field("verb", &self.verb)
+            .field("content_type", &self.content_type)
+            .field("source", &self.source)
+            .field("total", &self.total)
+            .field("committed", &self.committed)
+            .field("chunk_size", &self.chunk_size)
+            .field("started", &self.started)
+            .field("touched", &self.touched)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for NewRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewRecord")
+            .field("url", &format_args!("{}", without_secrets(&self.url)))
+            .field("session", &self.session)
+            .field("verb", &self.verb)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for UploadKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UploadKey")
+            .field("path", &self.path)
+            .field("url", &format_args!("{}", without_secrets(&self.url)))
+            .field("verb", &self.verb)
+            .finish_non_exhaustive()
+    }
+}
+
+fn without_secrets(url: &str) -> String {
+    Url::parse(url).map_or_else(|_| "..".to_owned(), |url| Redacted(&url).to_string())
+}

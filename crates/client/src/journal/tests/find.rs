@@ -1,0 +1,81 @@
+use super::*;
+
+#[test]
+fn the_same_upload_is_found_and_no_other() {
+    let (_above, journal) = journal();
+    let id = journal.create(new_record()).unwrap().record().id.clone();
+    let found = |new: &NewRecord| {
+        let key = UploadKey::new(
+            &new.source,
+            &new.url,
+            &new.verb,
+            new.content_type.as_deref(),
+            new.metadata.as_ref(),
+        );
+        let found = journal.find(&key).unwrap();
+        found
+            .into_iter()
+            .map(|record| record.id)
+            .collect::<Vec<_>>()
+    };
+    let same: [fn(&mut NewRecord); 4] = [
+        |_| {},
+        |new| new.metadata = Some(json!({"legs": 4, "name": "Llama"})),
+        |new| new.session = "https://farm.example.com/another".parse().unwrap(),
+        |new| new.chunk_size = Some(262_144),
+    ];
+    for change in same {
+        let mut new = new_record();
+        change(&mut new);
+        assert_eq!(found(&new), std::slice::from_ref(&id), "{new:?}");
+    }
+    let others: [fn(&mut NewRecord); 6] = [
+        |new| new.source = source("/home/jane/other.jpg"),
+        |new| new.url = URL.replace("a-key", "another-key"),
+        |new| new.verb = "PUT".to_owned(),
+        |new| new.content_type = None,
+        |new| new.metadata = None,
+        |new| new.metadata = Some(json!({"name": "Llama"})),
+    ];
+    for change in others {
+        let mut new = new_record();
+        change(&mut new);
+        assert!(found(&new).is_empty(), "{new:?}");
+    }
+}
+
+#[test]
+fn a_file_that_has_changed_is_found_so_that_it_can_be_said() {
+    let (_above, journal) = journal();
+    let held = journal.create(new_record()).unwrap();
+    let mut now = serde_json::to_value(source("/home/jane/llama.jpg")).unwrap();
+    now["file"]["size"] = 999.into();
+    let now: SourceIdentity = serde_json::from_value(now).unwrap();
+    let record = held.record();
+    let key = UploadKey::new(
+        &now,
+        URL,
+        "POST",
+        record.content_type.as_deref(),
+        record.metadata.as_ref(),
+    );
+    assert_eq!(journal.find(&key).unwrap(), std::slice::from_ref(record));
+}
+
+#[test]
+fn all_uploads_of_the_same_thing_are_found_oldest_first() {
+    let (_above, journal) = journal();
+    let ids = [20_u64, 10].map(|started| {
+        let id = journal.create(new_record()).unwrap().record().id.clone();
+        edit(&journal, &id, |record| record["started"] = started.into());
+        id
+    });
+    let key = records(&journal)[0].key();
+    let found: Vec<_> = journal
+        .find(&key)
+        .unwrap()
+        .into_iter()
+        .map(|record| record.id)
+        .collect();
+    assert_eq!(found, [ids[1].clone(), ids[0].clone()]);
+}

@@ -1,0 +1,122 @@
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+fn assert_in_use(journal: &Journal, id: &UploadRef) {
+    let error = journal.hold(id).unwrap_err();
+    assert!(matches!(error, JournalError::InUse { .. }), "{error}");
+    let error = journal.remove(id).unwrap_err();
+    assert!(matches!(error, JournalError::InUse { .. }), "{error}");
+}
+
+#[test]
+fn an_upload_is_held_once() {
+    let (_above, journal) = journal();
+    let other = Journal::open(journal.directory()).unwrap();
+    let held = journal.create(new_record()).unwrap();
+    let id = held.record().id.clone();
+    assert_in_use(&journal, &id);
+    assert_in_use(&other, &id);
+    assert_eq!(records(&other).len(), 1);
+    drop(held);
+    let held = other.hold(&id).unwrap();
+    assert_in_use(&journal, &id);
+    drop(held);
+    journal.remove(&id).unwrap();
+    assert!(files_of(&journal, &id).is_empty());
+}
+
+#[test]
+fn an_upload_that_is_not_there_is_not_found_and_leaves_no_file() {
+    let (_above, journal) = journal();
+    let id = UploadRef::random().unwrap();
+    for error in [
+        journal.hold(&id).unwrap_err(),
+        journal.remove(&id).unwrap_err(),
+    ] {
+        assert_eq!(
+            error.to_string(),
+            format!("no unfinished upload is called {id}")
+        );
+    }
+    assert!(files_of(&journal, &id).is_empty());
+}
+
+const DIRECTORY: &str = "WINDLASS_TEST_JOURNAL";
+
+/// What the child of the next test runs.
+#[test]
+#[ignore = "it waits to be killed"]
+fn child_that_holds_an_upload() {
+    let Some(directory) = env::var_os(DIRECTORY) else {
+        return;
+    };
+    let journal = Journal::open(directory).unwrap();
+    let held = journal.hold(&records(&journal)[0].id).unwrap();
+    println!("\nholding");
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(held);
+}
+
+#[test]
+fn an_upload_that_another_process_holds_is_free_when_that_is_killed() {
+    let (_above, journal) = journal();
+    let id = journal.create(new_record()).unwrap().record().id.clone();
+    let name = module_path!().split_once("::").unwrap().1;
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture"])
+        .arg(format!("{name}::child_that_holds_an_upload"))
+        .env(DIRECTORY, journal.directory())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == "holding"));
+
+    assert_in_use(&journal, &id);
+    // It is looked at, and left alone, by a journal that is opened.
+    Journal::open(journal.directory()).unwrap();
+    assert_eq!(files_of(&journal, &id), ["json", "lock"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(journal.hold(&id).unwrap().record().id, id);
+}
+
+/// Threads with journals of their own create, hold, finish and sweep as fast as they can: nothing is
+/// held twice, and nothing fails or is left.
+#[test]
+fn who_finishes_and_who_waits_do_not_meet_in_one_upload() {
+    const THREADS: usize = 4;
+    let (_above, journal) = journal();
+    for _ in 0..30 {
+        let id = journal.create(new_record()).unwrap().record().id.clone();
+        let (start, held) = (Barrier::new(THREADS), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let journal = Journal::open(journal.directory()).unwrap();
+                    start.wait();
+                    loop {
+                        match journal.hold(&id) {
+                            Ok(upload) => {
+                                held.fetch_add(1, Ordering::SeqCst);
+                                return upload.finish().unwrap();
+                            }
+                            Err(JournalError::InUse { .. }) => {}
+                            Err(JournalError::NotFound { .. }) => return,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+                scope.spawn(|| Journal::open(journal.directory()).unwrap());
+                scope.spawn(|| journal.create(new_record()).unwrap().finish().unwrap());
+            }
+        });
+        assert_eq!(held.into_inner(), 1);
+        assert_eq!(fs::read_dir(journal.directory()).unwrap().count(), 0);
+    }
+}

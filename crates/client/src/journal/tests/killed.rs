@@ -1,0 +1,106 @@
+//! What a process leaves that is killed between two steps.
+
+use super::*;
+
+/// Lets nobody hold it, and leaves what a kill would leave.
+fn left_behind(journal: &Journal, extensions: &[(&str, &str)]) -> UploadRef {
+    let id = UploadRef::random().unwrap();
+    for (extension, text) in extensions {
+        fs::write(file(journal, &id, extension), text).unwrap();
+    }
+    id
+}
+
+#[test]
+fn an_upload_whose_record_never_came_or_has_gone_is_swept() {
+    let (_above, journal) = journal();
+    let good = journal.create(new_record()).unwrap().record().clone();
+    for left in [
+        // Creating: locked; begun to write; written.
+        &[("lock", "")][..],
+        &[("lock", ""), ("new", "")],
+        &[("lock", ""), ("new", r#"{"version": 1, "url""#)],
+        // Finishing: the record is removed; how far it was, too.
+        &[("lock", ""), ("new", "{"), ("offset", "{}")],
+        &[("lock", ""), ("offset", "{}")],
+        // Of a journal that was put back from a backup.
+        &[("offset", "{}")],
+        &[("new", "{}")],
+    ] {
+        let id = left_behind(&journal, left);
+        assert_eq!(only_record(&journal), good);
+        let error = journal.hold(&id).unwrap_err();
+        assert!(matches!(error, JournalError::NotFound { .. }), "{error}");
+        assert_eq!(files_of(&journal, &id).len(), left.len());
+        Journal::open(journal.directory()).unwrap();
+        assert!(files_of(&journal, &id).is_empty(), "{left:?}");
+    }
+    assert_eq!(only_record(&journal), good);
+}
+
+#[test]
+fn what_is_about_to_come_is_not_swept() {
+    let (_above, journal) = journal();
+    let id = left_behind(&journal, &[("new", "{")]);
+    let lock = journal.files(&id).take_lock().unwrap();
+    Journal::open(journal.directory()).unwrap();
+    assert_eq!(files_of(&journal, &id), ["lock", "new"]);
+    drop(lock);
+}
+
+#[test]
+fn an_upload_goes_on_whatever_is_left_beside_its_record() {
+    for left in [
+        &[][..],
+        &[("lock", "")],
+        // Killed while it wrote another session, or how far it is.
+        &[("lock", ""), ("new", r#"{"vers"#)],
+        // A power cut tore it: it was not synced.
+        &[("lock", ""), ("offset", "")],
+        &[("offset", "\0\0\0\0\0\0\0\0")],
+        &[("offset", r#"{"committed": -1}"#)],
+    ] {
+        let (_above, journal) = journal();
+        let record = journal.create(new_record()).unwrap().record().clone();
+        for extension in ["lock", "new", "offset"] {
+            let _ = fs::remove_file(file(&journal, &record.id, extension));
+        }
+        for (extension, text) in left {
+            fs::write(file(&journal, &record.id, extension), text).unwrap();
+        }
+        let journal = Journal::open(journal.directory()).unwrap();
+        assert_eq!(only_record(&journal), record, "{left:?}");
+        let mut held = journal.hold(&record.id).unwrap();
+        assert_eq!(*held.record(), record);
+        held.committed(500).unwrap();
+        assert_eq!(only_record(&journal).committed, 500);
+        held.new_session(SESSION.parse().unwrap()).unwrap();
+        assert_eq!(only_record(&journal).committed, 0);
+        held.finish().unwrap();
+        assert!(files_of(&journal, &record.id).is_empty());
+    }
+}
+
+#[test]
+fn how_far_it_was_is_never_more_than_there_is() {
+    let (_above, journal) = journal();
+    let id = journal.create(new_record()).unwrap().record().id.clone();
+    let text = r#"{"committed": 5000, "touched": 18446744073709551615}"#;
+    fs::write(file(&journal, &id, "offset"), text).unwrap();
+    assert_eq!(only_record(&journal).committed, 1000);
+}
+
+/// The lock file that another process has open may lose its name before it is locked.
+#[test]
+fn a_lock_without_a_name_locks_nothing() {
+    let (_above, journal) = journal();
+    let id = UploadRef::random().unwrap();
+    let files = journal.files(&id);
+    let nameless = files.take_lock().unwrap().unwrap();
+    fs::remove_file(file(&journal, &id, "lock")).unwrap();
+    let lock = files.take_lock().unwrap();
+    assert!(lock.is_some());
+    assert!(files.take_lock().unwrap().is_none());
+    drop(nameless);
+    assert!(files.take_lock().unwrap().is_none());
+}

@@ -1,0 +1,79 @@
+use super::*;
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().mode() & 0o7777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn only_the_owner_may_look() {
+    let (above, journal) = journal();
+    let mut held = journal.create(new_record()).unwrap();
+    held.committed(1).unwrap();
+    let id = held.record().id.clone();
+    assert_eq!(mode(&above.path().join("state")), 0o700);
+    assert_eq!(mode(journal.directory()), 0o700);
+    for extension in ["json", "lock", "offset"] {
+        assert_eq!(mode(&file(&journal, &id, extension)), 0o600, "{extension}");
+    }
+}
+
+#[test]
+fn a_record_that_others_may_read_is_made_private_when_it_is_held() {
+    let (_above, journal) = journal();
+    let id = journal.create(new_record()).unwrap().record().id.clone();
+    let path = file(&journal, &id, "json");
+    set_mode(&path, 0o644);
+    let _held = journal.hold(&id).unwrap();
+    assert_eq!(mode(&path), 0o600);
+}
+
+#[test]
+fn a_directory_that_others_may_write_to_is_refused_and_left_as_it_is() {
+    for (bits, refused) in [
+        (0o700, false),
+        (0o755, false),
+        (0o775, true),
+        (0o1777, true),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        set_mode(directory.path(), bits);
+        let opened = Journal::open(directory.path());
+        assert_eq!(opened.is_err(), refused, "{bits:o}");
+        if let Err(error) = opened {
+            assert!(matches!(error, JournalError::WritableByOthers { mode, .. } if mode == bits));
+        }
+        assert_eq!(mode(directory.path()), bits);
+    }
+}
+
+#[test]
+fn secrets_are_not_in_debug() {
+    let (_above, journal) = journal();
+    let new = new_record();
+    let mut shown = vec![format!("{new:?}")];
+    let held = journal.create(new).unwrap();
+    shown.push(format!(
+        "{held:?} {:?} {:?}",
+        held.record().key(),
+        journal.entries()
+    ));
+    let id = held.record().id.clone();
+    drop(held);
+    // Not even when they are what is wrong.
+    for (field, value) in [("total", SESSION), ("session", "gopher://a-secret")] {
+        let before = fs::read(file(&journal, &id, "json")).unwrap();
+        edit(&journal, &id, |record| record[field] = value.into());
+        let error = journal.hold(&id).unwrap_err();
+        shown.push(format!("{:?} {error:?} {error}", journal.entries()));
+        fs::write(file(&journal, &id, "json"), before).unwrap();
+    }
+    let shown = shown.concat();
+    for secret in ["a-secret", "a-key", "Llama"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    assert!(shown.contains("https://farm.example.com/upload/farm/v1/animals?.."));
+}

@@ -1,0 +1,251 @@
+use super::*;
+
+#[test]
+fn a_record_survives_the_process() {
+    let (_above, journal) = journal();
+    let held = journal.create(new_record()).unwrap();
+    let record = held.record().clone();
+    drop(held);
+
+    let later = Journal::open(journal.directory()).unwrap();
+    assert_eq!(only_record(&later), record);
+    assert_eq!(record.url, URL);
+    assert_eq!(record.session.reveal(), SESSION);
+    assert_eq!(record.metadata, new_record().metadata);
+    assert_eq!(record.source, new_record().source);
+    assert_eq!((record.total, record.committed), (1000, 0));
+    assert_eq!(later.hold(&record.id).unwrap().record(), &record);
+}
+
+#[test]
+fn what_is_not_said_stays_unsaid() {
+    let (_above, journal) = journal();
+    let new = NewRecord {
+        content_type: None,
+        metadata: None,
+        chunk_size: Some(262_144),
+        ..new_record()
+    };
+    let id = journal.create(new).unwrap().record().id.clone();
+    let record = only_record(&journal);
+    assert_eq!(record.id, id);
+    assert_eq!(record.content_type, None);
+    assert_eq!(record.metadata, None);
+    assert_eq!(record.chunk_size, Some(262_144));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_committed_is_written_once_a_second_at_most() {
+    let (_above, journal) = journal();
+    let mut held = journal.create(new_record()).unwrap();
+    let written = || only_record(&journal).committed;
+
+    held.committed(100).unwrap();
+    assert_eq!(written(), 100);
+    held.committed(200).unwrap();
+    assert_eq!((held.record().committed, written()), (200, 100));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    held.committed(300).unwrap();
+    assert_eq!(written(), 300);
+    held.committed(400).unwrap();
+    held.write_committed().unwrap();
+    assert_eq!(written(), 400);
+    assert_eq!(
+        journal
+            .hold(&held.record().id.clone())
+            .unwrap_err()
+            .to_string(),
+        format!(
+            "another process is working on the upload {}",
+            held.record().id
+        )
+    );
+}
+
+#[test]
+fn another_session_begins_at_nothing() {
+    let (_above, journal) = journal();
+    let mut held = journal.create(new_record()).unwrap();
+    held.committed(700).unwrap();
+    let another: SessionUri = "http://127.0.0.1:8080/up?upload_id=2".parse().unwrap();
+    held.new_session(another.clone()).unwrap();
+    let record = only_record(&journal);
+    assert_eq!(record, *held.record());
+    assert_eq!((record.session, record.committed), (another, 0));
+}
+
+#[test]
+fn a_finished_upload_leaves_nothing() {
+    let (_above, journal) = journal();
+    let mut held = journal.create(new_record()).unwrap();
+    held.committed(1000).unwrap();
+    held.finish().unwrap();
+    assert_eq!(fs::read_dir(journal.directory()).unwrap().count(), 0);
+}
+
+#[test]
+fn entries_are_in_the_order_in_which_they_began() {
+    let (_above, journal) = journal();
+    let ids = [30_u64, 10, 20].map(|started| {
+        let id = journal.create(new_record()).unwrap().record().id.clone();
+        edit(&journal, &id, |record| record["started"] = started.into());
+        id
+    });
+    let found: Vec<_> = records(&journal)
+        .into_iter()
+        .map(|record| record.id)
+        .collect();
+    assert_eq!(found, [&ids[1], &ids[2], &ids[0]].map(Clone::clone));
+}
+
+#[test]
+fn a_record_that_cannot_be_read_hides_no_other() {
+    let (_above, journal) = journal();
+    let good = journal.create(new_record()).unwrap().record().clone();
+    let beside = |name: &str, text: &str| fs::write(journal.directory().join(name), text).unwrap();
+    // Not the journal's.
+    for name in [
+        "README",
+        "notes.json",
+        "mzxw6ytb.txt",
+        "MZXW6YTB.json",
+        "mzxw6ytb.json.bak",
+    ] {
+        beside(name, "{");
+    }
+    for (name, text, damage) in [
+        (
+            "aaaaaaaa",
+            "",
+            "it is not the record of an upload (line 1, column 0)",
+        ),
+        (
+            "aaaaaaab",
+            "{}",
+            "it is not the record of an upload (line 1, column 2)",
+        ),
+        (
+            "aaaaaaac",
+            r#"{"version": 1, "url": 7}"#,
+            "it is not the record of an upload (line 1, column 23)",
+        ),
+        (
+            "aaaaaaad",
+            r#"{"version": 2, "anything": ["else"]}"#,
+            "it has version 2, and this windlass knows version 1; go on with the one that wrote it",
+        ),
+    ] {
+        beside(&format!("{name}.json"), text);
+        let entries = journal.entries().unwrap();
+        let [
+            Entry::Unfinished(record),
+            Entry::Damaged {
+                id,
+                path,
+                damage: found,
+            },
+        ] = &entries[..]
+        else {
+            panic!("{entries:?}");
+        };
+        assert_eq!(**record, good);
+        assert_eq!(id.to_string(), name);
+        assert_eq!(*path, file(&journal, id, "json"));
+        assert_eq!(found.to_string(), damage);
+        let error = journal.hold(id).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("{} cannot be used: {damage}", path.display())
+        );
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn a_session_is_never_taken_to_another_scheme() {
+    let (_above, journal) = journal();
+    let id = journal.create(new_record()).unwrap().record().id.clone();
+    edit(&journal, &id, |record| {
+        record["session"] = "file:///etc/passwd".into();
+    });
+    let error = journal.hold(&id).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("a session URI begins with http:// or https://")
+    );
+}
+
+#[test]
+fn fields_that_are_not_known_are_passed_over() {
+    let (_above, journal) = journal();
+    let record = journal.create(new_record()).unwrap().record().clone();
+    edit(&journal, &record.id, |written| {
+        written["later"] = json!([1, 2]);
+    });
+    assert_eq!(only_record(&journal), record);
+}
+
+#[test]
+fn a_damaged_record_can_be_removed_but_not_one_of_another_version() {
+    let (_above, journal) = journal();
+    let [damaged, newer] = [json!({}), json!({"version": 2})].map(|text| {
+        let id = journal.create(new_record()).unwrap().record().id.clone();
+        edit(&journal, &id, |record| *record = text);
+        id
+    });
+    journal.remove(&damaged).unwrap();
+    assert!(files_of(&journal, &damaged).is_empty());
+    let error = journal.remove(&newer).unwrap_err();
+    assert!(matches!(
+        error,
+        JournalError::Damaged {
+            damage: Damage::Version { found: 2, known: 1 },
+            ..
+        }
+    ));
+    Journal::open(journal.directory()).unwrap();
+    assert_eq!(files_of(&journal, &newer), ["json", "lock"]);
+}
+
+#[test]
+fn ids_are_written_and_read_alike() {
+    for _ in 0..100 {
+        let id = UploadRef::random().unwrap();
+        assert_eq!(id.to_string().parse(), Ok(id));
+    }
+    for text in [
+        "",
+        "mzxw6yt",
+        "mzxw6ytbb",
+        "MZXW6YTB",
+        "mzxw6yt1",
+        "../../ab",
+        "mzxw6yt\u{e4}",
+    ] {
+        assert_eq!(text.parse::<UploadRef>(), Err(InvalidUploadRef), "{text}");
+    }
+}
+
+#[test]
+fn the_default_directory_is_that_of_the_user() {
+    for (xdg, home, expected) in [
+        (Some("/state"), Some("/home/jane"), Some("/state")),
+        (
+            Some("relative"),
+            Some("/home/jane"),
+            Some("/home/jane/.local/state"),
+        ),
+        (
+            Some(""),
+            Some("/home/jane"),
+            Some("/home/jane/.local/state"),
+        ),
+        (None, Some("/home/jane"), Some("/home/jane/.local/state")),
+        (None, Some(""), None),
+        (None, None, None),
+    ] {
+        let found = state_directory(xdg.map(OsString::from), home.map(PathBuf::from));
+        assert_eq!(found, expected.map(PathBuf::from));
+    }
+}

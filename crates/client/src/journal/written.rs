@@ -1,0 +1,132 @@
+//! How a record is written down.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Damage, Record, UploadRef};
+use crate::{SessionUri, SourceIdentity};
+
+/// The version that is written, and the only one that is read.
+const VERSION: u64 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    version: u64,
+    url: String,
+    session: String,
+    verb: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<Value>,
+    source: SourceIdentity,
+    total: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chunk_size: Option<u64>,
+    /// Seconds since 1970.
+    started: u64,
+}
+
+/// How far an upload is. It has a file of its own, that may be lost.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Progress {
+    committed: u64,
+    /// Seconds since 1970.
+    touched: u64,
+}
+
+/// All that is looked at before the version is known.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u64,
+}
+
+/// The text of a record.
+pub(super) fn write(record: &Record) -> Vec<u8> {
+    let written = Written {
+        version: VERSION,
+        url: record.url.clone(),
+        session: record.session.reveal().to_owned(),
+        verb: record.verb.clone(),
+        content_type: record.content_type.clone(),
+        metadata: record.metadata.clone(),
+        source: record.source.clone(),
+        total: record.total,
+        chunk_size: record.chunk_size,
+        started: seconds(record.started),
+    };
+    let mut text = serde_json::to_vec_pretty(&written).expect("all its keys are text");
+    text.push(b'\n');
+    text
+}
+
+/// Reads the text of a record. Nothing of it is committed, as far as that says.
+pub(super) fn read(id: UploadRef, text: &[u8]) -> Result<Record, Damage> {
+    let Versioned { version } = serde_json::from_slice(text).map_err(not_a_record)?;
+    if version != VERSION {
+        return Err(Damage::Version {
+            found: version,
+            known: VERSION,
+        });
+    }
+    let written: Written = serde_json::from_slice(text).map_err(not_a_record)?;
+    let started = time(written.started);
+    Ok(Record {
+        id,
+        url: written.url,
+        session: session(&written.session)?,
+        verb: written.verb,
+        content_type: written.content_type,
+        metadata: written.metadata,
+        source: written.source,
+        total: written.total,
+        committed: 0,
+        chunk_size: written.chunk_size,
+        started,
+        touched: started,
+    })
+}
+
+/// The text of how far an upload is.
+pub(super) fn write_progress(record: &Record) -> Vec<u8> {
+    let progress = Progress {
+        committed: record.committed,
+        touched: seconds(record.touched),
+    };
+    serde_json::to_vec(&progress).expect("it is two numbers")
+}
+
+/// Reads how far an upload is. A text that was torn says nothing.
+pub(super) fn read_progress(record: &mut Record, text: &[u8]) {
+    if let Ok(progress) = serde_json::from_slice::<Progress>(text) {
+        record.committed = progress.committed.min(record.total);
+        record.touched = time(progress.touched);
+    }
+}
+
+/// What serde says may quote what it found.
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
+fn not_a_record(error: serde_json::Error) -> Damage {
+    Damage::Format {
+        line: error.line(),
+        column: error.column(),
+    }
+}
+
+fn session(text: &str) -> Result<SessionUri, Damage> {
+    text.parse().map_err(Damage::Session)
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}
+
+fn time(seconds: u64) -> SystemTime {
+    UNIX_EPOCH
+        .checked_add(Duration::from_secs(seconds))
+        .unwrap_or(UNIX_EPOCH)
+}

@@ -1,0 +1,64 @@
+//! The line to a server: the transport, and the token that goes with requests.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::HeaderValue;
+use url::Url;
+
+use crate::error::Error;
+use crate::token::TokenSource;
+use crate::transport::Transport;
+
+/// What uploads need to reach a server.
+pub(crate) struct Line {
+    transport: Arc<dyn Transport>,
+    token: Option<TokenSource>,
+}
+
+impl Line {
+    pub(crate) fn new(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
+        Self { transport, token }
+    }
+
+    pub(crate) fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    pub(crate) fn token(&self) -> Option<&TokenSource> {
+        self.token.as_ref()
+    }
+
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// The token for a request to `to`, if it is of the origin that was `asked` for.
+    pub(crate) async fn token_for(
+        &self,
+        asked: &Url,
+        to: &Url,
+    ) -> Result<Option<HeaderValue>, Error> {
+        match &self.token {
+            Some(token) if asked.origin() == to.origin() => Ok(Some(token.token().await?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Gets another token.
+    pub(crate) async fn renew(&self) -> Result<(), Error> {
+        if let Some(token) = &self.token {
+            token.renew().await?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line")
+            .field("transport", &self.transport)
+            .field("token", &self.token)
+            .finish()
+    }
+}

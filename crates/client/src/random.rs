@@ -1,0 +1,6 @@
+//! Random numbers, drawn anew each time.
+
+/// 32 random bits.
+pub(crate) fn random() -> u32 {
+    getrandom::u32().expect("the system has random numbers")
+}

@@ -1,0 +1,162 @@
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+use super::super::positioned::PIECE;
+use super::*;
+
+#[tokio::test]
+async fn a_range_of_a_file_is_read_exactly() {
+    let bytes = some_media(3 * usize::try_from(PIECE).unwrap() + 17);
+    let end = bytes.len() as u64;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("media");
+    fs::write(&path, &bytes).unwrap();
+    let media = Source::path(&path).open().await.unwrap();
+    for range in [
+        0..0,
+        end..end,
+        0..1,
+        0..end,
+        end - 1..end,
+        5..PIECE,
+        5..PIECE + 5,
+        PIECE..2 * PIECE,
+        PIECE - 1..2 * PIECE + 1,
+    ] {
+        let wanted =
+            &bytes[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
+        assert!(
+            read(&media, range.clone()).await.unwrap() == wanted,
+            "{range:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_ends_early_is_an_error_and_not_a_short_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("media");
+    fs::write(&path, some_media(2 << 20)).unwrap();
+    let media = Source::path(&path).open().await.unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_len((1 << 20) + 1).unwrap();
+
+    let mut pieces = media.read(0..2 << 20);
+    assert_eq!(pieces.try_next().await.unwrap().unwrap().len(), 1 << 20);
+    let error = pieces.try_next().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    assert!(pieces.try_next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_cannot_be_uploaded_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = Source::path(directory.path()).open().await.unwrap_err();
+    assert!(matches!(error, SourceError::IsDirectory { .. }), "{error}");
+
+    let missing = directory.path().join("missing");
+    let error = Source::path(&missing).open().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("cannot open {}", missing.display())
+    );
+}
+
+#[tokio::test]
+async fn a_fifo_is_a_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let bytes = some_media(300_000);
+    let (other_end, sent) = (path.clone(), bytes.clone());
+    let writer = std::thread::spawn(move || fs::write(other_end, sent));
+
+    let mut media = Source::path(&path).open().await.unwrap();
+    assert!(media.is_stream());
+    assert_eq!(media.total(), None);
+    assert!(media.whole().await.unwrap() == bytes);
+    assert_eq!(media.total(), Some(300_000));
+    assert_eq!(media.identity().await.unwrap(), None);
+    writer.join().unwrap().unwrap();
+
+    let error = SourceIdentity::of("/dev/null").await.unwrap_err();
+    assert!(matches!(error, SourceError::NotAFile { .. }), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_says_it_is_empty_and_is_not_is_a_stream() {
+    let mut media = Source::path("/proc/version").open().await.unwrap();
+    assert!(media.is_stream());
+    assert_eq!(
+        media.whole().await.unwrap(),
+        fs::read("/proc/version").unwrap()
+    );
+}
+
+type Deed = fn(&Path);
+
+#[tokio::test]
+async fn a_change_of_the_open_file_or_its_name_is_noticed() {
+    let deeds: [(Deed, Option<Change>); 7] = [
+        (|_| {}, None),
+        (
+            |path| fs::write(path.with_extension("other"), "").unwrap(),
+            None,
+        ),
+        (touch, Some(Change::Modified)),
+        (
+            |path| {
+                let file = fs::File::options().write(true).open(path).unwrap();
+                file.write_all_at(b"edited", 100).unwrap();
+                touch(path);
+            },
+            Some(Change::Modified),
+        ),
+        (
+            |path| fs::write(path, "cut").unwrap(),
+            Some(Change::Resized { was: 1000, is: 3 }),
+        ),
+        (
+            |path| {
+                let other = path.with_extension("other");
+                fs::write(&other, some_media(1000)).unwrap();
+                with_time_kept(path, || fs::rename(&other, path).unwrap());
+            },
+            Some(Change::Replaced),
+        ),
+        (|path| fs::remove_file(path).unwrap(), Some(Change::Removed)),
+    ];
+    for (index, (deed, expected)) in deeds.into_iter().enumerate() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("media");
+        fs::write(&path, some_media(1000)).unwrap();
+        let media = Source::path(&path).open().await.unwrap();
+        deed(&path);
+        let found = match media.check_unchanged().await {
+            Err(SourceError::Changed { change, .. }) => Some(change),
+            other => {
+                other.unwrap();
+                None
+            }
+        };
+        assert_eq!(found, expected, "deed {index}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_lost_its_name_is_read_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("media");
+    fs::write(&path, some_media(1000)).unwrap();
+    let media = Source::path(&path).open().await.unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(read(&media, 0..1000).await.unwrap() == some_media(1000));
+}

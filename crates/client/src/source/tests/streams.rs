@@ -1,0 +1,244 @@
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt;
+use proptest::prelude::*;
+use tokio::io::ReadBuf;
+
+use super::super::media::Filled;
+use super::*;
+
+const WINDOW: u64 = CHUNK_GRANULARITY;
+
+/// A reader that gives bytes in pieces of the sizes it is told, over and over. It is not ready
+/// before each of them, and fails once where a size is 0.
+struct Stuttering {
+    bytes: Vec<u8>,
+    at: usize,
+    sizes: Vec<usize>,
+    turn: usize,
+    ready: bool,
+}
+
+impl Stuttering {
+    fn new(bytes: Vec<u8>, sizes: Vec<usize>) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            sizes,
+            turn: 0,
+            ready: false,
+        }
+    }
+}
+
+impl AsyncRead for Stuttering {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.ready = !self.ready;
+        if self.ready {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let size = self.sizes[self.turn % self.sizes.len()];
+        self.turn += 1;
+        if size == 0 {
+            return Poll::Ready(Err(io::Error::other("a hiccup")));
+        }
+        let len = size.min(buf.remaining()).min(self.bytes.len() - self.at);
+        buf.put_slice(&self.bytes[self.at..self.at + len]);
+        self.at += len;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What an upload may do with a stream. Numbers are per mille of the media, and of what is kept.
+#[derive(Debug, Clone)]
+enum Step {
+    Fill(u64),
+    DroppedFill(u64),
+    Read(u64, u64),
+    Release(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let share = 0..=1100_u64;
+    prop_oneof![
+        share.clone().prop_map(Step::Fill),
+        share.clone().prop_map(Step::DroppedFill),
+        (0..=1000_u64, 0..=1000_u64).prop_map(|(from, to)| Step::Read(from, to)),
+        share.prop_map(Step::Release),
+    ]
+}
+
+/// Does the steps, and holds every answer against the bytes.
+async fn check(bytes: &[u8], mut media: Media, steps: &[Step]) {
+    let len = bytes.len() as u64;
+    let windowed = media.window().is_some();
+    let (mut first, mut end) = (0, 0);
+    for step in steps {
+        match *step {
+            Step::Fill(share) => {
+                let upto = len * share / 1000;
+                let filled = match media.fill(upto).await {
+                    Err(SourceError::ReadStream { .. }) => continue,
+                    filled => filled.unwrap(),
+                };
+                let most = if windowed { first + WINDOW + 1 } else { len };
+                assert!(filled.end >= end);
+                assert!(filled.end >= upto.min(most).min(len));
+                assert!(filled.end <= most);
+                assert!(!filled.ended || filled.end == len);
+                end = filled.end;
+            }
+            Step::DroppedFill(share) => {
+                let _ = media.fill(len * share / 1000).now_or_never();
+            }
+            Step::Read(from, to) => {
+                let from = first + (end - first) * from / 1000;
+                let to = first + (end - first) * to / 1000;
+                let wanted = usize::try_from(from).unwrap()..usize::try_from(to.max(from)).unwrap();
+                let found = read(&media, from..to).await.unwrap();
+                assert!(found == bytes[wanted], "{from}..{to}");
+            }
+            Step::Release(share) => {
+                let before = len * share / 1000;
+                media.release(before.min(end));
+                if windowed {
+                    first = first.max(before.min(end));
+                }
+            }
+        }
+        if windowed && first > 0 {
+            assert!(read(&media, first - 1..first).await.is_err());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_of_fills_reads_and_releases_yields_the_bytes(
+        len in prop_oneof![0..2000_usize, 400_000..900_000_usize],
+        sizes in prop::collection::vec(prop_oneof![9 => 1..200_000_usize, 1 => Just(0)], 1..6)
+            .prop_filter("it shall get somewhere", |sizes| sizes.iter().any(|size| *size > 0)),
+        steps in prop::collection::vec(step(), 1..40),
+        spilled in any::<bool>(),
+    ) {
+        let bytes = some_media(len);
+        let directory = tempfile::tempdir().unwrap();
+        let source = Source::reader(Stuttering::new(bytes.clone(), sizes)).with_window(WINDOW);
+        let source = if spilled { source.spilled_to(directory.path()) } else { source };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            check(&bytes, source.open().await.unwrap(), &steps).await;
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_window_goes_on_only_when_it_is_released_and_looks_one_byte_ahead() {
+    let bytes = some_media(3 * usize::try_from(WINDOW).unwrap());
+    let reader = Stuttering::new(bytes.clone(), vec![10_000]);
+    let mut media = Source::reader(reader).with_window(1).open().await.unwrap();
+    assert_eq!(media.window(), Some(WINDOW));
+    let mut sent = Vec::new();
+    for chunk in 0..3 {
+        let (start, end) = (chunk * WINDOW, (chunk + 1) * WINDOW);
+        let filled = media.fill(u64::MAX).await.unwrap();
+        let last = chunk == 2;
+        let expected = if last { end } else { end + 1 };
+        assert_eq!((filled.end, filled.ended), (expected, last));
+        sent.extend(read(&media, start..end).await.unwrap());
+        media.release(end);
+    }
+    assert!(sent == bytes);
+}
+
+#[tokio::test]
+async fn a_fill_that_is_dropped_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    for spilled in [false, true] {
+        let bytes = some_media(1_000_000);
+        let source = Source::reader(Stuttering::new(bytes.clone(), vec![70_000]));
+        let source = if spilled {
+            source.spilled_to(directory.path())
+        } else {
+            source
+        };
+        let mut media = source.open().await.unwrap();
+        let filled = loop {
+            if let Some(filled) = media.fill(u64::MAX).now_or_never() {
+                break filled.unwrap();
+            }
+            tokio::task::yield_now().await;
+            // Lets what was spawned go on, at times.
+            media.fill(0).await.unwrap();
+        };
+        assert_eq!(
+            filled,
+            Filled {
+                end: 1_000_000,
+                ended: true
+            }
+        );
+        assert!(read(&media, 0..1_000_000).await.unwrap() == bytes);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_fails_can_be_asked_again() {
+    let reader = Stuttering::new(some_media(1000), vec![400, 0]);
+    let mut media = Source::reader(reader).open().await.unwrap();
+    let mut failures = 0;
+    while let Err(error) = media.fill(1001).await {
+        assert!(matches!(error, SourceError::ReadStream { .. }), "{error}");
+        failures += 1;
+    }
+    assert_eq!(failures, 3);
+    assert_eq!(media.whole().await.unwrap(), some_media(1000));
+}
+
+#[tokio::test]
+async fn a_length_that_was_wrong_stays_wrong() {
+    for stated in [999, 1001] {
+        let source = Source::reader(std::io::Cursor::new(some_media(1000)));
+        let mut media = source.with_length(stated).open().await.unwrap();
+        assert_eq!(media.total(), Some(stated));
+        for _ in 0..3 {
+            let error = media.fill(2000).await.unwrap_err();
+            assert!(
+                matches!(error, SourceError::LengthDisagrees { .. }),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_place_to_spill_to_that_is_missing_is_named() {
+    let source = Source::reader(tokio::io::empty()).spilled_to("/nowhere/at/all");
+    let error = source.open().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot keep the media in /nowhere/at/all"
+    );
+}
+
+#[test]
+fn windows_are_whole_multiples_of_256_kib() {
+    for (asked, given) in [
+        (0, WINDOW),
+        (1, WINDOW),
+        (WINDOW, WINDOW),
+        (WINDOW + 1, 2 * WINDOW),
+        (u64::MAX, u64::MAX - (WINDOW - 1)),
+    ] {
+        let source = Source::reader(tokio::io::empty()).with_window(asked);
+        assert_eq!(source.window, given);
+    }
+}

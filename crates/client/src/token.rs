@@ -1,0 +1,352 @@
+//! Bearer tokens (RFC 6750), and where they come from.
+//!
+//! What is absent: tokens in `Debug`, in errors and in logs.
+//!
+//! ```
+//! use windlass_client::TokenSource;
+//!
+//! let source = TokenSource::parse("file:/run/secrets/token")?;
+//! assert_eq!(format!("{source:?}"), "TokenSource(file:/run/secrets/token)");
+//! assert!(TokenSource::parse("ya29.a0AfH6SMB").is_err());
+//! # Ok::<(), windlass_client::InvalidTokenSource>(())
+//! ```
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gcp_auth::TokenProvider;
+use http::HeaderValue;
+use tokio::fs::File;
+use tokio::io::{AsyncRead, AsyncReadExt as _, sink};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+mod command;
+#[cfg(test)]
+mod tests;
+
+/// How long a token may take to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// No token is longer.
+const LONGEST: usize = 64 << 10;
+
+/// What Google's own tools ask for unless told otherwise.
+const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
+
+/// Where bearer tokens come from. Cheap to clone; clones share the token, and while one of them
+/// fetches it the others wait for the same.
+///
+/// A token is fetched when it is first needed and kept until a server refuses it. Google's are
+/// fetched again a little before they expire.
+#[derive(Clone)]
+pub struct TokenSource(Arc<Inner>);
+
+struct Inner {
+    origin: Origin,
+    kept: Mutex<Kept>,
+    /// How often the source was asked anew.
+    renewals: AtomicU64,
+}
+
+enum Origin {
+    Fixed(String),
+    Environment(String),
+    File(PathBuf),
+    Command(String),
+    Google(Vec<String>),
+}
+
+enum Kept {
+    Nothing,
+    Token(HeaderValue),
+    /// Knows itself when its token expires.
+    Provider(Arc<dyn TokenProvider>),
+}
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// What came is empty or has characters that no token has.
+    #[error("what comes from {origin} is no token")]
+    NotAToken {
+        /// The source.
+        origin: String,
+    },
+    /// The environment variable is not set.
+    #[error("the environment variable {name} is not set")]
+    NotSet {
+        /// Its name.
+        name: String,
+    },
+    /// The file cannot be read.
+    #[error("the token file {} cannot be read", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The command cannot be run.
+    #[error("the token command cannot be run")]
+    Command(#[source] io::Error),
+    /// The command failed.
+    #[error("the token command failed: {message}")]
+    CommandFailed {
+        /// The first line that it wrote to its standard error, or its exit status.
+        message: String,
+    },
+    /// The source took too long.
+    #[error("no token came from {origin} within {} s", limit.as_secs())]
+    Timeout {
+        /// The source.
+        origin: String,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// Google's application default credentials give none.
+    #[error("Google's application default credentials give no token")]
+    Google(#[source] Box<dyn StdError + Send + Sync>),
+}
+
+/// A text that names no source of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidTokenSource {
+    /// The text names no kind of source; it may well be a token.
+    #[error(
+        "a token is named by where it is: file:PATH, env:NAME, command:COMMAND or google; one that \
+         is written out is seen by everybody who can list processes (literal:TOKEN if that is fine)"
+    )]
+    Bare,
+    /// Nothing comes after the colon.
+    #[error("nothing comes after \"{kind}:\"")]
+    Empty {
+        /// What stands before the colon.
+        kind: &'static str,
+    },
+    /// The token has characters that no token has.
+    #[error("the token after \"literal:\" has characters that no token has")]
+    NotAToken,
+}
+
+impl TokenSource {
+    /// A token that is known. When it is refused there is no other.
+    ///
+    /// # Errors
+    ///
+    /// It is empty or has other characters than visible ASCII characters.
+    pub fn fixed(token: impl Into<String>) -> Result<Self, TokenError> {
+        let token = token.into();
+        let is_token = bearer(&token).is_some();
+        let origin = Origin::Fixed(token);
+        if is_token {
+            Ok(Self::of(origin))
+        } else {
+            Err(origin.gives_no_token())
+        }
+    }
+
+    /// A file, whose whole content is the token.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self::of(Origin::File(path.into()))
+    }
+
+    /// A variable of the environment. When its token is refused there is no other.
+    pub fn environment(name: impl Into<String>) -> Self {
+        Self::of(Origin::Environment(name.into()))
+    }
+
+    /// A command, run by `sh -c`, whose standard output is the token: for instance
+    /// `gcloud auth print-access-token`. It has 30 seconds and no standard input.
+    pub fn command(command: impl Into<String>) -> Self {
+        Self::of(Origin::Command(command.into()))
+    }
+
+    /// Google's application default credentials, for these scopes: the service account that
+    /// `GOOGLE_APPLICATION_CREDENTIALS` names, the user of `gcloud auth application-default login`,
+    /// the machine's own account, or what `gcloud` says. They are looked for when a token is needed.
+    pub fn google(scopes: &[&str]) -> Self {
+        let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
+        Self::of(Origin::Google(scopes))
+    }
+
+    /// Reads the form of the command line.
+    ///
+    /// | text | source |
+    /// |---|---|
+    /// | `file:PATH` | [`file`](Self::file) |
+    /// | `env:NAME` | [`environment`](Self::environment) |
+    /// | `command:COMMAND`, `cmd:COMMAND` | [`command`](Self::command) |
+    /// | `google`, `google:SCOPE,SCOPE` | [`google`](Self::google), for all of Google Cloud unless scopes are given |
+    /// | `literal:TOKEN` | [`fixed`](Self::fixed) |
+    pub fn parse(text: &str) -> Result<Self, InvalidTokenSource> {
+        if text == "google" {
+            return Ok(Self::google(&[CLOUD_PLATFORM]));
+        }
+        let (kind, rest) = text.split_once(':').ok_or(InvalidTokenSource::Bare)?;
+        let given = |kind| match rest {
+            "" => Err(InvalidTokenSource::Empty { kind }),
+            rest => Ok(rest),
+        };
+        match kind {
+            "file" => Ok(Self::file(given("file")?)),
+            "env" => Ok(Self::environment(given("env")?)),
+            "command" | "cmd" => Ok(Self::command(given("command")?)),
+            "google" => {
+                let scopes: Vec<_> = given("google")?.split(',').map(str::trim).collect();
+                Ok(Self::google(&scopes))
+            }
+            "literal" => {
+                let token = given("literal")?;
+                Self::fixed(token).map_err(|_| InvalidTokenSource::NotAToken)
+            }
+            _ => Err(InvalidTokenSource::Bare),
+        }
+    }
+
+    fn of(origin: Origin) -> Self {
+        Self(Arc::new(Inner {
+            origin,
+            kept: Mutex::new(Kept::Nothing),
+            renewals: AtomicU64::new(0),
+        }))
+    }
+
+    /// The value of an `Authorization` header, marked as sensitive.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the command, if it runs one.
+    pub(crate) async fn token(&self) -> Result<HeaderValue, TokenError> {
+        let mut kept = self.0.kept.lock().await;
+        self.0.origin.fill(&mut kept).await
+    }
+
+    /// Asks the source anew, since a server has refused the token; `false` when the source can give
+    /// no other. Callers that come while the source is asked share what it gives.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`token`](Self::token).
+    pub(crate) async fn renew(&self) -> Result<bool, TokenError> {
+        if matches!(self.0.origin, Origin::Fixed(_) | Origin::Environment(_)) {
+            return Ok(false);
+        }
+        let before = self.0.renewals.load(Ordering::Acquire);
+        let mut kept = self.0.kept.lock().await;
+        if self.0.renewals.load(Ordering::Acquire) == before {
+            *kept = Kept::Nothing;
+            self.0.origin.fill(&mut kept).await?;
+            self.0.renewals.fetch_add(1, Ordering::Release);
+        }
+        Ok(true)
+    }
+}
+
+impl fmt::Debug for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenSource({})", self.0.origin)
+    }
+}
+
+impl Origin {
+    /// The token that is kept, or a new one, which is kept from now on.
+    async fn fill(&self, kept: &mut Kept) -> Result<HeaderValue, TokenError> {
+        if let Kept::Token(token) = kept {
+            return Ok(token.clone());
+        }
+        let token = timeout(PATIENCE, self.fetch(kept)).await;
+        let token = token.map_err(|_| TokenError::Timeout {
+            origin: self.to_string(),
+            limit: PATIENCE,
+        })??;
+        let bearer = bearer(&token).ok_or_else(|| self.gives_no_token())?;
+        if matches!(kept, Kept::Nothing) {
+            *kept = Kept::Token(bearer.clone());
+        }
+        Ok(bearer)
+    }
+
+    fn gives_no_token(&self) -> TokenError {
+        TokenError::NotAToken {
+            origin: self.to_string(),
+        }
+    }
+
+    async fn fetch(&self, kept: &mut Kept) -> Result<String, TokenError> {
+        match self {
+            Self::Fixed(token) => Ok(token.clone()),
+            Self::Environment(name) => {
+                std::env::var(name).map_err(|_| TokenError::NotSet { name: name.clone() })
+            }
+            Self::File(path) => read(path).await.map_err(|source| TokenError::File {
+                path: path.clone(),
+                source,
+            }),
+            Self::Command(command) => command::run(command).await,
+            Self::Google(scopes) => google(scopes, kept)
+                .await
+                .map_err(|error| TokenError::Google(error.into())),
+        }
+    }
+}
+
+/// What may be shown of a source: a command may have a secret among its arguments.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(_) => f.write_str("literal"),
+            Self::Environment(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Command(_) => f.write_str("command"),
+            Self::Google(_) => f.write_str("google"),
+        }
+    }
+}
+
+/// The header of a token; white space around it is not part of it.
+fn bearer(token: &str) -> Option<HeaderValue> {
+    let token = token.trim();
+    if token.is_empty()
+        || token.len() > LONGEST
+        || !token.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return None;
+    }
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+async fn read(path: &PathBuf) -> io::Result<String> {
+    read_short(File::open(path).await?).await
+}
+
+/// Reads to the end, and keeps a little more than a token can be long.
+async fn read_short(mut reader: impl AsyncRead + Unpin) -> io::Result<String> {
+    let mut text = Vec::new();
+    let kept = LONGEST as u64 + 1;
+    (&mut reader).take(kept).read_to_end(&mut text).await?;
+    tokio::io::copy(&mut reader, &mut sink()).await?;
+    // What is not UTF-8 becomes what is no token.
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+async fn google(scopes: &[String], kept: &mut Kept) -> Result<String, gcp_auth::Error> {
+    let provider = match kept {
+        Kept::Provider(provider) => Arc::clone(provider),
+        _ => gcp_auth::provider().await?,
+    };
+    *kept = Kept::Provider(Arc::clone(&provider));
+    let scopes: Vec<_> = scopes.iter().map(String::as_str).collect();
+    let token = provider.token(&scopes).await?;
+    Ok(token.as_str().to_owned())
+}

@@ -1,0 +1,239 @@
+//! HTTP over TCP and TLS.
+//!
+//! What is absent: redirections (a 308 means "go on" in this protocol), retries (the upload's logic
+//! asks the server first), decompression, cookies, timeouts over a whole request.
+//!
+//! The path of the media: a `Bytes` of the body goes to the socket by vectored writes, or into TLS
+//! records; nothing copies it before. It is cut, without a copy, into pieces of [`PIECE`] bytes, so
+//! that progress is seen on a slow line.
+
+use std::error::Error as StdError;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use http::HeaderValue;
+use http::header::CONTENT_LENGTH;
+use rustls::ClientConfig;
+use tokio::time::timeout;
+
+use super::{Body, Incoming, Reply, Request, Timeouts, Transport, TransportError, authority};
+use outgoing::Outgoing;
+use progress::{Progress, StopOnDrop};
+
+mod outgoing;
+mod progress;
+mod tls;
+
+/// The most that the connection takes of a body at a time.
+const PIECE: usize = 64 << 10;
+
+/// How long an unused connection is kept. Many servers close theirs after 60 s or more; the request
+/// that meets a closing connection fails.
+const POOL_IDLE: Duration = Duration::from_secs(30);
+
+const USER_AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
+
+/// Sends requests by HTTP/1.1 or, where a server offers it under TLS, by HTTP/2. Connections are
+/// kept and used again. Proxies are taken from the environment, roots of trust from the system.
+#[derive(Debug)]
+pub(crate) struct HttpTransport(Arc<Lines>);
+
+/// The connections, and what it takes to make more.
+#[derive(Debug)]
+struct Lines {
+    timeouts: Timeouts,
+    tls: ClientConfig,
+    client: Mutex<reqwest::Client>,
+}
+
+impl HttpTransport {
+    /// A transport with the roots of the system and the proxies of the environment.
+    ///
+    /// # Errors
+    ///
+    /// [`TransportError::SetUp`], which the settings here give no cause for.
+    pub(crate) fn new(timeouts: Timeouts) -> Result<Self, TransportError> {
+        Self::with_tls(timeouts, tls::system())
+    }
+
+    fn with_tls(timeouts: Timeouts, tls: ClientConfig) -> Result<Self, TransportError> {
+        let client = client(timeouts, tls.clone())
+            .map_err(|error| TransportError::SetUp(error.without_url().into()))?;
+        Ok(Self(Arc::new(Lines {
+            timeouts,
+            tls,
+            client: Mutex::new(client),
+        })))
+    }
+
+    /// Trusts these roots alone.
+    #[cfg(test)]
+    pub(crate) fn trusting(timeouts: Timeouts, roots: rustls::RootCertStore) -> Self {
+        Self::with_tls(timeouts, tls::trusting(roots)).expect("the settings are good")
+    }
+}
+
+#[async_trait]
+impl Transport for HttpTransport {
+    async fn send(&self, request: Request) -> Result<Reply, TransportError> {
+        self.open(request).await?.whole().await
+    }
+
+    async fn open(&self, request: Request) -> Result<Incoming, TransportError> {
+        let lines = &self.0;
+        let host = authority(&request.url);
+        let has_body = request.body.length() > 0;
+        let progress = Arc::new(Progress::new(lines.timeouts, has_body));
+        let guard = StopOnDrop(Arc::clone(&progress));
+        let exchange = lines.client().execute(outgoing(request, &progress));
+        let outcome = tokio::select! {
+            outcome = exchange => outcome.map_err(Failure::Http),
+            silent_for = progress.silence() => Err(Failure::Silent(silent_for)),
+        };
+        match (outcome, progress.take_media_error()) {
+            (Ok(response), _) => Ok(Incoming {
+                status: response.status(),
+                headers: response.headers().clone(),
+                host: host.clone(),
+                body: pieces(Reading {
+                    lines: Arc::clone(lines),
+                    host,
+                    response,
+                    _guard: guard,
+                }),
+            }),
+            (Err(_), Some(error)) => Err(TransportError::Media(error)),
+            (Err(failure), None) => Err(lines.explain(failure, host)),
+        }
+    }
+}
+
+enum Failure {
+    Http(reqwest::Error),
+    Silent(Duration),
+}
+
+impl Lines {
+    fn client(&self) -> reqwest::Client {
+        self.client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Requests after this one go over new connections. A silent HTTP/2 connection would else be
+    /// used again until TCP gives it up.
+    fn forget_connections(&self) {
+        if let Ok(fresh) = client(self.timeouts, self.tls.clone()) {
+            *self.client.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        }
+    }
+
+    fn explain(&self, failure: Failure, host: String) -> TransportError {
+        let error = match failure {
+            Failure::Silent(limit) => return self.silent(host, limit),
+            Failure::Http(error) => error,
+        };
+        let connected = !error.is_connect() && !error.is_builder();
+        if connected && timed_out(&error) {
+            return self.silent(host, self.timeouts.idle);
+        }
+        let source = error.without_url().into();
+        if connected {
+            TransportError::Broken { host, source }
+        } else {
+            TransportError::Connect { host, source }
+        }
+    }
+
+    fn silent(&self, host: String, limit: Duration) -> TransportError {
+        self.forget_connections();
+        let seconds = limit.as_secs();
+        TransportError::Silent { host, seconds }
+    }
+}
+
+/// What it takes to read a reply's body.
+struct Reading {
+    lines: Arc<Lines>,
+    host: String,
+    response: reqwest::Response,
+    /// What is left of the request's body when the reply was read is not sent.
+    _guard: StopOnDrop,
+}
+
+impl Reading {
+    async fn next(&mut self) -> Result<Option<Bytes>, TransportError> {
+        let idle = self.lines.timeouts.idle;
+        let failure = match timeout(idle, self.response.chunk()).await {
+            Ok(Ok(piece)) => return Ok(piece),
+            Ok(Err(error)) => Failure::Http(error),
+            Err(_) => Failure::Silent(idle),
+        };
+        Err(self.lines.explain(failure, self.host.clone()))
+    }
+}
+
+fn pieces(reading: Reading) -> BoxStream<'static, Result<Bytes, TransportError>> {
+    let next = async |mut reading: Reading| {
+        let piece = reading.next().await?;
+        Ok(piece.map(|piece| (piece, reading)))
+    };
+    stream::try_unfold(reading, next).boxed()
+}
+
+fn client(timeouts: Timeouts, tls: ClientConfig) -> reqwest::Result<reqwest::Client> {
+    let builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .user_agent(USER_AGENT)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .tcp_nodelay(true)
+        .connect_timeout(timeouts.connect)
+        .pool_idle_timeout(POOL_IDLE);
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    let builder = builder.tcp_user_timeout(timeouts.idle);
+    builder.build()
+}
+
+fn outgoing(request: Request, progress: &Arc<Progress>) -> reqwest::Request {
+    let length = request.body.length();
+    let body = match request.body {
+        _ if length == 0 => reqwest::Body::from(Bytes::new()),
+        Body::Empty => reqwest::Body::from(Bytes::new()),
+        Body::Bytes(bytes) => {
+            let media = stream::iter([Ok(bytes)]).boxed();
+            reqwest::Body::wrap(Outgoing::new(media, length, Arc::clone(progress)))
+        }
+        Body::Stream { stream, .. } => {
+            reqwest::Body::wrap(Outgoing::new(stream, length, Arc::clone(progress)))
+        }
+    };
+    let mut outgoing = reqwest::Request::new(request.method, request.url);
+    *outgoing.headers_mut() = request.headers;
+    outgoing
+        .headers_mut()
+        .insert(CONTENT_LENGTH, HeaderValue::from(length));
+    *outgoing.body_mut() = Some(body);
+    outgoing
+}
+
+/// Whether the operating system gave the connection up because nothing was acknowledged.
+fn timed_out(error: &reqwest::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>()
+            && error.kind() == io::ErrorKind::TimedOut
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}

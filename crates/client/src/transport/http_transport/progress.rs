@@ -1,0 +1,145 @@
+//! What a request waits for, and whether for too long.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::transport::Timeouts;
+
+/// Shared by a request and its body: the body is polled by the connection's own task.
+#[derive(Debug)]
+pub(super) struct Progress {
+    timeouts: Timeouts,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    awaited: Awaited,
+    since: Instant,
+    is_stopped: bool,
+    waker: Option<Waker>,
+    media_error: Option<io::Error>,
+}
+
+/// What must happen next for the request to go on.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Awaited {
+    /// The connection asks for the body's first piece.
+    Connection,
+    /// The source gives the next piece of the media.
+    Media,
+    /// The connection asks for the next piece.
+    Line,
+    /// The reply begins. The whole request was handed over.
+    Reply,
+    /// The same, but there may be no connection yet: nobody asks for a body that is empty.
+    ConnectionAndReply,
+}
+
+impl Progress {
+    pub(super) fn new(timeouts: Timeouts, has_body: bool) -> Self {
+        let awaited = if has_body {
+            Awaited::Connection
+        } else {
+            Awaited::ConnectionAndReply
+        };
+        let state = State {
+            awaited,
+            since: Instant::now(),
+            is_stopped: false,
+            waker: None,
+            media_error: None,
+        };
+        Self {
+            timeouts,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Something moved; now this is awaited.
+    pub(super) fn moved(&self, awaited: Awaited) {
+        let mut state = self.lock();
+        state.awaited = awaited;
+        state.since = Instant::now();
+    }
+
+    pub(super) fn keep_media_error(&self, error: io::Error) {
+        self.lock().media_error = Some(error);
+    }
+
+    pub(super) fn take_media_error(&self) -> Option<io::Error> {
+        self.lock().media_error.take()
+    }
+
+    /// Whether nobody wants the body any more. If somebody does, `waker` is woken when that changes.
+    pub(super) fn is_stopped(&self, waker: &Waker) -> bool {
+        let mut state = self.lock();
+        match &mut state.waker {
+            Some(kept) => kept.clone_from(waker),
+            None => state.waker = Some(waker.clone()),
+        }
+        state.is_stopped
+    }
+
+    fn stop(&self) {
+        let mut state = self.lock();
+        state.is_stopped = true;
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Ends when nothing moved for too long, with the limit that was overstepped.
+    pub(super) async fn silence(&self) -> Duration {
+        loop {
+            let (limit, since) = {
+                let state = self.lock();
+                (self.limit(state.awaited), state.since)
+            };
+            let now = Instant::now();
+            // No limit that begins later ends sooner.
+            let look_again = now + self.timeouts.idle.min(self.timeouts.reply);
+            let wake_at = match limit {
+                Some(limit) if now >= since + limit => return limit,
+                Some(limit) => look_again.min(since + limit),
+                None => look_again,
+            };
+            sleep_until(wake_at).await;
+        }
+    }
+
+    fn limit(&self, awaited: Awaited) -> Option<Duration> {
+        let Timeouts {
+            connect,
+            idle,
+            reply,
+        } = self.timeouts;
+        match awaited {
+            Awaited::Connection => Some(connect + idle),
+            Awaited::Media => None,
+            Awaited::Line => Some(idle),
+            Awaited::Reply => Some(reply),
+            Awaited::ConnectionAndReply => Some(connect + reply),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Stops a request's body when the request is over, answered or given up.
+#[derive(Debug)]
+pub(super) struct StopOnDrop(pub(super) Arc<Progress>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}

@@ -1,0 +1,191 @@
+//! Against peers that write and read raw bytes.
+
+use std::error::Error as StdError;
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt as _, stream};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use super::*;
+
+mod body;
+mod environment;
+mod silence;
+mod tls;
+
+/// Long for what happens at once on the loopback interface, short for who waits.
+const SHORT: Duration = Duration::from_millis(150);
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn patient() -> Timeouts {
+    Timeouts {
+        connect: LONG,
+        idle: LONG,
+        reply: LONG,
+    }
+}
+
+fn transport(timeouts: Timeouts) -> HttpTransport {
+    HttpTransport::trusting(timeouts, rustls::RootCertStore::empty())
+}
+
+async fn listen() -> (TcpListener, Url) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let url = format!("http://{address}/upload/farm?upload_id=secret");
+    (listener, url.parse().unwrap())
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    listener.accept().await.unwrap().0
+}
+
+fn put(url: &Url, body: Body) -> Request {
+    Request {
+        method: Method::PUT,
+        url: url.clone(),
+        headers: HeaderMap::new(),
+        body,
+    }
+}
+
+/// Media of `length` bytes, in pieces of one MiB.
+fn media(length: u64) -> Body {
+    let piece = Bytes::from(vec![b'm'; 1 << 20]);
+    let pieces = stream::unfold(length, move |left| {
+        let len = usize::try_from(left.min(1 << 20)).unwrap();
+        let piece = piece.slice(..len);
+        async move { (left > 0).then(|| (Ok(piece), left - len as u64)) }
+    });
+    streamed(length, pieces.boxed())
+}
+
+fn streamed(length: u64, stream: BoxStream<'static, io::Result<Bytes>>) -> Body {
+    Body::Stream { length, stream }
+}
+
+/// Reads the head of a request, byte by byte, so that nothing of the body is gone.
+async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(head).unwrap().to_ascii_lowercase()
+}
+
+async fn write(stream: &mut (impl AsyncWrite + Unpin), bytes: impl AsRef<[u8]>) {
+    stream.write_all(bytes.as_ref()).await.unwrap();
+    stream.flush().await.unwrap();
+}
+
+async fn send_and(
+    transport: &HttpTransport,
+    request: Request,
+    peer: impl Future<Output = ()>,
+) -> Result<Reply, TransportError> {
+    let exchange = async { tokio::join!(transport.send(request), peer).0 };
+    timeout(LONG, exchange).await.expect("the exchange ends")
+}
+
+/// Everything that an error would show in a log.
+fn shown(error: &(dyn StdError + 'static)) -> String {
+    let cause = error.source().map(shown).unwrap_or_default();
+    format!("{error} {error:?} {cause}")
+}
+
+#[tokio::test]
+async fn a_reply_is_brought_back_and_the_connection_is_used_again() {
+    let (listener, url) = listen().await;
+    let transport = transport(patient());
+    let peer = async {
+        let mut stream = accept(&listener).await;
+        for status in ["200 OK", "404 Not Found"] {
+            let head = read_head(&mut stream).await;
+            assert!(head.starts_with("put /upload/farm?upload_id=secret http/1.1\r\n"));
+            let user_agent = format!("\r\nuser-agent: windlass/{}\r\n", env!("CARGO_PKG_VERSION"));
+            assert!(head.contains(&user_agent), "{head}");
+            assert!(!head.contains("accept-encoding"), "{head}");
+            let reply = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
+            );
+            write(&mut stream, reply).await;
+        }
+    };
+    let exchanges = async {
+        for status in [StatusCode::OK, StatusCode::NOT_FOUND] {
+            let reply = transport.send(put(&url, Body::Empty)).await.unwrap();
+            assert_eq!(reply.status, status);
+            assert_eq!(reply.headers[CONTENT_TYPE], "text/plain");
+            assert_eq!(reply.body, "hello");
+        }
+    };
+    timeout(LONG, async { tokio::join!(peer, exchanges) })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_redirection_is_not_followed() {
+    let (listener, url) = listen().await;
+    for status in ["301 Moved", "303 See Other", "307 Moved", "308 Resume"] {
+        let peer = async {
+            let mut stream = accept(&listener).await;
+            read_head(&mut stream).await;
+            let reply = format!(
+                "HTTP/1.1 {status}\r\nLocation: /elsewhere\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            );
+            write(&mut stream, reply).await;
+        };
+        let request = put(&url, Body::Empty);
+        let reply = send_and(&transport(patient()), request, peer).await;
+        let reply = reply.unwrap();
+        assert!(status.starts_with(reply.status.as_str()));
+        assert_eq!(reply.headers["location"], "/elsewhere");
+    }
+}
+
+#[tokio::test]
+async fn a_reply_beyond_all_measure_is_refused() {
+    let (listener, url) = listen().await;
+    let peer = async {
+        let mut stream = accept(&listener).await;
+        read_head(&mut stream).await;
+        write(&mut stream, "HTTP/1.1 200 OK\r\n\r\n").await;
+        while stream.write_all(&[b'x'; 8 << 10]).await.is_ok() {}
+    };
+    let reply = send_and(&transport(patient()), put(&url, Body::Empty), peer).await;
+    assert!(matches!(reply, Err(TransportError::ReplyTooLong { limit, .. }) if limit == 16 << 20));
+}
+
+#[tokio::test]
+async fn nobody_there_is_an_error_of_connecting() {
+    let (listener, url) = listen().await;
+    drop(listener);
+    let error = transport(patient()).send(put(&url, media(5))).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, TransportError::Connect { .. }), "{error:?}");
+    assert!(!shown(&error).contains("secret"), "{}", shown(&error));
+}
+
+#[tokio::test]
+async fn a_cut_connection_is_broken_and_its_error_hides_the_query() {
+    for reply in ["", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe"] {
+        let (listener, url) = listen().await;
+        let peer = async {
+            let mut stream = accept(&listener).await;
+            read_head(&mut stream).await;
+            write(&mut stream, reply).await;
+        };
+        let error = send_and(&transport(patient()), put(&url, Body::Empty), peer).await;
+        let error = error.unwrap_err();
+        assert!(matches!(error, TransportError::Broken { .. }), "{error:?}");
+        assert!(!shown(&error).contains("secret"), "{}", shown(&error));
+    }
+}

@@ -1,0 +1,112 @@
+//! What the environment decides. A test runs itself again in a process of its own environment.
+
+use std::env;
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+use super::tls::TlsServer;
+use super::*;
+
+/// Where the test's second process sends its request.
+const TARGET: &str = "WINDLASS_TEST_TARGET";
+
+async fn run_again<const N: usize>(test: &str, target: &str, variables: [(&str, &str); N]) {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test]).env(TARGET, target);
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        command
+            .env_remove(name)
+            .env_remove(name.to_ascii_uppercase());
+    }
+    let child = command
+        .envs(variables)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = child.await.unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
+    assert!(stdout.contains("1 passed"), "{stdout}");
+}
+
+/// In the second process, sends the request.
+async fn is_second_process() -> bool {
+    let Ok(target) = env::var(TARGET) else {
+        return false;
+    };
+    let transport = HttpTransport::new(patient()).unwrap();
+    let target = target.parse().unwrap();
+    let reply = transport.send(put(&target, media(5))).await.unwrap();
+    assert_eq!(reply.body, "hello");
+    true
+}
+
+async fn answer(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
+    let head = read_head(stream).await;
+    stream.read_exact(&mut [0; 5]).await.unwrap();
+    write(stream, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await;
+    head
+}
+
+#[tokio::test]
+async fn the_proxy_of_the_environment_is_used() {
+    if is_second_process().await {
+        return;
+    }
+    let (listener, url) = listen().await;
+    let proxy = format!("http://{}", url.authority());
+    let peer = async {
+        let head = answer(&mut accept(&listener).await).await;
+        assert!(
+            head.starts_with("put http://farm.invalid/animals http/1.1\r\n"),
+            "{head}"
+        );
+    };
+    let second = run_again(
+        "transport::tests::environment::the_proxy_of_the_environment_is_used",
+        "http://farm.invalid/animals",
+        [("HTTP_PROXY", &proxy)],
+    );
+    tokio::join!(peer, second);
+}
+
+#[tokio::test]
+async fn the_environment_names_the_hosts_that_need_no_proxy() {
+    if is_second_process().await {
+        return;
+    }
+    let (listener, url) = listen().await;
+    let peer = async {
+        let head = answer(&mut accept(&listener).await).await;
+        assert!(head.starts_with("put /upload/farm"), "{head}");
+    };
+    let second = run_again(
+        "transport::tests::environment::the_environment_names_the_hosts_that_need_no_proxy",
+        url.as_str(),
+        [
+            ("HTTP_PROXY", "http://127.0.0.1:1"),
+            ("NO_PROXY", "127.0.0.1"),
+        ],
+    );
+    tokio::join!(peer, second);
+}
+
+#[tokio::test]
+async fn the_roots_of_the_system_may_be_named_by_the_environment() {
+    if is_second_process().await {
+        return;
+    }
+    let server = TlsServer::speaking("http/1.1").await;
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(roots.path(), server.authority.pem()).unwrap();
+    let peer = async {
+        answer(&mut server.accept().await.unwrap()).await;
+    };
+    let second = run_again(
+        "transport::tests::environment::the_roots_of_the_system_may_be_named_by_the_environment",
+        server.url.as_str(),
+        [("SSL_CERT_FILE", roots.path().to_str().unwrap())],
+    );
+    tokio::join!(peer, second);
+}

@@ -1,0 +1,166 @@
+//! Servers under TLS, by HTTP/1.1 and HTTP/2.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::RootCertStore;
+use rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::*;
+
+/// A server with a certificate for 127.0.0.1 of an authority of its own.
+pub(super) struct TlsServer {
+    pub(super) authority: CertifiedIssuer<'static, KeyPair>,
+    acceptor: TlsAcceptor,
+    listener: TcpListener,
+    pub(super) url: Url,
+}
+
+impl TlsServer {
+    pub(super) async fn speaking(alpn: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let authority = CertifiedIssuer::self_signed(params, key).unwrap();
+
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+
+        let (listener, url) = listen().await;
+        let url = url.as_str().replace("http://", "https://");
+        Self {
+            authority,
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            listener,
+            url: url.parse().unwrap(),
+        }
+    }
+
+    fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.authority.der().clone()).unwrap();
+        roots
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<TlsStream<TcpStream>> {
+        self.acceptor.accept(accept(&self.listener).await).await
+    }
+}
+
+#[tokio::test]
+async fn http_1_is_spoken_where_the_server_offers_it() {
+    let server = TlsServer::speaking("http/1.1").await;
+    let length = (1 << 20) + 7;
+    let peer = async {
+        let mut stream = server.accept().await.unwrap();
+        assert!(read_head(&mut stream).await.ends_with("\r\n\r\n"));
+        let mut received = vec![0; length];
+        stream.read_exact(&mut received).await.unwrap();
+        write(&mut stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    };
+    let transport = HttpTransport::trusting(patient(), server.roots());
+    let reply = send_and(&transport, put(&server.url, media(length as u64)), peer).await;
+    assert_eq!(reply.unwrap().status, StatusCode::OK);
+}
+
+async fn answer_the_length(
+    request: http::Request<Incoming>,
+) -> Result<http::Response<Full<Bytes>>, Infallible> {
+    assert_eq!(request.version(), http::Version::HTTP_2);
+    let declared = request.headers()["content-length"].clone();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(declared, body.len().to_string());
+    Ok(http::Response::new(Full::from(body.len().to_string())))
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_where_the_server_offers_it() {
+    let server = TlsServer::speaking("h2").await;
+    let peer = async {
+        let stream = TokioIo::new(server.accept().await.unwrap());
+        http2::Builder::new(TokioExecutor::new())
+            .serve_connection(stream, service_fn(answer_the_length))
+            .await
+    };
+    let transport = HttpTransport::trusting(patient(), server.roots());
+    let exchanges = async {
+        for length in [0, 5, (3 << 20) + 7] {
+            let reply = transport.send(put(&server.url, media(length))).await;
+            assert_eq!(reply.unwrap().body, length.to_string());
+        }
+    };
+    tokio::select! {
+        end = peer => panic!("more than one connection was made: {end:?}"),
+        () = exchanges => {}
+    }
+}
+
+#[tokio::test]
+async fn a_silent_http_2_connection_is_not_used_again() {
+    let server = TlsServer::speaking("h2").await;
+    let connections = AtomicUsize::new(0);
+    let peer = async {
+        loop {
+            let stream = TokioIo::new(server.accept().await.unwrap());
+            let is_silent = connections.fetch_add(1, Ordering::Relaxed) == 0;
+            let service = service_fn(move |request| async move {
+                if is_silent {
+                    // The body is not read, so its window never opens again.
+                    std::future::pending::<()>().await;
+                }
+                answer_the_length(request).await
+            });
+            let connection =
+                http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service);
+            tokio::spawn(connection);
+        }
+    };
+    let timeouts = Timeouts {
+        idle: SHORT,
+        ..patient()
+    };
+    let transport = HttpTransport::trusting(timeouts, server.roots());
+    let exchanges = async {
+        let error = transport.send(put(&server.url, media(1 << 30))).await;
+        let error = error.unwrap_err();
+        assert!(matches!(error, TransportError::Silent { .. }), "{error:?}");
+        let reply = transport.send(put(&server.url, media(5))).await;
+        assert_eq!(reply.unwrap().body, "5");
+    };
+    tokio::select! {
+        () = peer => {}
+        () = exchanges => {}
+    }
+    assert_eq!(connections.into_inner(), 2);
+}
+
+#[tokio::test]
+async fn a_server_of_an_unknown_authority_is_sent_nothing() {
+    let server = TlsServer::speaking("http/1.1").await;
+    let peer = async {
+        assert!(server.accept().await.is_err());
+    };
+    let error = send_and(&transport(patient()), put(&server.url, media(5)), peer).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, TransportError::Connect { .. }), "{error:?}");
+    assert!(shown(&error).contains("UnknownIssuer"), "{}", shown(&error));
+}
