@@ -1,19 +1,40 @@
-//! What can be typed. Values stay text here; [`crate::settings`] gives them meaning, so that a flag,
-//! a variable and a key of the file are read by the same rules.
-
-use std::path::PathBuf;
+//! What can be typed, a room for each command. Their help is written here too: it is what most people
+//! read.
 
 use clap::{Parser, Subcommand};
 
-use crate::settings::Given;
+mod cancel;
+mod completions;
+mod download;
+mod line;
+mod man;
+mod resume;
+mod serve;
+mod status;
+mod upload;
+mod uploads;
+mod value;
 
-/// A server for Google's media upload protocol.
+pub(crate) use cancel::CancelArgs;
+pub(crate) use completions::CompletionsArgs;
+pub(crate) use download::DownloadArgs;
+pub(crate) use line::{JournalArgs, LineArgs, TalkArgs, TokenArgs};
+pub(crate) use man::ManArgs;
+pub(crate) use resume::ResumeArgs;
+pub(crate) use serve::ServeArgs;
+pub(crate) use status::StatusArgs;
+pub(crate) use upload::UploadArgs;
+pub(crate) use uploads::UploadsArgs;
+pub(crate) use value::Target;
+
+/// A server and a client for Google's media upload protocol.
 ///
-/// Clients upload media in one request, in a multipart request, or in resumable sessions that
-/// survive broken connections, crashes and power cuts. Every Google client library speaks the
-/// protocol; so does curl.
+/// Media goes up in one request, in a multipart request, or in resumable sessions that survive broken
+/// connections, crashes and power cuts. `windlass serve` is a server of APIs that take media; the other
+/// commands are a client, of this server and of every other one that speaks the protocol: Gmail, Drive,
+/// Cloud Storage.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -22,116 +43,21 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(ServeArgs),
-}
-
-/// Serve APIs whose methods take media.
-///
-/// Without flags the Farm API, an example, is served on 127.0.0.1:8080 with its data in
-/// ./windlass-data. The first line on standard output says where the server listens; the log goes
-/// to standard error. SIGTERM and SIGINT let running requests end, a second signal does not.
-///
-/// Everything can also be set by a variable of the environment or a key of the configuration file:
-/// `--public-url` is `WINDLASS_PUBLIC_URL` and `public_url`. Flags win over the environment, the
-/// environment wins over the file. There are more keys than flags; --check-config prints them all.
-#[derive(Debug, Default, clap::Args)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
-pub(crate) struct ServeArgs {
-    /// Where to listen: an IP address and a port [default: 127.0.0.1:8080]
-    ///
-    /// With port 0 the system chooses a free one. The server speaks plain HTTP and asks nobody for
-    /// a password: on any other address than a loopback one, everybody who can reach it can upload.
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
-
-    /// Where sessions, resources and media are kept [default: ./windlass-data]
-    ///
-    /// The directory is made if it does not exist. One server at a time can use it.
-    #[arg(long, value_name = "DIRECTORY")]
-    data: Option<String>,
-
-    /// An API to serve; may be given more than once [default: farm]
-    ///
-    /// The name of a built-in API (farm), a description in the short form (*.toml), or a discovery
-    /// document as Google publishes them (*.json).
-    #[arg(long, value_name = "NAME|FILE")]
-    api: Vec<String>,
-
-    /// The URL under which clients reach the server, if it is not the one they connect to
-    ///
-    /// Session URIs and discovery documents are built from it. Without it they follow the Host of
-    /// each request, which is right unless a proxy changes it.
-    #[arg(long, value_name = "URL")]
-    public_url: Option<String>,
-
-    /// Believe what Forwarded and X-Forwarded-* say about the URL that a client used
-    ///
-    /// Only behind a proxy that overwrites these headers: otherwise any client can choose the URLs
-    /// that it is answered with.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    trust_forwarded: Option<String>,
-
-    /// Serve although the file system of the data directory can lose what it has synced
-    ///
-    /// On tmpfs, NFS, 9p, FUSE and the like an acknowledged upload may be gone after a crash, so
-    /// the server refuses to start there.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    allow_unsafe_filesystem: Option<String>,
-
-    /// What to log: off, error, warn, info, debug or trace, or a filter of tracing's
-    ///
-    /// By default the start, the end and whatever goes wrong. `info` adds a line for each request.
-    #[arg(long, value_name = "LEVEL|FILTER")]
-    log: Option<String>,
-
-    /// A configuration file in TOML; also `WINDLASS_CONFIG`
-    ///
-    /// Paths in it are relative to its directory.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-
-    /// Print the whole configuration and where each value comes from, and stop
-    ///
-    /// The output is a configuration file. Everything is checked, API descriptions too; neither the
-    /// address nor the data directory is touched.
-    #[arg(long)]
-    pub(crate) check_config: bool,
+    Upload(UploadArgs),
+    Resume(ResumeArgs),
+    Uploads(UploadsArgs),
+    Status(StatusArgs),
+    Cancel(CancelArgs),
+    Download(DownloadArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 const EXAMPLES: &str = "\
 Examples:
   windlass serve
-  windlass serve --listen 0.0.0.0:8080 --data /var/lib/windlass --public-url https://up.example.com
-  windlass serve --api farm --api ./albums.toml --api ./gmail-v1.json
-  windlass serve --config windlass.toml --check-config
-
-An upload, once the server runs:
-  curl -X POST -T cow.jpg -H 'Content-Type: image/jpeg' \\
-    'http://127.0.0.1:8080/upload/farm/v1/animals?uploadType=media'";
-
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  the server was asked to stop and has stopped; the configuration is good
-  1  it failed while it ran: storage failed, or a second signal cut requests off
-  2  the command line, a configuration file or an API description is wrong
-  3  it cannot start: the address or the data directory is in use or unusable";
-
-impl ServeArgs {
-    /// What the flags say about the settings, by the names of the flags.
-    pub(crate) fn given(&self) -> Vec<(&'static str, Given)> {
-        let one = |flag, value: &Option<String>| Some((flag, Given::Text(value.clone()?)));
-        let apis = Some(&self.api).filter(|apis| !apis.is_empty());
-        let given = [
-            one("listen", &self.listen),
-            one("data", &self.data),
-            apis.map(|apis| ("api", Given::List(apis.clone()))),
-            one("public-url", &self.public_url),
-            one("trust-forwarded", &self.trust_forwarded),
-            one("allow-unsafe-filesystem", &self.allow_unsafe_filesystem),
-            one("log", &self.log),
-        ];
-        given.into_iter().flatten().collect()
-    }
-}
+  windlass upload cow.jpg http://127.0.0.1:8080/upload/farm/v1/animals
+  windlass help upload";
 
 #[cfg(test)]
 mod tests;

@@ -1,3 +1,44 @@
-//! The commands, a room each.
+//! The commands, a room each, and what those of the client have in common.
 
-pub(crate) mod serve;
+mod advice;
+mod cancel;
+mod carry_on;
+mod completions;
+mod download;
+mod error;
+mod journal;
+mod line;
+mod man;
+mod resume;
+mod serve;
+mod signals;
+mod status;
+mod transfers;
+mod upload;
+mod uploads;
+
+use crate::args::Command;
+use crate::exit::Code;
+
+pub(crate) use error::Error;
+
+/// Does what was asked for.
+pub(crate) fn run(command: Command) -> Result<Code, Error> {
+    match command {
+        Command::Serve(args) => {
+            serve::run(&args)?;
+            Ok(Code::Success)
+        }
+        Command::Upload(args) => line::block_on(upload::run(args)),
+        Command::Resume(args) => line::block_on(resume::run(args)),
+        Command::Uploads(args) => uploads::run(&args),
+        Command::Status(args) => line::block_on(status::run(args)),
+        Command::Cancel(args) => line::block_on(cancel::run(args)),
+        Command::Download(args) => line::block_on(download::run(args)),
+        Command::Completions(args) => {
+            completions::run(&args);
+            Ok(Code::Success)
+        }
+        Command::Man(args) => man::run(&args),
+    }
+}

@@ -23,6 +23,28 @@ pub(crate) fn error(error: &dyn Error, hint: Option<&str>) {
     talk("error", with_causes(error), hint);
 }
 
+/// Prints what failed, in words, and what can be done about it.
+pub(crate) fn failure(what: &str, hint: Option<&str>) {
+    talk("error", what, hint);
+}
+
+/// Prints what is worth knowing.
+pub(crate) fn note(what: impl Display) {
+    writeln!(std::io::stderr().lock(), "{what}").ok();
+}
+
+/// Asks something, with the cursor left behind it.
+pub(crate) fn ask(what: impl Display) {
+    let mut stderr = std::io::stderr().lock();
+    write!(stderr, "{what} ").and_then(|()| stderr.flush()).ok();
+}
+
+/// Prints bytes as they are.
+pub(crate) fn raw(data: &[u8]) {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(data).and_then(|()| stdout.flush()).ok();
+}
+
 /// Prints what is odd but no error.
 pub(crate) fn warning(warning: impl Display, hint: Option<&str>) {
     talk("warning", warning, hint);
@@ -47,7 +69,7 @@ fn talk(word: &str, what: impl Display, hint: Option<&str>) {
 }
 
 /// An error and its causes on one line.
-fn with_causes(error: &dyn Error) -> String {
+pub(crate) fn with_causes(error: &dyn Error) -> String {
     std::iter::successors(error.source(), |cause: &&dyn Error| (*cause).source())
         .fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
 }

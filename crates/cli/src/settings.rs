@@ -21,7 +21,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 pub(crate) use api_source::{ApiError, ApiSource, load};
-pub(crate) use environment::Environment;
+pub(crate) use environment::{Environment, JOURNAL_VARIABLE, TOKEN_VARIABLE, client_variable};
 pub(crate) use error::Error;
 pub(crate) use log_filter::LogFilter;
 pub(crate) use slot::Given;

@@ -1,14 +1,41 @@
+use std::collections::BTreeSet;
+
 use clap::CommandFactory as _;
 
 use super::*;
+use crate::settings::Given;
 
-fn parse(words: &str) -> ServeArgs {
-    let Command::Serve(args) = Args::parse_from(words.split(' ')).command;
-    args
+fn parse(words: &str) -> Result<Command, clap::Error> {
+    Ok(Args::try_parse_from(words.split(' '))?.command)
+}
+
+fn serve(words: &str) -> ServeArgs {
+    match parse(words) {
+        Ok(Command::Serve(args)) => args,
+        other => panic!("{words}: {other:?}"),
+    }
+}
+
+fn upload(words: &str) -> UploadArgs {
+    match parse(words) {
+        Ok(Command::Upload(args)) => args,
+        other => panic!("{words}: {other:?}"),
+    }
 }
 
 fn text(text: &str) -> Given {
     Given::Text(text.to_owned())
+}
+
+/// The long help of a command, as in a terminal of 100 columns.
+fn help(name: &str) -> Vec<String> {
+    let mut command = Args::command().term_width(100);
+    command.build();
+    let command = command.find_subcommand_mut(name).expect("the command");
+    let help = command.render_long_help().to_string();
+    help.lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
 }
 
 #[test]
@@ -19,23 +46,39 @@ fn clap_finds_no_contradiction() {
 /// What people read is reviewed like code. After a change, put the new text into the file.
 #[test]
 fn the_help_is_the_reviewed_one() {
-    let mut command = Args::command().term_width(100);
-    command.build();
-    let serve = command.find_subcommand_mut("serve").expect("the command");
-    let help = serve.render_long_help().to_string();
-    let help: Vec<_> = help.lines().map(str::trim_end).collect();
-    let reviewed: Vec<_> = include_str!("serve_help.txt").lines().collect();
-    assert!(help == reviewed, "it is now:\n{}", help.join("\n"));
+    let cases = [
+        ("serve", include_str!("serve_help.txt")),
+        ("upload", include_str!("upload_help.txt")),
+    ];
+    for (name, reviewed) in cases {
+        let help = help(name);
+        let reviewed: Vec<_> = reviewed.lines().collect();
+        assert!(help == reviewed, "it is now:\n{}", help.join("\n"));
+    }
+}
+
+#[test]
+fn the_commands_of_the_client_document_their_exit_codes_and_give_examples() {
+    for name in [
+        "upload", "resume", "uploads", "status", "cancel", "download",
+    ] {
+        let help = help(name).join("\n");
+        assert!(help.contains(crate::exit::CODES), "{name}: {help}");
+        assert!(
+            help.contains(&format!("\n  windlass {name} ")),
+            "{name}: {help}"
+        );
+    }
 }
 
 #[test]
 fn flags_that_are_not_given_say_nothing() {
-    assert_eq!(parse("windlass serve").given(), []);
+    assert_eq!(serve("windlass serve").given(), []);
 }
 
 #[test]
 fn a_flag_gives_its_text_and_api_may_be_repeated() {
-    let args = parse("windlass serve --listen x --api farm --api a.toml");
+    let args = serve("windlass serve --listen x --api farm --api a.toml");
     let apis = Given::List(vec!["farm".to_owned(), "a.toml".to_owned()]);
     assert_eq!(args.given(), [("listen", text("x")), ("api", apis)]);
 }
@@ -48,6 +91,82 @@ fn a_switch_needs_no_value_and_can_be_switched_off() {
     ];
     for (words, expected) in cases {
         let expected = [("data", text("d")), ("trust-forwarded", text(expected))];
-        assert_eq!(parse(words).given(), expected, "{words}");
+        assert_eq!(serve(words).given(), expected, "{words}");
     }
+}
+
+#[test]
+fn the_last_word_of_an_upload_is_the_url_and_those_before_are_sources() {
+    let cases: [(&str, &[&str]); 3] = [
+        ("windlass upload cow.jpg http://x/u", &["cow.jpg"]),
+        (
+            "windlass upload a.jpg b.jpg - http://x/u --quiet",
+            &["a.jpg", "b.jpg", "-"],
+        ),
+        (
+            "windlass upload --type media a.jpg b.jpg http://x/u",
+            &["a.jpg", "b.jpg"],
+        ),
+    ];
+    for (words, sources) in cases {
+        let args = upload(words);
+        let given: Vec<_> = args
+            .sources
+            .iter()
+            .filter_map(|path| path.to_str())
+            .collect();
+        assert_eq!(given, sources, "{words}");
+        assert_eq!(args.url.as_str(), "http://x/u");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for words in [
+        "windlass upload cow.jpg",
+        "windlass upload http://x/u",
+        "windlass upload cow.jpg ftp://x/u",
+        "windlass upload cow.jpg http://x/u --chunk-size 100K",
+        "windlass upload cow.jpg http://x/u --type big",
+        "windlass upload cow.jpg http://x/u --method GET",
+        "windlass upload cow.jpg http://x/u --max-rate 0",
+        "windlass upload cow.jpg http://x/u --timeout soon",
+        "windlass upload cow.jpg http://x/u --concurrency 0",
+        "windlass upload cow.jpg http://x/u --resume --restart",
+        "windlass upload cow.jpg http://x/u --no-journal --restart",
+        "windlass resume mzxw --all",
+        "windlass cancel",
+        "windlass status ftp://x",
+        "windlass completions tcsh",
+    ] {
+        let error = parse(words).expect_err(words);
+        assert_eq!(error.exit_code(), 2, "{words}");
+    }
+}
+
+#[test]
+fn verbs_may_be_small() {
+    for verb in ["PUT", "put", "Put"] {
+        let args = upload(&format!("windlass upload a http://x/u --method {verb}"));
+        assert_eq!(args.method, upload::VerbArg::Put);
+    }
+}
+
+/// docs/cli.md mentions every flag of the client, and none that does not exist.
+#[test]
+fn the_flags_in_the_document_are_those_that_exist() {
+    let document = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md"));
+    let command = Args::command();
+    let of_the_client = command
+        .get_subcommands()
+        .filter(|command| command.get_name() != "serve");
+    let flags: BTreeSet<_> = of_the_client
+        .flat_map(clap::Command::get_arguments)
+        .filter_map(clap::Arg::get_long)
+        .map(|name| format!("--{name}"))
+        .collect();
+    let words = document.split(|c: char| !(c.is_ascii_lowercase() || c == '-'));
+    let flag = |word: &&str| word.starts_with("--") && word.len() > 2 && !word.starts_with("---");
+    let mentioned: BTreeSet<_> = words.filter(flag).map(str::to_owned).collect();
+    assert_eq!(mentioned, flags);
 }

@@ -2,7 +2,6 @@
 
 mod descriptors;
 mod error;
-mod signals;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,12 +11,13 @@ use tokio::sync::Notify;
 use windlass_server::{Ended, ServedApi, Server, Stores, SystemClock};
 use windlass_store_local::{Durability, LocalStore};
 
+use super::signals::Signals;
 use crate::args::ServeArgs;
+use crate::exit::Code;
 use crate::output;
 use crate::settings::{self, Environment, Settings, Sources};
 
 pub(crate) use error::Error;
-use signals::Signals;
 
 /// Serves until it is asked to stop, or prints the configuration.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
@@ -90,7 +90,7 @@ async fn serve(settings: Settings, apis: Vec<ServedApi>) -> Result<(), Error> {
     output::data(format_args!("listening on http://{address}"));
 
     let stop = Arc::new(Notify::new());
-    tokio::spawn(signals.stop_server(Arc::clone(&stop)));
+    tokio::spawn(stop_server(signals, Arc::clone(&stop)));
     let ended = server.run(listener, stop.notified()).await;
     tracing::info!("stopped");
     match ended {
@@ -101,6 +101,14 @@ async fn serve(settings: Settings, apis: Vec<ServedApi>) -> Result<(), Error> {
             Err(Error::StorageFailed)
         }
     }
+}
+
+/// Asks the server to stop at the first signal, and ends the process at the second. Runs as long as
+/// the process.
+async fn stop_server(mut signals: Signals, stop: Arc<Notify>) {
+    signals.next().await;
+    stop.notify_one();
+    signals.end_process(Code::Failure).await;
 }
 
 /// Listens, and says where: port 0 becomes the one that the system chose.

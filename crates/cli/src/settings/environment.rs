@@ -7,8 +7,22 @@ use std::path::Path;
 use super::error::Error;
 use super::key::{Key, PREFIX};
 
-/// Names the configuration file. The only variable that is not a setting.
+/// Names the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "WINDLASS_CONFIG";
+
+/// Says where the client's bearer tokens come from: `--token`.
+pub(crate) const TOKEN_VARIABLE: &str = "WINDLASS_TOKEN";
+
+/// Names the directory of the client's journal: `--journal`.
+pub(crate) const JOURNAL_VARIABLE: &str = "WINDLASS_JOURNAL";
+
+/// The variables that are no settings of the server.
+const OTHERS: [&str; 3] = [CONFIG_VARIABLE, TOKEN_VARIABLE, JOURNAL_VARIABLE];
+
+/// A variable of the client. An empty one counts as not set.
+pub(crate) fn client_variable(name: &'static str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
 
 /// The variables whose names begin with `WINDLASS_`, without the empty ones: those count as not set.
 #[derive(Debug, Default)]
@@ -61,8 +75,8 @@ impl Environment {
     /// The other variables.
     pub(crate) fn ignored(&self) -> impl Iterator<Item = Ignored> {
         let names = self.variables.keys();
-        let others =
-            names.filter(|name| *name != CONFIG_VARIABLE && Key::of_variable(name).is_none());
+        let others = names
+            .filter(|name| !OTHERS.contains(&name.as_str()) && Key::of_variable(name).is_none());
         others.map(|name| {
             let key = name.trim_start_matches(PREFIX).to_lowercase();
             Ignored {

@@ -3,14 +3,18 @@
 use std::path::Path;
 
 /// Each crate with the crates of the house that it may depend on.
-const MAY_KNOW: [(&str, &[&str]); 8] = [
+const MAY_KNOW: [(&str, &[&str]); 9] = [
     ("proto", &[]),
     ("discovery", &[]),
     ("store", &["proto"]),
     ("store-local", &["proto", "store"]),
     ("server", &["discovery", "proto", "store"]),
     ("apis", &["discovery", "server"]),
-    ("cli", &["apis", "discovery", "server", "store-local"]),
+    ("client", &["proto"]),
+    (
+        "cli",
+        &["apis", "client", "discovery", "server", "store-local"],
+    ),
     ("testkit", &[]),
 ];
 

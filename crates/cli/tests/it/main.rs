@@ -2,13 +2,14 @@
 //!
 //! Each test's name states the rule that it proves. The rooms follow the life of an upload: how it
 //! starts, how bytes are appended, how it ends; then what a client may do with the result; then what
-//! a hostile or unlucky client may do.
+//! a hostile or unlucky client may do. In `client` the binary is on both sides.
 
 mod animals;
 mod append;
 mod cancel;
 mod checksums;
 mod chunk_size;
+mod client;
 mod content_range;
 mod contract;
 mod cut;

@@ -37,7 +37,7 @@ impl Error {
         match self {
             Self::Settings(_) | Self::Api(_) => Code::Usage,
             Self::Runtime(_) | Self::Signals(_) | Self::Listen { .. } | Self::Store(_) => {
-                Code::CannotStart
+                Code::CannotBegin
             }
             Self::StorageFailed => Code::Failure,
         }

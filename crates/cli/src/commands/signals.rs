@@ -1,15 +1,14 @@
-//! The signals that stop the server.
+//! The signals that stop a command.
 
 use std::io;
-use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Notify;
 
 use crate::exit;
 use crate::output;
 
 /// SIGTERM and SIGINT, caught.
+#[derive(Debug)]
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -24,20 +23,22 @@ impl Signals {
         })
     }
 
-    /// Asks the server to stop at the first signal, and ends the process at the second. Runs as
-    /// long as the process.
-    pub(super) async fn stop_server(mut self, stop: Arc<Notify>) {
-        self.next().await;
-        stop.notify_one();
-        self.next().await;
-        output::warning("stopped at once by a second signal", None);
-        exit::at_once(exit::Code::Failure);
-    }
-
-    async fn next(&mut self) {
+    /// Waits for one.
+    ///
+    /// # Cancel safety
+    ///
+    /// A signal that comes while nobody waits is not lost.
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+
+    /// Ends the process at the next one. Runs as long as the process.
+    pub(super) async fn end_process(mut self, code: exit::Code) {
+        self.next().await;
+        output::warning("stopped at once by a second signal", None);
+        exit::at_once(code);
     }
 }

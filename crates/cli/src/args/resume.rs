@@ -1,0 +1,51 @@
+//! `windlass resume`.
+
+use std::num::NonZeroUsize;
+
+use super::value::Rate;
+use super::{JournalArgs, LineArgs, TalkArgs};
+use crate::exit;
+
+/// Carry on with unfinished uploads.
+///
+/// The server is asked how much it has, and the rest is sent. The file must be the one that the upload
+/// began with: size, time of modification and the bytes at both ends are compared. `windlass uploads`
+/// shows what there is.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::CODES))]
+pub(crate) struct ResumeArgs {
+    /// The upload, or the beginning of its id [default: the only one]
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+
+    /// All unfinished uploads
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) all: bool,
+
+    /// How many are carried on at once
+    #[arg(long, value_name = "COUNT", default_value = "3")]
+    pub(crate) concurrency: NonZeroUsize,
+
+    /// Send no more than this in a second, all uploads together: 256K, 10MB/s
+    #[arg(long, value_name = "RATE")]
+    pub(crate) max_rate: Option<Rate>,
+
+    /// Do not compare what the server says of the media with what was sent
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+
+    #[command(flatten)]
+    pub(crate) journal: JournalArgs,
+
+    #[command(flatten)]
+    pub(crate) line: LineArgs,
+
+    #[command(flatten)]
+    pub(crate) talk: TalkArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  windlass resume
+  windlass resume mzxw
+  windlass resume --all --max-rate 1M";

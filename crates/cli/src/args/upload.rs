@@ -1,0 +1,160 @@
+//! `windlass upload`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use url::Url;
+use windlass_client::{ChunkSize, UploadType, Verb};
+
+use super::value::{Rate, parse_url};
+use super::{JournalArgs, LineArgs, TalkArgs};
+use crate::exit;
+
+/// Upload media to an API.
+///
+/// The URL is that of an upload method, .../upload/...; the resource that the server makes of the media
+/// is printed as JSON. Up to 5 MiB go in one request. More goes in a resumable session, which survives
+/// broken connections, overload, lost replies, and the end of this process too: it is remembered in a
+/// journal, and the same command, run again, carries on where it was. What the server says of the media
+/// (size, CRC32C, MD5) is compared with what was sent.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::CODES))]
+pub(crate) struct UploadArgs {
+    /// The files; `-` is standard input
+    ///
+    /// Standard input and pipes can be read only once: nothing of them survives the process.
+    #[arg(required = true, num_args = 1.., value_name = "SOURCE")]
+    pub(crate) sources: Vec<PathBuf>,
+
+    /// The URL of the upload method: http(s)://.../upload/...
+    ///
+    /// `uploadType` is added to it, or taken from it if it is there.
+    #[arg(value_parser = parse_url)]
+    pub(crate) url: Url,
+
+    /// The metadata: a JSON object, or @FILE
+    ///
+    /// With several sources, each gets the same.
+    #[arg(long, short, value_name = "JSON|@FILE")]
+    pub(crate) metadata: Option<String>,
+
+    /// The type of the media [default: guessed]
+    ///
+    /// It is guessed from the first bytes, and from the name where they do not tell.
+    #[arg(long, short = 't', value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
+
+    /// The upload type [default: by size]
+    ///
+    /// Unless given, media of up to 5 MiB goes in one request, as multipart if there is metadata, and
+    /// everything else is resumable.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) upload_type: Option<TypeArg>,
+
+    /// The verb: POST makes a resource, PUT and PATCH change the one of the URL
+    #[arg(long, value_name = "VERB", ignore_case = true, default_value = "POST")]
+    pub(crate) method: VerbArg,
+
+    /// Send chunks of this size, a multiple of 256K
+    ///
+    /// Unless given, all goes in one request, and in chunks when requests keep breaking. Sizes are in
+    /// powers of 1024: 256K, 8M, 1G.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) chunk_size: Option<ChunkSize>,
+
+    /// How many sources are uploaded at once
+    #[arg(long, value_name = "COUNT", default_value = "3")]
+    pub(crate) concurrency: NonZeroUsize,
+
+    /// Send no more than this in a second, all sources together: 256K, 10MB/s
+    #[arg(long, value_name = "RATE")]
+    pub(crate) max_rate: Option<Rate>,
+
+    /// Do not compare what the server says of the media with what was sent
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+
+    #[command(flatten)]
+    pub(crate) journal: JournalArgs,
+
+    #[command(flatten)]
+    pub(crate) earlier: EarlierArgs,
+
+    #[command(flatten)]
+    pub(crate) line: LineArgs,
+
+    #[command(flatten)]
+    pub(crate) talk: TalkArgs,
+}
+
+/// What becomes of uploads that are not finished.
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[command(next_help_heading = "Unfinished uploads")]
+pub(crate) struct EarlierArgs {
+    /// Remember nothing: what is not finished when this process ends is lost
+    #[arg(long, conflicts_with_all = ["journal", "resume", "restart"])]
+    pub(crate) no_journal: bool,
+
+    /// Carry on an unfinished upload of the same file without asking
+    ///
+    /// It is only asked on a terminal; elsewhere uploads are carried on in any case.
+    #[arg(long)]
+    pub(crate) resume: bool,
+
+    /// Begin anew: an unfinished upload of the same file is cancelled
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) restart: bool,
+}
+
+/// An upload type as it is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TypeArg {
+    /// The media alone, in one request
+    Media,
+    /// Metadata and media in one request
+    Multipart,
+    /// In a session that survives interruptions
+    Resumable,
+}
+
+/// A verb as it is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub(crate) enum VerbArg {
+    Post,
+    Put,
+    Patch,
+}
+
+impl From<TypeArg> for UploadType {
+    fn from(upload_type: TypeArg) -> Self {
+        match upload_type {
+            TypeArg::Media => Self::Media,
+            TypeArg::Multipart => Self::Multipart,
+            TypeArg::Resumable => Self::Resumable,
+        }
+    }
+}
+
+impl From<VerbArg> for Verb {
+    fn from(verb: VerbArg) -> Self {
+        match verb {
+            VerbArg::Post => Self::Post,
+            VerbArg::Put => Self::Put,
+            VerbArg::Patch => Self::Patch,
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  windlass upload cow.jpg http://127.0.0.1:8080/upload/farm/v1/animals
+  windlass upload cow.jpg http://127.0.0.1:8080/upload/farm/v1/animals \\
+    --metadata '{\"name\": \"Bella\"}'
+  windlass upload *.mp4 https://up.example.com/upload/films/v1/films --max-rate 10MB/s
+  windlass upload cow2.jpg http://127.0.0.1:8080/upload/farm/v1/animals/17 --method PUT
+  windlass upload mail.eml --content-type message/rfc822 --token google \\
+    https://gmail.googleapis.com/upload/gmail/v1/users/me/messages/send
+  curl -s https://example.com/cow.jpg \\
+    | windlass upload - http://127.0.0.1:8080/upload/farm/v1/animals";

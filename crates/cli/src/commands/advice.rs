@@ -1,0 +1,220 @@
+//! What an error of the client means for who typed the command: an exit code, a name, and what to do
+//! next.
+
+use windlass_client::{Error, JournalError, Kind};
+
+use crate::exit::Code;
+
+/// What there is to know beside the error itself.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Surroundings {
+    /// What was to be done.
+    pub(super) task: Task,
+    /// Whether there was a token.
+    pub(super) has_token: bool,
+    /// The command that carries the upload on, if it can be.
+    pub(super) carry_on: Option<String>,
+}
+
+/// What was to be done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Task {
+    /// A question was to be answered, once.
+    #[default]
+    Ask,
+    /// Media was to be uploaded to a URL that looks like one for that, or does not.
+    Upload { to_upload_url: bool },
+    /// Media was to be downloaded.
+    Download,
+}
+
+impl Task {
+    fn is_upload(self) -> bool {
+        matches!(self, Self::Upload { .. })
+    }
+}
+
+/// The exit code of an upload that failed with this.
+pub(super) fn exit_code(error: &Error) -> Code {
+    code_of(error.kind())
+}
+
+fn code_of(kind: Kind) -> Code {
+    match kind {
+        Kind::Usage => Code::Usage,
+        Kind::Source | Kind::Journal | Kind::Busy | Kind::Token | Kind::Target => Code::CannotBegin,
+        Kind::Connection | Kind::Unavailable | Kind::Timeout | Kind::SessionLost => {
+            Code::Unfinished
+        }
+        Kind::Mismatch => Code::Mismatch,
+        // Refused, cancelled, changed, not the protocol, and whatever else there will be.
+        _ => Code::Failure,
+    }
+}
+
+/// Its name in events. The names are part of the interface.
+pub(super) fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Usage => "usage",
+        Kind::Source => "source",
+        Kind::SourceChanged => "sourceChanged",
+        Kind::Journal => "journal",
+        Kind::Busy => "busy",
+        Kind::Token => "token",
+        Kind::Connection => "connection",
+        Kind::Unavailable => "unavailable",
+        Kind::Timeout => "timeout",
+        Kind::Refused => "refused",
+        Kind::Cancelled => "cancelled",
+        Kind::SessionLost => "sessionLost",
+        Kind::Protocol => "protocol",
+        Kind::Mismatch => "mismatch",
+        Kind::Target => "target",
+        _ => "other",
+    }
+}
+
+/// What can be done about it.
+pub(super) fn hint(error: &Error, around: Surroundings) -> Option<String> {
+    let status = error.status().map(|status| status.as_u16());
+    let hint = hint_of(error.kind(), status, error.reason(), &around).map(str::to_owned);
+    let carry_on = around
+        .carry_on
+        .map(|command| format!("`{command}` carries on"));
+    match (hint, carry_on) {
+        (Some(hint), Some(carry_on)) => Some(format!("{hint}; {carry_on}")),
+        (hint, carry_on) => hint.or(carry_on),
+    }
+}
+
+fn hint_of(
+    kind: Kind,
+    status: Option<u16>,
+    reason: Option<&str>,
+    around: &Surroundings,
+) -> Option<&'static str> {
+    let hint = match kind {
+        Kind::Refused | Kind::Protocol => return refused(status?, reason, around),
+        Kind::SourceChanged => "`windlass upload` with --restart uploads the file as it is now",
+        Kind::Busy => "wait for the other windlass, or stop it",
+        Kind::Token => {
+            "--token says where a token comes from: env:NAME, file:PATH, cmd:COMMAND or google"
+        }
+        Kind::Cancelled => "the same command, run again, begins anew",
+        Kind::Target => "-o FILE writes to another file; --overwrite replaces one that exists",
+        Kind::SessionLost => {
+            "the same command, run again, begins anew; a server may let sessions expire"
+        }
+        Kind::Mismatch => "do not trust the resource: delete it, and upload again",
+        Kind::Connection | Kind::Unavailable | Kind::Timeout if around.task == Task::Ask => {
+            "is the server up?"
+        }
+        Kind::Connection | Kind::Unavailable | Kind::Timeout if around.carry_on.is_none() => {
+            "is the server up? run the command again, or be more patient with --retries or --timeout"
+        }
+        _ => return None,
+    };
+    Some(hint)
+}
+
+/// What a refusal mostly comes from.
+fn refused(status: u16, reason: Option<&str>, around: &Surroundings) -> Option<&'static str> {
+    let not_upload = around.task
+        == Task::Upload {
+            to_upload_url: false,
+        };
+    let hint = match (status, reason) {
+        (401, _) if around.has_token => {
+            "the token is not accepted: is it expired, or of somebody else?"
+        }
+        (401, _) => "the server wants a token: --token env:NAME, file:PATH, cmd:COMMAND or google",
+        (403, _) => "the token, or the lack of one, does not allow this",
+        (400, Some("notUpload" | "wrongUrlForUpload")) => {
+            "media goes to the URL of an upload method: .../upload/..."
+        }
+        (400 | 404 | 405, _) if not_upload => {
+            "media goes to .../upload/...; this URL has no `upload` in its path"
+        }
+        (404, _) if around.task.is_upload() => {
+            "check the path of the URL; a resource that is replaced or changed must exist"
+        }
+        (404, _) => "check the path of the URL",
+        (405, _) => "the method takes another verb: try --method POST, PUT or PATCH",
+        (400, Some("parseError")) => "the metadata is not what the method expects",
+        (400 | 415, _) if around.task.is_upload() => {
+            "a method takes only media of certain types and metadata of certain fields; \
+             --content-type and --metadata say what they are"
+        }
+        (409, _) => "something of the same name exists already",
+        (413, _) => "the method takes no media as large as this",
+        _ => return None,
+    };
+    Some(hint)
+}
+
+/// What can be done about the journal.
+pub(super) fn journal_hint(error: &JournalError) -> Option<&'static str> {
+    match error {
+        JournalError::WritableByOthers { .. } => Some(
+            "take the right from others (chmod go-w), or choose another directory with --journal",
+        ),
+        JournalError::InUse { .. } => Some("wait for the other windlass, or stop it"),
+        JournalError::NotFound { .. } => Some("`windlass uploads` lists those that there are"),
+        JournalError::Damaged { .. } => {
+            Some("`windlass cancel ID --forget` removes a record that is damaged")
+        }
+        JournalError::Directory { .. } | JournalError::Write { .. } => {
+            Some("choose another directory with --journal, or remember nothing with --no-journal")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(to_upload_url: bool) -> Surroundings {
+        Surroundings {
+            task: Task::Upload { to_upload_url },
+            ..Surroundings::default()
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_look_at() {
+        let cases = [
+            (400, None, false, "no `upload` in its path"),
+            (404, Some("notFound"), false, "no `upload` in its path"),
+            (404, Some("notFound"), true, "check the path"),
+            (400, Some("notUpload"), true, ".../upload/..."),
+            (400, Some("badRequest"), true, "--content-type"),
+            (401, Some("required"), true, "--token"),
+            (413, Some("uploadTooLarge"), true, "as large as this"),
+        ];
+        for (status, reason, to_upload_url, expected) in cases {
+            let hint = refused(status, reason, &around(to_upload_url));
+            let found = hint.is_some_and(|hint| hint.contains(expected));
+            assert!(found, "{status} {reason:?}: {hint:?}");
+        }
+        assert_eq!(refused(418, None, &around(true)), None);
+    }
+
+    #[test]
+    fn what_can_be_tried_again_is_unfinished() {
+        let cases = [
+            (Kind::Connection, Code::Unfinished),
+            (Kind::Timeout, Code::Unfinished),
+            (Kind::Refused, Code::Failure),
+            (Kind::SourceChanged, Code::Failure),
+            (Kind::Protocol, Code::Failure),
+            (Kind::Busy, Code::CannotBegin),
+            (Kind::Source, Code::CannotBegin),
+            (Kind::Usage, Code::Usage),
+            (Kind::Mismatch, Code::Mismatch),
+        ];
+        for (kind, code) in cases {
+            assert_eq!(code_of(kind), code, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! `windlass download`.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use tokio::time::timeout;
+use url::Url;
+use windlass_client::{Client, Download, DownloadProgress, Downloaded, RateLimit};
+
+use super::advice::{self, Surroundings, Task};
+use super::signals::Signals;
+use super::{Error, line, uploads};
+use crate::args::DownloadArgs;
+use crate::display::{self, Display, Doing, Event, Failed, Track, View, Waiting};
+use crate::exit::Code;
+use crate::output;
+
+/// Downloads media to a file.
+pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
+    let mut signals = Signals::catch().map_err(Error::Signals)?;
+    let target = target(&args)?;
+    let (client, has_token) = line::client(&args.line.token)?;
+    let url = if args.exact_url {
+        args.url.clone()
+    } else {
+        with_media(&args.url)
+    };
+    let mut download = Download::new(url.clone(), &target)
+        .overwrite(args.overwrite)
+        .schedule(line::patience(&args.line).schedule);
+    if let Some(rate) = args.max_rate {
+        download = download.rate_limit(RateLimit::new(rate.0));
+    }
+    let shown = Shown {
+        track: Display::new(args.talk).track(uploads::place(url.as_str())),
+        target,
+        has_token,
+    };
+    let work = shown.download(&client, &download);
+    let ended = tokio::select! {
+        biased;
+        () = signals.next() => Ended::Interrupted,
+        ended = async {
+            match args.line.timeout {
+                None => ended(work.await),
+                Some(limit) => timeout(limit, work).await.map_or(Ended::TimeOver, ended),
+            }
+        } => ended,
+    };
+    Ok(shown.end(ended))
+}
+
+/// How a download came to its end.
+enum Ended {
+    Done(Downloaded),
+    Failed(windlass_client::Error),
+    TimeOver,
+    Interrupted,
+}
+
+fn ended(result: Result<Downloaded, windlass_client::Error>) -> Ended {
+    result.map_or_else(Ended::Failed, Ended::Done)
+}
+
+/// A download and where it is shown.
+struct Shown {
+    track: Track,
+    target: PathBuf,
+    has_token: bool,
+}
+
+impl Shown {
+    async fn download(
+        &self,
+        client: &Client,
+        download: &Download,
+    ) -> Result<Downloaded, windlass_client::Error> {
+        let pace = Mutex::new(Pace::default());
+        let progress = |progress: DownloadProgress| {
+            let mut pace = pace
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            self.track.show(&pace.view(progress, Instant::now()));
+        };
+        client.download(download, progress).await
+    }
+
+    fn end(&self, ended: Ended) -> Code {
+        match ended {
+            Ended::Done(downloaded) => {
+                self.done(downloaded);
+                Code::Success
+            }
+            Ended::Failed(error) => self.failed(&error),
+            Ended::TimeOver => self.broken_off("timeout", "not done in time"),
+            Ended::Interrupted => {
+                self.track.display().leave();
+                self.broken_off("interrupted", "stopped")
+            }
+        }
+    }
+
+    fn done(&self, downloaded: Downloaded) {
+        let file = self.target.display().to_string();
+        self.track.event(&Event::Downloaded(display::Downloaded {
+            source: self.track.source(),
+            file: &file,
+            size: downloaded.size,
+            verified: downloaded.verified,
+        }));
+        let checked = if downloaded.verified {
+            "checked by crc32c"
+        } else {
+            "not checked"
+        };
+        let size = display::size(downloaded.size);
+        self.track
+            .display()
+            .note(&format!("{file}: {size} downloaded, {checked}"));
+    }
+
+    fn failed(&self, error: &windlass_client::Error) -> Code {
+        let code = advice::exit_code(error);
+        let message = output::with_causes(error);
+        let around = Surroundings {
+            task: Task::Download,
+            has_token: self.has_token,
+            ..Surroundings::default()
+        };
+        let hint = advice::hint(error, around);
+        self.track.fail(&Failed {
+            source: self.track.source(),
+            message: &message,
+            kind: advice::kind_name(error.kind()),
+            status: error.status().map(|status| status.as_u16()),
+            reason: error.reason(),
+            upload: None,
+            hint: hint.as_deref(),
+            exit_code: code,
+        });
+        code
+    }
+
+    fn broken_off(&self, kind: &'static str, what: &str) -> Code {
+        let received = self
+            .track
+            .last()
+            .map(|view| display::bytes_of(view.committed, view.total));
+        let message = match received {
+            Some(received) => format!("{what}; {received} received"),
+            None => what.to_owned(),
+        };
+        let hint = "the same command, run again, goes on with what is there";
+        self.track.fail(&Failed {
+            source: self.track.source(),
+            message: &message,
+            kind,
+            status: None,
+            reason: None,
+            upload: None,
+            hint: Some(hint),
+            exit_code: Code::Unfinished,
+        });
+        Code::Unfinished
+    }
+}
+
+/// How fast it goes, on the whole: a download that is carried on begins with what is there.
+#[derive(Debug, Default)]
+struct Pace {
+    begin: Option<(Instant, u64)>,
+}
+
+impl Pace {
+    fn view(&mut self, progress: DownloadProgress, now: Instant) -> View {
+        let (since, had) = *self.begin.get_or_insert((now, progress.received));
+        let millis = now.duration_since(since).as_millis();
+        let came = u128::from(progress.received.saturating_sub(had));
+        let rate = (came * 1000).checked_div(millis).unwrap_or(0);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        let left = progress
+            .total
+            .map(|total| total.saturating_sub(progress.received));
+        let left = left.and_then(|left| left.checked_div(rate));
+        View {
+            committed: progress.received,
+            sent: progress.received,
+            total: progress.total,
+            rate,
+            left: left.map(std::time::Duration::from_secs),
+            doing: match progress.waiting {
+                None => Doing::Receiving,
+                Some(delay) => Doing::Waiting(Waiting {
+                    delay,
+                    tries: None,
+                    cause: "the connection broke".to_owned(),
+                }),
+            },
+            upload: None,
+        }
+    }
+}
+
+/// The file to write.
+fn target(args: &DownloadArgs) -> Result<PathBuf, Error> {
+    match &args.output {
+        Some(output) if output.as_os_str() == "-" => Err(Error::ToStdout),
+        Some(output) => Ok(output.clone()),
+        None => file_name(&args.url).map(PathBuf::from).ok_or(Error::NoName),
+    }
+}
+
+/// The last part of the path, as a name that is one: a server must not choose the directory.
+fn file_name(url: &Url) -> Option<String> {
+    let segment = url.path_segments()?.next_back()?;
+    let name = percent_encoding::percent_decode_str(segment).decode_utf8_lossy();
+    let is_odd = |c: char| c.is_control() || matches!(c, '/' | '\\' | ':');
+    let name: String = name
+        .chars()
+        .map(|c| if is_odd(c) { '_' } else { c })
+        .collect();
+    let name = name.trim_start_matches('.').trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// The URL with `alt=media`, unless it says itself what is wanted.
+fn with_media(url: &Url) -> Url {
+    let mut url = url.clone();
+    if !url.query_pairs().any(|(name, _)| name == "alt") {
+        url.query_pairs_mut().append_pair("alt", "media");
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        text.parse().expect("a URL")
+    }
+
+    #[test]
+    fn a_file_is_called_as_the_url_ends_and_stays_in_this_directory() {
+        let cases = [
+            ("http://x/farm/v1/animals/17", Some("17")),
+            ("http://x/a/cow.jpg?alt=media", Some("cow.jpg")),
+            ("http://x/a/my%20cow.jpg", Some("my cow.jpg")),
+            ("http://x/a/..%2F..%2Fetc%2Fpasswd", Some("_.._etc_passwd")),
+            ("http://x/a/.bashrc", Some("bashrc")),
+            ("http://x/a/%00%1b", Some("__")),
+            ("http://x/", None),
+            ("http://x/a/", None),
+            ("http://x/a/...", None),
+        ];
+        for (text, name) in cases {
+            assert_eq!(file_name(&url(text)).as_deref(), name, "{text}");
+        }
+    }
+
+    #[test]
+    fn media_is_asked_for_unless_the_url_says_what_it_wants() {
+        let cases = [
+            ("http://x/a", "http://x/a?alt=media"),
+            ("http://x/a?key=1", "http://x/a?key=1&alt=media"),
+            ("http://x/a?alt=json", "http://x/a?alt=json"),
+        ];
+        for (given, asked) in cases {
+            assert_eq!(with_media(&url(given)).as_str(), asked);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Why a command does nothing at all: what is said, what can be done, and the exit code. What goes
+//! wrong with one of several uploads is reported where it happens.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error as ThisError;
+use windlass_client::{InvalidTokenSource, JournalError, UploadRef};
+
+use super::{advice, serve};
+use crate::exit::Code;
+
+/// Why a command does nothing.
+#[derive(Debug, ThisError)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Serve(#[from] serve::Error),
+    #[error("cannot start threads")]
+    Runtime(#[source] io::Error),
+    #[error("cannot catch signals")]
+    Signals(#[source] io::Error),
+    #[error(transparent)]
+    Client(#[from] windlass_client::Error),
+    #[error(transparent)]
+    Token(#[from] InvalidTokenSource),
+    #[error("`{variable}` is not Unicode")]
+    NotUnicode { variable: &'static str },
+    #[error("there is no home directory to remember unfinished uploads in")]
+    NoHome,
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error("cannot read the metadata in {}", path.display())]
+    MetadataFile { path: PathBuf, source: io::Error },
+    #[error("the metadata is not JSON")]
+    MetadataNotJson(#[source] serde_json::Error),
+    #[error("standard input can be uploaded only once")]
+    StdinTwice,
+    #[error("no unfinished upload is called {text}")]
+    NoSuchUpload { text: String },
+    #[error(
+        "the ids of several unfinished uploads begin with {text}: {}",
+        listed(found)
+    )]
+    Ambiguous { text: String, found: Vec<UploadRef> },
+    #[error("there are {count} unfinished uploads; which one?")]
+    Several { count: usize },
+    #[error("the record of {id} cannot be used")]
+    Damaged {
+        id: UploadRef,
+        source: windlass_client::Damage,
+    },
+    #[error("cannot write to {}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("media is not downloaded to standard output")]
+    ToStdout,
+    #[error("the URL does not say how the file is to be called")]
+    NoName,
+}
+
+impl Error {
+    /// The exit code of the process.
+    pub(crate) fn exit_code(&self) -> Code {
+        match self {
+            Self::Serve(error) => error.exit_code(),
+            Self::Client(error) => advice::exit_code(error),
+            Self::Token(_)
+            | Self::NotUnicode { .. }
+            | Self::MetadataNotJson(_)
+            | Self::StdinTwice
+            | Self::NoSuchUpload { .. }
+            | Self::Ambiguous { .. }
+            | Self::Several { .. }
+            | Self::ToStdout
+            | Self::NoName => Code::Usage,
+            Self::Runtime(_)
+            | Self::Signals(_)
+            | Self::NoHome
+            | Self::Journal(_)
+            | Self::MetadataFile { .. }
+            | Self::Damaged { .. }
+            | Self::Write { .. } => Code::CannotBegin,
+        }
+    }
+
+    /// What can be done about it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Serve(error) => return error.hint(),
+            Self::Client(error) => return advice::hint(error, advice::Surroundings::default()),
+            Self::NoHome => {
+                "choose a directory with --journal, or remember nothing with --no-journal"
+            }
+            Self::Journal(error) => return advice::journal_hint(error).map(str::to_owned),
+            Self::MetadataNotJson(_) => {
+                "metadata is a JSON object, as in --metadata '{\"name\": \"Bella\"}', or @FILE"
+            }
+            Self::NoSuchUpload { .. } => "`windlass uploads` lists those that there are",
+            Self::Ambiguous { .. } => "give more of the id",
+            Self::Several { .. } => {
+                "give an id of the above, or --all to carry on with each of them"
+            }
+            Self::Damaged { .. } => {
+                "`windlass cancel ID --forget` removes a record that is damaged"
+            }
+            Self::ToStdout => {
+                "what is printed cannot be taken back when its checksum turns out wrong; use -o FILE"
+            }
+            Self::NoName => "say it with -o FILE",
+            Self::Runtime(_)
+            | Self::Signals(_)
+            | Self::Token(_)
+            | Self::NotUnicode { .. }
+            | Self::MetadataFile { .. }
+            | Self::StdinTwice
+            | Self::Write { .. } => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+fn listed(ids: &[UploadRef]) -> String {
+    let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+    ids.join(", ")
+}

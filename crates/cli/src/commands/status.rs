@@ -1,0 +1,127 @@
+//! `windlass status`.
+
+use serde_json::{Value, json};
+use windlass_client::{Client, Record, SessionUri, Status};
+
+use super::advice::{self, Surroundings};
+use super::{Error, journal, line, uploads};
+use crate::args::{StatusArgs, Target};
+use crate::display;
+use crate::exit::Code;
+use crate::output;
+
+/// Asks servers how far uploads are.
+pub(super) async fn run(args: StatusArgs) -> Result<Code, Error> {
+    let (client, has_token) = line::client(&args.token)?;
+    let asked = match &args.target {
+        Some(Target::Session(session)) => vec![Asked::of_session(session)],
+        Some(Target::Id(id)) => {
+            let journal = journal::open(&args.journal)?;
+            vec![Asked::of_record(journal::named(&journal, id)?)]
+        }
+        None => {
+            let journal = journal::open(&args.journal)?;
+            let records = journal::records(&journal)?;
+            records.into_iter().map(Asked::of_record).collect()
+        }
+    };
+    if asked.is_empty() {
+        output::note("there is no unfinished upload");
+    }
+    let mut worst = Code::Success;
+    for asked in &asked {
+        worst = worst.max(asked.ask(&client, has_token, args.json).await);
+    }
+    Ok(worst)
+}
+
+/// A session that is asked about, and what the journal knows of it.
+struct Asked {
+    session: SessionUri,
+    record: Option<Record>,
+}
+
+impl Asked {
+    fn of_session(session: &SessionUri) -> Self {
+        Self {
+            session: session.clone(),
+            record: None,
+        }
+    }
+
+    fn of_record(record: Record) -> Self {
+        Self {
+            session: record.session.clone(),
+            record: Some(record),
+        }
+    }
+
+    async fn ask(&self, client: &Client, has_token: bool, json: bool) -> Code {
+        match client.status(&self.session).await {
+            Ok(status) => {
+                if json {
+                    output::data(self.to_json(&status));
+                } else {
+                    output::data(self.line(&status));
+                }
+                match status {
+                    Status::Active { .. } | Status::Finished { .. } => Code::Success,
+                    Status::Lost | Status::Cancelled => Code::Failure,
+                }
+            }
+            Err(error) => {
+                let around = Surroundings {
+                    has_token,
+                    ..Surroundings::default()
+                };
+                let message = format!("{}: {}", self.name(), output::with_causes(&error));
+                output::failure(&message, advice::hint(&error, around).as_deref());
+                advice::exit_code(&error)
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        match &self.record {
+            Some(record) => format!("{}  {}", record.id, journal::source_of(record)),
+            None => "session".to_owned(),
+        }
+    }
+
+    fn line(&self, status: &Status) -> String {
+        let total = self.record.as_ref().map(|record| record.total);
+        let state = match status {
+            Status::Active { committed } => display::committed(*committed, total),
+            Status::Finished { .. } => "finished".to_owned(),
+            Status::Lost => {
+                "lost: the server does not know the session any more, resume begins anew".to_owned()
+            }
+            Status::Cancelled => "cancelled".to_owned(),
+        };
+        format!("{}  {state}{}", self.name(), self.difference(status))
+    }
+
+    /// The server may well have more than this machine has heard of.
+    fn difference(&self, status: &Status) -> String {
+        match (status, &self.record) {
+            (Status::Active { committed }, Some(record)) if *committed != record.committed => {
+                format!(" ({} of them known here)", display::size(record.committed))
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn to_json(&self, status: &Status) -> Value {
+        let (state, committed, resource) = match status {
+            Status::Active { committed } => ("active", Some(*committed), None),
+            Status::Finished { resource } => ("finished", None, resource.as_ref()),
+            Status::Lost => ("lost", None, None),
+            Status::Cancelled => ("cancelled", None, None),
+        };
+        let mut value = json!({"state": state, "committed": committed, "resource": resource});
+        if let Some(record) = &self.record {
+            value["upload"] = uploads::row(record);
+        }
+        value
+    }
+}

@@ -1,0 +1,195 @@
+//! Several uploads at once, until all have ended or somebody stops them; and what is said of each.
+
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use windlass_client::{Client, Error, Journal, Status, UploadRef, Uploaded};
+
+use super::advice::{self, Surroundings, Task};
+use super::carry_on::CarryOn;
+use super::signals::Signals;
+use crate::display::{self, Display, Event, Failed, Track};
+use crate::exit::Code;
+use crate::output;
+
+/// How long the server is asked how much it has when somebody wants to go.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// An upload that is to be done.
+pub(super) struct Job {
+    /// Where it is shown.
+    pub(super) track: Track,
+    /// It.
+    pub(super) work: Work,
+}
+
+/// Dropped, it stops.
+pub(super) type Work = Pin<Box<dyn Future<Output = Result<Uploaded, Error>> + Send>>;
+
+/// What is needed to speak of uploads.
+#[derive(Debug)]
+pub(super) struct Transfers {
+    pub(super) client: Client,
+    pub(super) display: Display,
+    /// What remembers them, if anything does, and how they are carried on.
+    pub(super) journal: Option<(Journal, CarryOn)>,
+    pub(super) to_upload_url: bool,
+    pub(super) has_token: bool,
+}
+
+impl Transfers {
+    /// Does all jobs, so many at once. The code is that of the worst.
+    pub(super) async fn run(
+        &self,
+        jobs: Vec<Job>,
+        at_once: NonZeroUsize,
+        mut signals: Signals,
+    ) -> Code {
+        let tracks: Vec<_> = jobs.iter().map(|job| job.track.clone()).collect();
+        let mut unfinished: Vec<_> = tracks.iter().map(|_| true).collect();
+        let mut waiting = jobs.into_iter().map(|job| job.work).enumerate();
+        let mut running = JoinSet::new();
+        let mut worst = Code::Success;
+        loop {
+            while running.len() < at_once.get()
+                && let Some((index, work)) = waiting.next()
+            {
+                running.spawn(async move { (index, work.await) });
+            }
+            let ended = tokio::select! {
+                biased;
+                () = signals.next() => {
+                    tokio::spawn(signals.end_process(Code::Unfinished));
+                    running.shutdown().await;
+                    let stopped = tracks.iter().zip(unfinished).filter(|(_, stopped)| *stopped);
+                    return worst.max(self.stopped(stopped.map(|(track, _)| track)).await);
+                }
+                ended = running.join_next() => ended,
+            };
+            match ended {
+                None => return worst,
+                Some(Ok((index, result))) => {
+                    unfinished[index] = false;
+                    worst = worst.max(self.ended(&tracks[index], result));
+                }
+                Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
+            }
+        }
+    }
+
+    fn ended(&self, track: &Track, result: Result<Uploaded, Error>) -> Code {
+        match result {
+            Ok(uploaded) => {
+                self.uploaded(track, &uploaded);
+                Code::Success
+            }
+            Err(error) => self.failed(track, &error),
+        }
+    }
+
+    fn uploaded(&self, track: &Track, uploaded: &Uploaded) {
+        track.event(&Event::Uploaded(display::Uploaded {
+            source: track.source(),
+            size: uploaded.size,
+            upload_type: uploaded.upload_type.as_str(),
+            verified: uploaded.verified,
+            restarts: uploaded.restarts,
+            resource: uploaded.resource.as_ref(),
+        }));
+        let size = display::size(uploaded.size);
+        let checked = display::checked(uploaded.verified);
+        self.display
+            .note(&format!("{}: {size} uploaded, {checked}", track.label()));
+        if !self.display.has_events()
+            && let Some(resource) = &uploaded.resource
+        {
+            self.display.data(&format!("{resource:#}"));
+        }
+    }
+
+    fn failed(&self, track: &Track, error: &Error) -> Code {
+        let code = advice::exit_code(error);
+        let message = output::with_causes(error);
+        let upload = error.upload().cloned();
+        let hint = advice::hint(
+            error,
+            Surroundings {
+                task: Task::Upload {
+                    to_upload_url: self.to_upload_url,
+                },
+                has_token: self.has_token,
+                carry_on: upload.as_ref().and_then(|id| self.carry_on(id)),
+            },
+        );
+        track.fail(&Failed {
+            source: track.source(),
+            message: &message,
+            kind: advice::kind_name(error.kind()),
+            status: error.status().map(|status| status.as_u16()),
+            reason: error.reason(),
+            upload,
+            hint: hint.as_deref(),
+            exit_code: code,
+        });
+        code
+    }
+
+    fn carry_on(&self, id: &UploadRef) -> Option<String> {
+        let (_, carry_on) = self.journal.as_ref()?;
+        Some(carry_on.command(id))
+    }
+
+    /// Says of each upload how much of it is there, and how it is carried on.
+    async fn stopped(&self, tracks: impl Iterator<Item = &Track>) -> Code {
+        self.display.leave();
+        let mut worst = Code::Success;
+        for track in tracks {
+            self.interrupted(track).await;
+            worst = Code::Unfinished;
+        }
+        worst
+    }
+
+    async fn interrupted(&self, track: &Track) {
+        let upload = track.upload();
+        let (message, hint) = match (track.last(), &upload) {
+            (None, _) => ("not begun".to_owned(), None),
+            (Some(view), Some(id)) => {
+                let committed = self.committed(id).await.unwrap_or(view.committed);
+                let much = display::committed(committed, view.total);
+                let hint = self
+                    .carry_on(id)
+                    .map(|command| format!("`{command}` carries on"));
+                (format!("stopped; {much} so far"), hint)
+            }
+            (Some(_), None) => (
+                "stopped; nothing of it can be carried on".to_owned(),
+                Some("only resumable uploads of files that are remembered can be".to_owned()),
+            ),
+        };
+        track.fail(&Failed {
+            source: track.source(),
+            message: &message,
+            kind: "interrupted",
+            status: None,
+            reason: None,
+            upload,
+            hint: hint.as_deref(),
+            exit_code: Code::Unfinished,
+        });
+    }
+
+    /// How much the server has, if it says so soon: it keeps what arrived before the connection was
+    /// cut.
+    async fn committed(&self, id: &UploadRef) -> Option<u64> {
+        let (journal, _) = self.journal.as_ref()?;
+        let record = super::journal::named(journal, &id.to_string()).ok()?;
+        match timeout(FAREWELL, self.client.status(&record.session)).await {
+            Ok(Ok(Status::Active { committed })) => Some(committed),
+            _ => None,
+        }
+    }
+}

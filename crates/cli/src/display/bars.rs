@@ -1,0 +1,67 @@
+//! Bars on a terminal. indicatif draws; what is drawn comes from [`super::line`].
+
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::output;
+
+/// How wide a terminal counts that does not say so.
+const USUAL_COLUMNS: usize = 80;
+
+/// All bars of a command.
+#[derive(Debug)]
+pub(super) struct Bars(MultiProgress);
+
+/// One of them.
+#[derive(Debug, Clone)]
+pub(super) struct Bar(ProgressBar);
+
+impl Bars {
+    pub(super) fn new() -> Self {
+        Self(MultiProgress::with_draw_target(
+            ProgressDrawTarget::stderr_with_hz(10),
+        ))
+    }
+
+    pub(super) fn add(&self) -> Bar {
+        let style = ProgressStyle::with_template("{msg}").expect("it is a template");
+        Bar(self.0.add(ProgressBar::no_length().with_style(style)))
+    }
+
+    /// Draws nothing any more and leaves what is there. The cursor goes below it.
+    ///
+    /// A terminal that has written `^C` behind the last bar has its cursor elsewhere than is known here:
+    /// what would be wiped now would be the wrong lines.
+    pub(super) fn leave(&self) {
+        self.0.set_draw_target(ProgressDrawTarget::hidden());
+        output::note("");
+    }
+
+    /// Does something, meanwhile nothing is drawn.
+    pub(super) fn suspend(&self, what: impl FnOnce()) {
+        self.0.suspend(what);
+    }
+}
+
+impl Bar {
+    pub(super) fn show(&self, line: String) {
+        self.0.set_message(line);
+        self.0.tick();
+    }
+
+    /// Takes it away.
+    pub(super) fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// How wide the terminal is.
+pub(super) fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { USUAL_COLUMNS } else { columns }
+}
+
+/// How often a wait is counted down.
+pub(super) const COUNTDOWN: Duration = Duration::from_millis(250);

@@ -1,0 +1,138 @@
+//! Numbers as people read them.
+
+use std::time::Duration;
+
+/// The units of sizes with their bytes, largest first: powers of 1024.
+const UNITS: [(&str, u64); 4] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+];
+
+/// The units of times with their seconds, largest first.
+const TIMES: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)];
+
+/// A size: `17 B`, `1.5 MiB`, `512 MiB`. Three digits tell enough, and it is never rounded up: what is
+/// not there yet is not shown.
+pub(crate) fn size(bytes: u64) -> String {
+    let Some((unit, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else {
+        return format!("{bytes} B");
+    };
+    let tenths = u128::from(bytes) * 10 / u128::from(*scale);
+    if tenths >= 1000 || tenths.is_multiple_of(10) {
+        format!("{} {unit}", tenths / 10)
+    } else {
+        format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    }
+}
+
+/// How much of the whole: 100 only when it is all.
+pub(crate) fn percent(bytes: u64, total: u64) -> u64 {
+    if total == 0 {
+        return 100;
+    }
+    let percent = u128::from(bytes) * 100 / u128::from(total);
+    u64::try_from(percent.min(100)).unwrap_or(100)
+}
+
+/// A time in its two largest units: `41 s`, `3 min 20 s`, `2 h 5 min`, `9 d`.
+pub(crate) fn span(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let large = TIMES.iter().position(|(_, scale)| seconds >= *scale);
+    let Some(large) = large else {
+        return "0 s".to_owned();
+    };
+    let (unit, scale) = TIMES[large];
+    let rest = TIMES
+        .get(large + 1)
+        .map(|(unit, small)| (unit, seconds % scale / small));
+    match rest {
+        Some((small, count)) if count > 0 && seconds < 7 * 86_400 => {
+            format!("{} {unit} {count} {small}", seconds / scale)
+        }
+        _ => format!("{} {unit}", seconds / scale),
+    }
+}
+
+/// How long something is ago, in its largest unit.
+pub(crate) fn age(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let largest = TIMES.iter().find(|(_, scale)| seconds >= *scale);
+    match largest {
+        Some((unit, scale)) => format!("{} {unit}", seconds / scale),
+        None => "0 s".to_owned(),
+    }
+}
+
+/// Seconds, rounded up: what is said to be over is over.
+pub(crate) fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_millis().div_ceil(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_three_digits_and_are_never_rounded_up() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            ((1 << 20) - 1, "1023 KiB"),
+            (1 << 20, "1 MiB"),
+            (99 * (1 << 20) + (1 << 19), "99.5 MiB"),
+            (100 * (1 << 20) + (1 << 19), "100 MiB"),
+            (1 << 30, "1 GiB"),
+            (5_497_558_138_880, "5 TiB"),
+            (u64::MAX, "16777215 TiB"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(size(bytes), text, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_percent_is_all() {
+        let cases = [
+            (0, 0, 100),
+            (0, 10, 0),
+            (5, 10, 50),
+            (999, 1000, 99),
+            (1000, 1000, 100),
+            (u64::MAX, u64::MAX, 100),
+            (7, 3, 100),
+        ];
+        for (bytes, total, expected) in cases {
+            assert_eq!(percent(bytes, total), expected, "{bytes} of {total}");
+        }
+    }
+
+    #[test]
+    fn times_have_the_units_that_matter() {
+        let cases = [
+            (0, "0 s", "0 s"),
+            (41, "41 s", "41 s"),
+            (60, "1 min", "1 min"),
+            (200, "3 min 20 s", "3 min"),
+            (7500, "2 h 5 min", "2 h"),
+            (7201, "2 h", "2 h"),
+            (90_000, "1 d 1 h", "1 d"),
+            (9 * 86_400 + 7200, "9 d", "9 d"),
+        ];
+        for (seconds, expected, rough) in cases {
+            let time = Duration::from_secs(seconds);
+            assert_eq!(span(time), expected, "{seconds}");
+            assert_eq!(age(time), rough, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn waits_are_rounded_up() {
+        assert_eq!(seconds(Duration::from_millis(3001)), "4 s");
+        assert_eq!(seconds(Duration::from_secs(3)), "3 s");
+        assert_eq!(seconds(Duration::ZERO), "0 s");
+    }
+}

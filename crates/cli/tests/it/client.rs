@@ -1,0 +1,10 @@
+//! The commands of the client, as they are typed, against the real server.
+
+mod carry_on;
+mod download;
+mod interrupt;
+mod line;
+mod papers;
+mod refusals;
+mod run;
+mod upload;

@@ -1,0 +1,141 @@
+//! Media comes back.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+
+use serde_json::Value;
+use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
+use windlass_testkit::media::Media;
+
+use super::run::{Desk, exists, uploads};
+use crate::server::farm;
+
+const MEDIA: Media = Media::new(51, (3 << 20) + 5);
+
+/// A desk, and an animal whose media is to be downloaded.
+fn desk() -> (Desk, Value) {
+    let desk = Desk::new();
+    desk.media("cow.jpg", MEDIA);
+    let animal = desk
+        .run(&["upload", "cow.jpg", &uploads(farm())])
+        .expect(0)
+        .json();
+    (desk, animal)
+}
+
+fn link(animal: &Value) -> &str {
+    animal["selfLink"].as_str().expect("a link")
+}
+
+#[track_caller]
+fn assert_file(desk: &Desk, name: &str) {
+    let content = fs::read(desk.path(name)).expect("the file is there");
+    MEDIA
+        .compare(0..MEDIA.len(), &content[..])
+        .expect("it is what was uploaded");
+}
+
+#[test]
+fn media_is_asked_for_checked_and_called_as_the_url_ends() {
+    let (desk, animal) = desk();
+    let ran = desk.run(&["download", link(&animal)]).expect(0);
+    let id = animal["id"].as_str().expect("an id");
+    assert_file(&desk, id);
+    ran.says("3 MiB downloaded, checked by crc32c");
+    assert_eq!(ran.stdout, "");
+    desk.run(&["download", link(&animal), "-o", "copy.jpg", "--json"])
+        .expect(0);
+    assert_file(&desk, "copy.jpg");
+}
+
+#[test]
+fn a_file_is_replaced_only_on_demand_and_nothing_goes_to_standard_output() {
+    let (desk, animal) = desk();
+    desk.write("mine", "mine");
+    let words = ["download", link(&animal), "-o", "mine"];
+    desk.run(&words).expect(3).says("--overwrite");
+    assert_eq!(fs::read(desk.path("mine")).expect("it is there"), b"mine");
+    desk.run(&[&words[..], &["--overwrite"]].concat()).expect(0);
+    assert_file(&desk, "mine");
+    desk.run(&["download", link(&animal), "-o", "-"])
+        .expect(2)
+        .says("-o FILE");
+}
+
+#[test]
+fn an_exact_url_gets_what_is_there() {
+    let (desk, animal) = desk();
+    desk.run(&["download", link(&animal), "-o", "cow.json", "--exact-url"])
+        .expect(0);
+    let resource: Value =
+        serde_json::from_slice(&fs::read(desk.path("cow.json")).expect("it is there"))
+            .expect("JSON");
+    assert_eq!(resource["id"], animal["id"]);
+}
+
+#[test]
+fn a_broken_download_goes_on_where_it_was() {
+    let (desk, animal) = desk();
+    let proxy = FaultProxy::start(farm());
+    proxy.set_plan(Plan::new({
+        let mut first = true;
+        move |_| std::mem::take(&mut first).then_some(Fault::CutReply { after: 2 << 20 })
+    }));
+    let url = format!(
+        "http://{}/farm/v1/animals/{}",
+        proxy.address(),
+        animal["id"].as_str().expect("an id")
+    );
+    let words = [
+        "download",
+        &url,
+        "-o",
+        "copy.jpg",
+        "--retries",
+        "0",
+        "--json",
+    ];
+    let broken = desk.run(&words).expect(4);
+    assert_eq!(broken.events("failed").remove(0)["kind"], "connection");
+    assert!(!exists(&desk.path("copy.jpg")) && exists(&desk.path("copy.jpg.part")));
+    let ran = desk.run(&words).expect(0);
+    let first = ran.events("progress").remove(0);
+    assert!(first["committed"].as_u64() > Some(0), "{first}");
+    assert_eq!(ran.events("downloaded").remove(0)["size"], MEDIA.len());
+    assert_file(&desk, "copy.jpg");
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let desk = Desk::new();
+    let url = format!("http://{}/farm/v1/animals/none", farm());
+    desk.run(&["download", &url]).expect(1).says("404");
+}
+
+/// A server that answers once, with media whose checksum it does not know.
+fn lying_server() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let address = listener.local_addr().expect("it has an address");
+    std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept()?;
+        let mut head = BufReader::new(&peer);
+        let mut line = String::new();
+        while head.read_line(&mut line)? > 2 {
+            line.clear();
+        }
+        peer.write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nx-goog-hash: crc32c=AAAAAA==\r\n\r\na cow",
+        )
+    });
+    address
+}
+
+#[test]
+fn media_that_is_not_what_the_server_has_is_not_kept_under_its_name() {
+    let desk = Desk::new();
+    let url = format!("http://{}/cow", lying_server());
+    let ran = desk.run(&["download", &url, "--json"]).expect(5);
+    assert_eq!(ran.events("failed").remove(0)["kind"], "mismatch");
+    assert!(!exists(&desk.path("cow")));
+}

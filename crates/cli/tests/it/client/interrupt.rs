@@ -1,0 +1,46 @@
+//! Ctrl-C.
+
+use rustix::process::Signal;
+use windlass_testkit::media::Media;
+
+use super::run::{Desk, assert_media, uploads};
+use crate::server::farm;
+
+const KIB: u64 = 1 << 10;
+const MEDIA: Media = Media::new(31, 6 << 20);
+
+#[test]
+fn an_interrupt_leaves_the_upload_and_says_how_to_carry_on() {
+    let desk = Desk::new();
+    desk.media("film.mp4", MEDIA);
+    let url = uploads(farm());
+    let mut running = desk.start(&["upload", "film.mp4", &url, "--max-rate", "2M"]);
+    running.until(|event| event["sent"].as_u64() >= Some(600 * KIB));
+    running.signal(Signal::INT);
+    let ran = running.end().expect(4);
+    let failed = ran.events("failed").remove(0);
+    assert_eq!(failed["kind"], "interrupted");
+    let id = failed["upload"].as_str().expect("an id");
+    ran.says(&format!("hint: `windlass resume {id}` carries on"));
+    ran.says("film.mp4: stopped; ");
+    let resumed = desk.run(&["resume", id]).expect(0);
+    assert_media(farm(), &resumed.json(), MEDIA);
+}
+
+#[test]
+fn what_cannot_be_carried_on_is_said_to_be_lost() {
+    let desk = Desk::new();
+    desk.media("film.mp4", MEDIA);
+    let url = uploads(farm());
+    for flags in [["--type", "media"], ["--no-journal", "--quiet"]] {
+        let words = ["upload", "film.mp4", &url, "--max-rate", "2M"];
+        let mut running = desk.start(&[&words[..], &flags].concat());
+        running.until(|event| event["state"] == "sending");
+        running.signal(Signal::INT);
+        running
+            .end()
+            .expect(4)
+            .says("nothing of it can be carried on");
+    }
+    assert_eq!(desk.unfinished().len(), 0);
+}

@@ -1,0 +1,65 @@
+//! Completions, manual pages, and what `windlass serve` thinks of the client's variables.
+
+use std::fs;
+use std::process::Command;
+
+use super::run::{Desk, Ran};
+
+#[test]
+fn completions_are_printed_for_every_shell() {
+    let desk = Desk::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = desk.run(&["completions", shell]).expect(0);
+        for word in ["upload", "resume", "--max-rate"] {
+            let word = if shell == "fish" {
+                word.trim_start_matches('-')
+            } else {
+                word
+            };
+            assert!(ran.stdout.contains(word), "{shell}: no {word}");
+        }
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let desk = Desk::new();
+    desk.run(&["man", "man1"]).expect(0);
+    let pages = fs::read_dir(desk.path("man1")).expect("it is made");
+    let mut pages: Vec<_> = pages
+        .filter_map(|page| page.ok()?.file_name().into_string().ok())
+        .collect();
+    pages.sort();
+    let commands = [
+        "",
+        "-cancel",
+        "-completions",
+        "-download",
+        "-man",
+        "-resume",
+        "-serve",
+        "-status",
+        "-upload",
+        "-uploads",
+    ];
+    let mut expected = commands.map(|command| format!("windlass{command}.1"));
+    expected.sort();
+    assert_eq!(pages, expected);
+    let page = fs::read_to_string(desk.path("man1/windlass-upload.1")).expect("text");
+    assert!(
+        page.contains("EXIT STATUS") && page.contains("Upload media"),
+        "{page}"
+    );
+    let main = desk.run(&["man"]).expect(0).stdout;
+    assert!(main.contains(".TH windlass 1"), "{main}");
+}
+
+#[test]
+fn the_server_does_not_wonder_about_the_variables_of_the_client() {
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    serve
+        .args(["serve", "--check-config"])
+        .env("WINDLASS_TOKEN", "google")
+        .env("WINDLASS_JOURNAL", "/var/empty");
+    assert_eq!(Ran::of(&mut serve).expect(0).stderr, "");
+}

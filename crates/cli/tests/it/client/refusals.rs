@@ -1,0 +1,170 @@
+//! What does not work: the exit code, and the hint.
+
+use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
+use windlass_testkit::media::Media;
+
+use super::run::{Desk, uploads};
+use crate::server::farm;
+
+const MEDIA: Media = Media::new(5, 3000);
+
+/// A desk with a file `cow.jpg`.
+fn desk() -> Desk {
+    let desk = Desk::new();
+    desk.media("cow.jpg", MEDIA);
+    desk
+}
+
+#[test]
+fn what_is_typed_wrong_is_a_matter_of_usage() {
+    let desk = desk();
+    let url = uploads(farm());
+    let cases: [(&[&str], &str); 8] = [
+        (&["upload", "cow.jpg"], "<URL>"),
+        (&["upload", "cow.jpg", "nowhere"], "http://"),
+        (
+            &["upload", "cow.jpg", &url, "--chunk-size", "1000"],
+            "256 KiB",
+        ),
+        (
+            &["upload", "cow.jpg", &url, "--metadata", "name=Bella"],
+            "not JSON",
+        ),
+        (
+            &["upload", "cow.jpg", &url, "--metadata", "[]"],
+            "not a JSON object",
+        ),
+        (
+            &["upload", "cow.jpg", &url, "--content-type", "cow"],
+            "image/jpeg",
+        ),
+        (
+            &["upload", "cow.jpg", &url, "--token", "ya29.secret"],
+            "env:NAME",
+        ),
+        (&["upload", "-", "-", &url], "only once"),
+    ];
+    for (words, text) in cases {
+        let ran = desk.run(words).expect(2);
+        ran.says(text);
+        assert!(!ran.stderr.contains("ya29"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn what_cannot_begin_says_why() {
+    let desk = desk();
+    let url = uploads(farm());
+    desk.write("no-directory", "");
+    let cases: [(&[&str], &str); 5] = [
+        (&["upload", "none.jpg", &url], "cannot open none.jpg"),
+        (&["upload", ".", &url], "is a directory"),
+        (
+            &["upload", "cow.jpg", &url, "--metadata", "@none.json"],
+            "none.json",
+        ),
+        (
+            &["upload", "cow.jpg", &url, "--journal", "no-directory"],
+            "--no-journal",
+        ),
+        (
+            &["upload", "cow.jpg", &url, "--token", "env:NO_SUCH"],
+            "NO_SUCH",
+        ),
+    ];
+    for (words, text) in cases {
+        desk.run(words).expect(3).says(text);
+    }
+}
+
+#[test]
+fn a_refusal_is_told_with_a_hint() {
+    let desk = desk();
+    desk.write("cow.tar.xz", b"\xfd7zXZ\0");
+    let root = format!("http://{}", farm());
+    let no_upload = format!("{root}/farm/v1/animals");
+    let no_method = format!("{root}/upload/farm/v1/cows");
+    let url = uploads(farm());
+    let cases: [(&[&str], &str); 3] = [
+        (&["upload", "cow.jpg", &no_upload], ".../upload/..."),
+        (&["upload", "cow.jpg", &no_method], "check the path"),
+        (&["upload", "cow.tar.xz", &url], "--content-type"),
+    ];
+    for (words, text) in cases {
+        let ran = desk.run(words).expect(1);
+        assert!(ran.stderr.contains("\nhint: "), "{}", ran.stderr);
+        ran.says(text);
+    }
+}
+
+#[test]
+fn a_failed_event_says_what_failed() {
+    let desk = desk();
+    let url = format!("http://{}/upload/farm/v1/cows", farm());
+    let ran = desk.run(&["upload", "cow.jpg", &url, "--json"]).expect(1);
+    let failed = ran.events("failed").remove(0);
+    assert_eq!(failed["kind"], "refused");
+    assert_eq!(failed["status"], 404);
+    assert_eq!(failed["reason"], "notFound");
+    assert_eq!(failed["source"], "cow.jpg");
+    assert_eq!(failed["exit_code"], 1);
+    assert!(failed["message"].is_string() && failed["hint"].is_string());
+}
+
+#[test]
+fn a_server_that_is_not_there_is_not_the_end() {
+    let desk = desk();
+    let url = "http://127.0.0.1:1/upload/farm/v1/animals";
+    let ran = desk
+        .run(&["upload", "cow.jpg", url, "--retries", "0"])
+        .expect(4);
+    ran.says("--retries");
+    let ran = desk
+        .run(&["upload", "cow.jpg", url, "--timeout", "100ms"])
+        .expect(4);
+    ran.says("waiting");
+}
+
+#[test]
+fn a_refused_token_is_told_apart_from_none() {
+    let desk = desk();
+    let proxy = FaultProxy::start(farm());
+    proxy.set_plan(Plan::always(Fault::Replace {
+        status: 401,
+        body: r#"{"error":{"code":401,"message":"No.","errors":[{"reason":"authError"}]}}"#,
+    }));
+    let url = uploads(proxy.address());
+    desk.run(&["upload", "cow.jpg", &url])
+        .expect(1)
+        .says("wants a token");
+    desk.write("token", "ya29.secret");
+    let ran = desk
+        .run(&["upload", "cow.jpg", &url, "--token", "file:token"])
+        .expect(1);
+    ran.says("not accepted");
+    assert!(!ran.stderr.contains("ya29"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_server_with_other_media_is_not_trusted() {
+    let desk = desk();
+    let proxy = FaultProxy::start(farm());
+    proxy.set_plan(Plan::always(Fault::Replace {
+        status: 200,
+        body: r#"{"id":"1","size":"3000","crc32c":"AAAAAA=="}"#,
+    }));
+    let url = uploads(proxy.address());
+    desk.run(&["upload", "cow.jpg", &url])
+        .expect(5)
+        .says("crc32c");
+    desk.run(&["upload", "cow.jpg", &url, "--no-verify"])
+        .expect(0);
+}
+
+#[test]
+fn of_several_codes_the_worst_is_the_one_that_counts() {
+    let desk = desk();
+    let url = format!("http://{}/upload/farm/v1/cows", farm());
+    desk.run(&["upload", "none.jpg", "cow.jpg", "none.jpg", &url])
+        .expect(1);
+}

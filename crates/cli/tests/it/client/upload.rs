@@ -1,0 +1,215 @@
+//! Media goes up.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use serde_json::json;
+use windlass_testkit::media::Media;
+
+use super::run::{Desk, assert_media, uploads};
+use crate::server::farm;
+
+/// The beginning of a picture.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+
+const MIB: u64 = 1 << 20;
+const SMALL: Media = Media::new(1, 3000);
+const LARGE: Media = Media::new(2, 6 * MIB + 17);
+
+#[test]
+fn the_resource_is_data_and_all_else_is_talk() {
+    let desk = Desk::new();
+    desk.media("cow.jpg", SMALL);
+    let ran = desk.run(&["upload", "cow.jpg", &uploads(farm())]).expect(0);
+    let resource = ran.json();
+    assert_eq!(resource["mimeType"], "image/jpeg");
+    assert_media(farm(), &resource, SMALL);
+    ran.says("cow.jpg: 2.9 KiB uploaded, checked by size, crc32c");
+    let quiet = desk.run(&["upload", "cow.jpg", &uploads(farm()), "--quiet"]);
+    assert_eq!(quiet.expect(0).stderr, "");
+}
+
+#[test]
+fn the_content_type_is_guessed_from_bytes_then_from_the_name_and_can_be_said() {
+    let desk = Desk::new();
+    let cases: [(&str, &[u8], &[&str], &str); 4] = [
+        ("cow.jpg", PNG, &[], "image/png"),
+        ("cow.txt", b"a cow", &[], "text/plain"),
+        ("cow", b"a cow", &[], "application/octet-stream"),
+        (
+            "cow.png",
+            PNG,
+            &["--content-type", "video/mp4"],
+            "video/mp4",
+        ),
+    ];
+    for (name, content, flags, expected) in cases {
+        desk.write(name, content);
+        let url = uploads(farm());
+        let words = [&["upload", name, &url], flags].concat();
+        assert_eq!(
+            desk.run(&words).expect(0).json()["mimeType"],
+            expected,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn every_upload_type_can_be_asked_for_and_else_the_size_decides() {
+    let desk = Desk::new();
+    desk.media("small", SMALL);
+    desk.media("large", LARGE);
+    let named = ["--metadata", r#"{"name":"Bella"}"#];
+    let cases: [(&str, &[&str], &[&str], &str); 6] = [
+        ("small", &[], &[], "media"),
+        ("small", &[], &named, "multipart"),
+        ("large", &[], &[], "resumable"),
+        ("small", &["--type", "resumable"], &named, "resumable"),
+        ("large", &["--type", "media"], &[], "media"),
+        ("large", &["--type", "multipart"], &named, "multipart"),
+    ];
+    for (name, flags, metadata, expected) in cases {
+        let url = uploads(farm());
+        let words = [&["upload", name, &url, "--json"], flags, metadata].concat();
+        let ran = desk.run(&words).expect(0);
+        let uploaded = ran.events("uploaded").remove(0);
+        assert_eq!(uploaded["type"], expected, "{words:?}");
+        assert_eq!(uploaded["source"], name);
+        assert_eq!(uploaded["verified"], json!(["size", "crc32c"]));
+        assert_eq!(uploaded["restarts"], 0);
+        let media = if name == "small" { SMALL } else { LARGE };
+        assert_eq!(uploaded["size"], media.len());
+        assert_media(farm(), &uploaded["resource"], media);
+        if !metadata.is_empty() {
+            assert_eq!(uploaded["resource"]["name"], "Bella");
+        }
+    }
+}
+
+#[test]
+fn metadata_comes_from_the_command_line_or_a_file() {
+    let desk = Desk::new();
+    desk.media("cow.jpg", SMALL);
+    desk.write("cow.json", r#"{"name": "Bella", "legs": 4}"#);
+    let words = [
+        "upload",
+        "cow.jpg",
+        &uploads(farm()),
+        "--metadata",
+        "@cow.json",
+    ];
+    let resource = desk.run(&words).expect(0).json();
+    assert_eq!(
+        (&resource["name"], &resource["legs"]),
+        (&json!("Bella"), &json!(4))
+    );
+}
+
+#[test]
+fn an_update_replaces_the_media_of_a_resource() {
+    let desk = Desk::new();
+    desk.media("cow.jpg", SMALL);
+    desk.media("bull.mp4", LARGE);
+    let first = desk
+        .run(&["upload", "cow.jpg", &uploads(farm())])
+        .expect(0)
+        .json();
+    let url = format!(
+        "{}/{}",
+        uploads(farm()),
+        first["id"].as_str().expect("an id")
+    );
+    let words = ["upload", "bull.mp4", &url, "--method", "put"];
+    let second = desk.run(&words).expect(0).json();
+    assert_eq!(second["id"], first["id"]);
+    assert_media(farm(), &second, LARGE);
+}
+
+#[test]
+fn standard_input_is_uploaded_whatever_its_size() {
+    let desk = Desk::new();
+    let cases = [
+        (SMALL, "media"),
+        (Media::new(3, 0), "media"),
+        (LARGE, "resumable"),
+    ];
+    for (media, upload_type) in cases {
+        let mut command = desk.command(&["upload", "-", &uploads(farm()), "--json"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the command can be started");
+        let mut stdin = child.stdin.take().expect("stdin is a pipe");
+        stdin.write_all(&media.whole()).expect("it reads all");
+        drop(stdin);
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success());
+        let stdout = String::from_utf8(output.stdout).expect("text");
+        let last = stdout.lines().last().expect("an event");
+        let uploaded: serde_json::Value = serde_json::from_str(last).expect("JSON");
+        assert_eq!(uploaded["type"], upload_type);
+        assert_eq!(uploaded["source"], "-");
+        assert_media(farm(), &uploaded["resource"], media);
+    }
+}
+
+#[test]
+fn several_sources_go_at_once_and_all_are_tried() {
+    let desk = Desk::new();
+    let media = [
+        Media::new(11, 100),
+        Media::new(12, 6 * MIB),
+        Media::new(13, 300),
+    ];
+    for (index, media) in media.into_iter().enumerate() {
+        desk.media(&format!("{index}.jpg"), media);
+    }
+    let url = uploads(farm());
+    let words = [
+        "upload",
+        "0.jpg",
+        "none.jpg",
+        "1.jpg",
+        "2.jpg",
+        &url,
+        "--concurrency",
+        "2",
+        "--json",
+    ];
+    let ran = desk.run(&words).expect(3);
+    for uploaded in ran.events("uploaded") {
+        let index: usize = uploaded["source"].as_str().expect("a name")[..1]
+            .parse()
+            .expect("0 to 2");
+        assert_media(farm(), &uploaded["resource"], media[index]);
+    }
+    assert_eq!(ran.events("uploaded").len(), 3);
+    let failed = ran.events("failed").remove(0);
+    assert_eq!(failed["source"], "none.jpg");
+    assert_eq!(failed["kind"], "source");
+    assert_eq!(failed["exit_code"], 3);
+}
+
+#[test]
+fn progress_events_have_their_fields_and_never_go_back() {
+    let desk = Desk::new();
+    desk.media("film.mp4", LARGE);
+    let words = [
+        "upload",
+        "film.mp4",
+        &uploads(farm()),
+        "--json",
+        "--chunk-size",
+        "1M",
+    ];
+    let ran = desk.run(&words).expect(0);
+    let progress = ran.events("progress");
+    assert_eq!(progress[0]["state"], "starting");
+    assert_eq!(progress[0].get("upload"), None);
+    for event in &progress {
+        assert_eq!(event["source"], "film.mp4");
+        assert_eq!(event["total"], LARGE.len());
+        assert!(event["sent"].is_u64() && event["rate"].is_u64(), "{event}");
+    }
+    let committed = progress.iter().map(|event| event["committed"].as_u64());
+    assert!(committed.is_sorted());
+}
