@@ -6,6 +6,7 @@
 
 mod animals;
 mod append;
+mod bad_line;
 mod cancel;
 mod checksums;
 mod chunk_size;
