@@ -3,13 +3,18 @@
 //! `cargo test -p windlass --features heavy --test heavy`
 #![cfg(feature = "heavy")]
 
-use std::io::Read as _;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
+use tempfile::TempDir;
 use windlass_testkit::farm;
+use windlass_testkit::fault_proxy::{Exchange, FaultProxy};
 use windlass_testkit::media::Media;
-use windlass_testkit::process::{Launch, ServerProcess};
+use windlass_testkit::process::{Launch, ServerProcess, peak_memory};
 use windlass_testkit::raw::RawPeer;
 use windlass_testkit::session::{Session, content_range};
 
@@ -75,4 +80,119 @@ fn a_thousand_trickling_sessions_take_less_than_200_mib_of_memory() {
     let peak = server.peak_memory();
     println!("peak memory: {} KiB", peak / 1024);
     assert!(peak < 200 * MIB, "{peak} bytes");
+}
+
+/// A file of media, and what the client keeps beside it.
+struct Desk {
+    directory: TempDir,
+    media: Media,
+}
+
+impl Desk {
+    fn new(media: Media) -> Self {
+        let directory = TempDir::with_prefix_in("client-", env!("CARGO_TARGET_TMPDIR"))
+            .expect("the scratch directory is writable");
+        let desk = Self { directory, media };
+        let mut file = File::create(desk.file()).expect("the directory is ours");
+        io::copy(&mut media.reader(0..media.len()), &mut file).expect("there is room");
+        desk
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("media.zip")
+    }
+
+    /// `windlass upload` of the file.
+    fn upload(&self, base: &str, more: &[&str]) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_windlass"))
+            .args(["upload", "--quiet", "--journal"])
+            .arg(self.directory.path().join("journal"))
+            .args(more)
+            .arg(self.file())
+            .arg(format!("{base}{}", farm::UPLOADS))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the client can be started")
+    }
+
+    /// Waits for the end of an upload and checks what it has brought.
+    #[track_caller]
+    fn assert_up(&self, client: Child) {
+        let output = client.wait_with_output().expect("it can be waited for");
+        assert!(output.status.success(), "{}", output.status);
+        let resource: Value = serde_json::from_slice(&output.stdout).expect("it is the resource");
+        assert_eq!(resource["size"], self.media.len().to_string());
+        assert_eq!(resource["crc32c"], self.media.crc32c());
+    }
+}
+
+#[test]
+fn a_client_that_uploads_four_gib_takes_less_than_48_mib_of_memory() {
+    let server = server();
+    let desk = Desk::new(Media::new(5, 4096 * MIB));
+    let base = format!("http://{}", server.address());
+    let client = desk.upload(&base, &["--type", "resumable"]);
+    let mut peak = 0;
+    while let Some(now) = peak_memory(&client) {
+        peak = now;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    desk.assert_up(client);
+    println!("peak memory: {} KiB", peak / 1024);
+    assert!(peak > 0 && peak < 48 * MIB, "{peak} bytes");
+}
+
+#[test]
+fn an_upload_of_one_gib_that_is_killed_twenty_times_goes_on_where_it_was() {
+    const KILLS: u32 = 20;
+    /// What may be on its way when a client is killed: sent by it, and not yet read by the server when
+    /// the next one asks.
+    const ON_ITS_WAY: u64 = 16 * MIB;
+    let server = server();
+    let desk = Desk::new(Media::new(6, 1024 * MIB));
+    let proxy = FaultProxy::start(server.address());
+    let slowly = ["--max-rate", "80M"];
+    for kill in 0..KILLS {
+        let mut client = desk.upload(&proxy.base_url(), &slowly);
+        let before = data_requests(&proxy.exchanges()).count();
+        while data_requests(&proxy.exchanges()).count() == before {
+            let ended = client.try_wait().expect("it can be asked");
+            assert_eq!(ended, None, "kill {kill} comes too late");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // Moments of chance, the same in every run.
+        let moment = Media::new(7, 1).bytes(u64::from(kill)..u64::from(kill) + 1)[0];
+        std::thread::sleep(Duration::from_millis(50 + 2 * u64::from(moment)));
+        client.kill().expect("it runs");
+        client.wait().expect("it was killed");
+    }
+    desk.assert_up(desk.upload(&proxy.base_url(), &[]));
+
+    let exchanges = proxy.exchanges();
+    let starts = exchanges
+        .iter()
+        .filter(|exchange| exchange.content_range.is_none());
+    assert_eq!(starts.count(), 1, "there was one session");
+    let mut heard = 0;
+    for exchange in &exchanges {
+        if let Some(first) = exchange.first_byte() {
+            assert_eq!(first, heard, "{exchange:?}");
+        }
+        heard = exchange.committed.unwrap_or(heard);
+    }
+    assert!(heard > 0, "something was committed before the last run");
+    let sent: u64 = exchanges
+        .iter()
+        .map(|exchange| exchange.body_bytes_forwarded)
+        .sum();
+    println!("sent: {} MiB", sent / MIB);
+    let most = desk.media.len() + u64::from(KILLS) * ON_ITS_WAY;
+    assert!(sent < most, "{sent} bytes were sent");
+}
+
+fn data_requests(exchanges: &[Exchange]) -> impl Iterator<Item = &Exchange> {
+    exchanges
+        .iter()
+        .filter(|exchange| exchange.first_byte().is_some())
 }

@@ -80,6 +80,15 @@ pub struct Exchange {
     pub fault: Option<Fault>,
 }
 
+impl Exchange {
+    /// Where the body of a data request begins in the media; `None` for what is none.
+    pub fn first_byte(&self) -> Option<u64> {
+        let range = self.content_range.as_deref()?.strip_prefix("bytes ")?;
+        let (first, _) = range.split_once('-')?;
+        first.parse().ok()
+    }
+}
+
 /// What the threads of a proxy have in common.
 #[derive(Debug)]
 struct Shared {

@@ -143,13 +143,7 @@ impl ServerProcess {
     /// The most memory that it has held at once, in bytes.
     #[track_caller]
     pub fn peak_memory(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.life().child.id());
-        let status = fs::read_to_string(path).expect("the server runs, on Linux");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        kib.and_then(|kib| kib.parse::<u64>().ok())
-            .expect("VmHWM is in kB")
-            * 1024
+        peak_memory(&self.life().child).expect("the server runs, on Linux")
     }
 
     fn command(&self) -> Command {
@@ -218,6 +212,16 @@ impl Life {
         }
         ended
     }
+}
+
+/// The most memory that a process has held at once, in bytes; `None` when it has ended.
+pub fn peak_memory(process: &Child) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
 }
 
 fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {

@@ -102,7 +102,7 @@ fn assert_up(address: SocketAddr, uploaded: &Uploaded, media: Media) {
 fn assert_nothing_sent_twice(exchanges: &[Exchange]) {
     let mut heard = 0;
     for exchange in exchanges {
-        if let Some(first) = first_byte(exchange) {
+        if let Some(first) = exchange.first_byte() {
             assert_eq!(first, heard, "{exchange:?}\nof {exchanges:#?}");
         }
         let started = exchange.content_range.is_none();
@@ -114,13 +114,6 @@ fn assert_nothing_sent_twice(exchanges: &[Exchange]) {
             (None, _) => {}
         }
     }
-}
-
-/// Where the body of a data request begins in the media.
-fn first_byte(exchange: &Exchange) -> Option<u64> {
-    let range = exchange.content_range.as_deref()?;
-    let (first, _) = range.strip_prefix("bytes ")?.split_once('-')?;
-    first.parse().ok()
 }
 
 #[test]
