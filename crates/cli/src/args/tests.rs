@@ -97,7 +97,7 @@ fn a_switch_needs_no_value_and_can_be_switched_off() {
 
 #[test]
 fn the_last_word_of_an_upload_is_the_url_and_those_before_are_sources() {
-    let cases: [(&str, &[&str]); 3] = [
+    let cases: [(&str, &[&str]); 4] = [
         ("windlass upload cow.jpg http://x/u", &["cow.jpg"]),
         (
             "windlass upload a.jpg b.jpg - http://x/u --quiet",
@@ -107,16 +107,21 @@ fn the_last_word_of_an_upload_is_the_url_and_those_before_are_sources() {
             "windlass upload --type media a.jpg b.jpg http://x/u",
             &["a.jpg", "b.jpg"],
         ),
+        (
+            "windlass upload a.jpg --type media b.jpg --quiet http://x/u",
+            &["a.jpg", "b.jpg"],
+        ),
     ];
     for (words, sources) in cases {
         let args = upload(words);
         let given: Vec<_> = args
+            .places
             .sources
             .iter()
             .filter_map(|path| path.to_str())
             .collect();
         assert_eq!(given, sources, "{words}");
-        assert_eq!(args.url.as_str(), "http://x/u");
+        assert_eq!(args.places.url.as_str(), "http://x/u");
     }
 }
 

@@ -1,9 +1,12 @@
 //! `windlass upload`.
 
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args as _, ValueEnum};
 use url::Url;
 use windlass_client::{ChunkSize, UploadType, Verb};
 
@@ -19,19 +22,14 @@ use crate::exit;
 /// journal, and the same command, run again, carries on where it was. What the server says of the media
 /// (size, CRC32C, MD5) is compared with what was sent.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::CODES))]
+#[command(
+    override_usage = "windlass upload [OPTIONS] <SOURCE>... <URL>",
+    after_help = EXAMPLES,
+    after_long_help = format!("{EXAMPLES}\n\n{}", exit::CODES),
+)]
 pub(crate) struct UploadArgs {
-    /// The files; `-` is standard input
-    ///
-    /// Standard input and pipes can be read only once: nothing of them survives the process.
-    #[arg(required = true, num_args = 1.., value_name = "SOURCE")]
-    pub(crate) sources: Vec<PathBuf>,
-
-    /// The URL of the upload method: http(s)://.../upload/...
-    ///
-    /// `uploadType` is added to it, or taken from it if it is there.
-    #[arg(value_parser = parse_url)]
-    pub(crate) url: Url,
+    #[command(flatten)]
+    pub(crate) places: Places,
 
     /// The metadata: a JSON object, or @FILE
     ///
@@ -86,6 +84,74 @@ pub(crate) struct UploadArgs {
 
     #[command(flatten)]
     pub(crate) talk: TalkArgs,
+}
+
+/// From where, and to where: the last word is the URL.
+///
+/// They are one list to clap: two lists could not have flags between them.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The files; `-` is standard input.
+    pub(crate) sources: Vec<PathBuf>,
+    /// The URL of the upload method.
+    pub(crate) url: Url,
+}
+
+const PLACES: &str = "places";
+
+const PLACES_HELP: &str = "The files (`-` is standard input), then the URL of the upload method";
+
+const PLACES_LONG_HELP: &str = "\
+The files (`-` is standard input), then the URL of the upload method
+
+Standard input and pipes can be read only once: nothing of them survives the process. The URL is \
+http(s)://.../upload/...; `uploadType` is added to it, or taken from it if it is there.";
+
+impl clap::Args for Places {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let places = clap::Arg::new(PLACES)
+            .required(true)
+            .action(ArgAction::Append)
+            .value_names(["SOURCE", "URL"])
+            .num_args(1..)
+            .value_parser(clap::value_parser!(OsString))
+            .help(PLACES_HELP)
+            .long_help(PLACES_LONG_HELP);
+        command.arg(places)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Places {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        let words = matches.get_many::<OsString>(PLACES).unwrap_or_default();
+        let mut sources: Vec<PathBuf> = words.map(PathBuf::from).collect();
+        let last = sources.pop().unwrap_or_default();
+        let last = last.to_string_lossy();
+        if sources.is_empty() {
+            let message = format!("a <SOURCE> and a <URL> are required, there is only '{last}'");
+            return Err(wrong(ErrorKind::MissingRequiredArgument, message));
+        }
+        let url = parse_url(&last).map_err(|error| {
+            let message = format!("invalid value '{last}' for '<URL>': {error}");
+            wrong(ErrorKind::ValueValidation, message)
+        })?;
+        Ok(Self { sources, url })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// An error in the words, as clap shows its own.
+fn wrong(kind: ErrorKind, message: impl Display) -> clap::Error {
+    let mut command = UploadArgs::augment_args(clap::Command::new("upload"));
+    clap::Error::raw(kind, message).format(&mut command)
 }
 
 /// What becomes of uploads that are not finished.

@@ -139,6 +139,9 @@ fn refused(status: u16, reason: Option<&str>, around: &Surroundings) -> Option<&
             "check the path of the URL; a resource that is replaced or changed must exist"
         }
         (404, _) => "check the path of the URL",
+        (405 | 501, _) if around.task == Task::Ask => {
+            "the server cannot cancel; `windlass cancel ID --forget` removes the record all the same"
+        }
         (405, _) => "the method takes another verb: try --method POST, PUT or PATCH",
         (400, Some("parseError")) => "the metadata is not what the method expects",
         (400 | 415, _) if around.task.is_upload() => {

@@ -26,7 +26,7 @@ const STDIN: &str = "-";
 /// Uploads all sources.
 pub(super) async fn run(args: UploadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
-    let from_stdin = args.sources.iter().filter(|source| is_stdin(source));
+    let from_stdin = args.places.sources.iter().filter(|source| is_stdin(source));
     if from_stdin.count() > 1 {
         return Err(Error::StdinTwice);
     }
@@ -37,13 +37,13 @@ pub(super) async fn run(args: UploadArgs) -> Result<Code, Error> {
     let planned = tokio::select! {
         biased;
         () = signals.next() => return Ok(Code::Unfinished),
-        planned = plan.jobs(&args.sources) => planned?,
+        planned = plan.jobs(&args.places.sources) => planned?,
     };
     let transfers = Transfers {
         client,
         display,
         journal: journal.map(|journal| (journal, CarryOn::new(&args.journal))),
-        to_upload_url: is_upload_url(&args.url),
+        to_upload_url: is_upload_url(&args.places.url),
         has_token,
     };
     let code = transfers.run(planned.jobs, args.concurrency, signals).await;
@@ -92,7 +92,7 @@ impl Plan {
         journal: Option<Journal>,
         display: Display,
     ) -> Result<Self, Error> {
-        let upload = Upload::new(args.url.clone())?
+        let upload = Upload::new(args.places.url.clone())?
             .verb(args.method.into())
             .verify(!args.no_verify);
         let mut upload = line::patient(upload, &args.line);
