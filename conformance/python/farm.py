@@ -18,8 +18,9 @@ from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build, build_from_document
 from googleapiclient.http import MediaFileUpload, MediaInMemoryUpload, MediaIoBaseDownload, MediaIoBaseUpload
 
+from line import BreakingLine
 from report import Report, check, media
-from server import BreakingLine, Server
+from server import Server
 
 KIB, MIB = 1024, 1024 * 1024
 CHUNK = 256 * KIB

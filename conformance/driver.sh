@@ -1,0 +1,22 @@
+# Sourced by the `run` of each folder, which then calls: drive FOLDER SCRIPT [BINARY]
+set -euo pipefail
+
+# Makes the folder's virtual environment under target/, and runs its script against the binary.
+drive() {
+  local here root target binary venv
+  here=$(cd "$1" && pwd)
+  root=$(cd "$here/../.." && pwd)
+  target=${CARGO_TARGET_DIR:-$root/target}
+  binary=${3:-$target/debug/windlass}
+  [ -x "$binary" ] || { echo "no windlass at $binary: run 'cargo build' first" >&2; exit 2; }
+
+  venv=$target/conformance-$(basename "$here")
+  # The copy is made last, so that an installation that was interrupted is not taken for a whole one.
+  if ! cmp -s "$here/requirements.txt" "$venv/requirements.txt"; then
+    python3 -m venv "$venv" || exit 2
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade -r "$here/requirements.txt" || exit 2
+    cp "$here/requirements.txt" "$venv/requirements.txt"
+  fi
+  # What the folders share lies beside them.
+  PYTHONPATH=$here/.. exec "$venv/bin/python" "$here/$2" "$binary"
+}
