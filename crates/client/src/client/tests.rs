@@ -1,136 +1,16 @@
 //! Whole uploads over a transport that answers from a script, on a clock that is driven.
 
-use std::collections::VecDeque;
-use std::fmt;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use futures_util::TryStreamExt as _;
-use http::header::{CONTENT_RANGE, LOCATION, RANGE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use tokio::time::Instant;
+use http::StatusCode;
+use http::header::{LOCATION, RETRY_AFTER};
 
 use super::*;
-use crate::Kind;
-use crate::transport::TransportError;
+use crate::{Journal, Kind};
 
-/// What a server says to one request.
-enum Answer {
-    /// Reads the body and answers.
-    Says(u16, Vec<(HeaderName, String)>, &'static str),
-    /// Reads the body; the connection breaks before the answer.
-    Breaks,
-    /// Never answers.
-    Hangs,
-}
+mod script;
 
-fn says(status: u16) -> Answer {
-    Answer::Says(status, Vec::new(), "")
-}
-
-fn started() -> Answer {
-    Answer::Says(200, vec![(LOCATION, "/session?upload_id=1".into())], "")
-}
-
-fn has(committed: u64) -> Answer {
-    let range = format!("bytes=0-{}", committed - 1);
-    Answer::Says(308, vec![(RANGE, range)], "")
-}
-
-fn done(resource: &'static str) -> Answer {
-    Answer::Says(201, Vec::new(), resource)
-}
-
-/// A request as the server saw it, and when.
-struct Seen {
-    at: Duration,
-    line: String,
-    headers: HeaderMap,
-    body: Vec<u8>,
-}
-
-impl Seen {
-    fn range(&self) -> &str {
-        let range = self.headers.get(CONTENT_RANGE);
-        range.map_or("", |range| range.to_str().expect("it is text"))
-    }
-}
-
-struct Script {
-    began: Instant,
-    answers: Mutex<VecDeque<Answer>>,
-    seen: Mutex<Vec<Seen>>,
-}
-
-impl fmt::Debug for Script {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Script")
-    }
-}
-
-impl Script {
-    fn new(answers: impl IntoIterator<Item = Answer>) -> Arc<Self> {
-        Arc::new(Self {
-            began: Instant::now(),
-            answers: Mutex::new(answers.into_iter().collect()),
-            seen: Mutex::default(),
-        })
-    }
-
-    fn seen(&self) -> Vec<Seen> {
-        std::mem::take(&mut self.seen.lock().expect("no test panicked"))
-    }
-
-    /// How long it took from each request to the next.
-    fn waits(&self) -> Vec<Duration> {
-        let times: Vec<Duration> = self.seen().iter().map(|seen| seen.at).collect();
-        times
-            .windows(2)
-            .map(|pair| pair[1].abs_diff(pair[0]))
-            .collect()
-    }
-}
-
-#[async_trait]
-impl Transport for Script {
-    async fn send(&self, request: Request) -> Result<Reply, TransportError> {
-        let body = match request.body {
-            Body::Empty => Vec::new(),
-            Body::Bytes(bytes) => bytes.to_vec(),
-            Body::Stream { length, stream } => {
-                let pieces: Vec<Bytes> =
-                    stream.try_collect().await.map_err(TransportError::Media)?;
-                let body = pieces.concat();
-                assert_eq!(body.len() as u64, length);
-                body
-            }
-        };
-        self.seen.lock().expect("no test panicked").push(Seen {
-            at: self.began.elapsed(),
-            line: format!("{} {}", request.method, request.url),
-            headers: request.headers,
-            body,
-        });
-        let answer = self.answers.lock().expect("no test panicked").pop_front();
-        match answer.expect("the script has an answer left") {
-            Answer::Says(status, headers, body) => Ok(Reply {
-                status: StatusCode::from_u16(status).expect("it is a status"),
-                headers: headers
-                    .into_iter()
-                    .map(|(name, value)| (name, HeaderValue::try_from(value).expect("it is text")))
-                    .collect(),
-                body: Bytes::from_static(body.as_bytes()),
-            }),
-            Answer::Breaks => Err(TransportError::Broken {
-                host: "h".into(),
-                source: "it broke".into(),
-            }),
-            Answer::Hangs => std::future::pending().await,
-        }
-    }
-}
+use script::{Answer, Script, done, has, says, started};
 
 fn resumable() -> Upload {
     let url = "http://h/upload/farm/v1/animals"
@@ -356,4 +236,104 @@ async fn a_stream_ends_with_its_total_and_needs_no_more_memory_than_its_window()
         ranges,
         ["", "bytes 0-262143/*", "bytes 262144-524287/524288"]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_tells_of_the_media_and_has_the_metadata_as_its_body() {
+    let script = Script::new([started(), done("{}")]);
+    let upload = resumable()
+        .content_type("image/png")
+        .and_then(|upload| upload.metadata(&serde_json::json!({"name": "Llama"})))
+        .expect("it is a good upload")
+        .verb(crate::Verb::Put);
+    run(&script, upload, b"Llama").await.expect("it gets up");
+    let start = &script.seen()[0];
+    assert!(start.line.starts_with("PUT "), "{}", start.line);
+    assert_eq!(start.headers["x-upload-content-type"], "image/png");
+    assert_eq!(start.headers["x-upload-content-length"], "5");
+    assert_eq!(
+        start.headers["content-type"],
+        "application/json; charset=UTF-8"
+    );
+    assert_eq!(start.body, br#"{"name":"Llama"}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_goes_to_the_origin_that_was_asked_for_and_to_no_other() {
+    for (location, trusted) in [
+        ("/session?upload_id=1", true),
+        ("http://elsewhere/session?upload_id=1", false),
+        ("http://h:81/session?upload_id=1", false),
+    ] {
+        let elsewhere = Answer::Says(200, vec![(LOCATION, location.into())], "");
+        let script = Script::new([elsewhere, done("{}")]);
+        let token = TokenSource::fixed("secret").expect("it is a token");
+        let client = Client::over(script.clone(), Some(token));
+        let uploaded = client.upload(resumable(), Source::bytes("Llama")).await;
+        uploaded.expect("it gets up");
+        let seen = script.seen();
+        assert_eq!(seen[0].headers["authorization"], "Bearer secret");
+        let sent = seen[1].headers.contains_key("authorization");
+        assert_eq!(sent, trusted, "{location}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_behind_a_window_is_checked_by_crc32c_and_not_by_md5() {
+    let resource = done(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"AAAAAAAAAAAAAAAAAAAAAA=="}"#);
+    let script = Script::new([started(), resource]);
+    let client = Client::over(script.clone(), None);
+    let uploaded = client
+        .upload(resumable(), Source::reader(&b"Llama"[..]))
+        .await;
+    let verified = uploaded.expect("it gets up").verified;
+    assert!(verified.size && verified.crc32c && !verified.md5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_journal_keeps_an_upload_that_can_go_on_and_forgets_one_that_cannot() {
+    for (last, kept) in [(503, 1), (412, 0), (499, 0), (401, 1)] {
+        let directory = tempfile::tempdir().expect("there is room");
+        let file = directory.path().join("media");
+        std::fs::write(&file, b"Llama").expect("the directory is ours");
+        let journal = Journal::open(directory.path().join("journal")).expect("likewise");
+        let mut answers = vec![started()];
+        answers.extend((0..6).map(|_| says(last)));
+        let script = Script::new(answers);
+        let client = Client::over(script, None);
+        let upload = resumable().journal(journal.clone());
+        let error = client.upload(upload, Source::path(&file)).await;
+        let error = error.expect_err("it fails");
+        let entries = journal.entries().expect("it can be read");
+        assert_eq!(entries.len(), kept, "{last}: {error}");
+        assert_eq!(error.upload().is_some(), kept == 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_process_asks_first_and_sends_the_rest() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = directory.path().join("media");
+    std::fs::write(&file, b"Llama").expect("the directory is ours");
+    let journal = Journal::open(directory.path().join("journal")).expect("likewise");
+    let upload = || resumable().journal(journal.clone());
+    let script = Script::new([started(), Answer::Hangs]);
+    let first = Client::over(script, None);
+    let given_up = upload().within(Duration::from_secs(1));
+    first
+        .upload(given_up, Source::path(&file))
+        .await
+        .expect_err("it hangs");
+
+    let script = Script::new([has(2), done(r#"{"size":"5","crc32c":"9olWBA=="}"#)]);
+    let second = Client::over(script.clone(), None);
+    let uploaded = second.upload(upload(), Source::path(&file)).await;
+    assert!(uploaded.expect("it gets up").verified.crc32c);
+    let seen = script.seen();
+    assert_eq!(seen[0].range(), "bytes */5");
+    assert_eq!(
+        (seen[1].range(), &seen[1].body[..]),
+        ("bytes 2-4/5", &b"ama"[..])
+    );
+    assert!(journal.entries().expect("it can be read").is_empty());
 }

@@ -159,6 +159,19 @@ fn retry_after_that_is_too_long_gives_up_at_once() {
 }
 
 #[test]
+fn an_odd_reply_is_tried_again_after_a_pause_or_when_it_says() {
+    for (asks, waits) in [(None, 1000), (Some(40), 40_000), (Some(100_000), 600_000)] {
+        let mut transfer = sending();
+        let reply = Reply {
+            retry_after: asks.map(Duration::from_secs),
+            ..Reply::empty(StatusCode::CONFLICT)
+        };
+        transfer.replied(&reply, 0);
+        assert_eq!(wait(&transfer).delay, millis(waits));
+    }
+}
+
+#[test]
 fn patience_is_the_plans() {
     let patience = Patience {
         schedule: crate::backoff::Schedule {

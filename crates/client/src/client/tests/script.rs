@@ -1,0 +1,131 @@
+//! A transport that answers from a script and remembers what it was asked.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use http::header::{CONTENT_RANGE, LOCATION, RANGE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use tokio::time::Instant;
+
+use crate::transport::{Body, Reply, Request, Transport, TransportError};
+
+/// What a server says to one request.
+pub(super) enum Answer {
+    /// Reads the body and answers.
+    Says(u16, Vec<(HeaderName, String)>, &'static str),
+    /// Reads the body; the connection breaks before the answer.
+    Breaks,
+    /// Never answers.
+    Hangs,
+}
+
+pub(super) fn says(status: u16) -> Answer {
+    Answer::Says(status, Vec::new(), "")
+}
+
+pub(super) fn started() -> Answer {
+    Answer::Says(200, vec![(LOCATION, "/session?upload_id=1".into())], "")
+}
+
+pub(super) fn has(committed: u64) -> Answer {
+    let range = format!("bytes=0-{}", committed - 1);
+    Answer::Says(308, vec![(RANGE, range)], "")
+}
+
+pub(super) fn done(resource: &'static str) -> Answer {
+    Answer::Says(201, Vec::new(), resource)
+}
+
+/// A request as the server saw it, and when.
+pub(super) struct Seen {
+    at: Duration,
+    pub(super) line: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+}
+
+impl Seen {
+    pub(super) fn range(&self) -> &str {
+        let range = self.headers.get(CONTENT_RANGE);
+        range.map_or("", |range| range.to_str().expect("it is text"))
+    }
+}
+
+pub(super) struct Script {
+    began: Instant,
+    answers: Mutex<VecDeque<Answer>>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Script")
+    }
+}
+
+impl Script {
+    pub(super) fn new(answers: impl IntoIterator<Item = Answer>) -> Arc<Self> {
+        Arc::new(Self {
+            began: Instant::now(),
+            answers: Mutex::new(answers.into_iter().collect()),
+            seen: Mutex::default(),
+        })
+    }
+
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.seen.lock().expect("no test panicked"))
+    }
+
+    /// How long it took from each request to the next.
+    pub(super) fn waits(&self) -> Vec<Duration> {
+        let times: Vec<Duration> = self.seen().iter().map(|seen| seen.at).collect();
+        times
+            .windows(2)
+            .map(|pair| pair[1].abs_diff(pair[0]))
+            .collect()
+    }
+}
+
+#[async_trait]
+impl Transport for Script {
+    async fn send(&self, request: Request) -> Result<Reply, TransportError> {
+        let body = match request.body {
+            Body::Empty => Vec::new(),
+            Body::Bytes(bytes) => bytes.to_vec(),
+            Body::Stream { length, stream } => {
+                let pieces: Vec<Bytes> =
+                    stream.try_collect().await.map_err(TransportError::Media)?;
+                let body = pieces.concat();
+                assert_eq!(body.len() as u64, length);
+                body
+            }
+        };
+        self.seen.lock().expect("no test panicked").push(Seen {
+            at: self.began.elapsed(),
+            line: format!("{} {}", request.method, request.url),
+            headers: request.headers,
+            body,
+        });
+        let answer = self.answers.lock().expect("no test panicked").pop_front();
+        match answer.expect("the script has an answer left") {
+            Answer::Says(status, headers, body) => Ok(Reply {
+                status: StatusCode::from_u16(status).expect("it is a status"),
+                headers: headers
+                    .into_iter()
+                    .map(|(name, value)| (name, HeaderValue::try_from(value).expect("it is text")))
+                    .collect(),
+                body: Bytes::from_static(body.as_bytes()),
+            }),
+            Answer::Breaks => Err(TransportError::Broken {
+                host: "h".into(),
+                source: "it broke".into(),
+            }),
+            Answer::Hangs => std::future::pending().await,
+        }
+    }
+}
