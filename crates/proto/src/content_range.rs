@@ -8,6 +8,9 @@ use http::HeaderValue;
 #[cfg(test)]
 mod tests;
 
+/// Chunks other than the last are multiples of this many bytes: 256 KiB.
+pub const CHUNK_GRANULARITY: u64 = 256 * 1024;
+
 /// What a `Content-Range` header says about a request to a session.
 ///
 /// [`parse`](Self::parse) yields only ranges that hold together: `first <= last < total` and `last

@@ -11,10 +11,8 @@ mod intake;
 #[cfg(test)]
 mod tests;
 
+pub use crate::content_range::CHUNK_GRANULARITY;
 pub use intake::{Ending, Intake, Outcome};
-
-/// Chunks other than the last are multiples of this many bytes: 256 KiB.
-pub const CHUNK_GRANULARITY: u64 = 256 * 1024;
 
 /// Where a session is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -27,6 +27,7 @@
 //! ```
 
 use crate::backoff::Backoff;
+use crate::content_range::CHUNK_GRANULARITY;
 
 mod action;
 mod failure;
@@ -60,6 +61,8 @@ pub struct Transfer {
     sent: u64,
     /// Whether a request of this session could end the upload.
     sent_last: bool,
+    /// Whether the body of the request under way was not handed over whole.
+    cut_short: bool,
     ready: Ready,
     pace: Pace,
     /// The data request that broke, until it is known how much of it was kept.
@@ -119,6 +122,7 @@ impl Transfer {
             furthest: 0,
             sent: 0,
             sent_last: false,
+            cut_short: false,
             ready: Ready::of(&plan.media),
             pace: Pace::new(plan.chunking),
             broken: None,
@@ -213,6 +217,12 @@ impl Transfer {
         }
     }
 
+    /// Not all of the body of the request under way was handed over: so it cannot have ended the upload.
+    /// To be called before [`replied`](Self::replied) or [`broke`](Self::broke).
+    pub fn cut_short(&mut self) {
+        self.cut_short = true;
+    }
+
     /// The request that [`poll`](Self::poll) asked for has no reply: no connection came about, or it
     /// broke. `random` is drawn anew for each call.
     pub fn broke(&mut self, random: u32) {
@@ -224,6 +234,7 @@ impl Transfer {
     /// The request that [`poll`](Self::poll) asked for has a reply. `random` is drawn anew for each
     /// call.
     pub fn replied(&mut self, reply: &Reply<'_>, random: u32) -> Event {
+        let cut_short = self.cut_short;
         let Some(goal) = self.sent_now() else {
             return Event::Nothing;
         };
@@ -237,6 +248,7 @@ impl Transfer {
                 Event::Started { location }
             }
             Meaning::Incomplete { committed } => self.incomplete(goal, committed, random),
+            Meaning::Complete if cut_short => self.odd(goal, reply, random),
             Meaning::Complete => self.complete(goal, reply, random),
             Meaning::Lost => self.lost(reply.status),
             Meaning::Later => {
@@ -244,6 +256,7 @@ impl Transfer {
                 self.interrupted(goal, cause, reply.retry_after, random)
             }
             Meaning::Odd => self.odd(goal, reply, random),
+            Meaning::Foreign => self.foreign(reply),
             Meaning::Unauthorized if self.plan.renewable && !self.renewed => {
                 self.renewed = true;
                 self.phase = Phase::Renewing(goal.again());
@@ -264,8 +277,9 @@ impl Transfer {
         if goal == Goal::Data {
             let chunk = self.chunk()?;
             self.sent = self.sent.max(chunk.end);
-            self.sent_last |= chunk.total == Some(chunk.end);
+            self.sent_last |= chunk.total == Some(chunk.end) && !self.cut_short;
         }
+        self.cut_short = false;
         Some(goal)
     }
 
@@ -330,7 +344,8 @@ impl Transfer {
             self.renewed = false;
         }
         match chunk {
-            Some(chunk) if committed <= chunk.first => {
+            // Hardly anything: without a wait this could go on byte by byte.
+            Some(chunk) if committed < chunk.first + chunk.len().clamp(1, CHUNK_GRANULARITY) => {
                 self.interrupted(Goal::Query, Cause::Stalled, None, random);
             }
             Some(chunk) => {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use http::StatusCode;
+use http::header::LOCATION;
 use serde_json::Value;
 
 use super::Reply;
@@ -30,7 +31,7 @@ pub enum Failure {
         retry_after: Option<Duration>,
     },
     /// Replies that make no sense here.
-    #[error("given up after {tries} tries: {refusal}, which is no answer of this protocol")]
+    #[error("the server answers {refusal}, which makes no sense in this protocol (tries: {tries})")]
     Odd {
         /// The last one.
         refusal: Refusal,
@@ -80,8 +81,10 @@ impl Failure {
     pub fn session_survives(&self) -> bool {
         match self {
             Self::GaveUp { session, .. } | Self::Odd { session, .. } => *session,
+            // What has no error object may come from something on the way, which knows nothing of the
+            // session.
             Self::Refused(refusal) => {
-                matches!(refusal.status.as_u16(), 401 | 403 | 407)
+                refusal.reason.is_none() || matches!(refusal.status.as_u16(), 401 | 403 | 407)
             }
             Self::Forgotten { committed, .. } => *committed > 0,
             Self::Cancelled
@@ -149,13 +152,14 @@ impl Refusal {
         let error: Option<Value> = serde_json::from_slice(reply.body).ok();
         let error = error.as_ref().map(|value| &value["error"]);
         let text = |value: &Value| value.as_str().map(shortened);
+        let message = match error {
+            Some(error) => text(&error["message"]),
+            None => plain_text(reply.body),
+        };
         Self {
             status: reply.status,
             reason: error.and_then(|error| text(&error["errors"][0]["reason"])),
-            message: match error {
-                Some(error) => text(&error["message"]),
-                None => plain_text(reply.body),
-            },
+            message: redirection(reply).or(message),
         }
     }
 
@@ -177,6 +181,14 @@ impl fmt::Display for Refusal {
             None => Ok(()),
         }
     }
+}
+
+/// Where a redirection leads, without the query: it may be a credential.
+fn redirection(reply: &Reply<'_>) -> Option<String> {
+    let location = reply.headers.get(LOCATION)?.to_str().ok()?;
+    let place = location.split(['?', '#']).next().unwrap_or_default();
+    let redirects = reply.status.is_redirection() && !place.is_empty();
+    redirects.then(|| shortened(&format!("it redirects to {place}")))
 }
 
 /// A body that is text on one line and no markup.

@@ -1,7 +1,7 @@
 //! How much goes in one request: everything while the line is good, less while requests keep breaking.
 
 use super::{Chunk, Chunking};
-use crate::session::CHUNK_GRANULARITY;
+use crate::content_range::CHUNK_GRANULARITY;
 
 /// Chunks that grow beyond this become one request for the rest again.
 const LARGEST: u64 = 256 * CHUNK_GRANULARITY;
@@ -16,6 +16,8 @@ pub(super) struct Pace {
     limit: Option<u64>,
     /// Data requests that broke since one was answered.
     breaks: u32,
+    /// No chunk grows beyond what the server was seen to keep of one.
+    most: u64,
 }
 
 impl Pace {
@@ -28,6 +30,7 @@ impl Pace {
             chunking,
             limit,
             breaks: 0,
+            most: LARGEST,
         }
     }
 
@@ -56,10 +59,20 @@ impl Pace {
     /// A request was answered, after which `committed` bytes are there.
     pub(super) fn completed(&mut self, chunk: Chunk, committed: u64) {
         self.breaks = 0;
-        if self.chunking == Chunking::Adaptive && committed >= chunk.end {
-            let doubled = self.limit.map(|limit| limit.saturating_mul(2));
-            self.limit = doubled.filter(|limit| *limit <= LARGEST);
+        if self.chunking != Chunking::Adaptive {
+            return;
         }
+        if committed < chunk.end {
+            // The server keeps less than it is sent: what is more would be sent for nothing.
+            self.most = whole_multiple(committed.saturating_sub(chunk.first)).min(LARGEST);
+            self.limit = Some(self.most);
+            return;
+        }
+        let doubled = self.limit.map(|limit| limit.saturating_mul(2));
+        self.limit = match doubled {
+            Some(doubled) if self.most < LARGEST => Some(doubled.min(self.most)),
+            doubled => doubled.filter(|limit| *limit <= LARGEST),
+        };
     }
 }
 

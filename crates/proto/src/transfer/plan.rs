@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::backoff::Schedule;
-use crate::session::CHUNK_GRANULARITY;
+use crate::content_range::CHUNK_GRANULARITY;
 use crate::upload_type::UploadType;
 
 /// How much of a stream goes in one request unless something else is set: 8 MiB.

@@ -1,5 +1,6 @@
 //! What a reply means to a client.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use http::header::{CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER};
@@ -11,7 +12,7 @@ use crate::committed_range::CommittedRange;
 use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
 
 /// A reply as a transfer looks at it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Reply<'a> {
     /// The status.
     pub status: StatusCode,
@@ -21,6 +22,15 @@ pub struct Reply<'a> {
     pub body: &'a [u8],
     /// How long the server asks to wait; see [`retry_after`].
     pub retry_after: Option<Duration>,
+}
+
+/// Headers may hold a session URI, which is a credential.
+impl fmt::Debug for Reply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Reply<'_> {
@@ -95,6 +105,8 @@ pub(super) enum Meaning {
     Unauthorized,
     /// Not what a server of the protocol says here; it may be another thing the next time.
     Odd,
+    /// Not what a server of the protocol says here, and asking again would do harm.
+    Foreign,
     /// No, and trying again would not help.
     Refused,
 }
@@ -106,9 +118,12 @@ impl Meaning {
             308 if in_session => incomplete(reply.headers),
             200 if in_session && stands_for_308(reply.headers) => incomplete(reply.headers),
             200..=299 if goal == Goal::Start => started(reply.headers),
-            // Something on the way that answers everything with a page of its own.
-            200 | 201 | 204 if is_html(reply.headers) => Self::Odd,
-            200 | 201 | 204 => Self::Complete,
+            200 | 201 if is_resource(reply) => Self::Complete,
+            // What shows no resource says so to the request that brought the media. To a question it may
+            // come from something on the way that answers everything.
+            204 if matches!(goal, Goal::OneShot | Goal::Data) => Self::Complete,
+            // The server has acted, or another address would: once more would be once too often.
+            200..=399 if matches!(goal, Goal::OneShot | Goal::Start) => Self::Foreign,
             404 | 410 if in_session => Self::Lost,
             401 => Self::Unauthorized,
             499 => Self::Cancelled,
@@ -148,10 +163,17 @@ fn started(headers: &HeaderMap) -> Meaning {
         Some(location) if !location.trim().is_empty() => Meaning::Started {
             location: location.trim().to_owned(),
         },
-        _ => Meaning::Odd,
+        _ => Meaning::Foreign,
     }
 }
 
+/// A JSON object, or nothing: a method need not show what it made.
+fn is_resource(reply: &Reply<'_>) -> bool {
+    let body = reply.body.trim_ascii();
+    matches!(body, [] | b"null" | [b'{', ..]) && !is_html(reply.headers)
+}
+
+/// Something on the way answers everything with a page of its own.
 fn is_html(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|content_type| {
         let essence = content_type.as_bytes().trim_ascii_start();

@@ -70,6 +70,15 @@ impl Transfer {
         Event::Nothing
     }
 
+    /// Gives up at once.
+    pub(super) fn foreign(&mut self, reply: &Reply<'_>) -> Event {
+        self.fail(Failure::Odd {
+            refusal: Refusal::of(reply),
+            tries: 1,
+            session: false,
+        })
+    }
+
     /// Tries again after a pause, a limited number of times.
     pub(super) fn odd(&mut self, goal: Goal, reply: &Reply<'_>, random: u32) -> Event {
         let refusal = Refusal::of(reply);

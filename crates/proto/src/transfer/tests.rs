@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::*;
 use crate::committed_range::CommittedRange;
+use crate::content_range::CHUNK_GRANULARITY;
 use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
-use crate::session::CHUNK_GRANULARITY;
 use crate::upload_type::UploadType;
 
 mod failures;

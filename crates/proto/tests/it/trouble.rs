@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use windlass_proto::session::CHUNK_GRANULARITY;
-use windlass_proto::transfer::Patience;
+use windlass_proto::transfer::{Failure, Patience};
 
 use crate::pair::Pair;
 use crate::schedule::{Schedule, any_faults, bearable_faults, unending_faults};
@@ -57,6 +57,8 @@ proptest! {
     #[test]
     fn faults_that_do_not_exhaust_patience_in_a_row_bring_the_media_up(case in bearable_faults()) {
         let end = Pair::new(&case, case.enough_patience()).run(most_requests(&case));
-        prop_assert_eq!(end.failure, None);
+        // A page in answer to a start or to all of the media: the server may have acted.
+        let foreign = |failure: &Failure| matches!(failure, Failure::Odd { tries: 1, .. });
+        prop_assert_eq!(end.failure.filter(|failure| !foreign(failure)), None);
     }
 }

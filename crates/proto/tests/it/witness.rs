@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER};
+use windlass_proto::content_range::CHUNK_GRANULARITY;
 use windlass_proto::header::X_HTTP_STATUS_CODE_OVERRIDE;
 use windlass_proto::transfer::{Action, Failure, Patience, Request};
 
@@ -92,10 +93,13 @@ impl Witness {
                 if answer.headers.contains_key(LOCATION) {
                     Verdict::Next(Next::Data)
                 } else {
-                    self.odd(random)
+                    Verdict::Fails(Why::Odd)
                 }
             }
             200 | 201 if !page => Verdict::Finished,
+            200..=399 if matches!(request, Request::Start | Request::OneShot) => {
+                Verdict::Fails(Why::Odd)
+            }
             404 | 410 if in_session => self.session_lost(),
             401 if self.renewable && !self.token_refused => {
                 self.token_refused = true;
@@ -136,7 +140,12 @@ impl Witness {
             self.token_refused = false;
         }
         match request {
-            Request::Data(chunk) if committed <= chunk.first => self.back_off(0, random),
+            // Nothing kept, or hardly anything.
+            Request::Data(chunk)
+                if committed < chunk.first + chunk.len().clamp(1, CHUNK_GRANULARITY) =>
+            {
+                self.back_off(0, random)
+            }
             _ => Verdict::Next(Next::Data),
         }
     }

@@ -101,13 +101,30 @@ fn chunks_grow_while_they_succeed_and_become_one_request_again() {
 }
 
 #[test]
-fn a_chunk_that_was_kept_in_part_does_not_let_chunks_grow() {
+fn chunks_are_no_larger_than_what_the_server_keeps_of_them() {
     let mut transfer = huge();
     breaks(&mut transfer, Q);
     breaks(&mut transfer, 8 * Q);
     let first = chunk(&transfer).first;
     incomplete(first + Q).to(&mut transfer);
+    for _ in 0..3 {
+        assert_eq!(chunk(&transfer).len(), Q);
+        succeeds(&mut transfer);
+    }
+}
+
+#[test]
+fn a_server_that_keeps_a_part_of_the_whole_gets_parts() {
+    let mut transfer = huge();
+    incomplete(4 * Q).to(&mut transfer);
     assert_eq!(chunk(&transfer).len(), 4 * Q);
+}
+
+#[test]
+fn hardly_any_progress_costs_a_wait() {
+    let mut transfer = huge();
+    incomplete(1).to(&mut transfer);
+    assert_eq!(wait(&transfer).cause, Cause::Stalled);
 }
 
 #[test]

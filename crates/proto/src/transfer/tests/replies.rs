@@ -6,6 +6,8 @@ enum Fate {
     Finished,
     BacksOff,
     Pauses,
+    /// No server of this protocol.
+    Foreign,
     StartsAnew,
     Refused,
     Cancelled,
@@ -22,6 +24,7 @@ fn fate(transfer: &Transfer) -> Fate {
         Action::Send(_) => Fate::GoesOn,
         Action::Failed(Failure::Refused(_)) => Fate::Refused,
         Action::Failed(Failure::Cancelled) => Fate::Cancelled,
+        Action::Failed(Failure::Odd { tries: 1, .. }) => Fate::Foreign,
         other => panic!("{other:?} is in no table"),
     }
 }
@@ -59,7 +62,9 @@ fn every_status_of_a_data_request_has_its_fate() {
 #[test]
 fn every_status_of_a_query_has_its_fate() {
     let table = [
-        (Fate::Finished, &[200, 201, 204][..]),
+        (Fate::Finished, &[200, 201][..]),
+        // It shows no resource, and may come from something on the way.
+        (Fate::Pauses, &[204]),
         (Fate::GoesOn, &[308]),
         (Fate::BacksOff, OVERLOAD),
         (Fate::Pauses, ODD),
@@ -73,9 +78,10 @@ fn every_status_of_a_query_has_its_fate() {
 #[test]
 fn every_status_of_a_start_has_its_fate() {
     let table = [
-        // Without a `Location` there is no session.
-        (Fate::Pauses, &[200, 201, 204, 206][..]),
-        (Fate::Pauses, &[301, 302, 307, 308, 409, 425]),
+        // Without a `Location` there is no session, but perhaps something else was made.
+        (Fate::Foreign, &[200, 201, 204, 206][..]),
+        (Fate::Foreign, &[301, 302, 307, 308]),
+        (Fate::Pauses, &[409, 425]),
         (Fate::BacksOff, OVERLOAD),
         (Fate::Cancelled, &[499]),
         (Fate::Refused, REFUSED),
@@ -88,7 +94,8 @@ fn every_status_of_a_start_has_its_fate() {
 fn every_status_of_a_one_shot_upload_has_its_fate() {
     let table = [
         (Fate::Finished, &[200, 201, 204][..]),
-        (Fate::Pauses, &[202, 302, 308, 409]),
+        (Fate::Foreign, &[202, 302, 308]),
+        (Fate::Pauses, &[409]),
         (Fate::BacksOff, OVERLOAD),
         (Fate::Refused, REFUSED),
         (Fate::Refused, &[404, 410]),
@@ -109,14 +116,15 @@ fn a_page_is_never_taken_for_a_resource() {
         " text/html;charset=x",
     ] {
         let page = answer(200).with(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        for transfer in [
-            sending(),
-            asking(),
-            Transfer::start(one_shot(UploadType::Media)),
+        for (transfer, expected) in [
+            (sending(), Fate::Pauses),
+            (asking(), Fate::Pauses),
+            // The server may have stored the media all the same.
+            (Transfer::start(one_shot(UploadType::Media)), Fate::Foreign),
         ] {
             let mut transfer = transfer;
             assert_eq!(page.to(&mut transfer), Event::Nothing);
-            assert_eq!(fate(&transfer), Fate::Pauses, "{content_type}");
+            assert_eq!(fate(&transfer), expected, "{content_type}");
         }
     }
 }
@@ -128,6 +136,62 @@ fn a_resource_is_not_looked_for_in_the_content_type() {
         let reply = answer(200).with(CONTENT_TYPE, HeaderValue::from_static(content_type));
         assert_eq!(reply.to(&mut transfer), Event::Finished);
     }
+}
+
+#[test]
+fn what_is_neither_an_object_nor_empty_is_no_resource() {
+    let body = |body: &str| Answer {
+        body: body.to_owned(),
+        ..answer(200)
+    };
+    for (text, expected) in [
+        ("", Fate::Finished),
+        (" null\n", Fate::Finished),
+        ("\n{}", Fate::Finished),
+        ("Welcome to the network.", Fate::Pauses),
+        ("[]", Fate::Pauses),
+    ] {
+        let mut transfer = asking();
+        body(text).to(&mut transfer);
+        assert_eq!(fate(&transfer), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn a_reply_that_comes_before_the_media_was_sent_does_not_end_the_upload() {
+    let mut transfer = sending();
+    transfer.cut_short();
+    answer(200).to(&mut transfer);
+    assert_eq!(fate(&transfer), Fate::Pauses);
+    transfer.waited();
+    answer(200).to(&mut transfer);
+    assert!(matches!(failure(&transfer), Failure::FinishedEarly { .. }));
+}
+
+#[test]
+fn a_request_that_broke_before_its_end_cannot_have_ended_the_upload() {
+    for (cut_short, finished) in [(true, false), (false, true)] {
+        let mut transfer = sending();
+        if cut_short {
+            transfer.cut_short();
+        }
+        transfer.broke(0);
+        transfer.waited();
+        answer(201).to(&mut transfer);
+        assert_eq!(transfer.poll() == Action::Finished, finished);
+    }
+}
+
+#[test]
+fn a_redirection_says_where_it_leads_but_not_its_query() {
+    let mut transfer = Transfer::start(seekable());
+    let location = HeaderValue::from_static("https://h/u?upload_id=secret");
+    answer(301).with(LOCATION, location).to(&mut transfer);
+    let text = failure(&transfer).to_string();
+    assert!(
+        text.contains("redirects to https://h/u") && !text.contains("secret"),
+        "{text}"
+    );
 }
 
 #[test]
