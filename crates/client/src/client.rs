@@ -129,19 +129,20 @@ impl Client {
         Status::of(&reply)
     }
 
-    /// Cancels a session: what it has is deleted. A session that is lost or cancelled already is left at
-    /// that; the status before is returned.
+    /// Cancels a session: what it has is deleted. [`Status::Cancelled`] says that it is cancelled, now or
+    /// before, [`Status::Lost`] that the server does not know it.
     ///
     /// # Errors
     ///
     /// No reply, or one that says that the session was not cancelled: for instance because it is
     /// finished.
-    pub async fn cancel(&self, session: &SessionUri) -> Result<(), Error> {
+    pub async fn cancel(&self, session: &SessionUri) -> Result<Status, Error> {
         let reply = self
             .to_session(Method::DELETE, session, HeaderMap::new())
             .await?;
         match reply.status.as_u16() {
-            499 | 200 | 204 | 404 | 410 => Ok(()),
+            499 | 200 | 204 => Ok(Status::Cancelled),
+            404 | 410 => Ok(Status::Lost),
             _ => Err(refused(&reply)),
         }
     }
@@ -173,7 +174,9 @@ impl Client {
         mut headers: HeaderMap,
     ) -> Result<Reply, Error> {
         let url = session.url().clone();
-        if let Some(token) = self.0.token_for(&url, &url).await? {
+        if session.is_where_it_was_asked()
+            && let Some(token) = self.0.token_for(&url, &url).await?
+        {
             headers.insert(AUTHORIZATION, token);
         }
         let request = Request {

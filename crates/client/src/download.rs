@@ -7,12 +7,13 @@
 //!
 //! What is absent: several connections for one media, targets that are not files.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, IF_RANGE, LOCATION, RANGE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method};
 use tokio::time::sleep;
 use url::Url;
 use windlass_proto::backoff::{Backoff, Schedule};
@@ -22,16 +23,19 @@ use windlass_proto::transfer::{self, Refusal, retry_after};
 use crate::clock::now;
 use crate::random::random;
 use crate::rate_limit::RateLimit;
+use crate::session_uri::Redacted;
 use crate::token::TokenSource;
-use crate::transport::{Body, Incoming, Request, Transport, TransportError};
+use crate::transport::{Body, Incoming, Request, Transport};
 use answer::{Answer, Whole};
 use partial::Partial;
+use trouble::{Trouble, passes};
 
 mod answer;
 mod error;
 mod partial;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 pub use error::DownloadError;
 
@@ -41,8 +45,9 @@ const REDIRECTIONS: usize = 5;
 /// A server that wants to be left alone for longer is.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// What is downloaded, where to, and how.
-#[derive(Debug, Clone)]
+/// What is downloaded, where to, and how. `Debug` hides the query of the URL, which may hold
+/// credentials.
+#[derive(Clone)]
 pub struct Download {
     url: Url,
     target: PathBuf,
@@ -89,7 +94,8 @@ impl Download {
         }
     }
 
-    /// Whether an existing target is replaced, when the media is complete. It is not unless set.
+    /// Whether an existing target is replaced, when the media is complete, and a `TARGET.part` of other
+    /// origin, when the media begins to come. They are not unless set.
     #[must_use]
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
@@ -130,7 +136,7 @@ impl Download {
         progress: impl Fn(DownloadProgress) + Send + Sync,
     ) -> Result<Downloaded, DownloadError> {
         let partial = Partial::open(&self.target, &self.url, self.overwrite).await?;
-        let mut run = Run {
+        let run = Run {
             download: self,
             transport,
             token,
@@ -138,13 +144,20 @@ impl Download {
             partial,
             progress: &progress,
         };
-        match run.try_again_until_done().await {
-            Ok(()) => run.partial.finish(self.expected, self.overwrite).await,
-            Err(error) => {
-                run.partial.leave().await?;
-                Err(error)
-            }
-        }
+        run.finish().await
+    }
+}
+
+impl fmt::Debug for Download {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Download")
+            .field("url", &format_args!("{}", Redacted(&self.url)))
+            .field("target", &self.target)
+            .field("overwrite", &self.overwrite)
+            .field("expected", &self.expected)
+            .field("schedule", &self.schedule)
+            .field("rate", &self.rate)
+            .finish()
     }
 }
 
@@ -159,46 +172,17 @@ struct Run<'run> {
     progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
 }
 
-/// Why a try was not the last.
-enum Trouble {
-    /// Trying again will not help.
-    Final(DownloadError),
-    /// It may, after a while.
-    Again {
-        error: DownloadError,
-        retry_after: Option<Duration>,
-    },
-}
-
-impl<E: Into<DownloadError>> From<E> for Trouble {
-    fn from(error: E) -> Self {
-        Self::Final(error.into())
-    }
-}
-
-impl From<TransportError> for Trouble {
-    fn from(error: TransportError) -> Self {
-        match error {
-            TransportError::Connect { .. }
-            | TransportError::Broken { .. }
-            | TransportError::Silent { .. } => Self::again(DownloadError::line(error)),
-            TransportError::SetUp(_)
-            | TransportError::Media(_)
-            | TransportError::ReplyTooLong { .. } => Self::Final(DownloadError::line(error)),
-        }
-    }
-}
-
-impl Trouble {
-    fn again(error: DownloadError) -> Self {
-        Self::Again {
-            error,
-            retry_after: None,
-        }
-    }
-}
-
 impl Run<'_> {
+    async fn finish(mut self) -> Result<Downloaded, DownloadError> {
+        match self.try_again_until_done().await {
+            Ok(()) => self.partial.finish(self.download.expected).await,
+            Err(error) => {
+                self.partial.leave().await;
+                Err(error)
+            }
+        }
+    }
+
     async fn try_again_until_done(&mut self) -> Result<(), DownloadError> {
         let mut backoff = Backoff::new(self.download.schedule);
         loop {
@@ -227,19 +211,23 @@ impl Run<'_> {
         let incoming = self.open().await?;
         match Answer::of(&incoming, &self.partial) {
             Answer::Whole(whole) => {
+                let end = whole.size;
                 self.partial.begin(whole).await?;
-                self.receive(incoming).await
+                self.receive(incoming, end).await
             }
-            Answer::Rest { total } => {
+            Answer::Rest { end, total } => {
                 self.partial.learn(total);
-                self.receive(incoming).await?;
-                self.is_all_there()
+                self.receive(incoming, Some(end)).await
             }
             Answer::Complete => Ok(()),
             Answer::Other => {
-                self.partial.discard().await?;
+                self.partial.ask_for_all();
                 Err(Trouble::again(DownloadError::Changed))
             }
+            Answer::Stranger => Err(Trouble::again(DownloadError::Stranger {
+                path: self.partial.path().to_owned(),
+            })),
+            Answer::Encoded(encoding) => Err(DownloadError::Encoded { encoding }.into()),
             Answer::Refused => Err(self.refused(incoming).await?),
         }
     }
@@ -294,23 +282,36 @@ impl Run<'_> {
         }
     }
 
-    async fn receive(&mut self, incoming: Incoming) -> Result<(), Trouble> {
+    /// Takes a body that ends at `end` of the media.
+    async fn receive(&mut self, incoming: Incoming, end: Option<u64>) -> Result<(), Trouble> {
         self.may_renew = self.token.is_some();
+        let mark = self.partial.mark().await?;
         let mut body = incoming.body;
         let outcome = loop {
             self.tell(None);
             match body.next().await {
+                Some(Ok(piece)) if self.is_beyond(end, &piece) => {
+                    // Who miscounts may have begun elsewhere, too.
+                    self.partial.go_back(&mark).await?;
+                    self.partial.ask_for_all();
+                    break Err(Trouble::again(DownloadError::TooLong));
+                }
                 Some(Ok(piece)) => {
                     self.go_slowly(piece.len()).await;
                     self.partial.write(piece).await?;
                 }
                 Some(Err(error)) => break Err(error.into()),
-                None => break Ok(()),
+                None => break self.is_all_there(),
             }
         };
         // What has come counts, whatever broke.
         self.partial.flush().await?;
         outcome
+    }
+
+    fn is_beyond(&self, end: Option<u64>, piece: &[u8]) -> bool {
+        let received = self.partial.received() + piece.len() as u64;
+        end.is_some_and(|end| received > end)
     }
 
     async fn go_slowly(&self, len: usize) {
@@ -355,21 +356,6 @@ impl Run<'_> {
             waiting,
         });
     }
-}
-
-/// Whether a refusal is one of the moment.
-fn passes(refusal: &Refusal) -> bool {
-    let is_rate_limit = matches!(
-        refusal.reason.as_deref(),
-        Some("rateLimitExceeded" | "userRateLimitExceeded")
-    );
-    let status = refusal.status;
-    status.is_server_error()
-        || matches!(
-            status,
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
-        )
-        || status == StatusCode::FORBIDDEN && is_rate_limit
 }
 
 /// Where a redirection leads. Encryption is not given up on the way.

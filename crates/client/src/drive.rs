@@ -171,12 +171,16 @@ impl<'a> Drive<'a> {
                 _ = tick.tick() => self.tell_on_the_way(&request),
             }
         };
+        if self.meter.sent() < self.end_of(&request) {
+            self.transfer.cut_short();
+        }
         match outcome {
             Ok(reply) => self.replied(&url, reply).await,
             Err(TransportError::Media(error)) => {
                 self.media.check_unchanged().await?;
                 Err(self.media.cannot_read(error).into())
             }
+            Err(fatal @ TransportError::Untrusted { .. }) => Err(fatal.into()),
             Err(trouble) => {
                 tracing::debug!(error = %trouble, "a request broke");
                 self.trouble = Some(trouble);
@@ -221,6 +225,7 @@ impl<'a> Drive<'a> {
             return Err(Cause::Downgrade.into());
         }
         let session = SessionUri::try_from(session).map_err(Cause::SessionUri)?;
+        let session = session.named_for(&self.upload.url);
         self.session = Some(session.clone());
         match (&mut self.held, &self.upload.journal) {
             (Some(held), _) => held.new_session(session)?,
@@ -244,7 +249,17 @@ impl<'a> Drive<'a> {
         }
     }
 
+    /// Offset behind the last byte of media that a request brings.
+    fn end_of(&self, request: &Request) -> u64 {
+        match request {
+            Request::OneShot => self.media_size(),
+            Request::Data(chunk) => chunk.end,
+            Request::Start | Request::Query { .. } => 0,
+        }
+    }
+
     async fn finished(&mut self) -> Result<Uploaded, Error> {
+        self.media.check_unchanged().await.map_err(Cause::Torn)?;
         let body = self.last.take().map(|reply| reply.body).unwrap_or_default();
         let resource: Option<Value> = serde_json::from_slice(&body).ok();
         let size = self.transfer.total().unwrap_or_default();

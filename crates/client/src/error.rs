@@ -81,6 +81,8 @@ pub(crate) enum Cause {
     TooLongForOneRequest,
     #[error(transparent)]
     Source(#[from] SourceError),
+    #[error("the upload is finished, but its media may be a mixture")]
+    Torn(#[source] SourceError),
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -117,7 +119,7 @@ impl Cause {
             | Self::ContentType
             | Self::ChunkSize(_)
             | Self::TooLongForOneRequest => Kind::Usage,
-            Self::Source(SourceError::Changed { .. }) => Kind::SourceChanged,
+            Self::Source(SourceError::Changed { .. }) | Self::Torn(_) => Kind::SourceChanged,
             Self::Source(_) => Kind::Source,
             Self::Journal(JournalError::InUse { .. }) => Kind::Busy,
             Self::Journal(_) => Kind::Journal,
@@ -170,7 +172,7 @@ impl Error {
     pub(crate) fn session_survives(&self) -> bool {
         match &self.0.cause {
             Cause::Upload { failure, .. } => failure.session_survives(),
-            Cause::Mismatch(_) => false,
+            Cause::Mismatch(_) | Cause::Torn(_) => false,
             _ => true,
         }
     }
@@ -193,6 +195,7 @@ impl Error {
     pub fn reason(&self) -> Option<&str> {
         match &self.0.cause {
             Cause::Upload { failure, .. } => failure.refusal()?.reason.as_deref(),
+            Cause::Download(error) => error.reason(),
             _ => None,
         }
     }

@@ -3,21 +3,26 @@
 //! A journal is a directory of its owner's alone. An upload with the id `mzxw6ytb` has
 //!
 //! ```text
-//! mzxw6ytb.json     the record: where it goes, the session, the metadata, by what the file is recognised.
-//!                   Durable before the first byte of media is sent; replaced as a whole, durably.
-//! mzxw6ytb.offset   how far it is, for who asks. Replaced as a whole, never synced: the server knows
-//!                   better, and a power cut that tears it tears nothing else.
-//! mzxw6ytb.lock     locked (flock) by the process that works on it; the system unlocks it when that dies.
-//! mzxw6ytb.new      what is going to replace one of the former.
+//! mzxw6ytb.upload.json     the record: where it goes, the session, the metadata, by what the file is
+//!                          recognised. Durable before the first byte of media is sent; replaced as a
+//!                          whole, durably.
+//! mzxw6ytb.upload.offset   how far it is, for who asks. Replaced as a whole, never synced: the server
+//!                          knows better, and a power cut that tears it tears nothing else.
+//! mzxw6ytb.upload.lock     locked (flock) by the process that works on it; the system unlocks it when
+//!                          that dies.
+//! mzxw6ytb.upload.new      what is going to replace one of the former.
 //! ```
 //!
 //! The record is what makes the upload exist. It is the last to come and the first to go, both under
 //! the lock. Whatever else a killed process leaves is swept by the next [`Journal::open`].
 //!
+//! The directory may hold the files of other programs. Nothing is removed that is named otherwise, or
+//! that begins with what is not written here.
+//!
 //! A session URI is a credential, and so may be the URL with its key: files are readable by their
 //! owner only (0600), as are the directories that are made (0700). An existing directory is left as
-//! it is, and refused when others may write to it: who can plant a record there can choose where
-//! this user's files are sent.
+//! it is, and refused when it is another user's or others may write to it: who can plant a record
+//! there can choose where this user's files are sent. So a record is not used that is another's.
 //!
 //! Records are JSON with a `version`. A record of another version is shown as damaged, and neither
 //! used nor removed. Fields that are not known are ignored, and are lost when the record is
@@ -26,6 +31,7 @@
 //! Everything here blocks, mostly for less than a millisecond, and for a few syncs of small files where
 //! something is made durable. What is absent: any knowledge of the network.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, ffi::OsString, io};
@@ -46,7 +52,7 @@ pub use record::{Entry, NewRecord, Record, UploadKey};
 pub use upload_ref::{InvalidUploadRef, UploadRef};
 
 use crate::clock;
-use files::{Files, Lock};
+use files::{Files, Lock, Role};
 
 /// A directory in which unfinished uploads are remembered.
 ///
@@ -55,19 +61,25 @@ use files::{Files, Lock};
 #[derive(Debug, Clone)]
 pub struct Journal {
     directory: PathBuf,
+    /// Whose it is.
+    user: u32,
 }
 
 impl Journal {
     /// Opens a journal. Its directory, and those above it, are made where they are missing. What
-    /// processes left that died while they began or finished an upload is swept.
+    /// processes left that died while they began or finished an upload is swept; files that are not the
+    /// journal's are left alone.
     ///
     /// # Errors
     ///
-    /// Also when others may write to the directory.
+    /// Also when the directory belongs to another than the effective user, or others may write to it.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, JournalError> {
-        let directory = directory.into();
-        files::prepare_directory(&directory)?;
-        let journal = Self { directory };
+        Self::open_as(files::this_user(), directory.into())
+    }
+
+    fn open_as(user: u32, directory: PathBuf) -> Result<Self, JournalError> {
+        files::prepare_directory(&directory, user)?;
+        let journal = Self { directory, user };
         for id in files::ids(&journal.directory, |_| true)? {
             if let Err(error) = journal.sweep(&id) {
                 tracing::debug!(%id, %error, "what a dead process left stays");
@@ -92,7 +104,7 @@ impl Journal {
     /// that are named otherwise are passed over.
     pub fn entries(&self) -> Result<Vec<Entry>, JournalError> {
         let (mut records, mut damaged) = (Vec::new(), Vec::new());
-        for id in files::ids(&self.directory, |extension| extension == files::RECORD)? {
+        for id in self.recorded()? {
             let files = self.files(&id);
             match files.read() {
                 Ok(record) => records.push(record),
@@ -105,23 +117,33 @@ impl Journal {
                 }),
             }
         }
-        records.sort_by_key(|record: &Record| (record.started, record.id.clone()));
+        records.sort_by_key(Record::order);
         let records = records.into_iter().map(Box::new).map(Entry::Unfinished);
         Ok(records.chain(damaged).collect())
     }
 
     /// The unfinished uploads of the same file to the same place, oldest first: those that a command
     /// that is run again can go on with.
+    ///
+    /// It reads all records, locks nothing and writes nothing: some ten microseconds for each record.
     pub fn find(&self, key: &UploadKey) -> Result<Vec<Record>, JournalError> {
         let mut found = Vec::new();
-        for entry in self.entries()? {
-            if let Entry::Unfinished(record) = entry
-                && record.key() == *key
+        for id in self.recorded()? {
+            let files = self.files(&id);
+            if let Ok(mut record) = files.read_record()
+                && key.is_of(&record)
             {
-                found.push(*record);
+                files.read_progress(&mut record);
+                found.push(record);
             }
         }
+        found.sort_by_key(Record::order);
         Ok(found)
+    }
+
+    /// The ids of which there are records.
+    fn recorded(&self) -> Result<BTreeSet<UploadRef>, JournalError> {
+        files::ids(&self.directory, |role| role == Role::Record)
     }
 
     /// Remembers an upload and holds it. It survives a power cut once this returns.
@@ -147,9 +169,11 @@ impl Journal {
     pub fn hold(&self, id: &UploadRef) -> Result<Held, JournalError> {
         let files = self.files(id);
         let lock = Self::lock(&files)?;
-        files.make_private()?;
         match files.read() {
-            Ok(record) => Ok(Held::new(record, files, lock)),
+            Ok(record) => {
+                files.make_private()?;
+                Ok(Held::new(record, files, lock))
+            }
             Err(damage) => Err(JournalError::Damaged {
                 path: files.record,
                 damage,
@@ -202,7 +226,15 @@ impl Journal {
     /// is about to come, or its removal is under way.
     fn sweep(&self, id: &UploadRef) -> Result<(), JournalError> {
         let files = self.files(id);
-        if files.has_record()? {
+        let leftovers = || {
+            files
+                .are_leftovers()
+                .map_err(|source| JournalError::Directory {
+                    directory: self.directory.clone(),
+                    source,
+                })
+        };
+        if files.has_record()? || !leftovers()? {
             return Ok(());
         }
         match files.take_lock()? {
@@ -212,7 +244,7 @@ impl Journal {
     }
 
     fn files(&self, id: &UploadRef) -> Files {
-        Files::new(&self.directory, id)
+        Files::new(&self.directory, id, self.user)
     }
 }
 

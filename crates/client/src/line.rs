@@ -29,8 +29,9 @@ impl Line {
         self.token.as_ref()
     }
 
-    pub(crate) fn has_token(&self) -> bool {
-        self.token.is_some()
+    /// Whether there may be another token when one is refused.
+    pub(crate) fn may_renew(&self) -> bool {
+        self.token.as_ref().is_some_and(TokenSource::may_renew)
     }
 
     /// The token for a request to `to`, if it is of the origin that was `asked` for.

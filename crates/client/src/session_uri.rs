@@ -1,9 +1,10 @@
 //! Session URIs, which are credentials.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
-use url::Url;
+use url::{Origin, Url};
 
 /// The URI of a resumable session. Whoever has it can upload to the session, so `Debug` and
 /// `Display` show everything but its query; [`reveal`](Self::reveal) shows it all.
@@ -15,9 +16,13 @@ use url::Url;
 /// assert_eq!(session.to_string(), "https://up.example.com/upload/farm/v1/animals?..");
 /// assert!(session.reveal().ends_with("upload_id=secret"));
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "Url", into = "Url")]
-pub struct SessionUri(Url);
+pub struct SessionUri {
+    url: Url,
+    /// Where the upload was asked for, if a server has named this URI: tokens are for there.
+    asked: Option<Origin>,
+}
 
 /// A text that is no session URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -33,11 +38,28 @@ pub enum InvalidSessionUri {
 impl SessionUri {
     /// The URI itself. Do not log it.
     pub fn reveal(&self) -> &str {
-        self.0.as_str()
+        self.url.as_str()
     }
 
     pub(crate) fn url(&self) -> &Url {
-        &self.0
+        &self.url
+    }
+
+    /// The same, named by a server for an upload that was asked of `url`.
+    pub(crate) fn named_for(self, url: &Url) -> Self {
+        Self {
+            asked: Some(url.origin()),
+            ..self
+        }
+    }
+
+    /// Whether the server behind it is the one that was asked: a token for that one may go there.
+    pub(crate) fn is_where_it_was_asked(&self) -> bool {
+        match &self.asked {
+            Some(asked) => *asked == self.url.origin(),
+            // Somebody typed it, and means it.
+            None => true,
+        }
     }
 }
 
@@ -46,7 +68,7 @@ impl TryFrom<Url> for SessionUri {
 
     fn try_from(url: Url) -> Result<Self, Self::Error> {
         if matches!(url.scheme(), "http" | "https") {
-            Ok(Self(url))
+            Ok(Self { url, asked: None })
         } else {
             Err(InvalidSessionUri::Scheme)
         }
@@ -55,7 +77,21 @@ impl TryFrom<Url> for SessionUri {
 
 impl From<SessionUri> for Url {
     fn from(session: SessionUri) -> Self {
-        session.0
+        session.url
+    }
+}
+
+impl PartialEq for SessionUri {
+    fn eq(&self, other: &Self) -> bool {
+        self.url == other.url
+    }
+}
+
+impl Eq for SessionUri {}
+
+impl Hash for SessionUri {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.url.hash(state);
     }
 }
 
@@ -70,7 +106,7 @@ impl std::str::FromStr for SessionUri {
 
 impl fmt::Display for SessionUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&Redacted(&self.0), f)
+        fmt::Display::fmt(&Redacted(&self.url), f)
     }
 }
 

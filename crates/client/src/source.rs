@@ -90,8 +90,11 @@ impl Source {
     }
 
     /// How many bytes of a reader are kept to be sent again: what is in flight and not committed
-    /// fits in here. It costs as much memory. 8 MiB by default; rounded up to a multiple of
-    /// 256 KiB. Ignored where everything can be read again.
+    /// fits in here. 8 MiB by default; rounded up to a multiple of 256 KiB. Ignored where
+    /// everything can be read again.
+    ///
+    /// There is no upper limit: how much memory it may cost is the caller's to say. It is taken as
+    /// the window fills, and given back as bytes are committed.
     #[must_use]
     pub fn with_window(mut self, bytes: u64) -> Self {
         self.window = bytes

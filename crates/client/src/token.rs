@@ -230,6 +230,11 @@ impl TokenSource {
         self.0.origin.fill(&mut kept).await
     }
 
+    /// Whether asking the source anew can bring another token.
+    pub(crate) fn may_renew(&self) -> bool {
+        !matches!(self.0.origin, Origin::Fixed(_) | Origin::Environment(_))
+    }
+
     /// Asks the source anew, since a server has refused the token; `false` when the source can give
     /// no other. Callers that come while the source is asked share what it gives.
     ///
@@ -237,7 +242,7 @@ impl TokenSource {
     ///
     /// Like [`token`](Self::token).
     pub(crate) async fn renew(&self) -> Result<bool, TokenError> {
-        if matches!(self.0.origin, Origin::Fixed(_) | Origin::Environment(_)) {
+        if !self.may_renew() {
             return Ok(false);
         }
         let before = self.0.renewals.load(Ordering::Acquire);

@@ -20,7 +20,7 @@ pub(crate) use http_transport::HttpTransport;
 pub use timeouts::Timeouts;
 
 /// No reply of the protocol is longer.
-const MAX_REPLY: u64 = 16 << 20;
+const MAX_REPLY: u64 = 4 << 20;
 
 /// A request on its way.
 pub(crate) struct Request {
@@ -71,6 +71,13 @@ pub(crate) enum TransportError {
     /// No connection came about. Nothing was sent.
     #[error("cannot connect to {host}")]
     Connect {
+        host: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Who answers cannot prove to be who was asked for. Trying again does not help.
+    #[error("{host} is not trusted")]
+    Untrusted {
         host: String,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,

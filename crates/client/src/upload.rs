@@ -1,5 +1,6 @@
 //! What is uploaded, where to, and how.
 
+use std::fmt;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -14,7 +15,7 @@ use crate::error::{Cause, Error};
 use crate::journal::{Journal, NewRecord, Record, UploadKey};
 use crate::progress::{Progress, Watcher};
 use crate::rate_limit::RateLimit;
-use crate::session_uri::SessionUri;
+use crate::session_uri::{Redacted, SessionUri};
 use crate::source::SourceIdentity;
 
 /// The verb that an upload begins with.
@@ -60,7 +61,9 @@ impl Verb {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+///
+/// `Debug` shows neither the query of the URL, which may hold a key, nor the metadata.
+#[derive(Clone)]
 pub struct Upload {
     pub(crate) url: Url,
     pub(crate) verb: Verb,
@@ -75,6 +78,18 @@ pub struct Upload {
     pub(crate) journal: Option<Journal>,
     pub(crate) anew: bool,
     pub(crate) watcher: Option<Watcher>,
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upload")
+            .field("url", &format_args!("{}", Redacted(&self.url)))
+            .field("verb", &self.verb)
+            .field("upload_type", &self.asked_type)
+            .field("content_type", &self.content_type)
+            .field("chunking", &self.chunking)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Upload {
@@ -209,7 +224,8 @@ impl Upload {
     }
 
     /// Sets how the media is cut into requests. Unless set, everything goes in one request, and in chunks
-    /// when requests keep breaking.
+    /// when requests keep breaking. Chunks of a stream are no larger than its
+    /// [window](crate::Source::with_window).
     #[must_use]
     pub fn chunking(self, chunking: Chunking) -> Self {
         Self { chunking, ..self }

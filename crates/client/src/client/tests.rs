@@ -6,7 +6,7 @@ use http::StatusCode;
 use http::header::{LOCATION, RETRY_AFTER};
 
 use super::*;
-use crate::{Journal, Kind};
+use crate::{Entry, Journal, Kind};
 
 mod script;
 
@@ -292,13 +292,21 @@ async fn a_stream_behind_a_window_is_checked_by_crc32c_and_not_by_md5() {
 
 #[tokio::test(start_paused = true)]
 async fn the_journal_keeps_an_upload_that_can_go_on_and_forgets_one_that_cannot() {
-    for (last, kept) in [(503, 1), (412, 0), (499, 0), (401, 1)] {
+    let refusal = r#"{"error":{"errors":[{"reason":"conditionNotMet"}]}}"#;
+    // A refusal without an error object may come from something on the way.
+    for (last, body, kept) in [
+        (503, "", 1),
+        (412, refusal, 0),
+        (405, "<html>", 1),
+        (499, "", 0),
+        (401, refusal, 1),
+    ] {
         let directory = tempfile::tempdir().expect("there is room");
         let file = directory.path().join("media");
         std::fs::write(&file, b"Llama").expect("the directory is ours");
         let journal = Journal::open(directory.path().join("journal")).expect("likewise");
         let mut answers = vec![started()];
-        answers.extend((0..6).map(|_| says(last)));
+        answers.extend((0..6).map(|_| Answer::Says(last, Vec::new(), body)));
         let script = Script::new(answers);
         let client = Client::over(script, None);
         let upload = resumable().journal(journal.clone());
@@ -336,4 +344,69 @@ async fn another_process_asks_first_and_sends_the_rest() {
         ("bytes 2-4/5", &b"ama"[..])
     );
     assert!(journal.entries().expect("it can be read").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_does_not_follow_a_session_to_another_origin_when_it_is_asked_or_cancelled() {
+    for (location, trusted) in [
+        ("/session?upload_id=1", true),
+        ("http://elsewhere/session?upload_id=1", false),
+    ] {
+        let elsewhere = Answer::Says(200, vec![(LOCATION, location.into())], "");
+        let script = Script::new([elsewhere, Answer::Hangs, has(2), says(499)]);
+        let token = TokenSource::fixed("secret").expect("it is a token");
+        let client = Client::over(script.clone(), Some(token));
+        let upload = resumable().within(Duration::from_secs(1));
+        let error = client.upload(upload, Source::bytes("Llama")).await;
+        let error = error.expect_err("it hangs");
+        let session = error.session().expect("there is a session");
+        let status = client.status(session).await.expect("it answers");
+        assert_eq!(status, Status::Active { committed: 2 });
+        let status = client.cancel(session).await.expect("it answers");
+        assert_eq!(status, Status::Cancelled);
+        for seen in &script.seen()[2..] {
+            let sent = seen.headers.contains_key("authorization");
+            assert_eq!(sent, trusted, "{location}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_does_not_follow_a_session_out_of_the_journal() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = directory.path().join("media");
+    std::fs::write(&file, b"Llama").expect("the directory is ours");
+    let journal = Journal::open(directory.path().join("journal")).expect("likewise");
+    let elsewhere = vec![(LOCATION, "http://elsewhere/session?upload_id=1".into())];
+    let script = Script::new([Answer::Says(200, elsewhere, ""), Answer::Hangs, has(2)]);
+    let token = TokenSource::fixed("secret").expect("it is a token");
+    let client = Client::over(script.clone(), Some(token));
+    let upload = resumable()
+        .journal(journal.clone())
+        .within(Duration::from_secs(1));
+    client
+        .upload(upload, Source::path(&file))
+        .await
+        .expect_err("it hangs");
+    let entries = journal.entries().expect("it can be read");
+    let [Entry::Unfinished(record)] = &entries[..] else {
+        panic!("there is one upload");
+    };
+    client.status(&record.session).await.expect("it answers");
+    assert!(!script.seen()[2].headers.contains_key("authorization"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_changes_while_it_is_sent_is_an_error_at_the_end() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = directory.path().join("media");
+    std::fs::write(&file, b"Llama").expect("the directory is ours");
+    let changed = file.clone();
+    let script = Script::new([started(), done("{}")]);
+    script.before_the_last(move || std::fs::write(&changed, b"Lamas").expect("it is ours"));
+    let client = Client::over(script, None);
+    let error = client.upload(resumable(), Source::path(&file)).await;
+    let error = error.expect_err("it is a mixture");
+    assert_eq!(error.kind(), Kind::SourceChanged);
+    assert_eq!(error.session(), None);
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue};
 use windlass_proto::digest::{Crc32c, ExpectedDigests};
 
@@ -14,12 +14,16 @@ use crate::transport::Incoming;
 pub(super) enum Answer {
     /// The media from its beginning.
     Whole(Whole),
-    /// The bytes that follow those that are there.
-    Rest { total: Option<u64> },
+    /// The bytes that follow those that are there, up to `end`.
+    Rest { end: u64, total: Option<u64> },
     /// Nothing is missing.
     Complete,
     /// Bytes that do not fit what is there.
     Other,
+    /// Something that stands where the media was, as the login page of a network does.
+    Stranger,
+    /// Media in an encoding that was not asked for.
+    Encoded(String),
     /// No media.
     Refused,
 }
@@ -31,23 +35,16 @@ pub(super) struct Whole {
     pub(super) etag: Option<HeaderValue>,
     pub(super) size: Option<u64>,
     pub(super) crc32c: Option<Crc32c>,
+    pub(super) content_type: Option<HeaderValue>,
 }
 
 impl Answer {
     pub(super) fn of(incoming: &Incoming, partial: &Partial) -> Self {
         let headers = &incoming.headers;
-        let resumed = partial.can_go_on();
         match incoming.status.as_u16() {
-            200 => Self::Whole(Whole::of(headers)),
-            206 => match (resumed, Stretch::of(headers)) {
-                (Some(etag), Some(stretch)) if stretch.follows(partial, etag, headers) => {
-                    Self::Rest {
-                        total: stretch.total,
-                    }
-                }
-                _ => Self::Other,
-            },
-            416 if resumed.is_some() => {
+            200 => Self::of_whole(headers, partial),
+            206 => Self::of_rest(headers, partial),
+            416 if partial.can_go_on().is_some() => {
                 if size_of_unsatisfied(headers) == Some(partial.received()) {
                     Self::Complete
                 } else {
@@ -55,6 +52,30 @@ impl Answer {
                 }
             }
             _ => Self::Refused,
+        }
+    }
+
+    fn of_whole(headers: &HeaderMap, partial: &Partial) -> Self {
+        let is_stranger = |begun: &Whole| is_stranger(headers, begun);
+        if partial.begun().is_some_and(is_stranger) {
+            return Self::Stranger;
+        }
+        match encoding(headers) {
+            Some(encoding) => Self::Encoded(encoding),
+            None => Self::Whole(Whole::of(headers)),
+        }
+    }
+
+    fn of_rest(headers: &HeaderMap, partial: &Partial) -> Self {
+        if let Some(encoding) = encoding(headers) {
+            return Self::Encoded(encoding);
+        }
+        match (partial.can_go_on(), Stretch::of(headers)) {
+            (Some(etag), Some(stretch)) if stretch.follows(partial, etag, headers) => Self::Rest {
+                end: stretch.end,
+                total: stretch.total,
+            },
+            _ => Self::Other,
         }
     }
 }
@@ -69,21 +90,47 @@ impl Whole {
             etag: etag.cloned(),
             size,
             crc32c: hash.and_then(|hash| hash.crc32c).filter(|_| !transcoded),
+            content_type: headers.get(CONTENT_TYPE).cloned(),
         }
     }
+}
+
+/// Whether a reply with 200 is not what a server would say that had the media and has other media now.
+fn is_stranger(headers: &HeaderMap, begun: &Whole) -> bool {
+    let lost_tag = begun.etag.is_some() && !headers.contains_key(ETAG);
+    let turned_html = headers.get(CONTENT_TYPE).is_some_and(is_html)
+        && !begun.content_type.as_ref().is_some_and(is_html);
+    lost_tag || turned_html
+}
+
+fn is_html(content_type: &HeaderValue) -> bool {
+    let essence = content_type.as_bytes().split(|byte| *byte == b';').next();
+    let essence = essence.unwrap_or_default().trim_ascii();
+    [&b"text/html"[..], b"application/xhtml+xml"]
+        .iter()
+        .any(|html| essence.eq_ignore_ascii_case(html))
+}
+
+/// What the media is encoded in, if it is.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let encodings = headers.get_all(CONTENT_ENCODING).into_iter();
+    let mut encodings = encodings.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let encoding = encodings.find(|value| !value.eq_ignore_ascii_case("identity"))?;
+    Some(encoding.escape_debug().to_string())
 }
 
 /// Cloud Storage unpacks media that is stored in gzip for who does not accept it; what it states then
 /// is the digest of what is stored.
 fn is_transcoded(headers: &HeaderMap) -> bool {
     let stored = headers.get("x-goog-stored-content-encoding");
-    stored
-        .is_some_and(|stored| stored != "identity" && headers.get(CONTENT_ENCODING) != Some(stored))
+    stored.is_some_and(|stored| stored != "identity")
 }
 
 /// `Content-Range: bytes FIRST-LAST/TOTAL`.
 struct Stretch {
     start: u64,
+    /// Behind the last byte.
+    end: u64,
     total: Option<u64>,
 }
 
@@ -98,7 +145,7 @@ impl Stretch {
         };
         let (start, end) = (number(first)?, number(last)?.checked_add(1)?);
         let fits = start < end && total.is_none_or(|total| end <= total);
-        fits.then_some(Self { start, total })
+        fits.then_some(Self { start, end, total })
     }
 
     /// Whether these are the next bytes of the same media.
@@ -106,7 +153,8 @@ impl Stretch {
         let same_media = headers.get(ETAG).is_none_or(|sent| sent == etag);
         let same_size = match (self.total, partial.total()) {
             (Some(total), Some(known)) => total == known,
-            _ => true,
+            (None, Some(known)) => self.end <= known,
+            (_, None) => true,
         };
         same_media && same_size && self.start == partial.received()
     }

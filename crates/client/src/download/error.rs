@@ -28,6 +28,24 @@ pub enum DownloadError {
         /// The file that it writes.
         path: PathBuf,
     },
+    /// A file of unknown origin is where the bytes, or what is known of them, would go.
+    #[error("{} is in the way: no download has left it", path.display())]
+    NotOurs {
+        /// The file, which is as it was.
+        path: PathBuf,
+    },
+    /// What an earlier download of another URL left is where the bytes would go.
+    #[error("{} is in the way: it is a part of what another URL has", path.display())]
+    OtherUrl {
+        /// The file, which is as it was.
+        path: PathBuf,
+    },
+    /// A link, a directory or the like is where the bytes would go. It is never replaced.
+    #[error("{} is in the way: it is not a regular file", path.display())]
+    NotAFile {
+        /// What is there, as it was.
+        path: PathBuf,
+    },
     /// A file cannot be read or written.
     #[error("{} cannot be written", path.display())]
     File {
@@ -55,6 +73,24 @@ pub enum DownloadError {
     /// The media is another one than the one that was begun, each time it is asked for.
     #[error("the server has other media each time")]
     Changed,
+    /// What came is no later state of the media either: a page, or without the tag that it had.
+    #[error(
+        "the reply is not the media that was begun, but perhaps the login page of a network; {} has what came before",
+        path.display()
+    )]
+    Stranger {
+        /// The file with what came of the media.
+        path: PathBuf,
+    },
+    /// The media is in an encoding that was not asked for, and it would not be what the digests are of.
+    #[error("the server encodes the media ({encoding}), though it was asked not to")]
+    Encoded {
+        /// What the server says.
+        encoding: String,
+    },
+    /// More than the head of the reply announces.
+    #[error("the server sends more than it announces")]
+    TooLong,
     /// Other than the size that was stated.
     #[error("{received} bytes came of {expected}")]
     Size {
@@ -80,13 +116,21 @@ impl DownloadError {
 
     pub(crate) fn kind(&self) -> Kind {
         match self {
-            Self::Exists { .. } | Self::File { .. } => Kind::Target,
+            Self::Exists { .. }
+            | Self::NotOurs { .. }
+            | Self::OtherUrl { .. }
+            | Self::NotAFile { .. }
+            | Self::File { .. } => Kind::Target,
             Self::InUse { .. } => Kind::Busy,
             Self::Token(_) => Kind::Token,
-            Self::Line(_) => Kind::Connection,
+            Self::Line(_) | Self::Stranger { .. } => Kind::Connection,
             Self::Refused(refusal) if super::passes(refusal) => Kind::Unavailable,
             Self::Refused(_) => Kind::Refused,
-            Self::TooManyRedirections | Self::BadRedirection | Self::Changed => Kind::Protocol,
+            Self::TooManyRedirections
+            | Self::BadRedirection
+            | Self::Changed
+            | Self::Encoded { .. }
+            | Self::TooLong => Kind::Protocol,
             Self::Size { .. } | Self::Crc32c { .. } => Kind::Mismatch,
         }
     }
@@ -95,6 +139,13 @@ impl DownloadError {
     pub fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Refused(refusal) => Some(refusal.status),
+            _ => None,
+        }
+    }
+    /// The `reason` of Google's error object, if the server gave one.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Refused(refusal) => refusal.reason.as_deref(),
             _ => None,
         }
     }

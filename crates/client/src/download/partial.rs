@@ -2,22 +2,23 @@
 //! `TARGET.part.json`, which media they are of.
 //!
 //! Bytes are gathered and written in great pieces, away from the async threads; at most two such pieces
-//! are in memory.
+//! are in memory. What an earlier run left stays as it is until other media has been accepted.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use http::HeaderValue;
-use serde::{Deserialize, Serialize};
-use tempfile::{NamedTempFile, TempPath};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use url::Url;
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Sha256, SlowHasher, Wanted};
+use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
-use super::answer::is_strong;
-use super::{DownloadError, Downloaded, Whole, beside};
+use super::{DownloadError, Downloaded, Whole};
+use files::{Files, Owned, Part};
+use sink::{Sink, Writing};
+
+mod files;
+mod note;
+mod sink;
 
 /// So much is gathered before it is written.
 const GATHERED: usize = 1 << 20;
@@ -26,77 +27,67 @@ const GATHERED: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Partial {
     files: Files,
+    owned: Owned,
     media: Whole,
     received: u64,
+    /// The rest was asked for and something else came.
+    asks_for_all: bool,
     gathered: Vec<Bytes>,
     gathered_len: usize,
     writing: Writing,
 }
 
-/// Where things are.
-#[derive(Debug, Clone)]
-struct Files {
-    target: PathBuf,
-    part: PathBuf,
-    note: PathBuf,
-    url: Sha256,
-}
-
-/// The file, here or with the thread that writes it.
-#[derive(Debug)]
-enum Writing {
-    Idle(Box<Sink>),
-    Busy(JoinHandle<io::Result<Box<Sink>>>),
-    /// Writing failed.
-    Broken,
-}
-
-#[derive(Debug)]
-struct Sink {
-    file: File,
+/// A place in the media that can be gone back to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Mark {
+    received: u64,
     hasher: Crc32cHasher,
 }
 
-/// What `TARGET.part.json` holds.
-#[derive(Debug, Serialize, Deserialize)]
-struct Note {
-    /// Of the URL, which may be secret.
-    url_sha256: Sha256,
-    etag: Option<String>,
-    size: Option<u64>,
-    crc32c: Option<Crc32c>,
-}
-
 impl Partial {
-    /// Opens what is there of the same media, or begins.
+    /// Opens what is there of the same media. Nothing that is there is changed until it
+    /// [begins](Self::begin).
     pub(super) async fn open(
         target: &Path,
         url: &Url,
         overwrite: bool,
     ) -> Result<Self, DownloadError> {
-        let files = Files {
-            target: target.to_owned(),
-            part: beside(target, ".part"),
-            note: beside(target, ".part.json"),
-            url: sha256(url),
-        };
+        let files = Files::new(target, url, overwrite);
         blocking(move || {
-            if !overwrite && files.target.symlink_metadata().is_ok() {
-                return Err(DownloadError::Exists { path: files.target });
-            }
-            let mut file = files.lock()?;
-            let media = files.note().unwrap_or_default();
-            let (received, hasher) = take_up(&mut file, &media).map_err(files.failed())?;
-            Ok(Self {
-                files,
-                media,
-                received,
-                gathered: Vec::new(),
-                gathered_len: 0,
-                writing: Writing::Idle(Box::new(Sink { file, hasher })),
-            })
+            let part = files.open()?;
+            Self::take_up(files, part)
         })
         .await
+    }
+
+    fn take_up(files: Files, part: Part) -> Result<Self, DownloadError> {
+        let Part { file, owned, media } = part;
+        let length = file.metadata().map_err(files.failed())?.len();
+        let is_good = media.etag.is_some() && media.size.is_none_or(|size| length <= size);
+        let mut partial = Self::new(files, owned, Sink::new(file));
+        if let (true, Writing::Idle(sink)) = (is_good, &mut partial.writing) {
+            partial.received = sink.read_through().map_err(partial.files.failed())?;
+            partial.media = media;
+        }
+        Ok(partial)
+    }
+
+    fn new(files: Files, owned: Owned, sink: Sink) -> Self {
+        Self {
+            files,
+            owned,
+            media: Whole::default(),
+            received: 0,
+            asks_for_all: false,
+            gathered: Vec::new(),
+            gathered_len: 0,
+            writing: Writing::idle(sink),
+        }
+    }
+
+    /// The file that the bytes are in.
+    pub(super) fn path(&self) -> &Path {
+        self.files.part()
     }
 
     /// Count of bytes that have come.
@@ -114,31 +105,55 @@ impl Partial {
         self.media.size = self.media.size.or(total);
     }
 
-    /// The tag by which the rest can be asked for.
-    pub(super) fn can_go_on(&self) -> Option<&HeaderValue> {
-        self.media.etag.as_ref().filter(|_| self.received > 0)
+    /// The media that some bytes have come of.
+    pub(super) fn begun(&self) -> Option<&Whole> {
+        (self.received > 0).then_some(&self.media)
     }
 
-    /// Begins this media from its first byte.
+    /// The tag by which the rest can be asked for.
+    pub(super) fn can_go_on(&self) -> Option<&HeaderValue> {
+        let media = self.begun().filter(|_| !self.asks_for_all);
+        media?.etag.as_ref()
+    }
+
+    /// The rest cannot be had: the whole media is asked for next. What has come is kept until it is
+    /// there.
+    pub(super) fn ask_for_all(&mut self) {
+        self.asks_for_all = true;
+    }
+
+    /// Begins this media from its first byte. What has come of another is dropped.
     pub(super) async fn begin(&mut self, media: Whole) -> Result<(), DownloadError> {
-        self.discard().await?;
+        self.go_back(&Mark::default()).await?;
+        self.owned = Owned::PartAndNote;
+        self.asks_for_all = false;
         self.media = media.clone();
+        // The note comes second: without bytes, a note that is wrong does no harm.
         let files = self.files.clone();
         blocking(move || files.write_note(&media).map_err(files.failed())).await
     }
 
-    /// Forgets what has come.
-    pub(super) async fn discard(&mut self) -> Result<(), DownloadError> {
+    /// Where it stands, with everything written.
+    pub(super) async fn mark(&mut self) -> Result<Mark, DownloadError> {
+        self.start_writing().await?;
+        let sink = self.sink().await?;
+        let hasher = sink.hasher;
+        self.writing = Writing::Idle(sink);
+        Ok(Mark {
+            received: self.received,
+            hasher,
+        })
+    }
+
+    /// Drops what has come since.
+    pub(super) async fn go_back(&mut self, to: &Mark) -> Result<(), DownloadError> {
         self.gathered.clear();
         self.gathered_len = 0;
         let mut sink = self.sink().await?;
-        self.media = Whole::default();
-        self.received = 0;
-        let files = self.files.clone();
+        self.received = to.received;
+        let (to, failed) = (to.clone(), self.files.failed());
         let sink = blocking(move || {
-            let emptied = files.remove_note().and_then(|()| empty(&mut sink.file));
-            emptied.map_err(files.failed())?;
-            sink.hasher = Crc32cHasher::default();
+            sink.cut(to.received, &to.hasher).map_err(failed)?;
             Ok(sink)
         });
         self.writing = Writing::Idle(sink.await?);
@@ -158,20 +173,26 @@ impl Partial {
 
     /// Hands everything that has come to the operating system.
     pub(super) async fn flush(&mut self) -> Result<(), DownloadError> {
-        self.start_writing().await?;
-        let sink = self.sink().await?;
-        self.writing = Writing::Idle(sink);
-        Ok(())
+        self.mark().await.map(drop)
     }
 
-    /// Ends without the media. What has come is left for a later run, if anything has.
-    pub(super) async fn leave(mut self) -> Result<(), DownloadError> {
-        let _sink = self.sink().await?;
+    /// Ends without the media. What has come is left for a later run; files without it are removed, if
+    /// they are of this run. A failure here is not told, as it would hide what it ends with.
+    pub(super) async fn leave(mut self) {
+        let Ok(sink) = self.sink().await else {
+            return;
+        };
         if self.received > 0 {
-            return Ok(());
+            return;
         }
-        let files = self.files;
-        blocking(move || files.remove().map_err(files.failed())).await
+        let Self { files, owned, .. } = self;
+        let removed = blocking(move || {
+            let removed = files.remove(owned, &sink.file);
+            removed.map_err(files.failed())
+        });
+        if let Err(error) = removed.await {
+            tracing::debug!(%error, "an empty part is left behind");
+        }
     }
 
     /// Compares the media with what is stated of it, makes it durable and gives it its name. Media that
@@ -179,7 +200,6 @@ impl Partial {
     pub(super) async fn finish(
         mut self,
         expected: Option<Crc32c>,
-        overwrite: bool,
     ) -> Result<Downloaded, DownloadError> {
         self.flush().await?;
         let sink = self.sink().await?;
@@ -192,41 +212,36 @@ impl Partial {
         let files = self.files;
         blocking(move || {
             if let Err(error) = checked {
-                files.remove().map_err(files.failed())?;
+                let removed = files.remove(Owned::PartAndNote, &sink.file);
+                removed.map_err(files.failed())?;
                 return Err(error);
             }
-            files.publish(&sink.file, overwrite)?;
+            files.publish(&sink.file)?;
             Ok(downloaded)
         })
         .await
     }
 
     async fn start_writing(&mut self) -> Result<(), DownloadError> {
-        let mut sink = self.sink().await?;
+        let sink = self.sink().await?;
         let pieces = std::mem::take(&mut self.gathered);
         self.gathered_len = 0;
-        self.writing = Writing::Busy(spawn_blocking(move || {
-            for piece in pieces {
-                sink.file.write_all(&piece)?;
-                sink.hasher.update(&piece);
-            }
-            Ok(sink)
-        }));
+        self.writing = Writing::start(sink, pieces);
         Ok(())
     }
 
-    /// The file, when it is written.
     async fn sink(&mut self) -> Result<Box<Sink>, DownloadError> {
-        // Awaited where it is: should this future be dropped, nothing is lost.
-        let sink = match &mut self.writing {
-            Writing::Busy(writing) => Some(writing.await.expect("writing does not panic")),
-            Writing::Idle(_) | Writing::Broken => None,
-        };
-        match (std::mem::replace(&mut self.writing, Writing::Broken), sink) {
-            (Writing::Idle(sink), _) | (_, Some(Ok(sink))) => Ok(sink),
-            (_, Some(Err(error))) => Err(self.files.failed()(error)),
-            (_, None) => Err(self.files.failed()(io::ErrorKind::BrokenPipe.into())),
-        }
+        let sink = self.writing.sink().await;
+        sink.map_err(self.files.failed())
+    }
+}
+
+#[cfg(test)]
+impl Partial {
+    /// Writes to `file` whatever comes.
+    pub(super) fn into_file(target: &Path, url: &Url, file: std::fs::File) -> Self {
+        let files = Files::new(target, url, false);
+        Self::new(files, Owned::Nothing, Sink::new(file))
     }
 }
 
@@ -250,162 +265,6 @@ impl Whole {
             None => Ok(()),
         }
     }
-}
-
-impl Files {
-    /// Opens the part; nobody else writes it as long as it is open.
-    fn lock(&self) -> Result<File, DownloadError> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(&self.part).map_err(self.failed())?;
-        let is_locked = match file.try_lock() {
-            // Some file systems have no locks.
-            Ok(()) | Err(TryLockError::Error(_)) => true,
-            Err(TryLockError::WouldBlock) => false,
-        };
-        // Between opening and locking, another process may have given it the target's name.
-        if is_locked && is_at(&file, &self.part).map_err(self.failed())? {
-            return Ok(file);
-        }
-        Err(DownloadError::InUse {
-            path: self.part.clone(),
-        })
-    }
-
-    /// What is known of the part, if it is of the same URL and can be gone on with.
-    fn note(&self) -> Option<Whole> {
-        let note: Note = serde_json::from_slice(&std::fs::read(&self.note).ok()?).ok()?;
-        let etag = HeaderValue::try_from(note.etag?).ok()?;
-        let is_good = note.url_sha256 == self.url && is_strong(&etag);
-        is_good.then_some(Whole {
-            etag: Some(etag),
-            size: note.size,
-            crc32c: note.crc32c,
-        })
-    }
-
-    /// A note is replaced as a whole, and nobody else can read it.
-    fn write_note(&self, media: &Whole) -> io::Result<()> {
-        let etag = media.etag.as_ref().and_then(|etag| etag.to_str().ok());
-        let note = Note {
-            url_sha256: self.url,
-            etag: etag.map(str::to_owned),
-            size: media.size,
-            crc32c: media.crc32c,
-        };
-        let mut file = NamedTempFile::new_in(self.directory())?;
-        serde_json::to_writer(&mut file, &note)?;
-        file.persist(&self.note)?;
-        Ok(())
-    }
-
-    fn remove_note(&self) -> io::Result<()> {
-        match std::fs::remove_file(&self.note) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    fn remove(&self) -> io::Result<()> {
-        std::fs::remove_file(&self.part)?;
-        self.remove_note()
-    }
-
-    /// Gives the media its name. It is durable before.
-    fn publish(&self, file: &File, overwrite: bool) -> Result<(), DownloadError> {
-        file.sync_all().map_err(self.failed())?;
-        let part = TempPath::try_from_path(&self.part).map_err(self.failed())?;
-        let persisted = if overwrite {
-            part.persist(&self.target)
-        } else {
-            part.persist_noclobber(&self.target)
-        };
-        if let Err(failure) = persisted {
-            // What was so long in coming is not deleted.
-            let _ = failure.path.keep();
-            return Err(match failure.error.kind() {
-                io::ErrorKind::AlreadyExists => DownloadError::Exists {
-                    path: self.target.clone(),
-                },
-                _ => self.failed()(failure.error),
-            });
-        }
-        self.remove_note().map_err(self.failed())?;
-        // Directories cannot be opened everywhere; the name is then as durable as it gets.
-        match File::open(self.directory()) {
-            Ok(directory) => directory.sync_all().map_err(self.failed()),
-            Err(_) => Ok(()),
-        }
-    }
-
-    fn directory(&self) -> &Path {
-        match self.target.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        }
-    }
-
-    fn failed(&self) -> impl Fn(io::Error) -> DownloadError + use<> {
-        let path = self.part.clone();
-        move |source| DownloadError::File {
-            path: path.clone(),
-            source,
-        }
-    }
-}
-
-#[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt as _;
-
-    let opened = file.metadata()?;
-    match path.metadata() {
-        Ok(there) => Ok((there.dev(), there.ino()) == (opened.dev(), opened.ino())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Files that are open cannot be renamed here.
-#[cfg(not(unix))]
-fn is_at(_file: &File, _path: &Path) -> io::Result<bool> {
-    Ok(true)
-}
-
-/// Reads what is there, if it is worth anything, and stands behind it.
-fn take_up(file: &mut File, media: &Whole) -> io::Result<(u64, Crc32cHasher)> {
-    let length = file.metadata()?.len();
-    let is_good = media.etag.is_some() && media.size.is_none_or(|size| length <= size);
-    if !is_good {
-        empty(file)?;
-        return Ok((0, Crc32cHasher::default()));
-    }
-    let mut hasher = Crc32cHasher::default();
-    let mut buf = vec![0; GATHERED];
-    let mut received = 0;
-    loop {
-        match file.read(&mut buf)? {
-            0 => return Ok((received, hasher)),
-            len => {
-                hasher.update(&buf[..len]);
-                received += len as u64;
-            }
-        }
-    }
-}
-
-fn empty(file: &mut File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.seek(SeekFrom::Start(0)).map(drop)
-}
-
-fn sha256(url: &Url) -> Sha256 {
-    let mut hasher = SlowHasher::new(Wanted {
-        md5: false,
-        sha256: true,
-    });
-    hasher.update(url.as_str().as_bytes());
-    hasher.finish().1.expect("it was wanted")
 }
 
 async fn blocking<T: Send + 'static>(

@@ -2,12 +2,15 @@
 
 use std::fs;
 
+use http::StatusCode;
 use tempfile::TempDir;
 use windlass_proto::digest::Crc32cHasher;
 
 use super::*;
 use server::{Fault, Seen, Server};
 
+mod files;
+mod replies;
 mod server;
 mod wire;
 
@@ -177,18 +180,6 @@ async fn media_without_a_strong_tag_is_begun_again() {
     }
 }
 
-#[tokio::test]
-async fn media_of_another_url_is_begun_again() {
-    let barn = Barn::new();
-    let server = Server::new(media()).failing([Fault::BreaksAfter(1000)]);
-    let other = Download::new("http://farm/animals/18".parse().unwrap(), barn.target());
-    let other = other.schedule(no_waits());
-    other.run(&server, None, |_| {}).await.unwrap_err();
-    barn.run(&server).await.unwrap();
-    assert_starts(&server, [None, None]);
-    barn.assert_complete(&media());
-}
-
 #[tokio::test(start_paused = true)]
 async fn media_that_was_replaced_meanwhile_is_begun_again() {
     let barn = Barn::new();
@@ -281,47 +272,6 @@ async fn a_digest_of_packed_media_does_not_count_for_what_is_unpacked() {
         ("x-goog-stored-content-encoding", "gzip"),
     ]);
     assert!(!barn.run(&server).await.unwrap().verified);
-}
-
-#[tokio::test]
-async fn a_target_that_exists_is_kept_unless_it_may_be_replaced() {
-    let barn = Barn::new();
-    fs::write(barn.target(), "old").unwrap();
-    let server = Server::new(media());
-    let error = barn.run(&server).await.unwrap_err();
-    assert!(matches!(error, DownloadError::Exists { .. }), "{error:?}");
-    assert!(server.log().is_empty());
-    barn.assert_complete(b"old");
-
-    let download = barn.download().overwrite(true);
-    download.run(&server, None, |_| {}).await.unwrap();
-    barn.assert_complete(&media());
-}
-
-#[tokio::test]
-async fn a_target_that_appears_meanwhile_is_kept() {
-    let barn = Barn::new();
-    let target = barn.target();
-    let server = Server::new(media());
-    let meanwhile = |progress: DownloadProgress| {
-        if progress.received == LENGTH as u64 {
-            fs::write(&target, "new").unwrap();
-        }
-    };
-    let error = barn.download().run(&server, None, meanwhile).await;
-    assert!(matches!(error, Err(DownloadError::Exists { .. })));
-    assert_eq!(fs::read(barn.target()).unwrap(), b"new");
-    assert_eq!(fs::read(barn.part()).unwrap(), media());
-}
-
-#[tokio::test]
-async fn two_runs_do_not_write_the_same_file() {
-    let barn = Barn::new();
-    let other = fs::File::create(barn.part()).unwrap();
-    other.lock().unwrap();
-    let server = Server::new(media());
-    let error = barn.run(&server).await.unwrap_err();
-    assert!(matches!(error, DownloadError::InUse { .. }), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]

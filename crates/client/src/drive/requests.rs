@@ -33,7 +33,7 @@ pub(super) fn plan(line: &Line, upload: &Upload, upload_type: UploadType, media:
     Plan::new(upload_type, facts)
         .with_chunking(upload.chunking)
         .with_patience(upload.patience)
-        .with_renewable_token(line.has_token())
+        .with_renewable_token(line.may_renew())
 }
 
 /// The URL that an upload begins at: the one that was asked for, with its `uploadType`.
@@ -140,7 +140,7 @@ impl Drive<'_> {
     }
 
     /// The size of media that goes in one request; the client has made sure that it is known.
-    fn media_size(&self) -> u64 {
+    pub(super) fn media_size(&self) -> u64 {
         self.transfer
             .total()
             .or(self.media.total())

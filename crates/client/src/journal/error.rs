@@ -25,6 +25,14 @@ pub enum JournalError {
         /// Its permissions.
         mode: u32,
     },
+    /// Its owner decides where media is sent.
+    #[error("the journal {} belongs to another user (uid {owner})", directory.display())]
+    OfAnother {
+        /// The journal's directory.
+        directory: PathBuf,
+        /// The id of the user who owns it.
+        owner: u32,
+    },
     /// A file cannot be looked at.
     #[error("cannot read {}", path.display())]
     Read {
@@ -90,6 +98,12 @@ pub enum Damage {
     /// It cannot be read.
     #[error("it cannot be read ({0})")]
     Unreadable(io::Error),
+    /// Who wrote it decides where media is sent.
+    #[error("it belongs to another user (uid {owner})")]
+    OfAnother {
+        /// The id of the user who owns it.
+        owner: u32,
+    },
     /// It is not JSON, or not that of a record.
     #[error("it is not the record of an upload (line {line}, column {column})")]
     Format {

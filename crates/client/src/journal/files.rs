@@ -2,17 +2,41 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{Damage, JournalError, Record, UploadRef, written};
 
-/// The extension of records.
-pub(super) const RECORD: &str = "json";
-const PROGRESS: &str = "offset";
-const LOCK: &str = "lock";
-const NEW: &str = "new";
+/// What a file is: the end of its name, behind the id.
+///
+/// It says twice that it is the journal's: many a program has eight letters and `.lock`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Record,
+    Progress,
+    Lock,
+    New,
+}
+
+impl Role {
+    pub(super) const ALL: [Self; 4] = [Self::Record, Self::Progress, Self::Lock, Self::New];
+
+    pub(super) fn extension(self) -> &'static str {
+        match self {
+            Self::Record => "upload.json",
+            Self::Progress => "upload.offset",
+            Self::Lock => "upload.lock",
+            Self::New => "upload.new",
+        }
+    }
+
+    fn of(extension: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|role| role.extension() == extension)
+    }
+}
 
 /// The files of one upload.
 #[derive(Debug)]
@@ -23,6 +47,8 @@ pub(super) struct Files {
     progress: PathBuf,
     lock: PathBuf,
     new: PathBuf,
+    /// Whose they are.
+    user: u32,
 }
 
 /// The lock of an upload. All changes of its files are made by who has it.
@@ -32,14 +58,26 @@ pub(super) struct Lock {
     _open: File,
 }
 
-/// Makes the directory of a journal, and looks that nobody else can write to it.
-pub(super) fn prepare_directory(directory: &Path) -> Result<(), JournalError> {
+/// Who may have written the files of a journal.
+pub(super) fn this_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Makes the directory of a journal, and looks that it is this user's and nobody else can write to it.
+pub(super) fn prepare_directory(directory: &Path, user: u32) -> Result<(), JournalError> {
     let cannot_use = |source| JournalError::Directory {
         directory: directory.to_owned(),
         source,
     };
     make_directories_durably(directory).map_err(cannot_use)?;
-    let mode = directory.metadata().map_err(cannot_use)?.mode() & 0o7777;
+    let metadata = directory.metadata().map_err(cannot_use)?;
+    if metadata.uid() != user {
+        return Err(JournalError::OfAnother {
+            directory: directory.to_owned(),
+            owner: metadata.uid(),
+        });
+    }
+    let mode = metadata.mode() & 0o7777;
     if mode & 0o022 != 0 {
         return Err(JournalError::WritableByOthers {
             directory: directory.to_owned(),
@@ -69,18 +107,16 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// The ids of which there are files with such an extension. What is named otherwise is not the
-/// journal's.
+/// The ids of which there are such files. What is named otherwise is not the journal's.
 pub(super) fn ids(
     directory: &Path,
-    wanted: impl Fn(&str) -> bool,
+    wanted: impl Fn(Role) -> bool,
 ) -> Result<BTreeSet<UploadRef>, JournalError> {
     let id = |entry: io::Result<fs::DirEntry>| {
         let name = entry?.file_name();
         let parts = name.to_str().and_then(|name| name.split_once('.'));
         Ok(parts
-            .filter(|(_, extension)| [RECORD, PROGRESS, LOCK, NEW].contains(extension))
-            .filter(|(_, extension)| wanted(extension))
+            .filter(|(_, extension)| Role::of(extension).is_some_and(&wanted))
             .and_then(|(id, _)| id.parse().ok()))
     };
     let entries = directory.read_dir();
@@ -93,14 +129,15 @@ pub(super) fn ids(
 }
 
 impl Files {
-    pub(super) fn new(directory: &Path, id: &UploadRef) -> Self {
-        let path = |extension| directory.join(format!("{id}.{extension}"));
+    pub(super) fn new(directory: &Path, id: &UploadRef, user: u32) -> Self {
+        let path = |role: Role| directory.join(format!("{id}.{}", role.extension()));
         Self {
             id: id.clone(),
-            record: path(RECORD),
-            progress: path(PROGRESS),
-            lock: path(LOCK),
-            new: path(NEW),
+            record: path(Role::Record),
+            progress: path(Role::Progress),
+            lock: path(Role::Lock),
+            new: path(Role::New),
+            user,
             directory: directory.to_owned(),
         }
     }
@@ -140,14 +177,43 @@ impl Files {
             })
     }
 
+    /// Whether what is here beside a record may be removed: it is what a process can have left that
+    /// died. Other programs may have files in the directory.
+    pub(super) fn are_leftovers(&self) -> io::Result<bool> {
+        for path in [&self.progress, &self.lock, &self.new] {
+            match is_leftover(path, self.user) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Ok(true) => {}
+                other => return other,
+            }
+        }
+        Ok(true)
+    }
+
     /// Reads the record, and how far the upload is.
     pub(super) fn read(&self) -> Result<Record, Damage> {
-        let text = fs::read(&self.record).map_err(Damage::Unreadable)?;
-        let mut record = written::read(self.id.clone(), &text)?;
-        if let Ok(text) = fs::read(&self.progress) {
-            written::read_progress(&mut record, &text);
-        }
+        let mut record = self.read_record()?;
+        self.read_progress(&mut record);
         Ok(record)
+    }
+
+    /// Reads the record. Nothing is committed, as far as that says.
+    pub(super) fn read_record(&self) -> Result<Record, Damage> {
+        let mut file = File::open(&self.record).map_err(Damage::Unreadable)?;
+        let owner = file.metadata().map_err(Damage::Unreadable)?.uid();
+        if owner != self.user {
+            return Err(Damage::OfAnother { owner });
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(Damage::Unreadable)?;
+        written::read(self.id.clone(), &text)
+    }
+
+    /// Reads how far the upload is, if that is known.
+    pub(super) fn read_progress(&self, record: &mut Record) {
+        if let Ok(text) = fs::read(&self.progress) {
+            written::read_progress(record, &text);
+        }
     }
 
     /// Takes from others the right to read the record, which it has when it was copied here.
@@ -219,6 +285,17 @@ fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     options
+}
+
+fn is_leftover(path: &Path, user: u32) -> io::Result<bool> {
+    let metadata = path.symlink_metadata()?;
+    if !metadata.is_file() || metadata.uid() != user {
+        return Ok(false);
+    }
+    let mut beginning = Vec::new();
+    let opened = File::open(path)?;
+    opened.take(64).read_to_end(&mut beginning)?;
+    Ok(written::may_be_ours(&beginning))
 }
 
 /// Whether a path leads to an open file.

@@ -110,6 +110,15 @@ impl UploadKey {
             metadata: metadata.cloned(),
         }
     }
+
+    /// Whether it is the key of this upload.
+    pub(super) fn is_of(&self, record: &Record) -> bool {
+        self.path == record.source.path()
+            && self.url == record.url
+            && self.verb == record.verb
+            && self.content_type == record.content_type
+            && self.metadata == record.metadata
+    }
 }
 
 impl Record {
@@ -128,6 +137,11 @@ impl Record {
             started: now,
             touched: now,
         }
+    }
+
+    /// The oldest first, and always the same order.
+    pub(super) fn order(&self) -> (SystemTime, UploadRef) {
+        (self.started, self.id.clone())
     }
 
     /// By what the same upload is found again.

@@ -49,9 +49,9 @@ fn journal() -> (TempDir, Journal) {
     (above, journal)
 }
 
-/// The file of an upload with this extension.
+/// The file of an upload with this extension behind `upload`.
 fn file(journal: &Journal, id: &UploadRef, extension: &str) -> PathBuf {
-    journal.directory().join(format!("{id}.{extension}"))
+    journal.directory().join(format!("{id}.upload.{extension}"))
 }
 
 /// The extensions of an upload's files, in order.

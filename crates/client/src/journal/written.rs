@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use url::Url;
 
 use super::{Damage, Record, UploadRef};
-use crate::{SessionUri, SourceIdentity};
+use crate::{InvalidSessionUri, SessionUri, SourceIdentity};
 
 /// The version that is written, and the only one that is read.
 const VERSION: u64 = 1;
@@ -43,6 +44,19 @@ struct Versioned {
     version: u64,
 }
 
+/// How the texts of records and of how far an upload is begin.
+const OPENINGS: [&[u8]; 2] = [b"{\n  \"version\": ", b"{\"committed\":"];
+
+/// Whether the beginning of a file is that of a text that was written here, or is what a killed process
+/// or a power cut makes of one: cut short, nothing, or zeros from somewhere on.
+pub(super) fn may_be_ours(beginning: &[u8]) -> bool {
+    let zeros = beginning.iter().position(|byte| *byte == 0);
+    let text = &beginning[..zeros.unwrap_or(beginning.len())];
+    OPENINGS
+        .iter()
+        .any(|opening| text.starts_with(opening) || opening.starts_with(text))
+}
+
 /// The text of a record.
 pub(super) fn write(record: &Record) -> Vec<u8> {
     let written = Written {
@@ -75,8 +89,8 @@ pub(super) fn read(id: UploadRef, text: &[u8]) -> Result<Record, Damage> {
     let started = time(written.started);
     Ok(Record {
         id,
+        session: session(&written.session, &written.url)?,
         url: written.url,
-        session: session(&written.session)?,
         verb: written.verb,
         content_type: written.content_type,
         metadata: written.metadata,
@@ -115,8 +129,11 @@ fn not_a_record(error: serde_json::Error) -> Damage {
     }
 }
 
-fn session(text: &str) -> Result<SessionUri, Damage> {
-    text.parse().map_err(Damage::Session)
+/// Tokens are for the origin of the URL, wherever the session is.
+fn session(text: &str, url: &str) -> Result<SessionUri, Damage> {
+    let url = Url::parse(url).map_err(|_| Damage::Session(InvalidSessionUri::NotAUrl))?;
+    let session: SessionUri = text.parse().map_err(Damage::Session)?;
+    Ok(session.named_for(&url))
 }
 
 fn seconds(time: SystemTime) -> u64 {

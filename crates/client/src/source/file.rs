@@ -39,6 +39,26 @@ pub(super) async fn open(path: PathBuf) -> Result<Opened, SourceError> {
     })?
 }
 
+/// Looks at a path for what it will be recognised by.
+///
+/// Only a regular file is opened: to open a FIFO and close it again cuts off who writes to it.
+pub(super) async fn identify(path: PathBuf) -> Result<SourceIdentity, SourceError> {
+    let metadata = match tokio::fs::metadata(&path).await {
+        Ok(metadata) => metadata,
+        Err(source) => return Err(SourceError::Open { path, source }),
+    };
+    if metadata.is_dir() {
+        return Err(SourceError::IsDirectory { path });
+    }
+    if !metadata.is_file() {
+        return Err(SourceError::NotAFile { path });
+    }
+    match open(path.clone()).await? {
+        Opened::Regular(file) => file.identity().await,
+        Opened::Other(_) => Err(SourceError::NotAFile { path }),
+    }
+}
+
 fn open_blocking(path: PathBuf) -> Result<Opened, SourceError> {
     let cannot_open = |source| SourceError::Open {
         path: path.clone(),

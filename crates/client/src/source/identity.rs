@@ -11,8 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
-use super::file::{self, Opened};
-use super::{SourceError, positioned};
+use super::{SourceError, file, positioned};
 
 mod written_path;
 
@@ -72,17 +71,13 @@ struct ModificationTime {
 const END: u64 = 64 << 10;
 
 impl SourceIdentity {
-    /// Looks at a file.
+    /// Looks at a file. What is none is not opened: a FIFO keeps what its writer has for who reads it.
     ///
     /// # Errors
     ///
     /// Also when it is a directory, or anything else that is no regular file.
     pub async fn of(path: impl Into<PathBuf>) -> Result<Self, SourceError> {
-        let path = path.into();
-        match file::open(path.clone()).await? {
-            Opened::Regular(file) => file.identity().await,
-            Opened::Other(_) => Err(SourceError::NotAFile { path }),
-        }
+        file::identify(path.into()).await
     }
 
     pub(super) fn new(path: PathBuf, file: FileState, opened: &Arc<File>) -> io::Result<Self> {

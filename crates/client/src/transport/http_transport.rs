@@ -143,11 +143,12 @@ impl Lines {
         if connected && timed_out(&error) {
             return self.silent(host, self.timeouts.idle);
         }
+        let untrusted = untrusted(&error);
         let source = error.without_url().into();
-        if connected {
-            TransportError::Broken { host, source }
-        } else {
-            TransportError::Connect { host, source }
+        match (untrusted, connected) {
+            (true, _) => TransportError::Untrusted { host, source },
+            (false, true) => TransportError::Broken { host, source },
+            (false, false) => TransportError::Connect { host, source },
         }
     }
 
@@ -222,6 +223,16 @@ fn outgoing(request: Request, progress: &Arc<Progress>) -> reqwest::Request {
         .insert(CONTENT_LENGTH, HeaderValue::from(length));
     *outgoing.body_mut() = Some(body);
     outgoing
+}
+
+/// Whether something is wrong with the certificate of the other side.
+fn untrusted(error: &(dyn StdError + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<rustls::Error>() {
+        return matches!(error, rustls::Error::InvalidCertificate(_));
+    }
+    // What an I/O error was made of is not its source.
+    let inside = error.downcast_ref().and_then(io::Error::get_ref);
+    inside.is_some_and(|inside| untrusted(inside)) || error.source().is_some_and(untrusted)
 }
 
 /// Whether the operating system gave the connection up because nothing was acknowledged.

@@ -161,7 +161,7 @@ async fn a_reply_beyond_all_measure_is_refused() {
         while stream.write_all(&[b'x'; 8 << 10]).await.is_ok() {}
     };
     let reply = send_and(&transport(patient()), put(&url, Body::Empty), peer).await;
-    assert!(matches!(reply, Err(TransportError::ReplyTooLong { limit, .. }) if limit == 16 << 20));
+    assert!(matches!(reply, Err(TransportError::ReplyTooLong { limit, .. }) if limit == MAX_REPLY));
 }
 
 #[tokio::test]

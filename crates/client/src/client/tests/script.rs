@@ -60,6 +60,7 @@ pub(super) struct Script {
     began: Instant,
     answers: Mutex<VecDeque<Answer>>,
     seen: Mutex<Vec<Seen>>,
+    before_the_last: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl fmt::Debug for Script {
@@ -74,7 +75,27 @@ impl Script {
             began: Instant::now(),
             answers: Mutex::new(answers.into_iter().collect()),
             seen: Mutex::default(),
+            before_the_last: Mutex::default(),
         })
+    }
+
+    /// Does something when the last request was read, before it is answered.
+    pub(super) fn before_the_last(&self, act: impl FnOnce() + Send + 'static) {
+        *self.before_the_last.lock().expect("no test panicked") = Some(Box::new(act));
+    }
+
+    fn next(&self) -> Option<Answer> {
+        let mut answers = self.answers.lock().expect("no test panicked");
+        let answer = answers.pop_front();
+        let act = self
+            .before_the_last
+            .lock()
+            .expect("no test panicked")
+            .take_if(|_| answers.is_empty());
+        if let Some(act) = act {
+            act();
+        }
+        answer
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {
@@ -111,7 +132,7 @@ impl Transport for Script {
             headers: request.headers,
             body,
         });
-        let answer = self.answers.lock().expect("no test panicked").pop_front();
+        let answer = self.next();
         match answer.expect("the script has an answer left") {
             Answer::Says(status, headers, body) => Ok(Reply {
                 status: StatusCode::from_u16(status).expect("it is a status"),

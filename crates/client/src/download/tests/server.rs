@@ -5,9 +5,10 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
+use http::StatusCode;
 
 use super::*;
-use crate::transport::Reply;
+use crate::transport::{Reply, TransportError};
 
 /// Serves one media to whoever asks.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(super) enum Fault {
     Status(u16, Vec<(&'static str, String)>),
     /// The range is passed over.
     IgnoresRange,
+    /// This status, these headers and this body.
+    Reply(u16, Vec<(&'static str, String)>, Bytes),
     /// 206 with a `Content-Range` of its own and no more than so many bytes.
     Range(String, usize),
 }
@@ -136,6 +139,7 @@ impl Transport for Server {
             }
             Fault::BreaksAfter(len) => broken_after(self.unbroken(&seen), len),
             Fault::Status(status, headers) => reply(status, headers, &Bytes::new()),
+            Fault::Reply(status, headers, body) => reply(status, headers, &body),
             Fault::IgnoresRange => self.media_from(None),
             Fault::Range(range, len) => {
                 let mut headers = self.describe.clone();

@@ -63,6 +63,50 @@ fn a_file_that_has_changed_is_found_so_that_it_can_be_said() {
 }
 
 #[test]
+fn to_find_an_upload_nothing_is_locked_and_nothing_written() {
+    let (_above, journal) = journal();
+    let free = journal.create(new_record()).unwrap().record().clone();
+    fs::remove_file(file(&journal, &free.id, "lock")).unwrap();
+    let held = journal.create(new_record()).unwrap();
+    let before = journal.directory().metadata().unwrap().modified().unwrap();
+    assert_eq!(journal.find(&free.key()).unwrap().len(), 2);
+    let after = journal.directory().metadata().unwrap().modified().unwrap();
+    assert_eq!(before, after);
+    assert_eq!(files_of(&journal, &free.id), ["json"]);
+    drop(held);
+}
+
+#[test]
+fn what_is_found_tells_how_far_it_is() {
+    let (_above, journal) = journal();
+    let mut held = journal.create(new_record()).unwrap();
+    held.committed(700).unwrap();
+    assert_eq!(
+        journal.find(&held.record().key()).unwrap(),
+        [held.record().clone()]
+    );
+}
+
+/// Prints how long it takes among a thousand.
+#[test]
+#[ignore = "it measures"]
+fn an_upload_is_found_among_a_thousand() {
+    let (_above, journal) = journal();
+    let record = journal.create(new_record()).unwrap().record().clone();
+    let text = fs::read(file(&journal, &record.id, "json")).unwrap();
+    for _ in 1..1000 {
+        let id = UploadRef::random().unwrap();
+        fs::write(file(&journal, &id, "json"), &text).unwrap();
+        edit(&journal, &id, |record| {
+            record["url"] = "https://x.test".into();
+        });
+    }
+    let begun = tokio::time::Instant::now();
+    assert_eq!(journal.find(&record.key()).unwrap().len(), 1);
+    println!("{:?}", begun.elapsed());
+}
+
+#[test]
 fn all_uploads_of_the_same_thing_are_found_oldest_first() {
     let (_above, journal) = journal();
     let ids = [20_u64, 10].map(|started| {

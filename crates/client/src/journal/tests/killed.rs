@@ -11,6 +11,8 @@ fn left_behind(journal: &Journal, extensions: &[(&str, &str)]) -> UploadRef {
     id
 }
 
+const PROGRESS: &str = r#"{"committed":500,"touched":1700000000}"#;
+
 #[test]
 fn an_upload_whose_record_never_came_or_has_gone_is_swept() {
     let (_above, journal) = journal();
@@ -19,13 +21,18 @@ fn an_upload_whose_record_never_came_or_has_gone_is_swept() {
         // Creating: locked; begun to write; written.
         &[("lock", "")][..],
         &[("lock", ""), ("new", "")],
-        &[("lock", ""), ("new", r#"{"version": 1, "url""#)],
+        &[("lock", ""), ("new", "{\n  \"version\": 1,\n  \"url\"")],
         // Finishing: the record is removed; how far it was, too.
-        &[("lock", ""), ("new", "{"), ("offset", "{}")],
-        &[("lock", ""), ("offset", "{}")],
+        &[("lock", ""), ("new", "{"), ("offset", PROGRESS)],
+        &[("lock", ""), ("offset", PROGRESS)],
+        // A power cut: what was not synced is torn.
+        &[("offset", ""), ("new", "\0\0\0\0\0\0\0\0")],
+        &[("offset", "{\"comm\0\0\0"), ("new", "{\n  \"ver")],
         // Of a journal that was put back from a backup.
-        &[("offset", "{}")],
-        &[("new", "{}")],
+        &[("offset", PROGRESS)],
+        &[("new", PROGRESS)],
+        // A newer windlass was killed.
+        &[("new", "{\n  \"version\": 2,\n  \"more")],
     ] {
         let id = left_behind(&journal, left);
         assert_eq!(only_record(&journal), good);
@@ -36,6 +43,42 @@ fn an_upload_whose_record_never_came_or_has_gone_is_swept() {
         assert!(files_of(&journal, &id).is_empty(), "{left:?}");
     }
     assert_eq!(only_record(&journal), good);
+}
+
+#[test]
+fn what_other_programs_have_in_the_directory_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name| directory.path().join(name);
+    let files = [
+        // An id each, and no more.
+        ("composer.lock", "{}"),
+        ("database.offset", "5000"),
+        ("document.new", "Dear Jane,"),
+        ("document.json", "{}"),
+        ("composer.lock.upload", ""),
+        ("composer.upload.lock.bak", ""),
+        // Named as the journal names its own.
+        ("llamafur.upload.lock", "4711\n"),
+        ("duckpond.upload.offset", "5000"),
+        ("duckpond.upload.lock", ""),
+        ("goatshed.upload.new", "{\"version\": 1}"),
+    ];
+    for (name, text) in files {
+        fs::write(path(name), text).unwrap();
+    }
+    fs::create_dir(path("sheepfog.upload.new")).unwrap();
+    std::os::unix::fs::symlink("composer.lock", path("linklink.upload.lock")).unwrap();
+
+    let journal = Journal::open(directory.path()).unwrap();
+    assert!(records(&journal).is_empty());
+    journal.create(new_record()).unwrap().finish().unwrap();
+    for (name, text) in files {
+        assert_eq!(fs::read_to_string(path(name)).unwrap(), text, "{name}");
+    }
+    assert!(path("sheepfog.upload.new").is_dir());
+    assert!(path("linklink.upload.lock").is_symlink());
+    let there = fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(there, files.len() + 2);
 }
 
 #[test]

@@ -50,6 +50,52 @@ fn a_directory_that_others_may_write_to_is_refused_and_left_as_it_is() {
     }
 }
 
+/// Another user than the one who runs the tests.
+fn somebody_else() -> u32 {
+    files::this_user() + 1
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = Journal::open_as(somebody_else(), directory.path().to_owned()).unwrap_err();
+    let owner = files::this_user();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the journal {} belongs to another user (uid {owner})",
+            directory.path().display()
+        )
+    );
+}
+
+#[test]
+fn a_record_of_another_user_is_not_used_and_can_be_removed() {
+    let (_above, ours) = journal();
+    let record = ours.create(new_record()).unwrap().record().clone();
+    let theirs = Journal {
+        user: somebody_else(),
+        ..ours
+    };
+    let owner = files::this_user();
+    let entries = theirs.entries().unwrap();
+    assert!(
+        matches!(&entries[..], [Entry::Damaged { damage: Damage::OfAnother { owner: found }, .. }] if *found == owner),
+        "{entries:?}"
+    );
+    assert!(theirs.find(&record.key()).unwrap().is_empty());
+    let error = theirs.hold(&record.id).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{} cannot be used: it belongs to another user (uid {owner})",
+            file(&theirs, &record.id, "json").display()
+        )
+    );
+    theirs.remove(&record.id).unwrap();
+    assert!(files_of(&theirs, &record.id).is_empty());
+}
+
 #[test]
 fn secrets_are_not_in_debug() {
     let (_above, journal) = journal();

@@ -107,9 +107,10 @@ fn a_record_that_cannot_be_read_hides_no_other() {
     for name in [
         "README",
         "notes.json",
-        "mzxw6ytb.txt",
-        "MZXW6YTB.json",
-        "mzxw6ytb.json.bak",
+        "mzxw6ytb.json",
+        "mzxw6ytb.upload.txt",
+        "MZXW6YTB.upload.json",
+        "mzxw6ytb.upload.json.bak",
     ] {
         beside(name, "{");
     }
@@ -135,7 +136,7 @@ fn a_record_that_cannot_be_read_hides_no_other() {
             "it has version 2, and this windlass knows version 1; go on with the one that wrote it",
         ),
     ] {
-        beside(&format!("{name}.json"), text);
+        beside(&format!("{name}.upload.json"), text);
         let entries = journal.entries().unwrap();
         let [
             Entry::Unfinished(record),

@@ -63,17 +63,17 @@ async fn what_cannot_be_uploaded_is_refused_by_name() {
     );
 }
 
+fn fifo_in(directory: &Path) -> PathBuf {
+    let path = directory.join("fifo");
+    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    path
+}
+
 #[tokio::test]
 async fn a_fifo_is_a_stream() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("fifo");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&path)
-            .status()
-            .unwrap()
-            .success()
-    );
+    let path = fifo_in(directory.path());
     let bytes = some_media(300_000);
     let (other_end, sent) = (path.clone(), bytes.clone());
     let writer = std::thread::spawn(move || fs::write(other_end, sent));
@@ -85,9 +85,41 @@ async fn a_fifo_is_a_stream() {
     assert_eq!(media.total(), Some(300_000));
     assert_eq!(media.identity().await.unwrap(), None);
     writer.join().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_not_opened_to_be_recognised() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = fifo_in(directory.path());
+    let limit = Duration::from_secs(5);
+    let looked = tokio::time::timeout(limit, SourceIdentity::of(&path)).await;
+    // Lets go who opened it and waits for the other end.
+    fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let error = looked.expect("nothing is waited for").unwrap_err();
+    assert!(matches!(error, SourceError::NotAFile { .. }), "{error}");
 
     let error = SourceIdentity::of("/dev/null").await.unwrap_err();
     assert!(matches!(error, SourceError::NotAFile { .. }), "{error}");
+    let error = SourceIdentity::of(directory.path()).await.unwrap_err();
+    assert!(matches!(error, SourceError::IsDirectory { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_fifo_that_was_looked_at_still_has_all_its_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = fifo_in(directory.path());
+    let bytes = some_media(300_000);
+    let (other_end, sent) = (path.clone(), bytes.clone());
+    let writer = std::thread::spawn(move || fs::write(other_end, sent));
+
+    SourceIdentity::of(&path).await.unwrap_err();
+    let mut media = Source::path(&path).open().await.unwrap();
+    assert!(media.whole().await.unwrap() == bytes);
+    writer.join().unwrap().unwrap();
 }
 
 #[cfg(target_os = "linux")]

@@ -160,6 +160,20 @@ async fn a_window_goes_on_only_when_it_is_released_and_looks_one_byte_ahead() {
 }
 
 #[tokio::test]
+async fn a_window_is_as_large_as_was_asked_for() {
+    let window = 4 * DEFAULT_WINDOW;
+    let source = Source::reader(tokio::io::repeat(7)).with_window(window);
+    let mut media = source.open().await.unwrap();
+    assert_eq!(media.fill(u64::MAX).await.unwrap().end, window + 1);
+    let mut kept = media.read(0..window);
+    let mut len = 0;
+    while let Some(piece) = kept.try_next().await.unwrap() {
+        len += piece.len() as u64;
+    }
+    assert_eq!(len, window);
+}
+
+#[tokio::test]
 async fn a_fill_that_is_dropped_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     for spilled in [false, true] {

@@ -161,6 +161,9 @@ async fn a_server_of_an_unknown_authority_is_sent_nothing() {
     };
     let error = send_and(&transport(patient()), put(&server.url, media(5)), peer).await;
     let error = error.unwrap_err();
-    assert!(matches!(error, TransportError::Connect { .. }), "{error:?}");
+    assert!(
+        matches!(error, TransportError::Untrusted { .. }),
+        "{error:?}"
+    );
     assert!(shown(&error).contains("UnknownIssuer"), "{}", shown(&error));
 }

@@ -1,0 +1,245 @@
+//! Where a download keeps things, and whose files these are.
+//!
+//! Names ending in `.part` are anybody's. What no download of the same URL left is neither written nor
+//! removed, unless the caller lets it be replaced; no link is followed.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempPath;
+use url::Url;
+use windlass_proto::digest::Sha256;
+
+use super::super::{DownloadError, Whole, beside};
+use super::note::{Note, Noted, sha256};
+
+/// Where things are.
+#[derive(Debug, Clone)]
+pub(super) struct Files {
+    target: PathBuf,
+    part: PathBuf,
+    note: PathBuf,
+    url: Sha256,
+    overwrite: bool,
+}
+
+/// The part, open and locked.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) file: File,
+    pub(super) owned: Owned,
+    /// What its bytes are of, if they can be gone on with.
+    pub(super) media: Whole,
+}
+
+/// What this run has made, and may remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owned {
+    Nothing,
+    Part,
+    PartAndNote,
+}
+
+impl Files {
+    pub(super) fn new(target: &Path, url: &Url, overwrite: bool) -> Self {
+        Self {
+            target: target.to_owned(),
+            part: beside(target, ".part"),
+            note: beside(target, ".part.json"),
+            url: sha256(url),
+            overwrite,
+        }
+    }
+
+    pub(super) fn part(&self) -> &Path {
+        &self.part
+    }
+
+    /// Opens the part, and changes nothing that is there. Nobody else writes it as long as it is open.
+    pub(super) fn open(&self) -> Result<Part, DownloadError> {
+        if !self.overwrite && self.target.symlink_metadata().is_ok() {
+            return Err(self.exists());
+        }
+        let (file, owned) = self.open_part()?;
+        self.lock(&file)?;
+        match self.media(&file) {
+            Ok(media) => Ok(Part { file, owned, media }),
+            Err(error) => {
+                self.remove(owned, &file).map_err(self.failed())?;
+                Err(error)
+            }
+        }
+    }
+
+    fn open_part(&self) -> Result<(File, Owned), DownloadError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let (opened, owned) = match open_file(options.clone().create_new(true), &self.part) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (open_file(&options, &self.part), Owned::Nothing)
+            }
+            opened => (opened, Owned::Part),
+        };
+        match opened.map_err(self.failed())? {
+            Some(file) => Ok((file, owned)),
+            None => Err(not_a_file(&self.part)),
+        }
+    }
+
+    fn lock(&self, file: &File) -> Result<(), DownloadError> {
+        let is_locked = match file.try_lock() {
+            // Some file systems have no locks.
+            Ok(()) | Err(TryLockError::Error(_)) => true,
+            Err(TryLockError::WouldBlock) => false,
+        };
+        // Between opening and locking, another process may have given it the target's name.
+        if is_locked && is_at(file, &self.part).map_err(self.failed())? {
+            return Ok(());
+        }
+        Err(DownloadError::InUse {
+            path: self.part.clone(),
+        })
+    }
+
+    /// What is known of the part.
+    fn media(&self, part: &File) -> Result<Whole, DownloadError> {
+        let is_free = self.overwrite || part.metadata().map_err(self.failed())?.len() == 0;
+        match Note::read(&self.note).map_err(self.failed())? {
+            Noted::NotAFile => Err(not_a_file(&self.note)),
+            Noted::Note(note) if note.is_of(self.url) => Ok(note.media().unwrap_or_default()),
+            Noted::Foreign if !self.overwrite => Err(DownloadError::NotOurs {
+                path: self.note.clone(),
+            }),
+            Noted::Note(_) | Noted::Nothing | Noted::Foreign if is_free => Ok(Whole::default()),
+            Noted::Note(_) => Err(DownloadError::OtherUrl {
+                path: self.part.clone(),
+            }),
+            Noted::Nothing | Noted::Foreign => Err(DownloadError::NotOurs {
+                path: self.part.clone(),
+            }),
+        }
+    }
+
+    pub(super) fn write_note(&self, media: &Whole) -> io::Result<()> {
+        Note::new(self.url, media).write(&self.note, self.directory())
+    }
+
+    fn remove_note(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.note) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what is owned, `part` if it is still where it was.
+    pub(super) fn remove(&self, owned: Owned, part: &File) -> io::Result<()> {
+        if owned != Owned::Nothing && is_at(part, &self.part)? {
+            std::fs::remove_file(&self.part)?;
+        }
+        if owned == Owned::PartAndNote {
+            self.remove_note()?;
+        }
+        Ok(())
+    }
+
+    /// Gives the media its name. It is durable before.
+    pub(super) fn publish(&self, file: &File) -> Result<(), DownloadError> {
+        file.sync_all().map_err(self.failed())?;
+        if !is_at(file, &self.part).map_err(self.failed())? {
+            return Err(DownloadError::NotOurs {
+                path: self.part.clone(),
+            });
+        }
+        let part = TempPath::try_from_path(&self.part).map_err(self.failed())?;
+        let persisted = if self.overwrite {
+            part.persist(&self.target)
+        } else {
+            part.persist_noclobber(&self.target)
+        };
+        if let Err(failure) = persisted {
+            // What was so long in coming is not deleted.
+            let _ = failure.path.keep();
+            return Err(match failure.error.kind() {
+                io::ErrorKind::AlreadyExists => self.exists(),
+                _ => self.failed()(failure.error),
+            });
+        }
+        self.remove_note().map_err(self.failed())?;
+        // Directories cannot be opened everywhere; the name is then as durable as it gets.
+        match File::open(self.directory()) {
+            Ok(directory) => directory.sync_all().map_err(self.failed()),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn directory(&self) -> &Path {
+        match self.target.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        }
+    }
+
+    fn exists(&self) -> DownloadError {
+        DownloadError::Exists {
+            path: self.target.clone(),
+        }
+    }
+
+    pub(super) fn failed(&self) -> impl Fn(io::Error) -> DownloadError + use<> {
+        let path = self.part.clone();
+        move |source| DownloadError::File {
+            path: path.clone(),
+            source,
+        }
+    }
+}
+
+fn not_a_file(path: &Path) -> DownloadError {
+    DownloadError::NotAFile {
+        path: path.to_owned(),
+    }
+}
+
+/// Opens what has this very name; nothing if it is a link or another thing that is no file.
+pub(super) fn open_file(options: &OpenOptions, path: &Path) -> io::Result<Option<File>> {
+    match no_follow(options.clone()).open(path) {
+        Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
+        Err(_) if path.symlink_metadata().is_ok_and(|it| !it.is_file()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(unix)]
+fn no_follow(mut options: OpenOptions) -> OpenOptions {
+    use rustix::fs::OFlags;
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    // Opening a pipe would wait for who writes to it.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.custom_flags(flags.bits().cast_signed());
+    options
+}
+
+#[cfg(not(unix))]
+fn no_follow(options: OpenOptions) -> OpenOptions {
+    options
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let opened = file.metadata()?;
+    match path.symlink_metadata() {
+        Ok(there) => Ok((there.dev(), there.ino()) == (opened.dev(), opened.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Files that are open cannot be renamed here.
+#[cfg(not(unix))]
+fn is_at(_file: &File, _path: &Path) -> io::Result<bool> {
+    Ok(true)
+}

@@ -1,0 +1,105 @@
+//! `TARGET.part.json`, which says what media the bytes beside it are of.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use http::HeaderValue;
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+use url::Url;
+use windlass_proto::digest::{Crc32c, Sha256, SlowHasher, Wanted};
+
+use super::super::answer::{Whole, is_strong};
+use super::files::open_file;
+
+/// No note is longer.
+const LONGEST: u64 = 64 << 10;
+
+/// What is known of the bytes that have come.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// Of the URL, which may be secret.
+    url_sha256: Sha256,
+    etag: Option<String>,
+    size: Option<u64>,
+    crc32c: Option<Crc32c>,
+    content_type: Option<String>,
+}
+
+/// What is where the note should be.
+#[derive(Debug)]
+pub(super) enum Noted {
+    Nothing,
+    Note(Box<Note>),
+    /// A file that no download wrote.
+    Foreign,
+    NotAFile,
+}
+
+impl Note {
+    pub(super) fn new(url: Sha256, media: &Whole) -> Self {
+        Self {
+            url_sha256: url,
+            etag: media.etag.as_ref().and_then(text),
+            size: media.size,
+            crc32c: media.crc32c,
+            content_type: media.content_type.as_ref().and_then(text),
+        }
+    }
+
+    pub(super) fn read(path: &Path) -> io::Result<Noted> {
+        let file = match open_file(OpenOptions::new().read(true), path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(Noted::NotAFile),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Noted::Nothing),
+            Err(error) => return Err(error),
+        };
+        let mut json = Vec::new();
+        file.take(LONGEST).read_to_end(&mut json)?;
+        Ok(match serde_json::from_slice(&json) {
+            Ok(note) => Noted::Note(Box::new(note)),
+            // After a loss of power, a note may be there without what it says.
+            Err(_) if json.is_empty() => Noted::Nothing,
+            Err(_) => Noted::Foreign,
+        })
+    }
+
+    /// A note is replaced as a whole, and nobody else can read it.
+    pub(super) fn write(&self, path: &Path, directory: &Path) -> io::Result<()> {
+        let mut file = NamedTempFile::new_in(directory)?;
+        serde_json::to_writer(&mut file, self)?;
+        file.persist(path)?;
+        Ok(())
+    }
+
+    pub(super) fn is_of(&self, url: Sha256) -> bool {
+        self.url_sha256 == url
+    }
+
+    /// The media, if it can be gone on with.
+    pub(super) fn media(self) -> Option<Whole> {
+        let etag = HeaderValue::try_from(self.etag?).ok()?;
+        let content_type = self.content_type;
+        is_strong(&etag).then(|| Whole {
+            etag: Some(etag),
+            size: self.size,
+            crc32c: self.crc32c,
+            content_type: content_type.and_then(|text| HeaderValue::try_from(text).ok()),
+        })
+    }
+}
+
+/// A URL, as a note names it.
+pub(super) fn sha256(url: &Url) -> Sha256 {
+    let mut hasher = SlowHasher::new(Wanted {
+        md5: false,
+        sha256: true,
+    });
+    hasher.update(url.as_str().as_bytes());
+    hasher.finish().1.expect("it was wanted")
+}
+
+fn text(value: &HeaderValue) -> Option<String> {
+    value.to_str().ok().map(str::to_owned)
+}

@@ -1,0 +1,64 @@
+//! What may pass if it is tried again, and what will not.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use windlass_proto::transfer::Refusal;
+
+use super::DownloadError;
+use crate::transport::TransportError;
+
+/// Why a try was not the last.
+pub(super) enum Trouble {
+    /// Trying again will not help.
+    Final(DownloadError),
+    /// It may, after a while.
+    Again {
+        error: DownloadError,
+        retry_after: Option<Duration>,
+    },
+}
+
+impl<E: Into<DownloadError>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Final(error.into())
+    }
+}
+
+impl From<TransportError> for Trouble {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::Connect { .. }
+            | TransportError::Broken { .. }
+            | TransportError::Silent { .. } => Self::again(DownloadError::line(error)),
+            TransportError::SetUp(_)
+            | TransportError::Untrusted { .. }
+            | TransportError::Media(_)
+            | TransportError::ReplyTooLong { .. } => Self::Final(DownloadError::line(error)),
+        }
+    }
+}
+
+impl Trouble {
+    pub(super) fn again(error: DownloadError) -> Self {
+        Self::Again {
+            error,
+            retry_after: None,
+        }
+    }
+}
+
+/// Whether a refusal is one of the moment.
+pub(super) fn passes(refusal: &Refusal) -> bool {
+    let is_rate_limit = matches!(
+        refusal.reason.as_deref(),
+        Some("rateLimitExceeded" | "userRateLimitExceeded")
+    );
+    let status = refusal.status;
+    status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+        )
+        || status == StatusCode::FORBIDDEN && is_rate_limit
+}
