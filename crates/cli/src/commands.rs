@@ -16,6 +16,7 @@ mod status;
 mod transfers;
 mod upload;
 mod uploads;
+mod warnings;
 
 use crate::args::Command;
 use crate::exit::Code;

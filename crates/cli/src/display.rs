@@ -18,9 +18,9 @@ mod view;
 
 pub(crate) use event::{Downloaded, Event, Failed, Uploaded, checked};
 pub(crate) use line::{bytes_of, committed};
-pub(crate) use text::{age, percent, size};
+pub(crate) use text::{age, json_shown, percent, shown, size};
 pub(crate) use track::Track;
-pub(crate) use view::{Doing, View, Waiting};
+pub(crate) use view::{Doing, View, Waiting, Way};
 
 use crate::args::TalkArgs;
 use crate::output;
@@ -35,6 +35,8 @@ struct Inner {
     talk: Talk,
     /// Whether events go to standard output.
     events: bool,
+    /// Whether nothing is to be said but what goes wrong.
+    quiet: bool,
 }
 
 /// What people see.
@@ -61,6 +63,7 @@ impl Display {
         Self(Arc::new(Inner {
             talk,
             events: asked.json,
+            quiet: asked.quiet,
         }))
     }
 
@@ -83,9 +86,16 @@ impl Display {
         }
     }
 
-    /// Prints data.
-    pub(crate) fn data(&self, data: &str) {
-        self.aside(|| output::data(data));
+    /// Prints a result, or an event: JSON.
+    pub(crate) fn result(&self, json: &str) {
+        self.aside(|| output::result(json));
+    }
+
+    /// Says what is odd but no error, unless only errors are wanted.
+    pub(crate) fn warning(&self, what: &str, hint: Option<&str>) {
+        if !self.0.quiet {
+            self.aside(|| output::warning(what, hint));
+        }
     }
 
     /// Says what went wrong.
@@ -110,7 +120,7 @@ impl Display {
 
     fn event(&self, event: &Event<'_>) {
         if self.0.events {
-            self.data(&event.to_json());
+            self.result(&event.to_json());
         }
     }
 }

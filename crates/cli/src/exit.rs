@@ -18,7 +18,7 @@ pub(crate) enum Code {
     /// uses the same number.
     Usage,
     /// It failed, and would fail again: the server refuses, the file has changed, storage failed, a
-    /// second signal did not let the server drain.
+    /// second signal did not let the server drain. Or what came of it could not be printed.
     Failure,
     /// The other side has other media than was sent.
     Mismatch,
@@ -28,10 +28,10 @@ pub(crate) enum Code {
 pub(crate) const CODES: &str = "\
 Exit codes:
   0  done
-  1  failed, and trying again would not help: refused, the file has changed
+  1  failed, and trying again would not help: refused, the file has changed, output is full
   2  the command line is wrong
-  3  cannot begin: a file or the journal is unusable, the upload is in use by another process
-  4  not finished, and can be carried on: retries or time used up, Ctrl-C
+  3  cannot begin: a file, the journal or a record is unusable, another process is at the upload
+  4  not finished, and can be carried on or tried again: retries or time used up, Ctrl-C
   5  the media at the server is not what was sent, or what came is not what the server has
 With several uploads all are tried, and the worst decides, in the order 5, 1, 2, 3, 4, 0.";
 

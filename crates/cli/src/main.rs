@@ -16,14 +16,25 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use args::Args;
+use exit::Code;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match commands::run(args.command) {
-        Ok(code) => code.into(),
+    let code = match commands::run(args.command) {
+        Ok(code) => code,
         Err(error) => {
             output::error(&error, error.hint().as_deref());
-            error.exit_code().into()
+            error.exit_code()
         }
-    }
+    };
+    code.max(written()).into()
+}
+
+/// Whether all data was written. What was done before stays done; only nobody knows of it.
+fn written() -> Code {
+    let Some(error) = output::lost() else {
+        return Code::Success;
+    };
+    output::failure(&format!("cannot write to standard output: {error}"), None);
+    Code::Failure
 }

@@ -1,21 +1,47 @@
 //! The one place that prints.
 //!
 //! Standard output is data, for programs; standard error is talk, for people: the log, and errors
-//! as one line of what failed, with a hint on a line of its own. Nobody may be listening to either,
-//! and a server goes on all the same, so a failed print is no error.
+//! as one line of what failed, with a hint on a line of its own. Names and texts of others cannot steer
+//! a terminal from either, nor begin a line of talk.
+//!
+//! Talk that nobody hears is no error. Data that cannot be written is: the command goes on, and
+//! [`lost`] tells at its end. A reader that has seen enough of a list may go; one that goes before it
+//! has a result may not, for a result comes only once.
 
 use std::error::Error;
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 
+use crate::display::{json_shown, shown};
 use crate::settings::LogFilter;
 
-/// Prints data, flushed at once.
+/// The first failure to write data.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// What was not written to standard output, if anything was not: why.
+pub(crate) fn lost() -> Option<&'static io::Error> {
+    LOST.get()
+}
+
+/// Prints data that can be asked for again, flushed at once.
 pub(crate) fn data(data: impl Display) {
-    let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{data}")
-        .and_then(|()| stdout.flush())
-        .ok();
+    remember(print(format!("{data}\n")).or_else(unless_gone));
+}
+
+/// Prints JSON that can be asked for again, flushed at once.
+pub(crate) fn json(json: impl Display) {
+    data(for_reader(&json.to_string()));
+}
+
+/// Prints JSON that comes only once, flushed at once.
+pub(crate) fn result(json: impl Display) {
+    remember(print(format!("{}\n", for_reader(&json.to_string()))));
+}
+
+/// Prints what a server has to say. It goes on whether anybody listens or not.
+pub(crate) fn announce(what: impl Display) {
+    print(format!("{what}\n")).ok();
 }
 
 /// Prints an error with its causes, and what can be done about it.
@@ -28,21 +54,24 @@ pub(crate) fn failure(what: &str, hint: Option<&str>) {
     talk("error", what, hint);
 }
 
-/// Prints what is worth knowing.
+/// Prints what is worth knowing, on one line.
 pub(crate) fn note(what: impl Display) {
-    writeln!(std::io::stderr().lock(), "{what}").ok();
+    let what = what.to_string();
+    writeln!(std::io::stderr().lock(), "{}", shown(&what)).ok();
 }
 
 /// Asks something, with the cursor left behind it.
 pub(crate) fn ask(what: impl Display) {
+    let what = what.to_string();
     let mut stderr = std::io::stderr().lock();
-    write!(stderr, "{what} ").and_then(|()| stderr.flush()).ok();
+    write!(stderr, "{} ", shown(&what))
+        .and_then(|()| stderr.flush())
+        .ok();
 }
 
 /// Prints bytes as they are.
 pub(crate) fn raw(data: &[u8]) {
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(data).and_then(|()| stdout.flush()).ok();
+    remember(print(data).or_else(unless_gone));
 }
 
 /// Prints what is odd but no error.
@@ -61,10 +90,41 @@ pub(crate) fn log_to_stderr(filter: &LogFilter) {
 }
 
 fn talk(word: &str, what: impl Display, hint: Option<&str>) {
+    let what = what.to_string();
     let mut stderr = std::io::stderr().lock();
-    writeln!(stderr, "{word}: {what}").ok();
+    writeln!(stderr, "{word}: {}", shown(&what)).ok();
     if let Some(hint) = hint {
-        writeln!(stderr, "hint: {hint}").ok();
+        writeln!(stderr, "hint: {}", shown(hint)).ok();
+    }
+}
+
+fn print(data: impl AsRef<[u8]>) -> io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(data.as_ref())?;
+    stdout.flush()
+}
+
+fn remember(printed: io::Result<()>) {
+    if let Err(error) = printed {
+        // Only the first one counts.
+        LOST.set(error).ok();
+    }
+}
+
+/// Who reads a list has seen enough when it goes: `windlass uploads | head`.
+fn unless_gone(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// JSON that does nothing to a terminal; programs get it as it is. It means the same.
+fn for_reader(json: &str) -> String {
+    if std::io::stdout().is_terminal() {
+        json_shown(json)
+    } else {
+        json.to_owned()
     }
 }
 
@@ -76,8 +136,6 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[derive(Debug, thiserror::Error)]

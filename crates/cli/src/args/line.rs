@@ -49,7 +49,8 @@ pub(crate) struct JournalArgs {
     /// Where unfinished uploads are remembered; also `WINDLASS_JOURNAL` [default: ~/.local/state/windlass/uploads]
     ///
     /// The directory is made if it does not exist, for its owner alone: what is in there allows to go on
-    /// with uploads. By default it is in `$XDG_STATE_HOME`, if that is set.
+    /// with uploads. By default it is in `$XDG_STATE_HOME`, if that is set; an upload goes on without the
+    /// default one, if it cannot be used.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) journal: Option<PathBuf>,
 }

@@ -12,6 +12,7 @@ use windlass_client::{ChunkSize, UploadType, Verb};
 
 use super::value::{Rate, parse_url};
 use super::{JournalArgs, LineArgs, TalkArgs};
+use crate::display::shown;
 use crate::exit;
 
 /// Upload media to an API.
@@ -57,7 +58,7 @@ pub(crate) struct UploadArgs {
     /// Send chunks of this size, a multiple of 256K
     ///
     /// Unless given, all goes in one request, and in chunks when requests keep breaking. Sizes are in
-    /// powers of 1024: 256K, 8M, 1G.
+    /// powers of 1024: 256K, 8M, 1G. Of standard input and pipes a chunk is kept in memory: 1G at most.
     #[arg(long, value_name = "SIZE")]
     pub(crate) chunk_size: Option<ChunkSize>,
 
@@ -131,12 +132,13 @@ impl clap::FromArgMatches for Places {
         let mut sources: Vec<PathBuf> = words.map(PathBuf::from).collect();
         let last = sources.pop().unwrap_or_default();
         let last = last.to_string_lossy();
+        let shown = shown(&last);
         if sources.is_empty() {
-            let message = format!("a <SOURCE> and a <URL> are required, there is only '{last}'");
+            let message = format!("a <SOURCE> and a <URL> are required, there is only '{shown}'");
             return Err(wrong(ErrorKind::MissingRequiredArgument, message));
         }
         let url = parse_url(&last).map_err(|error| {
-            let message = format!("invalid value '{last}' for '<URL>': {error}");
+            let message = format!("invalid value '{shown}' for '<URL>': {error}");
             wrong(ErrorKind::ValueValidation, message)
         })?;
         Ok(Self { sources, url })

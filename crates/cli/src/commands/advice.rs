@@ -1,7 +1,7 @@
 //! What an error of the client means for who typed the command: an exit code, a name, and what to do
 //! next.
 
-use windlass_client::{Error, JournalError, Kind};
+use windlass_client::{Damage, Error, JournalError, Kind};
 
 use crate::exit::Code;
 
@@ -43,11 +43,10 @@ fn code_of(kind: Kind) -> Code {
     match kind {
         Kind::Usage => Code::Usage,
         Kind::Source | Kind::Journal | Kind::Busy | Kind::Token | Kind::Target => Code::CannotBegin,
-        Kind::Connection | Kind::Unavailable | Kind::Timeout | Kind::SessionLost => {
-            Code::Unfinished
-        }
+        Kind::Connection | Kind::Unavailable | Kind::Timeout => Code::Unfinished,
         Kind::Mismatch => Code::Mismatch,
-        // Refused, cancelled, changed, not the protocol, and whatever else there will be.
+        // Refused, cancelled, changed, lost again and again, not the protocol, and whatever else there
+        // will be: there is nothing to carry on with.
         _ => Code::Failure,
     }
 }
@@ -77,44 +76,67 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
 /// What can be done about it.
 pub(super) fn hint(error: &Error, around: Surroundings) -> Option<String> {
     let status = error.status().map(|status| status.as_u16());
-    let hint = hint_of(error.kind(), status, error.reason(), &around).map(str::to_owned);
-    let carry_on = around
-        .carry_on
-        .map(|command| format!("`{command}` carries on"));
-    match (hint, carry_on) {
-        (Some(hint), Some(carry_on)) => Some(format!("{hint}; {carry_on}")),
-        (hint, carry_on) => hint.or(carry_on),
-    }
+    let failed = Failure {
+        kind: error.kind(),
+        status,
+        reason: error.reason(),
+    };
+    failed.hint(around)
 }
 
-fn hint_of(
+/// An error as far as a hint depends on it.
+#[derive(Debug, Clone, Copy)]
+struct Failure<'a> {
     kind: Kind,
     status: Option<u16>,
-    reason: Option<&str>,
-    around: &Surroundings,
-) -> Option<&'static str> {
-    let hint = match kind {
-        Kind::Refused | Kind::Protocol => return refused(status?, reason, around),
-        Kind::SourceChanged => "`windlass upload` with --restart uploads the file as it is now",
-        Kind::Busy => "wait for the other windlass, or stop it",
-        Kind::Token => {
-            "--token says where a token comes from: env:NAME, file:PATH, cmd:COMMAND or google"
+    reason: Option<&'a str>,
+}
+
+impl Failure<'_> {
+    fn hint(self, around: Surroundings) -> Option<String> {
+        let hint = self.what_to_do(&around).map(str::to_owned);
+        let carry_on = around
+            .carry_on
+            .filter(|_| self.can_be_carried_on())
+            .map(|command| format!("`{command}` carries on"));
+        match (hint, carry_on) {
+            (Some(hint), Some(carry_on)) => Some(format!("{hint}; {carry_on}")),
+            (hint, carry_on) => hint.or(carry_on),
         }
-        Kind::Cancelled => "the same command, run again, begins anew",
-        Kind::Target => "-o FILE writes to another file; --overwrite replaces one that exists",
-        Kind::SessionLost => {
-            "the same command, run again, begins anew; a server may let sessions expire"
-        }
-        Kind::Mismatch => "do not trust the resource: delete it, and upload again",
-        Kind::Connection | Kind::Unavailable | Kind::Timeout if around.task == Task::Ask => {
-            "is the server up?"
-        }
-        Kind::Connection | Kind::Unavailable | Kind::Timeout if around.carry_on.is_none() => {
-            "is the server up? run the command again, or be more patient with --retries or --timeout"
-        }
-        _ => return None,
-    };
-    Some(hint)
+    }
+
+    /// An upload goes on with the media that it began with, or not at all.
+    fn can_be_carried_on(self) -> bool {
+        self.kind != Kind::SourceChanged
+    }
+
+    fn what_to_do(self, around: &Surroundings) -> Option<&'static str> {
+        let hint = match self.kind {
+            Kind::Refused | Kind::Protocol => return refused(self.status?, self.reason, around),
+            Kind::SourceChanged => "`windlass upload` with --restart uploads the file as it is now",
+            Kind::Busy => "wait for the other windlass, or stop it",
+            Kind::Token => {
+                "--token says where a token comes from: env:NAME, file:PATH, cmd:COMMAND or google"
+            }
+            Kind::Cancelled => "the same command, run again, begins anew",
+            Kind::Target => "-o FILE writes to another file; --overwrite replaces one that exists",
+            Kind::SessionLost => {
+                "the server forgets one session after the other: it may let them expire too soon"
+            }
+            Kind::Mismatch if around.task == Task::Download => {
+                "what came is not kept under that name; the same command, run again, downloads it anew"
+            }
+            Kind::Mismatch => "do not trust the resource: delete it, and upload again",
+            Kind::Connection | Kind::Unavailable | Kind::Timeout if around.task == Task::Ask => {
+                "is the server up?"
+            }
+            Kind::Connection | Kind::Unavailable | Kind::Timeout if around.carry_on.is_none() => {
+                "is the server up? run the command again, or be more patient with --retries or --timeout"
+            }
+            _ => return None,
+        };
+        Some(hint)
+    }
 }
 
 /// What a refusal mostly comes from.
@@ -124,6 +146,16 @@ fn refused(status: u16, reason: Option<&str>, around: &Surroundings) -> Option<&
             to_upload_url: false,
         };
     let hint = match (status, reason) {
+        // An ordinary call is answered, or somebody sends elsewhere: nothing has begun.
+        (200..=299, _) if not_upload => {
+            "media goes to .../upload/...; this URL has no `upload` in its path"
+        }
+        (200..=299, _) if around.task.is_upload() && around.carry_on.is_none() => {
+            "the server does not take this for an upload: check the path of the URL"
+        }
+        (300..=399, _) if around.task.is_upload() && around.carry_on.is_none() => {
+            "the server redirects: use the URL it redirects to"
+        }
         (401, _) if around.has_token => {
             "the token is not accepted: is it expired, or of somebody else?"
         }
@@ -161,6 +193,11 @@ pub(super) fn journal_hint(error: &JournalError) -> Option<&'static str> {
         JournalError::WritableByOthers { .. } => Some(
             "take the right from others (chmod go-w), or choose another directory with --journal",
         ),
+        JournalError::OfAnother { .. } => Some("choose another directory with --journal"),
+        JournalError::Damaged {
+            damage: Damage::Version { .. },
+            ..
+        } => None,
         JournalError::InUse { .. } => Some("wait for the other windlass, or stop it"),
         JournalError::NotFound { .. } => Some("`windlass uploads` lists those that there are"),
         JournalError::Damaged { .. } => {
@@ -194,6 +231,10 @@ mod tests {
             (400, Some("badRequest"), true, "--content-type"),
             (401, Some("required"), true, "--token"),
             (413, Some("uploadTooLarge"), true, "as large as this"),
+            (200, None, false, ".../upload/..."),
+            (201, None, true, "check the path"),
+            (301, None, false, "redirects"),
+            (307, None, true, "redirects"),
         ];
         for (status, reason, to_upload_url, expected) in cases {
             let hint = refused(status, reason, &around(to_upload_url));
@@ -201,6 +242,43 @@ mod tests {
             assert!(found, "{status} {reason:?}: {hint:?}");
         }
         assert_eq!(refused(418, None, &around(true)), None);
+        assert_eq!(refused(302, None, &Surroundings::default()), None);
+    }
+
+    #[track_caller]
+    fn hint(kind: Kind, task: Task) -> String {
+        let failure = Failure {
+            kind,
+            status: None,
+            reason: None,
+        };
+        let around = Surroundings {
+            task,
+            has_token: false,
+            carry_on: Some("windlass resume x".to_owned()),
+        };
+        failure.hint(around).expect("there is something to do")
+    }
+
+    #[test]
+    fn a_file_that_changed_cannot_be_carried_on() {
+        let upload = around(true).task;
+        let hint_of_change = hint(Kind::SourceChanged, upload);
+        assert!(hint_of_change.contains("--restart"), "{hint_of_change}");
+        assert!(!hint_of_change.contains("resume"), "{hint_of_change}");
+        assert_eq!(
+            hint(Kind::Connection, upload),
+            "`windlass resume x` carries on"
+        );
+    }
+
+    #[test]
+    fn a_resource_is_deleted_when_an_upload_went_wrong_and_not_when_a_download_did() {
+        let upload = hint(Kind::Mismatch, around(true).task);
+        assert!(upload.contains("delete"), "{upload}");
+        let download = hint(Kind::Mismatch, Task::Download);
+        assert!(!download.contains("delete"), "{download}");
+        assert!(!download.contains("upload"), "{download}");
     }
 
     #[test]
@@ -211,6 +289,7 @@ mod tests {
             (Kind::Refused, Code::Failure),
             (Kind::SourceChanged, Code::Failure),
             (Kind::Protocol, Code::Failure),
+            (Kind::SessionLost, Code::Failure),
             (Kind::Busy, Code::CannotBegin),
             (Kind::Source, Code::CannotBegin),
             (Kind::Usage, Code::Usage),

@@ -1,14 +1,15 @@
 //! `windlass cancel`.
 
-use windlass_client::{Client, Journal, Record, SessionUri};
+use windlass_client::{Client, Journal, Record, SessionUri, Status};
 
-use super::{Error, journal, line};
+use super::{Error, journal, line, warnings};
 use crate::args::{CancelArgs, Target};
 use crate::exit::Code;
 use crate::output;
 
 /// Gives an upload up.
 pub(super) async fn run(args: CancelArgs) -> Result<Code, Error> {
+    warnings::hear();
     let journal = journal::open(&args.journal)?;
     if args.forget {
         return forget(&journal, &args.target);
@@ -17,25 +18,34 @@ pub(super) async fn run(args: CancelArgs) -> Result<Code, Error> {
     match &args.target {
         Target::Id(id) => {
             let record = journal::named(&journal, id)?;
-            cancel(&client, &journal, &record).await?;
-            output::note(format_args!("{} is cancelled", record.id));
+            let status = cancel(&client, &journal, &record).await?;
+            output::note(outcome(&record.id.to_string(), &status));
         }
         Target::Session(session) => {
-            match of_session(&journal, session)? {
+            let status = match of_session(&journal, session)? {
                 Some(record) => cancel(&client, &journal, &record).await?,
                 None => client.cancel(session).await?,
-            }
-            output::note("the session is cancelled");
+            };
+            output::note(outcome("the session", &status));
         }
     }
     Ok(Code::Success)
 }
 
+/// What became of it. In any case the server has nothing of it any more.
+fn outcome(what: &str, status: &Status) -> String {
+    match status {
+        Status::Lost => format!("the server does not know {what} any more"),
+        _ => format!("{what} is cancelled"),
+    }
+}
+
 /// Nobody else may work on it meanwhile, and it is forgotten only when the server has let go of it.
-async fn cancel(client: &Client, journal: &Journal, record: &Record) -> Result<(), Error> {
+async fn cancel(client: &Client, journal: &Journal, record: &Record) -> Result<Status, Error> {
     let held = journal.hold(&record.id)?;
-    client.cancel(&record.session).await?;
-    Ok(held.finish()?)
+    let status = client.cancel(&record.session).await?;
+    held.finish()?;
+    Ok(status)
 }
 
 fn forget(journal: &Journal, target: &Target) -> Result<Code, Error> {
@@ -55,6 +65,6 @@ fn forget(journal: &Journal, target: &Target) -> Result<Code, Error> {
 }
 
 fn of_session(journal: &Journal, session: &SessionUri) -> Result<Option<Record>, Error> {
-    let mut records = journal::records(journal)?.into_iter();
+    let mut records = journal::unfinished(journal)?.records.into_iter();
     Ok(records.find(|record| record.session == *session))
 }

@@ -10,15 +10,17 @@ use windlass_client::{Client, Download, DownloadProgress, Downloaded, RateLimit}
 
 use super::advice::{self, Surroundings, Task};
 use super::signals::Signals;
-use super::{Error, line, uploads};
+use super::{Error, line, uploads, warnings};
 use crate::args::DownloadArgs;
-use crate::display::{self, Display, Doing, Event, Failed, Track, View, Waiting};
+use crate::display::{self, Display, Doing, Event, Failed, Track, View, Waiting, Way};
 use crate::exit::Code;
 use crate::output;
 
 /// Downloads media to a file.
 pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
+    let display = Display::new(args.talk);
+    warnings::hear_on(&display);
     let target = target(&args)?;
     let (client, has_token) = line::client(&args.line.token)?;
     let url = if args.exact_url {
@@ -33,7 +35,7 @@ pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
         download = download.rate_limit(RateLimit::new(rate.0));
     }
     let shown = Shown {
-        track: Display::new(args.talk).track(uploads::place(url.as_str())),
+        track: display.track(uploads::place(url.as_str())),
         target,
         has_token,
     };
@@ -184,6 +186,7 @@ impl Pace {
             .map(|total| total.saturating_sub(progress.received));
         let left = left.and_then(|left| left.checked_div(rate));
         View {
+            way: Way::Down,
             committed: progress.received,
             sent: progress.received,
             total: progress.total,

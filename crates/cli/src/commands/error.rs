@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use thiserror::Error as ThisError;
 use windlass_client::{InvalidTokenSource, JournalError, UploadRef};
 
-use super::{advice, serve};
+use super::{advice, journal, serve};
 use crate::exit::Code;
 
 /// Why a command does nothing.
@@ -35,6 +35,8 @@ pub(crate) enum Error {
     MetadataNotJson(#[source] serde_json::Error),
     #[error("standard input can be uploaded only once")]
     StdinTwice,
+    #[error("chunks of standard input are kept in memory: --chunk-size is 1G at most for it")]
+    ChunkOfStdin,
     #[error("no unfinished upload is called {text}")]
     NoSuchUpload { text: String },
     #[error(
@@ -67,6 +69,7 @@ impl Error {
             | Self::NotUnicode { .. }
             | Self::MetadataNotJson(_)
             | Self::StdinTwice
+            | Self::ChunkOfStdin
             | Self::NoSuchUpload { .. }
             | Self::Ambiguous { .. }
             | Self::Several { .. }
@@ -90,6 +93,7 @@ impl Error {
             Self::NoHome => {
                 "choose a directory with --journal, or remember nothing with --no-journal"
             }
+            Self::Damaged { id, source } => return journal::damage_hint(id, source),
             Self::Journal(error) => return advice::journal_hint(error).map(str::to_owned),
             Self::MetadataNotJson(_) => {
                 "metadata is a JSON object, as in --metadata '{\"name\": \"Bella\"}', or @FILE"
@@ -98,9 +102,6 @@ impl Error {
             Self::Ambiguous { .. } => "give more of the id",
             Self::Several { .. } => {
                 "give an id of the above, or --all to carry on with each of them"
-            }
-            Self::Damaged { .. } => {
-                "`windlass cancel ID --forget` removes a record that is damaged"
             }
             Self::ToStdout => {
                 "what is printed cannot be taken back when its checksum turns out wrong; use -o FILE"
@@ -112,6 +113,7 @@ impl Error {
             | Self::NotUnicode { .. }
             | Self::MetadataFile { .. }
             | Self::StdinTwice
+            | Self::ChunkOfStdin
             | Self::Write { .. } => return None,
         };
         Some(hint.to_owned())

@@ -2,31 +2,101 @@
 
 use std::path::{Path, PathBuf};
 
-use windlass_client::{Entry, Journal, Record, UploadRef};
+use windlass_client::{Damage, Entry, Journal, Record, UploadRef};
 
 use super::Error;
 use crate::args::JournalArgs;
+use crate::display::Display;
+use crate::exit::Code;
+use crate::output;
 use crate::settings::{JOURNAL_VARIABLE, client_variable};
 
 /// Opens the journal: of the flag, of the variable, or the default one.
 pub(super) fn open(args: &JournalArgs) -> Result<Journal, Error> {
-    let directory = args
-        .journal
-        .clone()
-        .or_else(|| client_variable(JOURNAL_VARIABLE).map(PathBuf::from))
+    let directory = named_directory(args)
         .or_else(Journal::default_directory)
         .ok_or(Error::NoHome)?;
     Ok(Journal::open(directory)?)
 }
 
-/// The uploads that can be carried on, oldest first.
-pub(super) fn records(journal: &Journal) -> Result<Vec<Record>, Error> {
-    let entries = journal.entries()?.into_iter();
-    let records = entries.filter_map(|entry| match entry {
-        Entry::Unfinished(record) => Some(*record),
-        Entry::Damaged { .. } => None,
-    });
-    Ok(records.collect())
+/// Opens the journal, or does without the default one.
+pub(super) fn open_if_possible(
+    args: &JournalArgs,
+    display: &Display,
+) -> Result<Option<Journal>, Error> {
+    match open(args) {
+        Ok(journal) => Ok(Some(journal)),
+        Err(error) if named_directory(args).is_some() => Err(error),
+        Err(error) => {
+            let what = format!(
+                "nothing will be remembered: {}",
+                output::with_causes(&error)
+            );
+            display.warning(&what, error.hint().as_deref());
+            Ok(None)
+        }
+    }
+}
+
+/// The directory that somebody chose.
+pub(super) fn named_directory(args: &JournalArgs) -> Option<PathBuf> {
+    let variable = || client_variable(JOURNAL_VARIABLE).map(PathBuf::from);
+    args.journal.clone().or_else(variable)
+}
+
+/// What a journal holds.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished {
+    /// The uploads that can be carried on, oldest first.
+    pub(super) records: Vec<Record>,
+    /// The others.
+    pub(super) damaged: Vec<(UploadRef, Damage)>,
+}
+
+/// What the journal holds.
+pub(super) fn unfinished(journal: &Journal) -> Result<Unfinished, Error> {
+    let mut found = Unfinished::default();
+    for entry in journal.entries()? {
+        match entry {
+            Entry::Unfinished(record) => found.records.push(*record),
+            Entry::Damaged { id, damage, .. } => found.damaged.push((id, damage)),
+        }
+    }
+    Ok(found)
+}
+
+impl Unfinished {
+    /// Tells of the records that are of no use.
+    pub(super) fn warn(&self, warning: impl Fn(&str, Option<&str>)) {
+        for (id, damage) in &self.damaged {
+            let hint = damage_hint(id, damage);
+            warning(&format!("{id} is of no use: {damage}"), hint.as_deref());
+        }
+    }
+
+    /// What a command that was to do something with all of them ends with, at the least: with those that
+    /// are damaged it cannot begin.
+    pub(super) fn code(&self) -> Code {
+        if self.damaged.is_empty() {
+            Code::Success
+        } else {
+            Code::CannotBegin
+        }
+    }
+
+    /// Whether there is nothing at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.damaged.is_empty()
+    }
+}
+
+/// How a record that is of no use goes away. One of another version is fine for the windlass that wrote
+/// it.
+pub(super) fn damage_hint(id: &UploadRef, damage: &Damage) -> Option<String> {
+    match damage {
+        Damage::Version { .. } => None,
+        _ => Some(format!("`windlass cancel {id} --forget` removes it")),
+    }
 }
 
 /// The upload whose id is, or begins with, a text.

@@ -3,10 +3,11 @@
 use windlass_client::{Journal, RateLimit, Record, Upload};
 
 use super::carry_on::CarryOn;
+use super::journal::Unfinished;
 use super::signals::Signals;
 use super::transfers::{Job, Transfers, Work};
 use super::upload::watched;
-use super::{Error, journal, line, uploads};
+use super::{Error, journal, line, uploads, warnings};
 use crate::args::ResumeArgs;
 use crate::display::Display;
 use crate::exit::Code;
@@ -15,11 +16,13 @@ use crate::output;
 /// Carries on with the uploads that are asked for.
 pub(super) async fn run(args: ResumeArgs) -> Result<Code, Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
+    let display = Display::new(args.talk);
+    warnings::hear_on(&display);
     let (client, has_token) = line::client(&args.line.token)?;
     let journal = journal::open(&args.journal)?;
-    let records = wanted(&args, &journal)?;
-    let display = Display::new(args.talk);
-    if records.is_empty() {
+    let found = wanted(&args, &journal)?;
+    found.warn(|what, hint| output::warning(what, hint));
+    if found.is_empty() {
         display.note("there is no unfinished upload");
     }
     let transfers = Transfers {
@@ -30,25 +33,33 @@ pub(super) async fn run(args: ResumeArgs) -> Result<Code, Error> {
         has_token,
     };
     let limit = args.max_rate.map(|rate| RateLimit::new(rate.0));
-    let jobs = records
+    let jobs = found
+        .records
         .iter()
         .map(|record| transfers.job(&journal, record, &args, limit.clone()))
         .collect::<Result<_, _>>()?;
-    Ok(transfers.run(jobs, args.concurrency, signals).await)
+    let code = transfers.run(jobs, args.concurrency, signals).await;
+    Ok(code.max(found.code()))
 }
 
 /// The upload that was named, all, or the only one.
-fn wanted(args: &ResumeArgs, journal: &Journal) -> Result<Vec<Record>, Error> {
+fn wanted(args: &ResumeArgs, journal: &Journal) -> Result<Unfinished, Error> {
     if let Some(id) = &args.id {
-        return Ok(vec![journal::named(journal, id)?]);
+        return Ok(Unfinished {
+            records: vec![journal::named(journal, id)?],
+            damaged: Vec::new(),
+        });
     }
-    let records = journal::records(journal)?;
-    if args.all || records.len() < 2 {
-        return Ok(records);
+    let found = journal::unfinished(journal)?;
+    if args.all || found.records.len() < 2 {
+        return Ok(found);
     }
-    output::note(uploads::table(&records));
+    found.warn(|what, hint| output::warning(what, hint));
+    for line in uploads::table(&found.records).lines() {
+        output::note(line);
+    }
     Err(Error::Several {
-        count: records.len(),
+        count: found.records.len(),
     })
 }
 

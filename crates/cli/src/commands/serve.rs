@@ -87,7 +87,7 @@ async fn serve(settings: Settings, apis: Vec<ServedApi>) -> Result<(), Error> {
         vault: Arc::new(store.vault),
     };
     let server = Server::new(settings.server, apis, stores, Arc::new(SystemClock));
-    output::data(format_args!("listening on http://{address}"));
+    output::announce(format_args!("listening on http://{address}"));
 
     let stop = Arc::new(Notify::new());
     tokio::spawn(stop_server(signals, Arc::clone(&stop)));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_client::{Client, Record, SessionUri, Status};
 
 use super::advice::{self, Surroundings};
-use super::{Error, journal, line, uploads};
+use super::{Error, journal, line, uploads, warnings};
 use crate::args::{StatusArgs, Target};
 use crate::display;
 use crate::exit::Code;
@@ -12,7 +12,9 @@ use crate::output;
 
 /// Asks servers how far uploads are.
 pub(super) async fn run(args: StatusArgs) -> Result<Code, Error> {
+    warnings::hear();
     let (client, has_token) = line::client(&args.token)?;
+    let mut worst = Code::Success;
     let asked = match &args.target {
         Some(Target::Session(session)) => vec![Asked::of_session(session)],
         Some(Target::Id(id)) => {
@@ -21,14 +23,15 @@ pub(super) async fn run(args: StatusArgs) -> Result<Code, Error> {
         }
         None => {
             let journal = journal::open(&args.journal)?;
-            let records = journal::records(&journal)?;
-            records.into_iter().map(Asked::of_record).collect()
+            let found = journal::unfinished(&journal)?;
+            found.warn(|what, hint| output::warning(what, hint));
+            if found.is_empty() {
+                output::note("there is no unfinished upload");
+            }
+            worst = found.code();
+            found.records.into_iter().map(Asked::of_record).collect()
         }
     };
-    if asked.is_empty() {
-        output::note("there is no unfinished upload");
-    }
-    let mut worst = Code::Success;
     for asked in &asked {
         worst = worst.max(asked.ask(&client, has_token, args.json).await);
     }
@@ -60,9 +63,9 @@ impl Asked {
         match client.status(&self.session).await {
             Ok(status) => {
                 if json {
-                    output::data(self.to_json(&status));
+                    output::json(self.to_json(&status));
                 } else {
-                    output::data(self.line(&status));
+                    output::data(display::shown(&self.line(&status)));
                 }
                 match status {
                     Status::Active { .. } | Status::Finished { .. } => Code::Success,

@@ -1,12 +1,13 @@
 //! Several uploads at once, until all have ended or somebody stops them; and what is said of each.
 
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::timeout;
-use windlass_client::{Client, Error, Journal, Status, UploadRef, Uploaded};
+use tokio::time::{Instant, timeout_at};
+use windlass_client::{Client, Error, Journal, SessionUri, Status, UploadRef, Uploaded};
 
 use super::advice::{self, Surroundings, Task};
 use super::carry_on::CarryOn;
@@ -15,7 +16,7 @@ use crate::display::{self, Display, Event, Failed, Track};
 use crate::exit::Code;
 use crate::output;
 
-/// How long the server is asked how much it has when somebody wants to go.
+/// How long servers are asked how much they have when somebody wants to go.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// An upload that is to be done.
@@ -28,6 +29,9 @@ pub(super) struct Job {
 
 /// Dropped, it stops.
 pub(super) type Work = Pin<Box<dyn Future<Output = Result<Uploaded, Error>> + Send>>;
+
+/// Bytes that are committed, by the id of the upload.
+type Committed = HashMap<String, u64>;
 
 /// What is needed to speak of uploads.
 #[derive(Debug)]
@@ -106,7 +110,7 @@ impl Transfers {
         if !self.display.has_events()
             && let Some(resource) = &uploaded.resource
         {
-            self.display.data(&format!("{resource:#}"));
+            self.display.result(&format!("{resource:#}"));
         }
     }
 
@@ -145,21 +149,25 @@ impl Transfers {
     /// Says of each upload how much of it is there, and how it is carried on.
     async fn stopped(&self, tracks: impl Iterator<Item = &Track>) -> Code {
         self.display.leave();
-        let mut worst = Code::Success;
-        for track in tracks {
-            self.interrupted(track).await;
-            worst = Code::Unfinished;
+        let tracks: Vec<_> = tracks.collect();
+        let committed = self.committed(&tracks).await;
+        for track in &tracks {
+            self.interrupted(track, &committed);
         }
-        worst
+        if tracks.is_empty() {
+            Code::Success
+        } else {
+            Code::Unfinished
+        }
     }
 
-    async fn interrupted(&self, track: &Track) {
+    fn interrupted(&self, track: &Track, committed: &Committed) {
         let upload = track.upload();
         let (message, hint) = match (track.last(), &upload) {
             (None, _) => ("not begun".to_owned(), None),
             (Some(view), Some(id)) => {
-                let committed = self.committed(id).await.unwrap_or(view.committed);
-                let much = display::committed(committed, view.total);
+                let committed = committed.get(&id.to_string()).copied();
+                let much = display::committed(committed.unwrap_or(view.committed), view.total);
                 let hint = self
                     .carry_on(id)
                     .map(|command| format!("`{command}` carries on"));
@@ -182,14 +190,35 @@ impl Transfers {
         });
     }
 
-    /// How much the server has, if it says so soon: it keeps what arrived before the connection was
-    /// cut.
-    async fn committed(&self, id: &UploadRef) -> Option<u64> {
-        let (journal, _) = self.journal.as_ref()?;
-        let record = super::journal::named(journal, &id.to_string()).ok()?;
-        match timeout(FAREWELL, self.client.status(&record.session)).await {
-            Ok(Ok(Status::Active { committed })) => Some(committed),
-            _ => None,
+    /// How much servers have of these uploads, as far as they say so soon: they keep what arrived before
+    /// the connections were cut. All are asked at once.
+    async fn committed(&self, tracks: &[&Track]) -> Committed {
+        let mut asked = JoinSet::new();
+        for (id, session) in self.sessions(tracks) {
+            let client = self.client.clone();
+            asked.spawn(async move { (id, client.status(&session).await) });
         }
+        let deadline = Instant::now() + FAREWELL;
+        let mut committed = Committed::new();
+        while let Ok(Some(answer)) = timeout_at(deadline, asked.join_next()).await {
+            if let Ok((id, Ok(Status::Active { committed: bytes }))) = answer {
+                committed.insert(id, bytes);
+            }
+        }
+        committed
+    }
+
+    /// The sessions of these uploads.
+    fn sessions(&self, tracks: &[&Track]) -> Vec<(String, SessionUri)> {
+        let ids: HashSet<_> = tracks.iter().filter_map(|track| track.upload()).collect();
+        let Some((journal, _)) = self.journal.as_ref().filter(|_| !ids.is_empty()) else {
+            return Vec::new();
+        };
+        let found = super::journal::unfinished(journal).unwrap_or_default();
+        let records = found.records.into_iter();
+        let records = records.filter(|record| ids.contains(&record.id));
+        records
+            .map(|record| (record.id.to_string(), record.session))
+            .collect()
     }
 }

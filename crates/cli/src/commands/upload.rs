@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use tokio::io::AsyncReadExt as _;
 use url::Url;
-use windlass_client::{Chunking, Client, Journal, RateLimit, Source, Upload, UploadType};
+use windlass_client::{
+    Chunking, Client, Held, Journal, JournalError, RateLimit, Source, Upload, UploadRef, UploadType,
+};
 
 use super::carry_on::CarryOn;
 use super::signals::Signals;
 use super::transfers::{Job, Transfers, Work};
-use super::{Error, journal, line};
+use super::{Error, journal, line, warnings};
 use crate::args::UploadArgs;
 use crate::display::{Display, Track, View};
 use crate::exit::Code;
@@ -23,16 +25,17 @@ use earlier::{Choice, Earlier};
 /// The name of standard input.
 const STDIN: &str = "-";
 
+/// The most that is kept in memory of what can be read only once.
+pub(super) const LARGEST_WINDOW: u64 = 1 << 30;
+
 /// Uploads all sources.
 pub(super) async fn run(args: UploadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
-    let from_stdin = args.places.sources.iter().filter(|source| is_stdin(source));
-    if from_stdin.count() > 1 {
-        return Err(Error::StdinTwice);
-    }
-    let (client, has_token) = line::client(&args.line.token)?;
-    let journal = journal(&args)?;
     let display = Display::new(args.talk);
+    warnings::hear_on(&display);
+    check_stdin(&args)?;
+    let (client, has_token) = line::client(&args.line.token)?;
+    let journal = journal(&args, &display)?;
     let plan = Plan::new(&args, client.clone(), journal.clone(), display.clone())?;
     let planned = tokio::select! {
         biased;
@@ -58,21 +61,40 @@ fn is_stdin(source: &Path) -> bool {
     source == Path::new(STDIN)
 }
 
-/// What remembers the uploads. One in a single request cannot be carried on.
-fn journal(args: &UploadArgs) -> Result<Option<Journal>, Error> {
+/// It can be read once, and what is read of it must be kept until the server has it.
+fn check_stdin(args: &UploadArgs) -> Result<(), Error> {
+    let from_stdin = args.places.sources.iter().filter(|source| is_stdin(source));
+    let from_stdin = from_stdin.count();
+    if from_stdin > 1 {
+        return Err(Error::StdinTwice);
+    }
+    match args.chunk_size {
+        Some(size) if from_stdin > 0 && size.bytes() > LARGEST_WINDOW => Err(Error::ChunkOfStdin),
+        _ => Ok(()),
+    }
+}
+
+/// What remembers the uploads. One in a single request, or of standard input, cannot be carried on.
+fn journal(args: &UploadArgs, display: &Display) -> Result<Option<Journal>, Error> {
     let is_one_request = args
         .upload_type
         .is_some_and(|asked| UploadType::from(asked) != UploadType::Resumable);
     if args.earlier.no_journal || is_one_request {
         return Ok(None);
     }
-    journal::open(&args.journal).map(Some)
+    let is_chosen = journal::named_directory(&args.journal).is_some();
+    if !is_chosen && args.places.sources.iter().all(|source| is_stdin(source)) {
+        return Ok(None);
+    }
+    journal::open_if_possible(&args.journal, display)
 }
 
 /// What all sources of the command have in common.
 struct Plan {
     upload: Upload,
     guess: bool,
+    /// How much is kept of what can be read only once: a chunk at the least.
+    window: Option<u64>,
     client: Client,
     display: Display,
     earlier: Option<Earlier>,
@@ -117,8 +139,10 @@ impl Plan {
         Ok(Self {
             upload,
             guess: args.content_type.is_none(),
+            window: args.chunk_size.map(|size| size.bytes().min(LARGEST_WINDOW)),
             earlier: journal
-                .map(|journal| Earlier::new(client.clone(), journal, display.clone(), args)),
+                .map(|journal| Earlier::new(client.clone(), journal, display.clone(), args))
+                .transpose()?,
             client,
             display,
         })
@@ -151,21 +175,23 @@ impl Plan {
         }
         let choice = match &self.earlier {
             Some(earlier) => earlier.choose(&upload, path).await,
-            None => Ok(Choice::Go),
+            None => Ok(Choice::Begin),
         };
         if matches!(choice, Ok(Choice::Leave)) {
             return Ok(None);
         }
         let track = self.display.track(path.display().to_string());
         let upload = watched(upload, &track);
-        let (client, source) = (self.client.clone(), Source::path(path));
+        let (client, source) = (self.client.clone(), kept(Source::path(path), self.window));
+        let journal = self.earlier.as_ref().map(Earlier::journal).cloned();
         let work: Work = Box::pin(async move {
-            let upload = if choice? == Choice::Anew {
-                upload.anew()
-            } else {
-                upload
-            };
-            client.upload(upload, source).await
+            if let (Choice::CarryOn(id), Some(journal)) = (choice?, journal)
+                && let Some(held) = hold(&journal, &id)?
+            {
+                return client.resume(upload, held).await;
+            }
+            // Earlier uploads were looked for already.
+            client.upload(upload.anew(), source).await
         });
         Ok(Some(Job { track, work }))
     }
@@ -174,7 +200,7 @@ impl Plan {
     fn job_of_stdin(&self) -> Job {
         let track = self.display.track(STDIN);
         let mut upload = watched(self.upload.clone(), &track);
-        let (client, guess) = (self.client.clone(), self.guess);
+        let (client, guess, window) = (self.client.clone(), self.guess, self.window);
         let work: Work = Box::pin(async move {
             let mut stdin = tokio::io::stdin();
             let mut head = Vec::new();
@@ -186,10 +212,30 @@ impl Plan {
                     upload = upload.content_type(guessed)?;
                 }
             }
-            let source = Source::reader(std::io::Cursor::new(head).chain(stdin));
+            let source = kept(
+                Source::reader(std::io::Cursor::new(head).chain(stdin)),
+                window,
+            );
             client.upload(upload, source).await
         });
         Job { track, work }
+    }
+}
+
+/// A source of which so much is kept to be sent again, if it can be read only once.
+fn kept(source: Source, window: Option<u64>) -> Source {
+    match window {
+        Some(window) => source.with_window(window),
+        None => source,
+    }
+}
+
+/// Takes hold of an earlier upload, unless it was finished meanwhile.
+fn hold(journal: &Journal, id: &UploadRef) -> Result<Option<Held>, JournalError> {
+    match journal.hold(id) {
+        Ok(held) => Ok(Some(held)),
+        Err(JournalError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use url::Url;
-use windlass_client::{Entry, Record};
+use windlass_client::Record;
 
 use super::{Error, journal};
 use crate::args::UploadsArgs;
@@ -13,24 +13,17 @@ use crate::output;
 /// Lists what the journal holds.
 pub(super) fn run(args: &UploadsArgs) -> Result<Code, Error> {
     let journal = journal::open(&args.journal)?;
-    let mut records = Vec::new();
-    for entry in journal.entries()? {
-        match entry {
-            Entry::Unfinished(record) => records.push(*record),
-            Entry::Damaged { id, damage, .. } => {
-                let hint = format!("`windlass cancel {id} --forget` removes it");
-                output::warning(format_args!("{id} is of no use: {damage}"), Some(&hint));
-            }
-        }
-    }
+    let found = journal::unfinished(&journal)?;
+    found.warn(|what, hint| output::warning(what, hint));
+    let records = &found.records;
     if args.json {
-        for record in &records {
-            output::data(row(record));
+        for record in records {
+            output::json(row(record));
         }
-    } else if records.is_empty() {
+    } else if found.is_empty() {
         output::note("there is no unfinished upload");
-    } else {
-        output::data(table(&records));
+    } else if !records.is_empty() {
+        output::data(table(records));
     }
     Ok(Code::Success)
 }
@@ -44,8 +37,8 @@ pub(super) fn table(records: &[Record]) -> String {
             display::bytes_of(record.committed, Some(record.total)),
             format!("{} %", display::percent(record.committed, record.total)),
             age(record),
-            journal::source_of(record),
-            place(&record.url),
+            display::shown(&journal::source_of(record)).into_owned(),
+            display::shown(&place(&record.url)).into_owned(),
         ]
     });
     aligned(&std::iter::once(head).chain(rows).collect::<Vec<_>>())

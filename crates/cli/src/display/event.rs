@@ -161,7 +161,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::display::Waiting;
+    use crate::display::{Waiting, Way};
 
     #[test]
     fn the_fields_of_events_are_those_of_the_document() {
@@ -171,6 +171,7 @@ mod tests {
             cause: "the connection broke".to_owned(),
         };
         let view = View {
+            way: Way::Up,
             committed: 1,
             sent: 2,
             total: None,

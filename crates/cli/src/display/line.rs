@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::text::{percent, seconds, size, span};
-use super::{Doing, View, Waiting};
+use super::text::{percent, seconds, shown, size, span};
+use super::{Doing, View, Waiting, Way};
 
 /// The widest that a name may be beside its bar.
 const NAME: usize = 24;
@@ -81,22 +81,14 @@ fn details(view: &View, since: Duration, words: Words) -> String {
 
 /// What is sent and not committed is worth a word: it can still be lost.
 fn how_much(view: &View) -> String {
-    let safe = match view.doing {
-        Doing::Receiving => "received",
-        _ => "committed",
-    };
-    let shown = match view.total {
-        Some(total) => format!("{:>3} % sent", percent(view.sent, total)),
-        None => format!("{} sent", size(view.sent)),
-    };
     let whole = bytes_of(view.committed, view.total);
-    if view.doing == Doing::Receiving {
-        return match view.total {
-            Some(total) => format!("{:>3} %, {whole} {safe}", percent(view.sent, total)),
-            None => format!("{whole} {safe}"),
-        };
+    let percent = view.total.map(|total| percent(view.sent, total));
+    match (view.way, percent) {
+        (Way::Up, Some(percent)) => format!("{percent:>3} % sent, {whole} committed"),
+        (Way::Up, None) => format!("{} sent, {whole} committed", size(view.sent)),
+        (Way::Down, Some(percent)) => format!("{percent:>3} %, {whole} received"),
+        (Way::Down, None) => format!("{whole} received"),
     }
-    format!("{shown}, {whole} {safe}")
 }
 
 /// `512 MiB of 1 GiB`.
@@ -139,7 +131,7 @@ fn waiting(wait: &Waiting, since: Duration, words: Words) -> String {
         None => String::new(),
     };
     match words {
-        Words::All => format!("waiting {delay}{attempt}: {}", wait.cause),
+        Words::All => format!("waiting {delay}{attempt}: {}", shown(&wait.cause)),
         Words::Few => format!("waiting {delay}{attempt}"),
     }
 }
@@ -157,9 +149,9 @@ fn beginning(text: &str, width: usize) -> String {
 
 /// A name that fits: its end, which tells more than its beginning, is kept.
 fn elided(name: &str, width: usize) -> String {
-    let name: String = name.chars().filter(|c| !c.is_control()).collect();
+    let name = shown(name);
     if name.width() <= width {
-        return name;
+        return name.into_owned();
     }
     let backwards: String = name.chars().rev().collect();
     let end = beginning(&backwards, width.saturating_sub(2));
@@ -174,6 +166,7 @@ mod tests {
 
     fn view(committed: u64, sent: u64, total: Option<u64>, doing: Doing) -> View {
         View {
+            way: Way::Up,
             committed,
             sent,
             total,
@@ -181,6 +174,13 @@ mod tests {
             left: total.map(|_| Duration::from_secs(41)),
             doing,
             upload: None,
+        }
+    }
+
+    fn down(view: View) -> View {
+        View {
+            way: Way::Down,
+            ..view
         }
     }
 
@@ -217,12 +217,16 @@ mod tests {
                 "cow.jpg:  50 % sent, 1 MiB of 1 GiB committed, waiting 4 s, attempt 3 of 6: the connection broke",
             ),
             (
-                view(512 * MIB, 512 * MIB, gib, Doing::Receiving),
+                down(view(512 * MIB, 512 * MIB, gib, Doing::Receiving)),
                 "cow.jpg:  50 %, 512 MiB of 1 GiB received, 12 MiB/s, 41 s left",
             ),
             (
-                view(MIB, MIB, None, Doing::Receiving),
+                down(view(MIB, MIB, None, Doing::Receiving)),
                 "cow.jpg: 1 MiB received, 12 MiB/s",
+            ),
+            (
+                down(view(512 * MIB, 512 * MIB, gib, broken(3200))),
+                "cow.jpg:  50 %, 512 MiB of 1 GiB received, waiting 4 s, attempt 3 of 6: the connection broke",
             ),
         ];
         for (view, line) in cases {
@@ -282,7 +286,7 @@ mod tests {
     fn long_names_keep_their_ends_and_no_name_moves_the_cursor() {
         assert_eq!(elided("cow.jpg", 24), "cow.jpg");
         assert_eq!(elided("herd/of/many/cows/bella.jpg", 11), "..bella.jpg");
-        assert_eq!(elided("\u{1b}[2Jcow\n.jpg", 24), "[2Jcow.jpg");
+        assert_eq!(elided("\u{1b}[2Jcow\n.jpg", 24), r"\u{1b}[2Jcow\u{a}.jpg");
         assert_eq!(elided("牛牛牛牛", 6), "..牛牛");
     }
 }

@@ -82,10 +82,11 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::display::Waiting;
+    use crate::display::{Waiting, Way};
 
     fn view(sent: u64, doing: Doing) -> View {
         View {
+            way: Way::Up,
             committed: 0,
             sent,
             total: Some(100),

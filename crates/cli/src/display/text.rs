@@ -1,5 +1,7 @@
-//! Numbers as people read them.
+//! Numbers as people read them, and texts of others as a terminal may have them.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The units of sizes with their bytes, largest first: powers of 1024.
@@ -70,6 +72,56 @@ pub(crate) fn seconds(time: Duration) -> String {
     format!("{} s", time.as_millis().div_ceil(1000))
 }
 
+/// A name, or a text of a server, that moves no cursor, begins no line and is read in the order in which
+/// it is written: what would do that is written `\u{1b}`.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    escaped(text, steers, |c, out| write!(out, "{}", c.escape_unicode()))
+}
+
+/// JSON with the same written `\u001b`. Lines stay lines: outside of strings there is nothing else, and
+/// inside JSON has no raw line breaks.
+pub(crate) fn json_shown(json: &str) -> String {
+    let steers = |c| c != '\n' && steers(c);
+    // All of them are of the basic plane: four digits are enough.
+    escaped(json, steers, |c, out| {
+        write!(out, "\\u{:04x}", u32::from(c))
+    })
+    .into_owned()
+}
+
+fn escaped(
+    text: &str,
+    is_odd: impl Fn(char) -> bool,
+    escape: impl Fn(char, &mut String) -> std::fmt::Result,
+) -> Cow<'_, str> {
+    if !text.contains(&is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_odd(c) {
+            escape(c, &mut out).expect("memory takes everything");
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a character does something to what stands around it: controls (C0, DEL, C1), separators of
+/// lines, and marks, embeddings, overrides and isolates of the Unicode Bidirectional Algorithm.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +186,40 @@ mod tests {
         assert_eq!(seconds(Duration::from_millis(3001)), "4 s");
         assert_eq!(seconds(Duration::from_secs(3)), "3 s");
         assert_eq!(seconds(Duration::ZERO), "0 s");
+    }
+
+    #[test]
+    fn no_text_steers_a_terminal() {
+        let cases = [
+            ("my cow.jpg", "my cow.jpg"),
+            ("牛 🐄 é", "牛 🐄 é"),
+            ("\u{1b}[2Jcow", "\\u{1b}[2Jcow"),
+            ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
+            ("cow\nerror: no\r\t", "cow\\u{a}error: no\\u{d}\\u{9}"),
+            ("\u{9b}2J\u{7f}", "\\u{9b}2J\\u{7f}"),
+            ("cow\u{202e}gpj.exe", "cow\\u{202e}gpj.exe"),
+            (
+                "\u{2066}\u{200f}\u{61c}\u{2028}",
+                "\\u{2066}\\u{200f}\\u{61c}\\u{2028}",
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(shown(text), expected);
+            assert_eq!(shown(expected), expected, "it can be shown twice");
+        }
+    }
+
+    #[test]
+    fn json_for_a_terminal_means_the_same() {
+        let name = "\u{1b}[2J\u{9b}1m\u{7f}\u{202e}牛\n";
+        let value = serde_json::json!({"name": name, "\u{85}": [1]});
+        let text = json_shown(&format!("{value:#}"));
+        let odd = text.chars().find(|c| *c != '\n' && steers(*c));
+        assert_eq!(odd, None, "{text}");
+        assert!(text.contains(r"\u009b1m\u007f\u202e牛\n"), "{text}");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&text).ok(),
+            Some(value)
+        );
     }
 }

@@ -7,6 +7,8 @@ use windlass_client::{Progress, State, UploadRef};
 /// How far something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View {
+    /// Where it goes.
+    pub(crate) way: Way,
     /// Bytes that are safe: committed by the server, or written to the disk.
     pub(crate) committed: u64,
     /// Bytes that were handed to the network.
@@ -21,6 +23,13 @@ pub(crate) struct View {
     pub(crate) doing: Doing,
     /// By what name the journal knows it.
     pub(crate) upload: Option<UploadRef>,
+}
+
+/// Where media goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Up,
+    Down,
 }
 
 /// What is going on.
@@ -73,6 +82,7 @@ impl From<&Progress> for View {
             _ => progress.committed,
         };
         Self {
+            way: Way::Up,
             committed,
             sent: progress.sent,
             total: progress.total,

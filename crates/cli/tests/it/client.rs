@@ -3,8 +3,10 @@
 mod carry_on;
 mod download;
 mod interrupt;
+mod journal;
 mod line;
 mod papers;
+mod print;
 mod refusals;
 mod run;
 mod upload;

@@ -1,13 +1,18 @@
 //! What is to become of an earlier upload of the same file to the same place that was not finished.
 
+use std::collections::HashMap;
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::timeout;
-use windlass_client::{Client, Error, Journal, Record, SourceIdentity, Upload};
+use windlass_client::{
+    Client, Error, Journal, Record, SourceIdentity, Upload, UploadKey, UploadRef,
+};
 
+use super::hold;
 use crate::args::UploadArgs;
+use crate::commands::{self, journal::unfinished};
 use crate::display::{self, Display};
 use crate::output;
 
@@ -15,18 +20,28 @@ use crate::output;
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// What to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// Carry on what there is, or begin if there is nothing.
-    Go,
     /// Begin at the first byte.
-    Anew,
+    Begin,
+    /// Carry on with this one.
+    CarryOn(UploadRef),
     /// Do nothing.
     Leave,
 }
 
-/// Looks for earlier uploads, and asks.
+/// What was answered to the question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    CarryOn,
+    Restart,
+    Leave,
+}
+
+/// Looks for earlier uploads, and asks. The journal is read once, however many sources there are.
 pub(super) struct Earlier {
+    /// What the journal held at the beginning, by the paths of the files; of each, oldest first.
+    records: HashMap<PathBuf, Vec<Record>>,
     client: Client,
     journal: Journal,
     display: Display,
@@ -47,7 +62,9 @@ impl Earlier {
         journal: Journal,
         display: Display,
         args: &UploadArgs,
-    ) -> Self {
+    ) -> Result<Self, commands::Error> {
+        let found = unfinished(&journal)?;
+        found.warn(|what, hint| display.warning(what, hint));
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let manner = match (args.earlier.restart, args.earlier.resume) {
             (true, _) => Manner::Restart,
@@ -55,72 +72,99 @@ impl Earlier {
             _ if is_terminal && !args.talk.quiet => Manner::Ask,
             _ => Manner::CarryOn,
         };
-        Self {
+        Ok(Self {
+            records: by_path(found.records),
             client,
             journal,
             display,
             manner,
-        }
+        })
+    }
+
+    /// The journal.
+    pub(super) fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// What to do about a file.
     pub(super) async fn choose(&self, upload: &Upload, path: &Path) -> Result<Choice, Error> {
         // What cannot be recognised, or not be read, has no earlier upload.
         let Ok(now) = SourceIdentity::of(path).await else {
-            return Ok(Choice::Go);
+            return Ok(Choice::Begin);
         };
-        let found = self.journal.find(&upload.key(&now))?;
+        let found = self.find(&upload.key(&now), now.path());
         let Some(record) = found.last() else {
-            return Ok(Choice::Go);
+            return Ok(Choice::Begin);
         };
+        let carry_on = Choice::CarryOn(record.id.clone());
         match self.manner {
             Manner::Restart => self.discard(&found).await,
             // The client says it better.
-            _ if record.source.difference(&now).is_some() => Ok(Choice::Go),
+            _ if record.source.difference(&now).is_some() => Ok(carry_on),
             Manner::CarryOn => {
                 self.display.note(&format!(
                     "{}: carrying on; {}",
                     path.display(),
                     so_far(record)
                 ));
-                Ok(Choice::Go)
+                Ok(carry_on)
             }
-            Manner::Ask => self.ask(path, record, &found).await,
+            Manner::Ask => match ask(path, record).await {
+                Answer::CarryOn => Ok(carry_on),
+                Answer::Restart => self.discard(&found).await,
+                Answer::Leave => Ok(Choice::Leave),
+            },
         }
     }
 
-    async fn ask(&self, path: &Path, record: &Record, found: &[Record]) -> Result<Choice, Error> {
-        let question = format!(
-            "{}: {}. Carry on? [Y/n, r to restart]",
-            path.display(),
-            so_far(record)
-        );
-        loop {
-            output::ask(&question);
-            let answer = tokio::task::spawn_blocking(read_answer).await;
-            match answer.ok().flatten().as_deref().map(read_choice) {
-                Some(Some(Choice::Anew)) => return self.discard(found).await,
-                Some(Some(choice)) => return Ok(choice),
-                // Something else was typed.
-                Some(None) => {}
-                // Nobody is there.
-                None => return Ok(Choice::Leave),
-            }
-        }
+    /// The earlier uploads of the same file to the same place, oldest first.
+    fn find(&self, key: &UploadKey, path: &Path) -> Vec<&Record> {
+        let of_file = self.records.get(path).into_iter().flatten();
+        of_file.filter(|record| record.key() == *key).collect()
     }
 
     /// Cancels earlier uploads. That a server cannot be reached, or has forgotten them, does not matter:
     /// they expire.
-    async fn discard(&self, found: &[Record]) -> Result<Choice, Error> {
+    async fn discard(&self, found: &[&Record]) -> Result<Choice, Error> {
         for record in found {
-            let held = self.journal.hold(&record.id)?;
+            let Some(held) = hold(&self.journal, &record.id)? else {
+                continue;
+            };
             let cancelled = timeout(FAREWELL, self.client.cancel(&record.session)).await;
-            if !matches!(cancelled, Ok(Ok(()))) {
+            if !matches!(cancelled, Ok(Ok(_))) {
                 tracing::debug!(?cancelled, "an earlier session is left to expire");
             }
             held.finish()?;
         }
-        Ok(Choice::Anew)
+        Ok(Choice::Begin)
+    }
+}
+
+fn by_path(records: Vec<Record>) -> HashMap<PathBuf, Vec<Record>> {
+    let mut by_path = HashMap::<_, Vec<_>>::new();
+    for record in records {
+        let path = record.source.path().to_owned();
+        by_path.entry(path).or_default().push(record);
+    }
+    by_path
+}
+
+async fn ask(path: &Path, record: &Record) -> Answer {
+    let question = format!(
+        "{}: {}. Carry on? [Y/n, r to restart]",
+        path.display(),
+        so_far(record)
+    );
+    loop {
+        output::ask(&question);
+        let answer = tokio::task::spawn_blocking(read_line).await;
+        match answer.ok().flatten().as_deref().map(read_answer) {
+            Some(Some(answer)) => return answer,
+            // Something else was typed.
+            Some(None) => {}
+            // Nobody is there.
+            None => return Answer::Leave,
+        }
     }
 }
 
@@ -134,7 +178,7 @@ fn so_far(record: &Record) -> String {
 }
 
 /// A line of standard input; `None` at its end.
-fn read_answer() -> Option<String> {
+fn read_line() -> Option<String> {
     let mut answer = String::new();
     match std::io::stdin().read_line(&mut answer) {
         Ok(0) | Err(_) => None,
@@ -142,30 +186,76 @@ fn read_answer() -> Option<String> {
     }
 }
 
-fn read_choice(answer: &str) -> Option<Choice> {
+fn read_answer(answer: &str) -> Option<Answer> {
     match answer.trim().to_ascii_lowercase().as_str() {
-        "" | "y" | "yes" => Some(Choice::Go),
-        "n" | "no" => Some(Choice::Leave),
-        "r" | "restart" => Some(Choice::Anew),
+        "" | "y" | "yes" => Some(Answer::CarryOn),
+        "n" | "no" => Some(Answer::Leave),
+        "r" | "restart" => Some(Answer::Restart),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+    use windlass_client::{NewRecord, Settings};
+
     use super::*;
+    use crate::args::{Args, Command};
+
+    #[tokio::test]
+    async fn the_journal_is_read_once_for_all_sources() {
+        let desk = tempfile::tempdir().expect("there is room");
+        let file = desk.path().join("cow.jpg");
+        std::fs::write(&file, "a cow").expect("there is room");
+        let source = SourceIdentity::of(&file).await.expect("a file");
+        let journal = Journal::open(desk.path().join("journal")).expect("there is room");
+        let url = "http://127.0.0.1:1/upload/farm/v1/animals";
+        let session = format!("{url}?upload_id=x");
+        let new = NewRecord {
+            url: url.to_owned(),
+            session: session.parse().expect("a session URI"),
+            verb: "POST".to_owned(),
+            content_type: None,
+            metadata: None,
+            total: source.size(),
+            chunk_size: None,
+            source,
+        };
+        let id = journal
+            .create(new)
+            .expect("there is room")
+            .record()
+            .id
+            .clone();
+        let words = ["windlass", "upload", "cow.jpg", url];
+        let args = match Args::try_parse_from(words).expect("they are right").command {
+            Command::Upload(args) => args,
+            other => panic!("{other:?}"),
+        };
+        let client = Client::new(Settings::default()).expect("a client");
+        let earlier = Earlier::new(client, journal, Display::new(args.talk), &args);
+        let earlier = earlier.expect("the journal can be read");
+        std::fs::remove_dir_all(desk.path().join("journal")).expect("it is ours");
+        let upload = Upload::new(url.parse().expect("a URL")).expect("it is of the web");
+        let found = earlier.choose(&upload, &file).await;
+        assert_eq!(found.expect("nothing is read"), Choice::CarryOn(id));
+        let other = upload.content_type("image/jpeg").expect("a type");
+        let found = earlier.choose(&other, &file).await;
+        assert_eq!(found.expect("nothing is read"), Choice::Begin);
+    }
 
     #[test]
     fn an_empty_answer_carries_on() {
         let cases = [
-            ("\n", Some(Choice::Go)),
-            ("Yes\n", Some(Choice::Go)),
-            (" n \n", Some(Choice::Leave)),
-            ("R", Some(Choice::Anew)),
+            ("\n", Some(Answer::CarryOn)),
+            ("Yes\n", Some(Answer::CarryOn)),
+            (" n \n", Some(Answer::Leave)),
+            ("R", Some(Answer::Restart)),
             ("what?\n", None),
         ];
         for (answer, choice) in cases {
-            assert_eq!(read_choice(answer), choice, "{answer:?}");
+            assert_eq!(read_answer(answer), choice, "{answer:?}");
         }
     }
 }

@@ -153,7 +153,7 @@ fn cancel_deletes_what_the_server_has_and_forget_does_not() {
 fn session(desk: &Desk) -> String {
     let id = desk.unfinished().remove(0)["id"].clone();
     let id = id.as_str().expect("an id");
-    let record = desk.path(&format!("state/windlass/uploads/{id}.json"));
+    let record = desk.path(&format!("state/windlass/uploads/{id}.upload.json"));
     let record = std::fs::read(record).expect("the record is there");
     let record: Value = serde_json::from_slice(&record).expect("JSON");
     record["session"].as_str().expect("a URI").to_owned()

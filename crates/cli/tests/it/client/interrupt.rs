@@ -1,6 +1,9 @@
 //! Ctrl-C.
 
+use std::time::{Duration, Instant};
+
 use rustix::process::Signal;
+use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
 
 use super::run::{Desk, assert_media, uploads};
@@ -43,4 +46,31 @@ fn what_cannot_be_carried_on_is_said_to_be_lost() {
             .says("nothing of it can be carried on");
     }
     assert_eq!(desk.unfinished().len(), 0);
+}
+
+#[test]
+fn servers_that_do_not_say_how_much_they_have_are_waited_for_once() {
+    let desk = Desk::new();
+    let names = ["1.mp4", "2.mp4", "3.mp4", "4.mp4"];
+    for name in names {
+        desk.media(name, MEDIA);
+    }
+    let proxy = FaultProxy::start(farm());
+    proxy.set_plan(Plan::new(|request| {
+        request
+            .is_session
+            .then_some(Fault::Stall { after: 256 * KIB })
+    }));
+    let url = uploads(proxy.address());
+    let mut running =
+        desk.start(&[&["upload"][..], &names, &[&url, "--concurrency", "4"]].concat());
+    for name in names {
+        running.until(|event| event["source"] == name && event["upload"].is_string());
+    }
+    running.signal(Signal::INT);
+    let since = Instant::now();
+    let ran = running.end().expect(4);
+    let took = since.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(ran.events("failed").len(), 4);
 }

@@ -19,7 +19,7 @@ fn desk() -> Desk {
 fn what_is_typed_wrong_is_a_matter_of_usage() {
     let desk = desk();
     let url = uploads(farm());
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["upload", "cow.jpg"], "<URL>"),
         (&["upload", "cow.jpg", "nowhere"], "http://"),
         (
@@ -43,6 +43,10 @@ fn what_is_typed_wrong_is_a_matter_of_usage() {
             "env:NAME",
         ),
         (&["upload", "-", "-", &url], "only once"),
+        (
+            &["upload", "-", &url, "--chunk-size", "1025M"],
+            "--chunk-size is 1G at most",
+        ),
     ];
     for (words, text) in cases {
         let ran = desk.run(words).expect(2);
@@ -167,4 +171,24 @@ fn of_several_codes_the_worst_is_the_one_that_counts() {
     let url = format!("http://{}/upload/farm/v1/cows", farm());
     desk.run(&["upload", "none.jpg", "cow.jpg", "none.jpg", &url])
         .expect(1);
+}
+
+#[test]
+fn what_is_answered_like_an_ordinary_call_is_no_upload() {
+    let desk = desk();
+    let proxy = FaultProxy::start(farm());
+    let root = format!("http://{}/farm/v1/animals", proxy.address());
+    let cases = [
+        (200, root, ".../upload/..."),
+        (200, uploads(proxy.address()), "check the path"),
+        (302, uploads(proxy.address()), "the URL it redirects to"),
+    ];
+    for (status, url, text) in cases {
+        proxy.set_plan(Plan::always(Fault::Replace { status, body: "{}" }));
+        let words = ["upload", "cow.jpg", &url, "--type", "resumable"];
+        let ran = desk.run(&[&words[..], &["--retries", "0"]].concat());
+        let ran = ran.expect(1);
+        assert!(ran.stderr.contains("\nhint: "), "{}", ran.stderr);
+        ran.says(text);
+    }
 }

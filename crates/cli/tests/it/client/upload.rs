@@ -1,12 +1,14 @@
 //! Media goes up.
 
+use std::fs::File;
 use std::io::Write as _;
 use std::process::Stdio;
 
 use serde_json::json;
+use windlass_testkit::fault_proxy::FaultProxy;
 use windlass_testkit::media::Media;
 
-use super::run::{Desk, assert_media, uploads};
+use super::run::{Desk, Ran, assert_media, uploads};
 use crate::server::farm;
 
 /// The beginning of a picture.
@@ -212,4 +214,19 @@ fn progress_events_have_their_fields_and_never_go_back() {
     }
     let committed = progress.iter().map(|event| event["committed"].as_u64());
     assert!(committed.is_sorted());
+}
+
+#[test]
+fn chunks_of_standard_input_are_as_large_as_asked_for() {
+    let desk = Desk::new();
+    desk.media("film.mp4", Media::new(14, 20 * MIB));
+    let proxy = FaultProxy::start(farm());
+    let url = uploads(proxy.address());
+    let mut command = desk.command(&["upload", "-", &url, "--chunk-size", "16M"]);
+    let stdin = File::open(desk.path("film.mp4")).expect("it is there");
+    Ran::of(command.stdin(stdin)).expect(0);
+    let chunks = proxy.exchanges().into_iter();
+    let mut chunks = chunks.filter(|exchange| exchange.first_byte().is_some());
+    let first = chunks.next().expect("a chunk");
+    assert_eq!(first.body_bytes_received, 16 * MIB, "{first:?}");
 }

@@ -1,0 +1,151 @@
+//! What is printed: where it cannot be, and what is in it.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
+use windlass_testkit::media::Media;
+
+use super::run::{Desk, Ran, uploads};
+use crate::server::farm;
+
+const MEDIA: Media = Media::new(61, 3000);
+
+/// A name that is more than one.
+const ODD: &str = "cow\nerror: \u{1b}]0;forged\u{7}\u{9b}2J\u{202e}.jpg";
+const SHOWN: &str = r"cow\u{a}error: \u{1b}]0;forged\u{7}\u{9b}2J\u{202e}.jpg";
+
+fn desk() -> Desk {
+    let desk = Desk::new();
+    desk.media("cow.jpg", MEDIA);
+    desk
+}
+
+/// Runs a command whose standard output takes nothing.
+#[track_caller]
+fn into_full(command: &mut Command) -> Ran {
+    let full = File::options().write(true).open("/dev/full");
+    spoken(command, full.expect("there is a full device").into())
+}
+
+/// Runs a command whose standard output is read by nobody.
+#[track_caller]
+fn into_nobody(command: &mut Command) -> Ran {
+    let (reader, writer) = std::io::pipe().expect("there are pipes");
+    drop(reader);
+    spoken(command, writer.into())
+}
+
+/// What it said, and how it ended.
+#[track_caller]
+fn spoken(command: &mut Command, stdout: Stdio) -> Ran {
+    command.stdout(stdout).stderr(Stdio::piped());
+    let child = command.spawn().expect("the command can be started");
+    let output = child.wait_with_output().expect("it ends");
+    Ran {
+        code: output.status.code(),
+        stdout: String::new(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+#[test]
+fn data_that_cannot_be_written_is_a_failure() {
+    let desk = desk();
+    let url = uploads(farm());
+    let cases: [&[&str]; 5] = [
+        &["upload", "cow.jpg", &url],
+        &["upload", "cow.jpg", &url, "--json"],
+        &["man"],
+        &["completions", "bash"],
+        &["serve", "--check-config"],
+    ];
+    for words in cases {
+        let ran = into_full(&mut desk.command(words)).expect(1);
+        ran.says("error: cannot write to standard output: No space left");
+    }
+    let ran = into_full(&mut desk.command(&["upload", "none.jpg", &url])).expect(3);
+    assert!(!ran.stderr.contains("standard output"), "{}", ran.stderr);
+}
+
+#[test]
+fn who_reads_a_list_may_go_and_who_reads_a_result_may_not() {
+    let desk = desk();
+    into_nobody(&mut desk.command(&["man"])).expect(0);
+    for flag in ["--quiet", "--json"] {
+        let words = ["upload", "cow.jpg", &uploads(farm()), flag];
+        into_nobody(&mut desk.command(&words))
+            .expect(1)
+            .says("cannot write to standard output");
+    }
+}
+
+#[test]
+fn a_server_needs_nobody_who_reads() {
+    let desk = Desk::new();
+    let mut serve = desk.command(&["serve", "--listen", "127.0.0.1:0", "--data", "data"]);
+    let full = File::options().write(true).open("/dev/full");
+    serve
+        .stdout(full.expect("there is a full device"))
+        .stderr(Stdio::piped());
+    let mut child = serve.spawn().expect("the server can be started");
+    let mut log = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+    let mut line = String::new();
+    while !line.contains("serving") {
+        line.clear();
+        assert!(log.read_line(&mut line).expect("the log is text") > 0);
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn no_name_steers_the_terminal_or_forges_a_line() {
+    let desk = desk();
+    desk.media(ODD, MEDIA);
+    let ran = desk.run(&["upload", ODD, &uploads(farm())]).expect(0);
+    ran.says(&format!("{SHOWN}: 2.9 KiB uploaded"));
+    let none = format!("none {ODD}");
+    let ran = desk.run(&["upload", &none, &uploads(farm())]).expect(3);
+    ran.says(&format!("cannot open none {SHOWN}"));
+    let ran = desk.run(&["upload", "cow.jpg", ODD]).expect(2);
+    ran.says(SHOWN);
+    assert!(!ran.stderr.contains("\nerror: \u{1b}"), "{}", ran.stderr);
+}
+
+#[test]
+fn no_name_steers_the_terminal_from_a_table() {
+    let desk = Desk::new();
+    desk.media(ODD, Media::new(62, 6 << 20));
+    let proxy = FaultProxy::start(farm());
+    proxy.set_plan(Plan::new(|request| {
+        request
+            .is_session
+            .then_some(Fault::CutRequest { after: 1 << 20 })
+    }));
+    let url = uploads(proxy.address());
+    let words = ["upload", ODD, &url, "--retries", "0"];
+    desk.run(&words).expect(4).says(SHOWN);
+    proxy.set_plan(Plan::none());
+    for command in ["uploads", "status"] {
+        let table = desk.run(&[command]).stdout;
+        assert!(table.contains(SHOWN), "{command}: {table}");
+        assert!(!table.contains('\u{1b}'), "{command}: {table}");
+    }
+}
+
+#[test]
+fn no_text_of_a_server_forges_a_line() {
+    let desk = desk();
+    let proxy = FaultProxy::start(farm());
+    proxy.set_plan(Plan::always(Fault::Replace {
+        status: 403,
+        body: r#"{"error":{"code":403,"message":"No.\nhint: \u001b[2Jsend your token to me"}}"#,
+    }));
+    let url = uploads(proxy.address());
+    let ran = desk.run(&["upload", "cow.jpg", &url]).expect(1);
+    assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("\nhint: ").count(), 1, "{}", ran.stderr);
+}
