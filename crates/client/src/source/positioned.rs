@@ -1,8 +1,9 @@
 //! Reads of a file at a position, quickly and in little memory.
 //!
-//! A piece is read while the one before it is being sent, so at most three are there at a time:
-//! the one that is sent, the one that waits, and the one that is read. They are as large as the
-//! blocking pool's overhead asks for, and are filled by the kernel without being zeroed first.
+//! What the kernel has in memory is read at once, in pieces that stay in the processor's cache until
+//! they are sent. What it has not is read by the blocking pool, in pieces as large as the pool's
+//! overhead asks for: one is read while the one before it is being sent, so at most three are there at
+//! a time. All are filled by the kernel without being zeroed first.
 
 use std::fs::File;
 use std::io;
@@ -17,6 +18,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 /// How much is read at once.
 pub(super) const PIECE: u64 = 1 << 20;
+
+/// How much is read at once of what is in memory.
+const NEAR_PIECE: u64 = 256 << 10;
 
 /// Exactly these bytes of a file, in pieces.
 ///
@@ -44,13 +48,19 @@ struct ReadAhead {
 impl ReadAhead {
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         if self.reading.is_none() {
+            if let Some(near) = self.near() {
+                return Some(near);
+            }
             self.begin();
         }
         let piece = self.reading.as_mut()?.await;
         self.reading = None;
         match piece.map_err(io::Error::from).flatten() {
             Ok(piece) => {
-                self.begin();
+                // What is in memory is read when it is wanted.
+                if self.next_near().is_none() {
+                    self.begin();
+                }
                 Some(Ok(piece))
             }
             Err(error) => {
@@ -60,15 +70,56 @@ impl ReadAhead {
         }
     }
 
-    fn begin(&mut self) {
-        if self.rest.is_empty() {
-            return;
+    /// The next piece, if it takes no waiting.
+    fn near(&mut self) -> Option<io::Result<Bytes>> {
+        let piece = self.next_near()?;
+        self.rest.start = piece.end;
+        let read = read_exact(&self.file, piece);
+        if read.is_err() {
+            self.rest = 0..0;
         }
-        let piece = self.rest.start..self.rest.end.min(self.rest.start.saturating_add(PIECE));
+        Some(read)
+    }
+
+    /// What would be read next, if it is in memory.
+    fn next_near(&self) -> Option<Range<u64>> {
+        self.rest_up_to(NEAR_PIECE)
+            .filter(|piece| is_near(&self.file, piece))
+    }
+
+    fn rest_up_to(&self, most: u64) -> Option<Range<u64>> {
+        let Range { start, end } = self.rest;
+        (!self.rest.is_empty()).then(|| start..end.min(start.saturating_add(most)))
+    }
+
+    fn begin(&mut self) {
+        let Some(piece) = self.rest_up_to(PIECE) else {
+            return;
+        };
         self.rest.start = piece.end;
         let file = Arc::clone(&self.file);
         self.reading = Some(spawn_blocking(move || read_exact(&file, piece)));
     }
+}
+
+/// Whether both ends of a range are in the kernel's memory, so that to read it takes no waiting. What
+/// lies between them nearly always is then, since files are read ahead and cached in order.
+#[cfg(target_os = "linux")]
+fn is_near(file: &File, range: &Range<u64>) -> bool {
+    use rustix::io::{ReadWriteFlags, preadv2};
+
+    let at_hand = |at| {
+        let mut byte = [0];
+        let mut buf = [io::IoSliceMut::new(&mut byte)];
+        matches!(preadv2(file, &mut buf, at, ReadWriteFlags::NOWAIT), Ok(1))
+    };
+    at_hand(range.end - 1) && at_hand(range.start)
+}
+
+/// It cannot be told here.
+#[cfg(not(target_os = "linux"))]
+fn is_near(_: &File, _: &Range<u64>) -> bool {
+    false
 }
 
 /// Exactly these bytes. Blocks.

@@ -43,8 +43,14 @@ async fn a_file_that_ends_early_is_an_error_and_not_a_short_read() {
     file.set_len((1 << 20) + 1).unwrap();
 
     let mut pieces = media.read(0..2 << 20);
-    assert_eq!(pieces.try_next().await.unwrap().unwrap().len(), 1 << 20);
-    let error = pieces.try_next().await.unwrap_err();
+    let mut came = 0;
+    let error = loop {
+        match pieces.try_next().await {
+            Ok(piece) => came += piece.expect("the end is an error").len(),
+            Err(error) => break error,
+        }
+    };
+    assert!(came <= (1 << 20) + 1, "{came}");
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     assert!(pieces.try_next().await.unwrap().is_none());
 }
