@@ -98,7 +98,7 @@ fn a_journal_that_goes_away_is_worth_one_warning() {
         let desk = desk();
         let url = uploads(farm());
         let words = ["upload", "film.mp4", &url, "--chunk-size", "256K"];
-        let mut running = desk.start(&[&words[..], &["--max-rate", "3M", flag]].concat());
+        let mut running = desk.start(&[&words[..], &["--max-rate", "1M", flag]].concat());
         running.until_committed(256 << 10);
         let journal = desk.path("state/windlass/uploads");
         fs::remove_dir_all(journal).expect("the desk is writable");
