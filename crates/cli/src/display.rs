@@ -3,7 +3,7 @@
 //! A [`Display`] is what a command shows itself on: bars where standard error is a terminal, lines
 //! where it is not, events on standard output where they were asked for. A [`Track`] is one source on
 //! it. What is written is made of a [`View`] by functions without a terminal or a clock, in
-//! [`text`], [`line`] and [`event`].
+//! [`text`], [`mod@line`] and [`event`].
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
