@@ -142,9 +142,9 @@ fn kind_of(failure: &Failure) -> Kind {
         Failure::GaveUp { .. } => Kind::Connection,
         Failure::SessionsLost { .. } => Kind::SessionLost,
         Failure::Forgotten { .. } => Kind::Source,
-        Failure::Odd { .. } | Failure::BeyondSent { .. } | Failure::FinishedEarly { .. } => {
-            Kind::Protocol
-        }
+        // What the server has cannot be what was sent.
+        Failure::FinishedEarly { .. } => Kind::Mismatch,
+        Failure::Odd { .. } | Failure::BeyondSent { .. } => Kind::Protocol,
     }
 }
 

@@ -69,7 +69,9 @@ pub enum Failure {
         sent: u64,
     },
     /// The upload is finished although its last byte was not sent.
-    #[error("the server finished the upload when only {sent} bytes were sent")]
+    #[error(
+        "the server finished the upload before its end was sent (no more than {sent} bytes were)"
+    )]
     FinishedEarly {
         /// How far this client sent.
         sent: u64,

@@ -176,7 +176,7 @@ fn every_failure_says_what_happened() {
         (Failure::Cancelled, "the upload was cancelled"),
         (
             Failure::FinishedEarly { sent: 7 },
-            "the server finished the upload when only 7 bytes were sent",
+            "the server finished the upload before its end was sent (no more than 7 bytes were)",
         ),
     ];
     for (failure, text) in texts {
