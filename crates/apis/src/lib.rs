@@ -1,69 +1,84 @@
 //! The APIs that come with Windlass, ready to be served.
 //!
-//! An API is a folder with its description in the short TOML form. This crate holds no rules of the
-//! protocol and no storage; what a resource means is said by its kind.
+//! An API is a folder with its description in the short TOML form and, where its resources mean
+//! something of their own, its kind. This crate holds no rules of the protocol and no storage.
 //!
 //! ```
-//! let farm = windlass_apis::by_name("farm").expect("the Farm API comes with Windlass");
-//! assert!(farm.api.method("farm.animals.insert").is_some());
+//! use windlass_apis::{Options, by_name};
+//!
+//! let farm = by_name("farm", &Options::default()).expect("the Farm API comes with Windlass");
+//! assert!(farm[0].api.method("farm.animals.insert").is_some());
 //! ```
 
 use windlass_discovery::Api;
 use windlass_server::ServedApi;
 
-/// The names that [`by_name`] knows.
-pub fn names() -> &'static [&'static str] {
-    &["farm"]
+mod farm;
+
+/// How the APIs that come with Windlass are set up.
+#[derive(Debug, Clone, Default)]
+pub struct Options {}
+
+/// The APIs of one name: those that come with Windlass, and the kind that gives meaning to others of
+/// the name.
+struct Family {
+    /// The name in discovery documents, e.g. `gmail`.
+    name: &'static str,
+    /// The versions that come with Windlass.
+    built_in: fn(&Options) -> Vec<ServedApi>,
+    /// A description of the user's own, such as a published document, with the family's kind.
+    adopt: fn(Api, &Options) -> ServedApi,
 }
 
-/// The API of this name, e.g. `farm`.
-pub fn by_name(name: &str) -> Option<ServedApi> {
-    match name {
-        "farm" => Some(farm()),
-        _ => None,
+const FAMILIES: [Family; 1] = [farm::FAMILY];
+
+/// The names that [`by_name`] knows.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|family| family.name)
+}
+
+/// The APIs of this name, one for each version, e.g. `farm`.
+pub fn by_name(name: &str, options: &Options) -> Option<Vec<ServedApi>> {
+    Some((family(name)?.built_in)(options))
+}
+
+/// An API described by a file: with the kind that knows APIs of its name, else with the generic one.
+pub fn adopt(api: Api, options: &Options) -> ServedApi {
+    match family(api.name()) {
+        Some(family) => (family.adopt)(api, options),
+        None => ServedApi::generic(api),
     }
 }
 
-/// The Farm API: animals, with media of many types up to 50 GB.
-///
-/// It is what a server without settings serves, and an example of the short form.
-pub fn farm() -> ServedApi {
-    let api = Api::from_toml(include_str!("farm/farm.toml"));
-    ServedApi::generic(api.expect("a test reads the file, which is part of the binary"))
+fn family(name: &str) -> Option<&'static Family> {
+    FAMILIES.iter().find(|family| family.name == name)
+}
+
+/// Reads a description that is part of the binary.
+fn description(text: &str) -> Api {
+    Api::from_toml(text).expect("a test reads the file, which is part of the binary")
 }
 
 #[cfg(test)]
 mod tests {
-    use windlass_discovery::Method;
-
     use super::*;
 
     #[test]
-    fn every_name_is_the_name_of_an_api() {
+    fn every_name_is_the_name_of_its_apis() {
         for name in names() {
-            let served = by_name(name).expect("a listed name");
-            assert_eq!(served.api.name(), *name);
+            let served = by_name(name, &Options::default()).expect("a listed name");
+            assert!(!served.is_empty());
+            for served in served {
+                assert_eq!(served.api.name(), name);
+            }
         }
-        assert!(by_name("forest").is_none());
+        assert!(by_name("forest", &Options::default()).is_none());
     }
 
     #[test]
-    fn animals_have_every_method_and_media_with_all_that_write() {
-        let api = farm().api;
-        let with_media = |method: &Method| method.upload.is_some();
-        let methods: Vec<_> = api
-            .methods()
-            .iter()
-            .map(|method| (method.id.as_str(), with_media(method)))
-            .collect();
-        let expected = [
-            ("farm.animals.delete", false),
-            ("farm.animals.get", false),
-            ("farm.animals.insert", true),
-            ("farm.animals.list", false),
-            ("farm.animals.patch", true),
-            ("farm.animals.update", true),
-        ];
-        assert_eq!(methods, expected);
+    fn a_description_of_no_known_name_is_served_by_the_generic_kind() {
+        let forest = "name = \"forest\"\nversion = \"v1\"\n[collections.trees]\n";
+        let served = adopt(description(forest), &Options::default());
+        assert_eq!(served.api.name(), "forest");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use windlass_apis::Options;
 use windlass_server::{Ended, ServedApi, Server, Stores, SystemClock};
 use windlass_store_local::{Durability, LocalStore};
 
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     };
     warn_of_ignored(&sources.environment);
     let mut merged = sources.merge()?;
-    let apis = settings::load(&merged.settings.apis)?;
+    let apis = settings::load(&merged.settings.apis, &Options::default())?;
     if args.check_config {
         output::data(merged.to_toml());
         return Ok(());

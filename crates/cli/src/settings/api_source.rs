@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use windlass_apis::Options;
 use windlass_discovery::short_form::ShortFormError;
 use windlass_discovery::{Api, Error as DescriptionError};
 use windlass_server::ServedApi;
@@ -26,7 +27,7 @@ pub(crate) enum ApiSource {
 #[derive(Debug, Error)]
 #[error(
     "there is no built-in API `{name}` (there is {}); a file ends in .toml or .json",
-    windlass_apis::names().join(", ")
+    windlass_apis::names().collect::<Vec<_>>().join(", ")
 )]
 pub(crate) struct UnknownApi {
     name: String,
@@ -63,54 +64,57 @@ impl ApiSource {
             Some("toml") => Ok(Self::ShortForm(base.join(text))),
             Some("json") => Ok(Self::Document(base.join(text))),
             _ => {
-                let mut names = windlass_apis::names().iter();
-                let name = names.find(|name| **name == text);
-                name.map(|name| Self::BuiltIn(name))
-                    .ok_or_else(|| UnknownApi {
-                        name: text.to_owned(),
-                    })
+                let name = windlass_apis::names().find(|name| *name == text);
+                name.map(Self::BuiltIn).ok_or_else(|| UnknownApi {
+                    name: text.to_owned(),
+                })
             }
         }
     }
 
-    fn load(&self) -> Result<ServedApi, ApiError> {
-        match self {
-            Self::BuiltIn(name) => Ok(windlass_apis::by_name(name).expect("a listed name")),
-            Self::ShortForm(path) => load_file(path, Api::from_toml),
-            Self::Document(path) => load_file(path, Api::from_json),
-        }
+    fn load(&self, options: &Options) -> Result<Vec<ServedApi>, ApiError> {
+        let api = match self {
+            Self::BuiltIn(name) => {
+                return Ok(windlass_apis::by_name(name, options).expect("a listed name"));
+            }
+            Self::ShortForm(path) => load_file(path, Api::from_toml)?,
+            Self::Document(path) => load_file(path, Api::from_json)?,
+        };
+        Ok(vec![windlass_apis::adopt(api, options)])
     }
 }
 
 /// Loads all APIs, of which no two may have the same name and version.
-pub(crate) fn load(sources: &[ApiSource]) -> Result<Vec<ServedApi>, ApiError> {
-    let served: Vec<_> = sources
-        .iter()
-        .map(ApiSource::load)
-        .collect::<Result<_, _>>()?;
-    let key = |index: usize| (served[index].api.name(), served[index].api.version());
-    for second in 0..served.len() {
-        if let Some(first) = (0..second).find(|first| key(*first) == key(second)) {
-            let (name, version) = key(second);
-            return Err(ApiError::Twice {
-                name: name.to_owned(),
-                version: version.to_owned(),
-                first: sources[first].clone(),
-                second: sources[second].clone(),
-            });
+pub(crate) fn load(sources: &[ApiSource], options: &Options) -> Result<Vec<ServedApi>, ApiError> {
+    let mut loaded: Vec<(&ApiSource, ServedApi)> = Vec::new();
+    for source in sources {
+        for served in source.load(options)? {
+            let (name, version) = (served.api.name(), served.api.version());
+            let same = |(_, other): &&(&ApiSource, ServedApi)| {
+                (other.api.name(), other.api.version()) == (name, version)
+            };
+            if let Some((first, _)) = loaded.iter().find(same) {
+                return Err(ApiError::Twice {
+                    name: name.to_owned(),
+                    version: version.to_owned(),
+                    first: (*first).clone(),
+                    second: source.clone(),
+                });
+            }
+            loaded.push((source, served));
         }
     }
-    Ok(served)
+    Ok(loaded.into_iter().map(|(_, served)| served).collect())
 }
 
 type Parse = fn(&str) -> Result<Api, DescriptionError>;
 
-fn load_file(path: &Path, parse: Parse) -> Result<ServedApi, ApiError> {
+fn load_file(path: &Path, parse: Parse) -> Result<Api, ApiError> {
     let text = std::fs::read_to_string(path).map_err(|source| ApiError::Unreadable {
         path: path.to_owned(),
         source,
     })?;
-    let api = parse(&text).map_err(|error| match error {
+    parse(&text).map_err(|error| match error {
         DescriptionError::ShortForm(ShortFormError::Toml(error)) => {
             ApiError::Toml(TomlFault::new(path, &text, &error))
         }
@@ -118,8 +122,7 @@ fn load_file(path: &Path, parse: Parse) -> Result<ServedApi, ApiError> {
             path: path.to_owned(),
             source,
         },
-    })?;
-    Ok(ServedApi::generic(api))
+    })
 }
 
 impl fmt::Display for ApiSource {

@@ -10,7 +10,7 @@ fn load_files(files: &[(&str, &str)]) -> Result<Vec<ServedApi>, String> {
         ApiSource::parse(name, dir.path()).expect("a source")
     });
     let sources: Vec<_> = sources.collect();
-    load(&sources).map_err(|error| {
+    load(&sources, &Options::default()).map_err(|error| {
         let cause = error
             .source()
             .map(|cause| format!(": {cause}"))
@@ -75,6 +75,8 @@ fn the_same_api_twice_is_refused() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let missing = ApiSource::ShortForm("nowhere/pond.toml".into());
-    let error = load(&[missing]).expect_err("no file").to_string();
+    let error = load(&[missing], &Options::default())
+        .expect_err("no file")
+        .to_string();
     assert_eq!(error, "nowhere/pond.toml cannot be read");
 }

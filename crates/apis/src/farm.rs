@@ -1,0 +1,47 @@
+//! The Farm API: animals, with media of many types up to 50 GB.
+//!
+//! It is what a server without settings serves, and an example of the short form. The generic kind
+//! is all it needs.
+
+use windlass_server::ServedApi;
+
+use crate::{Family, description};
+
+pub(crate) const FAMILY: Family = Family {
+    name: "farm",
+    built_in: |_| {
+        vec![ServedApi::generic(description(include_str!(
+            "farm/farm.toml"
+        )))]
+    },
+    adopt: |api, _| ServedApi::generic(api),
+};
+
+#[cfg(test)]
+mod tests {
+    use windlass_discovery::Method;
+
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn animals_have_every_method_and_media_with_all_that_write() {
+        let farm = (FAMILY.built_in)(&Options::default());
+        let with_media = |method: &Method| method.upload.is_some();
+        let methods: Vec<_> = farm[0]
+            .api
+            .methods()
+            .iter()
+            .map(|method| (method.id.as_str(), with_media(method)))
+            .collect();
+        let expected = [
+            ("farm.animals.delete", false),
+            ("farm.animals.get", false),
+            ("farm.animals.insert", true),
+            ("farm.animals.list", false),
+            ("farm.animals.patch", true),
+            ("farm.animals.update", true),
+        ];
+        assert_eq!(methods, expected);
+    }
+}
