@@ -1,5 +1,5 @@
 //! What the server does besides answering: it watches the disk, finishes what a crash left
-//! unfinished, and sweeps.
+//! unfinished, sweeps, and lets the kinds' workers work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 
 use crate::error::Error;
+use crate::kind::Desk;
 use crate::uploads::House;
 
 /// How often the disk is looked at.
@@ -37,6 +38,10 @@ pub(crate) fn spawn(house: &Arc<House>) -> JoinSet<()> {
     tasks.spawn(watch_the_disk(Arc::clone(house)));
     tasks.spawn(finish_left_overs(Arc::clone(house)));
     tasks.spawn(sweep(Arc::clone(house)));
+    for worker in house.registry.workers() {
+        let desk = Desk::new(house.shelf.clone(), Arc::clone(&house.clock));
+        tasks.spawn(async move { worker.run(desk).await });
+    }
     tasks
 }
 

@@ -37,6 +37,10 @@ pub struct Limits {
     pub metadata: usize,
     /// Memory for media on its way to the disk, over all uploads. Default: 32 MiB.
     pub media_memory: u64,
+    /// Memory for media that kinds read whole, such as messages that are parsed, and as much again for
+    /// JSON bodies with media inside. Who needs more than there is gets all of it, alone. Default:
+    /// 256 MiB.
+    pub reading_memory: u64,
     /// Connections at the same time; more wait in the kernel's queue. Default: 8192.
     pub connections: usize,
     /// How long a connection may wait for a request head, from its opening or from the last reply.
@@ -95,6 +99,7 @@ impl Default for Limits {
             small_media: 64 * 1024,
             metadata: 1024 * 1024,
             media_memory: 32 * 1024 * 1024,
+            reading_memory: 256 * 1024 * 1024,
             connections: 8192,
             head_timeout: Duration::from_secs(120),
             body_timeout: Duration::from_secs(45),

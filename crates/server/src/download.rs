@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use futures_util::stream::try_unfold;
 use http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
@@ -15,7 +14,7 @@ use windlass_store::{Media, Place, Resource, VaultError};
 
 use crate::byte_range::{Requested, content_range, unsatisfied_range};
 use crate::error::Error;
-use crate::kind::Rejection;
+use crate::kind::{Rejection, slice};
 use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use crate::reply::{Reply, ReplyBody, empty, full, nothing};
 use crate::uploads::House;
@@ -28,6 +27,7 @@ pub(crate) async fn media(
     resource: &Resource,
     verb: &Verb,
     headers: &HeaderMap,
+    own_headers: HeaderMap,
 ) -> Result<Reply, Error> {
     let media = resource.media.as_ref().ok_or(Error::NoMedia)?;
     let validators = validators(resource, media);
@@ -36,6 +36,7 @@ pub(crate) async fn media(
         Verdict::NotModified => {
             let mut reply = empty(StatusCode::NOT_MODIFIED);
             describe(reply.headers_mut(), media, &validators);
+            reply.headers_mut().extend(own_headers);
             return Ok(reply);
         }
         Verdict::Proceed => {}
@@ -47,6 +48,7 @@ pub(crate) async fn media(
     };
     let mut reply = Response::new(nothing());
     describe(reply.headers_mut(), media, &validators);
+    reply.headers_mut().extend(own_headers);
     let range = match requested {
         Requested::Whole => 0..media.length,
         Requested::Part(range) => {
@@ -139,13 +141,4 @@ async fn bytes_of(
             Ok(StreamBody::new(pieces).boxed_unsync())
         }
     }
-}
-
-fn slice(bytes: &Bytes, range: std::ops::Range<u64>) -> Bytes {
-    let at = |offset: u64| {
-        usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(bytes.len())
-    };
-    bytes.slice(at(range.start)..at(range.end))
 }

@@ -85,6 +85,9 @@ pub(crate) enum Error {
     /// An older request on the session does not come to an end.
     #[error("an older request to the same upload session is still being stored; try again")]
     Busy,
+    /// Too many calls want to change the same.
+    #[error("too many calls change the same at once; try again")]
+    Crowded,
     /// All bytes are there, the resource is not made yet.
     #[error("the upload is complete and its resource is being made; ask again")]
     FinishPending,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use windlass_discovery::Schema;
 use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 
-use crate::kind::{Answer, Call, Kind, Rejection};
+use crate::kind::{Answer, Call, Kind, Rejection, Uploaded};
 
 /// How many resources a list shows when the client does not say.
 const DEFAULT_PAGE: usize = 100;
@@ -47,8 +47,9 @@ impl Kind for GenericKind {
         }
     }
 
-    async fn run(&self, call: &Call<'_>, media: Option<Media>) -> Result<Answer, Rejection> {
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
         check_types(call)?;
+        let media = media.map(|uploaded| uploaded.media);
         match verb_of(call) {
             What::Insert => Ok(insert(call, media)),
             What::Update => Ok(replace(call, self.find(call).await?, media, updated_fields)),

@@ -4,13 +4,34 @@
 //! media, may look things up, and returns an [`Answer`]: a change set and a reply. The ledger commits the
 //! change set in the same transaction that ends the upload. So a kind holds no state and cannot
 //! half-finish; when somebody else was faster, it is simply asked again.
+//!
+//! What has to happen outside of the ledger, such as handing a message to a relay, is left to the
+//! kind's [`Worker`]: the change set says what is to be done, and the worker does it once that is
+//! durable.
 
-use crate::precondition::{ETag, Validators, Verdict, evaluate};
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use bytes::Bytes;
+use http::HeaderMap;
 use serde_json::{Map, Value};
 use windlass_discovery::{Api, Method, PathParameters};
 use windlass_proto::parameters::Parameters;
-use windlass_store::{Ledger, LedgerError, Media, Resource, ResourceChange, Timestamp};
+use windlass_store::{Resource, ResourceChange, Timestamp};
+
+mod conditions;
+mod lookup;
+mod media;
+mod rejection;
+mod worker;
+
+pub use conditions::Conditions;
+pub use lookup::Lookup;
+pub(crate) use lookup::Shelf;
+pub(crate) use media::slice;
+pub use media::{BlockingMedia, Held, MediaSource, Uploaded};
+pub use rejection::Rejection;
+pub use worker::{Desk, Worker};
 
 /// The behaviour of one family of resources.
 #[async_trait]
@@ -20,10 +41,52 @@ pub trait Kind: Send + Sync + 'static {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection>;
 
     /// Carries the call out. `media` is what was uploaded with it, already durable.
-    async fn run(&self, call: &Call<'_>, media: Option<Media>) -> Result<Answer, Rejection>;
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection>;
 
-    /// The resource that the call's path names.
+    /// The resource that the call's path names. Its media is what a download gives.
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection>;
+
+    /// The name of what the call changes together with other calls, such as the counters of a
+    /// mailbox. Calls of the same name take turns inside a process, so that they need not be asked
+    /// again and again. Default: none.
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
+        let _ = call;
+        None
+    }
+
+    /// The longest JSON body that the method takes on its plain path, in bytes, where media may come
+    /// inside of it; see [`Kind::embedded`]. Default: none, which is the server's own limit.
+    fn body_limit(&self, method: &Method) -> Option<usize> {
+        let _ = method;
+        None
+    }
+
+    /// Takes the media out of a JSON body, for methods whose metadata may hold it in base64. The call
+    /// goes on as a simple upload of that media, with the rest of the metadata. Default: none.
+    fn embedded(
+        &self,
+        method: &Method,
+        metadata: &mut Map<String, Value>,
+    ) -> Result<Option<Embedded>, Rejection> {
+        let _ = (method, metadata);
+        Ok(None)
+    }
+
+    /// Headers that a download of the resource's media carries beside the usual ones. Default: none.
+    fn media_headers(&self, resource: &Resource) -> HeaderMap {
+        let _ = resource;
+        HeaderMap::new()
+    }
+
+    /// Told when changes that the kind asked for are durable. Must return at once.
+    fn committed(&self, changes: &[ResourceChange]) {
+        let _ = changes;
+    }
+
+    /// What goes on beside requests, as long as the server runs. Default: nothing.
+    fn worker(&self) -> Option<Arc<dyn Worker>> {
+        None
+    }
 }
 
 /// One call of a method.
@@ -55,71 +118,7 @@ impl Call<'_> {
     /// Holds the request's conditions (`If-Match` and `If-None-Match`) against the resource that it
     /// names. `etag` is the tag of the resource as it is now, quotes included.
     pub fn check_conditions(&self, etag: &str) -> Result<(), Rejection> {
-        let Some((verb, headers)) = self.conditions.0 else {
-            return Ok(());
-        };
-        let validators = ETag::parse(etag).map(|etag| Validators {
-            etag,
-            modified: None,
-        });
-        match evaluate(headers, verb, validators.as_ref()) {
-            Verdict::Proceed => Ok(()),
-            Verdict::NotModified => Err(Rejection::NotModified),
-            Verdict::Failed => Err(Rejection::ConditionNotMet),
-        }
-    }
-}
-
-/// What a request is conditional on.
-#[derive(Clone, Copy, Default)]
-pub struct Conditions<'a>(Option<(&'a http::Method, &'a http::HeaderMap)>);
-
-impl<'a> Conditions<'a> {
-    /// The conditions in the head of a request.
-    pub(crate) fn of(verb: &'a http::Method, headers: &'a http::HeaderMap) -> Self {
-        Self(Some((verb, headers)))
-    }
-}
-
-impl std::fmt::Debug for Conditions<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Conditions")
-    }
-}
-
-/// A look at the ledger that changes nothing.
-#[derive(Clone, Copy)]
-pub struct Lookup<'a>(&'a dyn Ledger);
-
-impl std::fmt::Debug for Lookup<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Lookup")
-    }
-}
-
-impl<'a> Lookup<'a> {
-    /// A look at `ledger`.
-    pub fn new(ledger: &'a dyn Ledger) -> Self {
-        Self(ledger)
-    }
-
-    /// One resource.
-    pub async fn resource(
-        &self,
-        collection: &str,
-        id: &str,
-    ) -> Result<Option<Resource>, Rejection> {
-        Ok(self.0.resource(collection, id).await?)
-    }
-
-    /// Resources of a collection in the order of their ids; see [`Ledger::resources`].
-    pub async fn resources(
-        &self,
-        collection: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Resource>, Rejection> {
-        Ok(self.0.resources(collection, after, limit).await?)
+        self.conditions.check(etag)
     }
 }
 
@@ -132,60 +131,11 @@ pub struct Answer {
     pub body: Option<Map<String, Value>>,
 }
 
-/// Why a kind refuses a call.
-#[derive(Debug, thiserror::Error)]
-pub enum Rejection {
-    /// The resource that the path names does not exist.
-    #[error("{what} {id} was not found")]
-    NotFound {
-        /// What kind of thing, e.g. `animal`.
-        what: String,
-        /// The id that was asked for.
-        id: String,
-    },
-    /// A resource with this id exists already.
-    #[error("{what} {id} exists already")]
-    AlreadyExists {
-        /// What kind of thing.
-        what: String,
-        /// The id.
-        id: String,
-    },
-    /// A field of the metadata is wrong.
-    #[error("invalid value for field {field}: {problem}")]
-    InvalidField {
-        /// Its name.
-        field: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A parameter of the path or the query is wrong.
-    #[error("invalid value for parameter {parameter}: {problem}")]
-    InvalidParameter {
-        /// Its name.
-        parameter: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The media is not what the method takes.
-    #[error("the media is not acceptable: {problem}")]
-    InvalidMedia {
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The kind does not know the method.
-    #[error("method {method} is described but not implemented by this server")]
-    NotImplemented {
-        /// Its id.
-        method: String,
-    },
-    /// The resource is not in the state that the request is conditional on.
-    #[error("the resource is not in the state that the request is conditional on")]
-    ConditionNotMet,
-    /// The client has this version of the resource already.
-    #[error("the resource has not changed")]
-    NotModified,
-    /// The ledger could not be asked.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
+/// Media that came inside of a JSON body.
+#[derive(Debug, Clone)]
+pub struct Embedded {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// Its media type.
+    pub content_type: String,
 }

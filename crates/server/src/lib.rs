@@ -29,6 +29,7 @@ mod error;
 mod generic;
 mod identifiers;
 pub mod kind;
+mod memory;
 mod origin;
 mod partial_response;
 mod precondition;
@@ -36,6 +37,7 @@ mod registry;
 mod reply;
 mod resources;
 mod service;
+mod turns;
 mod uploads;
 mod vitals;
 
@@ -96,7 +98,16 @@ impl Server {
         stores: Stores,
         clock: Arc<dyn Clock>,
     ) -> Self {
+        let reading = settings.limits.reading_memory;
+        let patience = settings.limits.takeover_timeout;
         let house = House {
+            shelf: kind::Shelf {
+                ledger: Arc::clone(&stores.ledger),
+                vault: Arc::clone(&stores.vault),
+                memory: memory::Memory::new(reading, patience),
+            },
+            large_bodies: memory::Memory::new(reading, patience),
+            turns: Arc::default(),
             budget: uploads::batch::MemoryBudget::new(settings.limits.media_memory),
             settings,
             registry: registry::Registry::new(apis),

@@ -7,7 +7,7 @@ use windlass_discovery::{Api, Digest, Method, MethodTable};
 use windlass_proto::digest::Wanted;
 
 use crate::generic::GenericKind;
-use crate::kind::Kind;
+use crate::kind::{Kind, Worker};
 
 /// An API and what its methods mean.
 pub struct ServedApi {
@@ -68,6 +68,11 @@ impl Registry {
     pub(crate) fn api(&self, name: &str, version: &str) -> Option<&ServedApi> {
         let index = self.by_name.get(&key(name, version))?;
         self.served.get(*index)
+    }
+
+    /// What the kinds do beside requests.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = Arc<dyn Worker>> {
+        self.served.iter().filter_map(|served| served.kind.worker())
     }
 
     /// The API of a method that the table found.

@@ -1,6 +1,8 @@
 //! Calls of methods on their plain URIs: metadata only.
 
-use http::header::{CONTENT_TYPE, ETAG};
+use std::sync::Arc;
+
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, Method as Verb, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::PathParameters;
@@ -9,21 +11,24 @@ use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
 use windlass_store::{ChangeSet, LedgerError};
 
-use crate::body::RequestBody;
+use crate::body::{BodyError, RequestBody};
 use crate::download;
 use crate::error::Error;
 use crate::identifiers::new_resource_id;
-use crate::kind::{Answer, Call, Conditions, Lookup};
+use crate::kind::{Answer, Call, Conditions, Embedded, Lookup, Rejection};
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
-use crate::reply::{Reply, empty, json_reply};
+use crate::reply::{Reply, empty, json_reply, stored_json};
 use crate::uploads::House;
 use crate::uploads::finish::ATTEMPTS;
+use crate::uploads::request::UploadHead;
 
 /// The head of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct CallHead<'a> {
     pub(crate) method: ServedMethod<'a>,
+    /// The path as it was sent.
+    pub(crate) raw_path: &'a str,
     pub(crate) path: &'a PathParameters,
     pub(crate) query: &'a Parameters,
     pub(crate) verb: &'a Verb,
@@ -47,7 +52,7 @@ impl CallHead<'_> {
             now: house.clock.now(),
             fresh_id,
             base_url: self.base_url,
-            lookup: Lookup::new(&*house.ledger),
+            lookup: Lookup::new(&house.shelf),
             conditions: Conditions::of(self.verb, self.headers),
         }
     }
@@ -55,7 +60,7 @@ impl CallHead<'_> {
 
 /// Carries out a call on a plain URI.
 pub(crate) async fn call(
-    house: &House,
+    house: &Arc<House>,
     head: CallHead<'_>,
     body: &mut RequestBody,
 ) -> Result<Reply, Error> {
@@ -68,7 +73,10 @@ pub(crate) async fn call(
     if standard.alt == Alt::Media {
         return media(house, head).await;
     }
-    let metadata = read_metadata(house, head, body).await?;
+    let (metadata, embedded) = read_metadata(house, head, body).await?;
+    if let Some(embedded) = embedded {
+        return Box::pin(upload(house, head, &metadata, embedded)).await;
+    }
     let answer = run(house, head, &metadata).await?;
     let Some(body) = answer.body else {
         return Ok(empty(StatusCode::NO_CONTENT));
@@ -96,7 +104,9 @@ async fn run(
         attempt += 1;
         let fresh_id = new_resource_id(house.clock.now());
         let call = head.call(house, metadata, &fresh_id);
-        let answer = head.method.served.kind.run(&call, None).await?;
+        let kind = &*head.method.served.kind;
+        let _turn = house.turn(kind, &call).await?;
+        let answer = kind.run(&call, None).await?;
         if answer.changes.is_empty() {
             return Ok(answer);
         }
@@ -106,6 +116,7 @@ async fn run(
         };
         match house.ledger.apply(changes).await {
             Ok(()) => {
+                kind.committed(&answer.changes);
                 house.garbage.notify_one();
                 return Ok(answer);
             }
@@ -131,31 +142,76 @@ async fn media(house: &House, head: CallHead<'_>) -> Result<Reply, Error> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let resource = head.method.served.kind.find(&call).await?;
-        match download::media(house, &resource, head.verb, head.headers).await {
+        let kind = &*head.method.served.kind;
+        let resource = kind.find(&call).await?;
+        let own = kind.media_headers(&resource);
+        match download::media(house, &resource, head.verb, head.headers, own).await {
             Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
             reply => return reply,
         }
     }
 }
 
+/// Carries on as an upload with media that came inside of the JSON.
+async fn upload(
+    house: &Arc<House>,
+    head: CallHead<'_>,
+    metadata: &Map<String, Value>,
+    embedded: Embedded,
+) -> Result<Reply, Error> {
+    let upload = UploadHead {
+        method: head.method,
+        verb: head.verb,
+        path: head.raw_path,
+        query: head.query,
+        base_url: head.base_url,
+        headers: head.headers,
+    };
+    let reply = house.embedded(&upload, metadata, embedded).await?;
+    Ok(stored_json(reply.status, reply.body))
+}
+
+/// The JSON of a call, and the media that its kind finds inside.
 async fn read_metadata(
     house: &House,
     head: CallHead<'_>,
     body: &mut RequestBody,
-) -> Result<Map<String, Value>, Error> {
+) -> Result<(Map<String, Value>, Option<Embedded>), Error> {
     if matches!(*head.verb, Verb::GET | Verb::HEAD | Verb::DELETE) {
-        return Ok(Map::new());
+        return Ok((Map::new(), None));
     }
-    let takes_media = head.method.method.upload.is_some();
-    if takes_media && head.headers.get(CONTENT_TYPE).is_some_and(is_media) {
+    let method = head.method.method;
+    if method.upload.is_some() && head.headers.get(CONTENT_TYPE).is_some_and(is_media) {
         return Err(Error::WrongUrlForUpload);
     }
     // A coding that the body does not undo must not be read as JSON.
     ContentCoding::from_headers(head.headers)?;
-    Ok(parse_metadata(
-        &body.collect(house.settings.limits.metadata).await?,
-    )?)
+    let kind = &head.method.served.kind;
+    let usual = house.settings.limits.metadata;
+    let limit = kind.body_limit(method).unwrap_or(usual).max(usual);
+    // Text, its values and the media in them exist side by side for a moment.
+    let need = 3 * announced(head.headers).unwrap_or(limit).min(limit);
+    let _share = if limit > usual {
+        let share = house.large_bodies.reserve(need as u64).await;
+        share.map_err(|_| Rejection::Busy)?
+    } else {
+        None
+    };
+    let text = body.collect(limit).await?;
+    let mut metadata = parse_metadata(&text)?;
+    let embedded = kind.embedded(method, &mut metadata)?;
+    if embedded.is_none() && text.len() > usual {
+        return Err(BodyError::TooLong { limit: usual }.into());
+    }
+    Ok((metadata, embedded))
+}
+
+/// How long the body will be, where the client says so and it is not compressed.
+fn announced(headers: &HeaderMap) -> Option<usize> {
+    if headers.contains_key(CONTENT_ENCODING) {
+        return None;
+    }
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Whether a body is surely no JSON. Clients that state no type, or a vague one, are believed to

@@ -134,6 +134,7 @@ impl Routed<'_> {
         arguments::check(method, &parameters, self.query)?;
         let head = CallHead {
             method: self.house.registry.of(method),
+            raw_path: path,
             path: &parameters,
             query: self.query,
             verb: self.verb,

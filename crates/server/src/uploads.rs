@@ -25,7 +25,10 @@ use windlass_store::{Ledger, Vault};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::error::Error;
+use crate::kind::{Call, Kind, Rejection, Shelf};
+use crate::memory::Memory;
 use crate::registry::Registry;
+use crate::turns::{Turn, Turns};
 use crate::vitals::{Room, Vitals};
 
 pub(crate) mod append;
@@ -48,6 +51,11 @@ pub(crate) struct House {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) vitals: Vitals,
     pub(crate) leases: Arc<lease::Leases>,
+    /// What kinds look into.
+    pub(crate) shelf: Shelf,
+    /// For JSON bodies that may have media inside.
+    pub(crate) large_bodies: Memory,
+    pub(crate) turns: Arc<Turns>,
     pub(crate) budget: batch::MemoryBudget,
     /// Work on uploads that must not be torn when a connection dies.
     pub(crate) tasks: TaskTracker,
@@ -101,6 +109,19 @@ impl House {
         self.settings.limits.takeover_timeout
     }
 
+    /// Waits for the turn of what the call changes, if there is such a thing.
+    pub(crate) async fn turn(
+        &self,
+        kind: &dyn Kind,
+        call: &Call<'_>,
+    ) -> Result<Option<Turn>, Error> {
+        let Some(name) = kind.turn(call) else {
+            return Ok(None);
+        };
+        let turn = self.turns.take(name, self.patience()).await;
+        Ok(Some(turn.map_err(|_| Error::Crowded)?))
+    }
+
     /// Runs storage work to its end even when the caller goes away, and stops the server when it
     /// meets a storage fault.
     pub(crate) async fn see_through<T: Send + 'static>(
@@ -127,10 +148,12 @@ impl House {
     /// Stops the server if `error` is a storage fault.
     pub(crate) fn examine(&self, error: &Error) {
         match error {
-            Error::Ledger(error) | Error::Rejection(crate::kind::Rejection::Ledger(error)) => {
+            Error::Ledger(error) | Error::Rejection(Rejection::Ledger(error)) => {
                 self.vitals.examine_ledger(error);
             }
-            Error::Vault(error) => self.vitals.examine_vault(error),
+            Error::Vault(error) | Error::Rejection(Rejection::Vault(error)) => {
+                self.vitals.examine_vault(error);
+            }
             _ => {}
         }
     }

@@ -125,7 +125,7 @@ pub(crate) fn row(error: &Error) -> Row {
         Error::NotDownload { .. } => bad("invalidAltValue").parameter("alt"),
         Error::MediaType { .. } => bad("badRequest").header("Content-Type"),
         Error::Interrupted(error) => interrupted(error),
-        Error::Superseded | Error::Busy | Error::FinishPending => unavailable(1),
+        Error::Superseded | Error::Busy | Error::Crowded | Error::FinishPending => unavailable(1),
         Error::AlreadyFinished => bad("badRequest"),
         Error::Draining => unavailable(2),
         Error::NoSpace => unavailable(30),
@@ -219,13 +219,19 @@ fn rejection(error: &Rejection) -> Row {
         Rejection::NotFound { .. } => json(StatusCode::NOT_FOUND, "notFound"),
         Rejection::AlreadyExists { .. } => json(StatusCode::CONFLICT, "duplicate"),
         Rejection::InvalidField { .. } | Rejection::InvalidMedia { .. } => bad("invalid"),
+        Rejection::MissingField { .. } => bad("required"),
+        Rejection::TooLarge { .. } => json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge"),
+        Rejection::FailedPrecondition { .. } => bad("failedPrecondition"),
         Rejection::InvalidParameter { parameter, .. } => {
             bad("invalidParameter").parameter(parameter.clone())
         }
         Rejection::NotImplemented { .. } => json(StatusCode::NOT_IMPLEMENTED, "notImplemented"),
         Rejection::ConditionNotMet => json(StatusCode::PRECONDITION_FAILED, "conditionNotMet"),
         Rejection::NotModified => empty(StatusCode::NOT_MODIFIED, "notModified"),
+        Rejection::Busy => unavailable(1),
+        Rejection::MediaLost(_) => json(StatusCode::GONE, "gone"),
         Rejection::Ledger(error) => ledger(error),
+        Rejection::Vault(error) => vault(error),
     }
 }
 

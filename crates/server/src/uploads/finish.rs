@@ -15,7 +15,7 @@ use super::House;
 use super::request::UploadRequest;
 use crate::error::Error;
 use crate::identifiers::new_resource_id;
-use crate::kind::{Answer, Call, Conditions, Lookup, Rejection};
+use crate::kind::{Call, Conditions, Lookup, Rejection, Uploaded};
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::json_bytes;
@@ -79,11 +79,16 @@ impl House {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let answer = self.ask_kind(request, complete.media.clone()).await?;
+            let prepared = self.prepare(request)?;
+            let kind = &*prepared.served.served.kind;
+            let call = prepared.call(self, request);
+            let _turn = self.turn(kind, &call).await?;
+            let answer = kind.run(&call, Some(self.uploaded(complete))).await?;
             let reply = final_reply(request, answer.body, self.status(request, held)?)?;
-            let changes = change_set(answer.changes, complete, held, &reply);
+            let changes = change_set(answer.changes.clone(), complete, held, &reply);
             match self.ledger.apply(changes).await {
                 Ok(()) => {
+                    kind.committed(&answer.changes);
                     if !request.creates() {
                         // The resource that was replaced has left its media behind.
                         self.garbage.notify_one();
@@ -103,10 +108,12 @@ impl House {
         Ok(kind.admit(&prepared.call(self, request)).await?)
     }
 
-    async fn ask_kind(&self, request: &UploadRequest, media: Media) -> Result<Answer, Error> {
-        let prepared = self.prepare(request)?;
-        let kind = &prepared.served.served.kind;
-        Ok(kind.run(&prepared.call(self, request), Some(media)).await?)
+    fn uploaded(&self, complete: &Complete) -> Uploaded {
+        let held = complete
+            .small_media
+            .as_ref()
+            .map(|(_, bytes)| bytes.clone());
+        Uploaded::new(self.shelf.clone(), complete.media.clone(), held)
     }
 
     fn prepare<'a>(&'a self, request: &UploadRequest) -> Result<Prepared<'a>, Error> {
@@ -165,7 +172,7 @@ impl Prepared<'_> {
             now: self.now,
             fresh_id: &self.fresh_id,
             base_url: &request.base_url,
-            lookup: Lookup::new(&*house.ledger),
+            lookup: Lookup::new(&house.shelf),
             conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
         }
     }
@@ -175,7 +182,10 @@ impl Prepared<'_> {
 pub(crate) fn is_final(error: &Error) -> bool {
     match error {
         Error::Protocol(_) | Error::MediaType { .. } | Error::FieldMask(_) => true,
-        Error::Rejection(rejection) => !matches!(rejection, Rejection::Ledger(_)),
+        Error::Rejection(rejection) => !matches!(
+            rejection,
+            Rejection::Ledger(_) | Rejection::Vault(_) | Rejection::Busy
+        ),
         _ => false,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Map;
+use serde_json::{Map, Value};
 use windlass_proto::command::{BodyLength, MultipartHead, SimpleHead};
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::metadata::parse_metadata;
@@ -18,6 +18,7 @@ use super::request::{UploadHead, UploadRequest};
 use super::sink::MediaSink;
 use crate::body::RequestBody;
 use crate::error::Error;
+use crate::kind::Embedded;
 
 /// Media that arrives in one request.
 struct OneShot<'a> {
@@ -74,6 +75,31 @@ impl House {
         self.see_through(Box::pin(async move {
             let mut upload = OneShot::open(&house, request, BodyLength::Unknown).await?;
             match upload.split(preface.media, splitter, &mut body).await {
+                Ok(()) => upload.finish().await,
+                Err(error) => Err(upload.give_up(error).await),
+            }
+        }))
+        .await
+    }
+
+    /// Media that came inside of a JSON body, in base64.
+    pub(crate) async fn embedded(
+        self: &Arc<Self>,
+        head: &UploadHead<'_>,
+        metadata: &Map<String, Value>,
+        embedded: Embedded,
+    ) -> Result<FinalReply, Error> {
+        let Embedded {
+            bytes,
+            content_type,
+        } = embedded;
+        let request = head.with_body(metadata, Some(content_type), ExpectedDigests::default())?;
+        request.check_metadata(self.settings.limits.metadata)?;
+        let house = Arc::clone(self);
+        self.see_through(Box::pin(async move {
+            let length = BodyLength::Exact(bytes.len() as u64);
+            let mut upload = OneShot::open(&house, request, length).await?;
+            match upload.take(bytes).await {
                 Ok(()) => upload.finish().await,
                 Err(error) => Err(upload.give_up(error).await),
             }

@@ -10,6 +10,7 @@ use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 
+use crate::body::BodyError;
 use crate::error::Error;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
@@ -158,6 +159,14 @@ impl UploadRequest {
         });
         let verb = self.verb.parse().unwrap_or(Verb::POST);
         (verb, headers.collect())
+    }
+
+    /// Refuses metadata that is longer than `limit`, after media has been taken out of it.
+    pub(crate) fn check_metadata(&self, limit: usize) -> Result<(), Error> {
+        if self.metadata.len() > limit {
+            return Err(BodyError::TooLong { limit }.into());
+        }
+        Ok(())
     }
 
     /// Lets go of metadata that is not small, for as long as the media is on its way.

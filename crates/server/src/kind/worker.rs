@@ -1,0 +1,64 @@
+//! What a kind does beside requests.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use windlass_store::{ChangeSet, ResourceChange, Timestamp};
+
+use super::{Lookup, Rejection, Shelf};
+use crate::clock::Clock;
+
+/// What goes on beside requests, such as handing messages to a relay.
+///
+/// It works on what is in the ledger: a kind's change set leaves a resource that says what is to be
+/// done, and the worker takes it away when it is done. So nothing is forgotten by a crash, and what
+/// was under way when it came may be done twice.
+#[async_trait]
+pub trait Worker: Send + Sync {
+    /// Works as long as the server runs.
+    ///
+    /// # Cancel safety
+    /// Is dropped at any `await` when the server stops.
+    async fn run(&self, desk: Desk);
+}
+
+/// Where a [`Worker`] works.
+#[derive(Clone)]
+pub struct Desk {
+    shelf: Shelf,
+    clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Desk")
+    }
+}
+
+impl Desk {
+    pub(crate) fn new(shelf: Shelf, clock: Arc<dyn Clock>) -> Self {
+        Self { shelf, clock }
+    }
+
+    /// A look at the stores.
+    pub fn lookup(&self) -> Lookup<'_> {
+        Lookup::new(&self.shelf)
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Makes changes, all or none.
+    ///
+    /// # Errors
+    /// [`Rejection::Ledger`], with a conflict when somebody else has changed the same meanwhile.
+    pub async fn apply(&self, resources: Vec<ResourceChange>) -> Result<(), Rejection> {
+        let changes = ChangeSet {
+            resources,
+            ..ChangeSet::default()
+        };
+        Ok(self.shelf.ledger.apply(changes).await?)
+    }
+}
