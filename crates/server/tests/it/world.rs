@@ -54,7 +54,7 @@ impl Clock for ManualClock {
 
 /// A server and its clock.
 pub(crate) struct World {
-    server: Server,
+    pub(crate) server: Server,
     pub(crate) clock: Arc<ManualClock>,
 }
 
@@ -74,8 +74,14 @@ pub(crate) struct Reply {
 }
 
 impl World {
-    /// A server that accepts chunks of any size.
+    /// A server of the Farm API that accepts chunks of any size.
     pub(crate) fn new(stores: Stores, clock: Arc<ManualClock>) -> Self {
+        let farm = Api::from_toml(FARM).expect("it is valid");
+        Self::of(ServedApi::generic(farm), stores, clock)
+    }
+
+    /// A server of this API.
+    pub(crate) fn of(api: ServedApi, stores: Stores, clock: Arc<ManualClock>) -> Self {
         let settings = Settings {
             public_url: Some("http://farm.test".to_owned()),
             chunks: ChunkRule::Lenient,
@@ -86,13 +92,8 @@ impl World {
             },
             ..Settings::default()
         };
-        let api = Api::from_toml(FARM).expect("it is valid");
-        let server = Server::new(
-            settings,
-            vec![ServedApi::generic(api)],
-            stores,
-            Arc::clone(&clock) as Arc<dyn Clock>,
-        );
+        let ticking = Arc::clone(&clock) as Arc<dyn Clock>;
+        let server = Server::new(settings, vec![api], stores, ticking);
         Self { server, clock }
     }
 

@@ -1,0 +1,290 @@
+//! What the server does for kinds: media that they look into, media that comes inside of JSON, turns,
+//! and work beside requests.
+
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, oneshot};
+use windlass_discovery::{Api, Method};
+use windlass_server::kind::{Answer, Call, Desk, Embedded, Kind, Rejection, Uploaded, Worker};
+use windlass_server::{ServedApi, Stores};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store::{Resource, ResourceChange};
+use windlass_testkit::media::Media;
+
+use crate::world::{Body, ManualClock, Reply, World};
+
+const POST_OFFICE: &str = r#"
+name = "post"
+version = "v1"
+[collections.letters]
+methods = ["insert"]
+schema = { text = "string" }
+[collections.letters.media]
+max_size = "1MB"
+"#;
+
+/// The longest JSON that letters come in.
+const LONGEST: usize = 2 * 1024 * 1024;
+
+/// Counts letters in one row, looks at each from its end, and has a worker that takes them away.
+struct PostOffice {
+    woken: Arc<Notify>,
+    emptied: Arc<Notify>,
+}
+
+#[async_trait]
+impl Kind for PostOffice {
+    async fn admit(&self, _: &Call<'_>) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+        let media = media.expect("letters have media");
+        let count = call.lookup.resource("post/count", "letters").await?;
+        // Others would come in between, if they could.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let whole = media.source.read(0..u64::MAX).await?;
+        let tail = tail(&media).await;
+        let body = json!({"size": whole.len().to_string(), "tail": tail});
+        let Value::Object(body) = body else {
+            unreachable!("it is written as one")
+        };
+        let letter = resource(call, "post/letters", call.fresh_id, 1);
+        let letter = Resource {
+            media: Some(media.media),
+            ..letter
+        };
+        let counted = match count {
+            None => ResourceChange::Insert(resource(call, "post/count", "letters", 1)),
+            Some(old) => ResourceChange::Replace {
+                resource: resource(call, "post/count", "letters", old.version + 1),
+                expected: old.version,
+            },
+        };
+        Ok(Answer {
+            changes: vec![ResourceChange::Insert(letter), counted],
+            body: Some(body),
+        })
+    }
+
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        Err(Rejection::NotImplemented {
+            method: call.method.id.clone(),
+        })
+    }
+
+    fn turn(&self, _: &Call<'_>) -> Option<String> {
+        Some("letters".to_owned())
+    }
+
+    fn body_limit(&self, _: &Method) -> Option<usize> {
+        Some(LONGEST)
+    }
+
+    fn embedded(
+        &self,
+        _: &Method,
+        metadata: &mut Map<String, Value>,
+    ) -> Result<Option<Embedded>, Rejection> {
+        let Some(Value::String(text)) = metadata.shift_remove("text") else {
+            return Ok(None);
+        };
+        let bytes = STANDARD.decode(text).map_err(|_| Rejection::InvalidField {
+            field: "text".to_owned(),
+            problem: "is not base64".to_owned(),
+        })?;
+        Ok(Some(Embedded {
+            bytes: bytes.into(),
+            content_type: "text/plain".to_owned(),
+        }))
+    }
+
+    fn committed(&self, _: &[ResourceChange]) {
+        self.woken.notify_one();
+    }
+
+    fn worker(&self) -> Option<Arc<dyn Worker>> {
+        Some(Arc::new(Postman {
+            woken: Arc::clone(&self.woken),
+            emptied: Arc::clone(&self.emptied),
+        }))
+    }
+}
+
+/// The last four bytes, by seeking.
+async fn tail(media: &Uploaded) -> String {
+    let mut file = media.source.blocking();
+    let tail = tokio::task::spawn_blocking(move || {
+        let mut tail = Vec::new();
+        file.seek(SeekFrom::End(-4))?;
+        file.read_to_end(&mut tail)?;
+        std::io::Result::Ok(tail)
+    });
+    STANDARD.encode(tail.await.expect("no panic").expect("the media is there"))
+}
+
+fn resource(call: &Call<'_>, collection: &str, id: &str, version: u64) -> Resource {
+    Resource {
+        collection: collection.to_owned(),
+        id: id.to_owned(),
+        version,
+        body: Bytes::from_static(b"{}"),
+        media: None,
+        created: call.now,
+        updated: call.now,
+    }
+}
+
+/// Takes every letter away, as soon as it is told of one.
+struct Postman {
+    woken: Arc<Notify>,
+    emptied: Arc<Notify>,
+}
+
+#[async_trait]
+impl Worker for Postman {
+    async fn run(&self, desk: Desk) {
+        loop {
+            self.woken.notified().await;
+            let letters = desk.lookup().resources("post/letters", None, 100).await;
+            let taken = letters.expect("the ledger is well").into_iter();
+            let taken = taken.map(|letter| ResourceChange::Delete {
+                collection: letter.collection,
+                id: letter.id,
+                expected: letter.version,
+            });
+            desk.apply(taken.collect()).await.expect("nobody else does");
+            self.emptied.notify_one();
+        }
+    }
+}
+
+/// A post office, its ledger, and a note for when the postman has been there.
+fn post_office() -> (World, Arc<MemoryLedger>, Arc<Notify>) {
+    let ledger = Arc::new(MemoryLedger::default());
+    let stores = Stores {
+        ledger: Arc::clone(&ledger) as Arc<_>,
+        vault: Arc::new(MemoryVault::new()),
+    };
+    let emptied = Arc::new(Notify::new());
+    let kind = PostOffice {
+        woken: Arc::default(),
+        emptied: Arc::clone(&emptied),
+    };
+    let served = ServedApi {
+        api: Api::from_toml(POST_OFFICE).expect("it is valid"),
+        kind: Arc::new(kind),
+    };
+    let world = World::of(served, stores, Arc::new(ManualClock::default()));
+    (world, ledger, emptied)
+}
+
+async fn post(world: &World, uri: &str, content_type: &str, body: Vec<u8>) -> Reply {
+    let headers = [("content-type", content_type)];
+    world.send("POST", uri, &headers, Body::Whole(body)).await
+}
+
+async fn post_json(world: &World, json: &Value) -> Reply {
+    let text = json.to_string().into_bytes();
+    post(world, "/post/v1/letters", "application/json", text).await
+}
+
+async fn letters(ledger: &MemoryLedger) -> Vec<Resource> {
+    use windlass_store::Ledger as _;
+    let letters = ledger.resources("post/letters", None, 1000).await;
+    letters.expect("the ledger is well")
+}
+
+#[tokio::test]
+async fn a_kind_reads_media_whole_and_from_its_end_wherever_it_lies() {
+    let (world, ..) = post_office();
+    // The ledger holds the first, the vault the others; the last one takes several windows.
+    for len in [10, 100, 700_000] {
+        let media = Media::new(len, len).whole();
+        let tail = STANDARD.encode(&media[media.len() - 4..]);
+        let uri = "/upload/post/v1/letters?uploadType=media";
+        let reply = post(&world, uri, "text/plain", media).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.field("size"), len.to_string());
+        assert_eq!(reply.field("tail"), tail);
+    }
+}
+
+#[tokio::test]
+async fn media_inside_of_json_is_stored_as_an_upload() {
+    let (world, ledger, _) = post_office();
+    for len in [10, 100, 700_000] {
+        let media = Media::new(len, len).whole();
+        let reply = post_json(&world, &json!({"text": STANDARD.encode(&media)})).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.field("size"), len.to_string());
+    }
+    let letters = letters(&ledger).await.into_iter();
+    let lengths = letters.filter_map(|letter| Some(letter.media?.length));
+    assert_eq!(lengths.sum::<u64>(), 700_110);
+}
+
+#[tokio::test]
+async fn media_inside_of_json_is_held_to_the_methods_limit() {
+    let (world, ledger, _) = post_office();
+    let reply = post_json(
+        &world,
+        &json!({"text": STANDARD.encode(vec![0; 1_100_000])}),
+    )
+    .await;
+    assert_eq!(reply.status, 413, "{reply:?}");
+    let reply = post_json(&world, &json!({"text": "?"})).await;
+    assert_eq!(reply.status, 400, "{reply:?}");
+    assert!(letters(&ledger).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_long_body_without_media_inside_is_refused_as_everywhere() {
+    let (world, ledger, _) = post_office();
+    let long = "x".repeat(1_100_000);
+    let inside = json!({"text": STANDARD.encode("hi"), "name": long});
+    for body in [json!({ "name": long }), inside] {
+        let reply = post_json(&world, &body).await;
+        assert_eq!(reply.status, 413, "{reply:?}");
+    }
+    let longer = json!({"text": "x".repeat(LONGEST)});
+    assert_eq!(post_json(&world, &longer).await.status, 413);
+    assert!(letters(&ledger).await.is_empty());
+}
+
+#[tokio::test]
+async fn calls_that_change_the_same_take_turns() {
+    let (world, ledger, _) = post_office();
+    let uri = "/upload/post/v1/letters?uploadType=media";
+    let calls = (0..40).map(|_| post(&world, uri, "text/plain", b"hello".to_vec()));
+    for reply in futures_util::future::join_all(calls).await {
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    assert_eq!(letters(&ledger).await.len(), 40);
+}
+
+#[tokio::test]
+async fn a_worker_is_told_of_what_is_committed() {
+    let (world, ledger, emptied) = post_office();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = world.server.clone();
+    let running = tokio::spawn(async move {
+        let stop = async { drop(stopped.await) };
+        server.run(listener, stop).await
+    });
+    let reply = post_json(&world, &json!({"text": STANDARD.encode("hello")})).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    emptied.notified().await;
+    assert!(letters(&ledger).await.is_empty());
+    stop.send(()).unwrap();
+    running.await.unwrap();
+}
