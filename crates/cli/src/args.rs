@@ -18,7 +18,7 @@ mod value;
 pub(crate) use cancel::CancelArgs;
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use download::DownloadArgs;
-pub(crate) use line::{JournalArgs, LineArgs, TalkArgs, TokenArgs};
+pub(crate) use line::{JournalArgs, LineArgs, PaceArgs, TalkArgs, TokenArgs};
 pub(crate) use man::ManArgs;
 pub(crate) use resume::ResumeArgs;
 pub(crate) use serve::ServeArgs;

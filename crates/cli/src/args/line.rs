@@ -1,10 +1,13 @@
 //! The flags that commands have in common: how the server is reached, where unfinished uploads are
 //! remembered, what is said.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+
+use super::value::Rate;
 
 /// What a server is told of who asks.
 #[derive(Debug, Clone, Default, Args)]
@@ -40,6 +43,22 @@ pub(crate) struct LineArgs {
     /// For each upload or download of its own, waits included.
     #[arg(long, value_name = "DURATION", value_parser = super::value::parse_duration)]
     pub(crate) timeout: Option<Duration>,
+}
+
+/// How uploads are sent, and checked at their end.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct PaceArgs {
+    /// How many uploads run at once
+    #[arg(long, value_name = "COUNT", default_value = "3")]
+    pub(crate) concurrency: NonZeroUsize,
+
+    /// Send no more than this in a second, all uploads together: 256K, 10MB/s
+    #[arg(long, value_name = "RATE")]
+    pub(crate) max_rate: Option<Rate>,
+
+    /// Do not compare what the server says of the media with what was sent
+    #[arg(long)]
+    pub(crate) no_verify: bool,
 }
 
 /// Where unfinished uploads are remembered.

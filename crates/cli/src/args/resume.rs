@@ -1,9 +1,6 @@
 //! `windlass resume`.
 
-use std::num::NonZeroUsize;
-
-use super::value::Rate;
-use super::{JournalArgs, LineArgs, TalkArgs};
+use super::{JournalArgs, LineArgs, PaceArgs, TalkArgs};
 use crate::exit;
 
 /// Carry on with unfinished uploads.
@@ -22,17 +19,8 @@ pub(crate) struct ResumeArgs {
     #[arg(long, conflicts_with = "id")]
     pub(crate) all: bool,
 
-    /// How many are carried on at once
-    #[arg(long, value_name = "COUNT", default_value = "3")]
-    pub(crate) concurrency: NonZeroUsize,
-
-    /// Send no more than this in a second, all uploads together: 256K, 10MB/s
-    #[arg(long, value_name = "RATE")]
-    pub(crate) max_rate: Option<Rate>,
-
-    /// Do not compare what the server says of the media with what was sent
-    #[arg(long)]
-    pub(crate) no_verify: bool,
+    #[command(flatten)]
+    pub(crate) pace: PaceArgs,
 
     #[command(flatten)]
     pub(crate) journal: JournalArgs,

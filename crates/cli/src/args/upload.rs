@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -10,8 +9,8 @@ use clap::{ArgAction, Args as _, ValueEnum};
 use url::Url;
 use windlass_client::{ChunkSize, UploadType, Verb};
 
-use super::value::{Rate, parse_url};
-use super::{JournalArgs, LineArgs, TalkArgs};
+use super::value::parse_url;
+use super::{JournalArgs, LineArgs, PaceArgs, TalkArgs};
 use crate::display::shown;
 use crate::exit;
 
@@ -62,17 +61,8 @@ pub(crate) struct UploadArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) chunk_size: Option<ChunkSize>,
 
-    /// How many sources are uploaded at once
-    #[arg(long, value_name = "COUNT", default_value = "3")]
-    pub(crate) concurrency: NonZeroUsize,
-
-    /// Send no more than this in a second, all sources together: 256K, 10MB/s
-    #[arg(long, value_name = "RATE")]
-    pub(crate) max_rate: Option<Rate>,
-
-    /// Do not compare what the server says of the media with what was sent
-    #[arg(long)]
-    pub(crate) no_verify: bool,
+    #[command(flatten)]
+    pub(crate) pace: PaceArgs,
 
     #[command(flatten)]
     pub(crate) journal: JournalArgs,

@@ -32,13 +32,13 @@ pub(super) async fn run(args: ResumeArgs) -> Result<Code, Error> {
         to_upload_url: true,
         has_token,
     };
-    let limit = args.max_rate.map(|rate| RateLimit::new(rate.0));
+    let limit = args.pace.max_rate.map(|rate| RateLimit::new(rate.0));
     let jobs = found
         .records
         .iter()
         .map(|record| transfers.job(&journal, record, &args, limit.clone()))
         .collect::<Result<_, _>>()?;
-    let code = transfers.run(jobs, args.concurrency, signals).await;
+    let code = transfers.run(jobs, args.pace.concurrency, signals).await;
     Ok(code.max(found.code()))
 }
 
@@ -72,7 +72,7 @@ impl Transfers {
         limit: Option<RateLimit>,
     ) -> Result<Job, Error> {
         let track = self.display.track(journal::source_of(record));
-        let upload = Upload::of_record(record)?.verify(!args.no_verify);
+        let upload = Upload::of_record(record)?.verify(!args.pace.no_verify);
         let mut upload = watched(line::patient(upload, &args.line), &track);
         if let Some(limit) = limit {
             upload = upload.rate_limit(limit);

@@ -49,7 +49,9 @@ pub(super) async fn run(args: UploadArgs) -> Result<Code, Error> {
         to_upload_url: is_upload_url(&args.places.url),
         has_token,
     };
-    let code = transfers.run(planned.jobs, args.concurrency, signals).await;
+    let code = transfers
+        .run(planned.jobs, args.pace.concurrency, signals)
+        .await;
     Ok(code.max(planned.left))
 }
 
@@ -116,7 +118,7 @@ impl Plan {
     ) -> Result<Self, Error> {
         let upload = Upload::new(args.places.url.clone())?
             .verb(args.method.into())
-            .verify(!args.no_verify);
+            .verify(!args.pace.no_verify);
         let mut upload = line::patient(upload, &args.line);
         if let Some(text) = &args.metadata {
             upload = upload.metadata(&metadata::read(text)?)?;
@@ -130,7 +132,7 @@ impl Plan {
         if let Some(size) = args.chunk_size {
             upload = upload.chunking(Chunking::Fixed(size));
         }
-        if let Some(rate) = args.max_rate {
+        if let Some(rate) = args.pace.max_rate {
             upload = upload.rate_limit(RateLimit::new(rate.0));
         }
         if let Some(journal) = journal.clone() {
