@@ -1,11 +1,13 @@
 //! An API: its discovery document, checked, and its methods.
 
-use std::collections::{BTreeMap, HashMap};
+mod compiler;
+mod references;
+
 use std::sync::Arc;
 
-use crate::document::{Collection, Document, MethodDescription};
-use crate::error::{Error, Fault, Place};
-use crate::method::{Method, Owner};
+use crate::document::Document;
+use crate::error::Error;
+use crate::method::Method;
 use crate::schema::Schema;
 use crate::settings::Settings;
 use crate::short_form;
@@ -23,12 +25,13 @@ pub struct Api {
 
 impl Api {
     /// Checks a discovery document, with the default [`Settings`].
+    ///
+    /// Of several faults the first is told; [`lint`](crate::lint::lint) tells all.
     pub fn from_document(document: Document) -> Result<Self, Error> {
-        check_head(&document)?;
-        let mut compiler = Compiler::new(&document)?;
-        compiler.compile_methods(&document.methods, &Place::root())?;
-        compiler.compile_collections(&document.collections, &Place::root())?;
-        let methods = compiler.finish()?;
+        let (methods, faults) = compiler::compile(&document);
+        if let Some(first) = faults.into_vec().into_iter().next() {
+            return Err(first.into());
+        }
         Ok(Self {
             document,
             settings: Settings::default(),
@@ -38,7 +41,7 @@ impl Api {
 
     /// Reads a discovery document as published.
     pub fn from_json(text: &str) -> Result<Self, Error> {
-        Self::from_document(serde_json::from_str(text).map_err(Error::Json)?)
+        Self::from_document(Document::from_json(text)?)
     }
 
     /// Reads the [short form](short_form).
@@ -90,132 +93,8 @@ impl Api {
     }
 }
 
-/// Compiles the methods of a document one by one and remembers where each came from.
-struct Compiler<'a> {
-    document: &'a Document,
-    owner: Owner<'a>,
-    methods: Vec<Arc<Method>>,
-    /// The places of the methods, by the same indexes.
-    places: Vec<Place>,
-    by_id: HashMap<String, usize>,
-}
-
-impl<'a> Compiler<'a> {
-    fn new(document: &'a Document) -> Result<Self, Error> {
-        let owner = Owner {
-            name: name_field(document.name.as_deref(), "name")?,
-            version: name_field(document.version.as_deref(), "version")?,
-            service_path: document.service_path.as_deref().unwrap_or_default(),
-        };
-        Ok(Self {
-            document,
-            owner,
-            methods: Vec::new(),
-            places: Vec::new(),
-            by_id: HashMap::new(),
-        })
-    }
-
-    fn compile_collections(
-        &mut self,
-        collections: &BTreeMap<String, Collection>,
-        place: &Place,
-    ) -> Result<(), Error> {
-        let place = place.field("resources");
-        collections.iter().try_for_each(|(name, collection)| {
-            let place = place.field(name);
-            self.compile_methods(&collection.methods, &place)?;
-            self.compile_collections(&collection.collections, &place)
-        })
-    }
-
-    fn compile_methods(
-        &mut self,
-        methods: &BTreeMap<String, MethodDescription>,
-        place: &Place,
-    ) -> Result<(), Error> {
-        let place = place.field("methods");
-        methods.iter().try_for_each(|(name, described)| {
-            let place = place.field(name);
-            self.check_references(described, &place)?;
-            let method = Method::compile(self.owner, described, &place)?;
-            self.push(method, place)
-        })
-    }
-
-    fn check_references(&self, described: &MethodDescription, place: &Place) -> Result<(), Error> {
-        for (field, schema) in [
-            ("request", &described.request),
-            ("response", &described.response),
-        ] {
-            let name = schema.as_ref().and_then(|schema| schema.reference.clone());
-            let unknown = name.filter(|name| self.document.schema(name).is_none());
-            if let Some(name) = unknown {
-                let place = place.field(field).field("$ref");
-                return Err(place.fault(Fault::UnknownSchema { name }));
-            }
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, method: Method, place: Place) -> Result<(), Error> {
-        let first = self.by_id.insert(method.id.clone(), self.methods.len());
-        if let Some(first) = first {
-            let first = self.places[first].clone().into_path();
-            return Err(place.field("id").fault(Fault::DuplicateId { first }));
-        }
-        self.methods.push(Arc::new(method));
-        self.places.push(place);
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Vec<Arc<Method>>, Error> {
-        if self.methods.is_empty() {
-            return Err(Place::root().field("resources").fault(Fault::NoMethods));
-        }
-        self.check_collisions()?;
-        Ok(self.methods)
-    }
-
-    fn check_collisions(&self) -> Result<(), Error> {
-        let mut firsts = HashMap::new();
-        for (method, place) in self.methods.iter().zip(&self.places) {
-            let paths = (&method.http_method, method.template.paths());
-            if let Some(first) = firsts.insert(paths, place) {
-                let first = first.clone().into_path();
-                return Err(place.field("path").fault(Fault::CollidingPath { first }));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn check_head(document: &Document) -> Result<(), Error> {
-    match document.protocol.as_deref() {
-        None | Some("rest") => Ok(()),
-        Some(protocol) => {
-            let fault = Fault::NotRest {
-                protocol: protocol.to_owned(),
-            };
-            Err(Place::root().field("protocol").fault(fault))
-        }
-    }
-}
-
-/// Names become segments of paths and words of ids.
-fn name_field<'a>(name: Option<&'a str>, field: &str) -> Result<&'a str, Error> {
-    let place = Place::root().field(field);
-    let name = place.required(name)?;
-    let name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let begins_well = name.starts_with(|first: char| first.is_ascii_alphanumeric());
-    if begins_well && name.bytes().all(name_byte) {
-        Ok(name)
-    } else {
-        Err(place.fault(Fault::NotAName {
-            name: name.to_owned(),
-        }))
-    }
-}
+pub(crate) use compiler::compile;
+pub(crate) use references::unknown_references;
 
 #[cfg(test)]
 mod tests;

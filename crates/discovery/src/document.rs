@@ -10,8 +10,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 
+use crate::error::{Error, Place};
 use crate::schema::{Schema, is_false};
 use crate::template::without_leading_slash;
 
@@ -184,6 +186,12 @@ pub struct ParameterDescription {
     /// The value where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
+    /// The smallest number as written, nearly always as a string.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minimum: Option<Value>,
+    /// The largest number as written, nearly always as a string.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub maximum: Option<Value>,
     /// Whatever else the document says.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -235,6 +243,25 @@ pub struct UploadProtocol {
 }
 
 impl Document {
+    /// Reads a document. Only the JSON types of its fields are checked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Json`] or [`Error::Shape`].
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let document = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let path = error.path().to_string();
+            let source = error.into_inner();
+            match source.classify() {
+                Category::Data if path != "." => Error::Shape { path, source },
+                _ => Error::Json(source),
+            }
+        })?;
+        json.end().map_err(Error::Json)?;
+        Ok(document)
+    }
+
     /// The document as a server at this root URL gives it to clients.
     ///
     /// The root URL may end in a slash or not. Whatever would lead a client to another host goes:
@@ -256,6 +283,13 @@ impl Document {
         self.schemas.get(name)
     }
 
+    /// Every method with its place, those outside of collections first, else by name.
+    pub(crate) fn described_methods(&self) -> Vec<(Place, &MethodDescription)> {
+        let mut found = Vec::new();
+        find_methods(&self.methods, &self.collections, &Place::root(), &mut found);
+        found
+    }
+
     /// The schema that is meant: the named one for a reference, else the schema itself.
     ///
     /// `None` if the document has no schema of that name.
@@ -264,6 +298,25 @@ impl Document {
             Some(name) => self.schema(name),
             None => Some(schema),
         }
+    }
+}
+
+fn find_methods<'a>(
+    methods: &'a BTreeMap<String, MethodDescription>,
+    collections: &'a BTreeMap<String, Collection>,
+    place: &Place,
+    found: &mut Vec<(Place, &'a MethodDescription)>,
+) {
+    let methods_place = place.field("methods");
+    found.extend(
+        methods
+            .iter()
+            .map(|(name, method)| (methods_place.field(name), method)),
+    );
+    let collections_place = place.field("resources");
+    for (name, collection) in collections {
+        let place = collections_place.field(name);
+        find_methods(&collection.methods, &collection.collections, &place, found);
     }
 }
 

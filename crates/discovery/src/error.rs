@@ -1,5 +1,6 @@
 //! What can be wrong with an API description, and where.
 
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::byte_size::ByteSizeError;
@@ -11,9 +12,17 @@ use crate::template::TemplateError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is not JSON, or not a discovery document. The message tells line and column.
+    /// The text is not JSON, or no JSON object. The message tells line and column.
     #[error("not a discovery document: {0}")]
     Json(#[source] serde_json::Error),
+    /// A value is not of the JSON type that it has in every discovery document.
+    #[error("{path}: {source}")]
+    Shape {
+        /// Where, e.g. `resources.animals.methods.insert.scopes[1]`.
+        path: String,
+        /// What. The message tells line and column.
+        source: serde_json::Error,
+    },
     /// The text is not the short form.
     #[error(transparent)]
     ShortForm(#[from] ShortFormError),
@@ -88,6 +97,13 @@ pub enum Fault {
     /// An entry of an accept list is no media range.
     #[error(transparent)]
     MediaRange(#[from] MediaTypeError),
+    /// A smallest or largest value is not a number that values of the parameter could be held
+    /// against.
+    #[error("{written} is not a number that a value of this type can have")]
+    NotABound {
+        /// The bound as written.
+        written: Value,
+    },
     /// A size is neither text nor a whole number of bytes.
     #[error("a size is text such as \"5GB\" or a whole number of bytes")]
     NotASize,
@@ -106,6 +122,38 @@ pub enum Fault {
         /// Where the first of the two is.
         first: String,
     },
+}
+
+/// A fault, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    pub(crate) path: String,
+    pub(crate) fault: Fault,
+}
+
+impl From<Misfit> for Error {
+    fn from(Misfit { path, fault }: Misfit) -> Self {
+        Self::Document { path, fault }
+    }
+}
+
+/// All that is wrong with a document, in the order in which it was found.
+#[derive(Debug, Default)]
+pub(crate) struct Faults(Vec<Misfit>);
+
+impl Faults {
+    pub(crate) fn push(&mut self, misfit: Misfit) {
+        self.0.push(misfit);
+    }
+
+    /// What was made, unless it could not be: then that is remembered.
+    pub(crate) fn keep<T>(&mut self, made: Result<T, Misfit>) -> Option<T> {
+        made.map_err(|misfit| self.push(misfit)).ok()
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<Misfit> {
+        self.0
+    }
 }
 
 /// A place in a document, for the path of an error.
@@ -130,15 +178,15 @@ impl Place {
         Self(format!("{}[{index}]", self.0))
     }
 
-    pub(crate) fn fault(&self, fault: impl Into<Fault>) -> Error {
-        Error::Document {
+    pub(crate) fn fault(&self, fault: impl Into<Fault>) -> Misfit {
+        Misfit {
             path: self.0.clone(),
             fault: fault.into(),
         }
     }
 
     /// The value of the field at this place, which must be there.
-    pub(crate) fn required<'a>(&self, value: Option<&'a str>) -> Result<&'a str, Error> {
+    pub(crate) fn required<'a>(&self, value: Option<&'a str>) -> Result<&'a str, Misfit> {
         value.ok_or_else(|| self.fault(Fault::Missing))
     }
 

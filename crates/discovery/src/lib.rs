@@ -5,6 +5,8 @@
 //! the document, checked, plus its [`Method`]s in the form a server wants to have them. Several
 //! APIs together make a [`MethodTable`], which answers the question *which method is this request?*
 //!
+//! [`lint`](lint::lint) tells all that is wrong with a document, and what is odd about it.
+//!
 //! There is no HTTP here, no I/O and no clock: everything is a function of its arguments.
 //!
 //! ```
@@ -38,9 +40,12 @@ pub mod api;
 pub mod byte_size;
 pub mod document;
 pub mod error;
+pub mod lint;
 pub mod media_range;
 pub mod method;
 pub mod method_table;
+pub mod parameter;
+pub mod pattern;
 pub mod schema;
 pub mod settings;
 pub mod short_form;
@@ -53,6 +58,8 @@ pub use error::{Error, Fault};
 pub use media_range::{MediaRange, MediaType};
 pub use method::{MediaUpload, Method};
 pub use method_table::{Found, MethodTable, Target};
+pub use parameter::{Location, Numbers, Parameter};
+pub use pattern::Pattern;
 pub use schema::Schema;
 pub use settings::{CreatedStatus, Digest, Settings};
 pub use template::{PathParameters, Template};

@@ -4,11 +4,10 @@ use http::Method as HttpMethod;
 use serde_json::Value;
 
 use crate::byte_size::ByteSize;
-use crate::document::{
-    MediaUploadDescription, MethodDescription, ParameterDescription, UploadProtocol,
-};
-use crate::error::{Error, Fault, Place};
+use crate::document::{MediaUploadDescription, MethodDescription, UploadProtocol};
+use crate::error::{Fault, Faults, Misfit, Place};
 use crate::media_range::{self, MediaRange, MediaTypeError};
+use crate::parameter::{Location, Parameter, Patterns};
 use crate::schema::Schema;
 use crate::template::{Template, without_leading_slash};
 
@@ -30,6 +29,8 @@ pub struct Method {
     pub upload: Option<MediaUpload>,
     /// Whether `alt=media` gives the media.
     pub supports_media_download: bool,
+    /// Whether the document sends downloads to `/download` before the path.
+    pub use_media_download_service: bool,
     /// The name of the schema of the metadata.
     pub request: Option<String>,
     /// The name of the schema of the reply.
@@ -57,39 +58,6 @@ pub struct MediaUpload {
     /// The document's path for `uploadType=resumable`; published documents leave it out for more
     /// than half of the methods.
     pub resumable_path: Option<Template>,
-}
-
-/// A parameter in the path or in the query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Parameter {
-    /// Its name.
-    pub name: String,
-    /// Where it is given.
-    pub location: Location,
-    /// Whether it must be given.
-    pub required: bool,
-    /// Whether it may be given more than once.
-    pub repeated: bool,
-    /// `string`, `integer`, `number` or `boolean`; `string` where the document is silent.
-    pub json_type: String,
-    /// What a string or a number holds, e.g. `int64`.
-    pub format: Option<String>,
-    /// The allowed values; empty where there is no such list.
-    pub allowed_values: Vec<String>,
-    /// A regular expression for the value.
-    pub pattern: Option<String>,
-    /// The value where none is given.
-    pub default: Option<String>,
-}
-
-/// Where a parameter is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Location {
-    /// In the path.
-    Path,
-    /// In the query.
-    Query,
 }
 
 /// What the methods of one API have in common.
@@ -126,27 +94,28 @@ impl Method {
         owner: Owner<'_>,
         described: &MethodDescription,
         place: &Place,
-    ) -> Result<Self, Error> {
-        let parameters = compile_parameters(described, &place.field("parameters"))?;
-        check_parameter_order(described, &place.field("parameterOrder"))?;
-        let path_place = place.field("path");
-        let path = path_place.required(described.path.as_deref())?;
-        let path = join(owner.service_path, path);
+        patterns: &mut Patterns,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let parameters = compile_parameters(described, place, patterns, faults);
+        check_parameter_order(described, &place.field("parameterOrder"), faults);
+        let template = compile_path(owner, described, &parameters, &place.field("path"));
+        let template = faults.keep(template);
+        let upload_place = place.field("mediaUpload");
         let upload = described.media_upload.as_ref();
-        let upload = upload
-            .map(|upload| MediaUpload::compile(upload, &parameters, &place.field("mediaUpload")))
-            .transpose()?;
-        Ok(Self {
+        let upload = upload.map(|it| MediaUpload::compile(it, &parameters, &upload_place, faults));
+        let id = faults.keep(place.field("id").required(described.id.as_deref()));
+        let http_method = compile_http_method(described, &place.field("httpMethod"));
+        let http_method = faults.keep(http_method);
+        Some(Self {
             api_name: owner.name.to_owned(),
             api_version: owner.version.to_owned(),
-            id: place
-                .field("id")
-                .required(described.id.as_deref())?
-                .to_owned(),
-            http_method: compile_http_method(described, &place.field("httpMethod"))?,
-            template: compile_template(&path, &parameters, &path_place)?,
+            id: id?.to_owned(),
+            http_method: http_method?,
+            template: template?,
             upload,
             supports_media_download: described.supports_media_download,
+            use_media_download_service: described.use_media_download_service,
             request: reference(described.request.as_ref()),
             response: reference(described.response.as_ref()),
             parameters,
@@ -166,82 +135,70 @@ impl MediaUpload {
         described: &MediaUploadDescription,
         parameters: &[Parameter],
         place: &Place,
-    ) -> Result<Self, Error> {
+        faults: &mut Faults,
+    ) -> Self {
         let max_size_place = place.field("maxSize");
-        let max_size = described.max_size.as_ref().map(compile_size).transpose();
+        let max_size = described.max_size.as_ref();
+        let max_size = max_size.and_then(|written| {
+            faults.keep(compile_size(written).map_err(|fault| max_size_place.fault(fault)))
+        });
         let protocols_place = place.field("protocols");
-        let template_of = |protocol: Option<&UploadProtocol>, name| {
+        let mut template_of = |protocol: &Option<UploadProtocol>, name| {
             let path_place = protocols_place.field(name).field("path");
-            protocol
-                .map(|it| compile_template(&it.path, parameters, &path_place))
-                .transpose()
+            let path = &protocol.as_ref()?.path;
+            faults.keep(compile_template(path, parameters, &path_place))
         };
         let protocols = &described.protocols;
-        Ok(Self {
-            accept: compile_accept(&described.accept, &place.field("accept"))?,
-            max_size: max_size.map_err(|fault| max_size_place.fault(fault))?,
-            simple_path: template_of(protocols.simple.as_ref(), "simple")?,
-            simple_multipart: protocols
-                .simple
-                .as_ref()
-                .is_some_and(|simple| simple.multipart),
-            resumable_path: template_of(protocols.resumable.as_ref(), "resumable")?,
-        })
-    }
-}
-
-impl Parameter {
-    fn compile(name: &str, described: &ParameterDescription, place: &Place) -> Result<Self, Error> {
-        let location_place = place.field("location");
-        let location = match location_place.required(described.location.as_deref())? {
-            "path" => Location::Path,
-            "query" => Location::Query,
-            other => {
-                let location = other.to_owned();
-                return Err(location_place.fault(Fault::Location { location }));
-            }
-        };
-        Ok(Self {
-            name: name.to_owned(),
-            location,
-            required: described.required,
-            repeated: described.repeated,
-            json_type: described
-                .json_type
-                .clone()
-                .unwrap_or_else(|| "string".to_owned()),
-            format: described.format.clone(),
-            allowed_values: described.allowed_values.clone(),
-            pattern: described.pattern.clone(),
-            default: described.default.clone(),
-        })
+        let simple_path = template_of(&protocols.simple, "simple");
+        let resumable_path = template_of(&protocols.resumable, "resumable");
+        let simple_multipart = protocols.simple.as_ref().is_some_and(|it| it.multipart);
+        Self {
+            accept: compile_accept(&described.accept, &place.field("accept"), faults),
+            max_size,
+            simple_path,
+            simple_multipart,
+            resumable_path,
+        }
     }
 }
 
 fn compile_parameters(
     described: &MethodDescription,
     place: &Place,
-) -> Result<Vec<Parameter>, Error> {
-    let parameters = described.parameters.iter();
-    parameters
-        .map(|(name, it)| Parameter::compile(name, it, &place.field(name)))
+    patterns: &mut Patterns,
+    faults: &mut Faults,
+) -> Vec<Parameter> {
+    let place = place.field("parameters");
+    let mut compile = |(name, it): (&String, _)| {
+        Parameter::compile(name, it, &place.field(name), patterns, faults)
+    };
+    described
+        .parameters
+        .iter()
+        .filter_map(&mut compile)
         .collect()
 }
 
-fn check_parameter_order(described: &MethodDescription, place: &Place) -> Result<(), Error> {
-    let order = &described.parameter_order;
-    match order
-        .iter()
-        .position(|name| !described.parameters.contains_key(name))
-    {
-        Some(at) => Err(place.element(at).fault(Fault::UnknownParameter {
-            name: order[at].clone(),
-        })),
-        None => Ok(()),
+fn check_parameter_order(described: &MethodDescription, place: &Place, faults: &mut Faults) {
+    for (at, name) in described.parameter_order.iter().enumerate() {
+        if !described.parameters.contains_key(name) {
+            let name = name.clone();
+            faults.push(place.element(at).fault(Fault::UnknownParameter { name }));
+        }
     }
 }
 
-fn compile_http_method(described: &MethodDescription, place: &Place) -> Result<HttpMethod, Error> {
+fn compile_path(
+    owner: Owner<'_>,
+    described: &MethodDescription,
+    parameters: &[Parameter],
+    place: &Place,
+) -> Result<Template, Misfit> {
+    let path = place.required(described.path.as_deref())?;
+    compile_template(&join(owner.service_path, path), parameters, place)
+}
+
+fn compile_http_method(described: &MethodDescription, place: &Place) -> Result<HttpMethod, Misfit> {
     let written = place.required(described.http_method.as_deref())?;
     let fault = |_| {
         place.fault(Fault::HttpMethod {
@@ -255,12 +212,12 @@ fn compile_template(
     path: &str,
     parameters: &[Parameter],
     place: &Place,
-) -> Result<Template, Error> {
+) -> Result<Template, Misfit> {
     let in_path = |name: &str| {
         let mut parameters = parameters.iter();
         parameters.find(|it| it.name == name && it.location == Location::Path)
     };
-    let pattern_of = |name: &str| in_path(name)?.pattern.as_deref();
+    let pattern_of = |name: &str| Some(in_path(name)?.pattern.as_ref()?.as_str());
     let template =
         Template::parse_with_patterns(path, pattern_of).map_err(|error| place.fault(error))?;
     if let Some(name) = template.variables().find(|name| in_path(name).is_none()) {
@@ -271,13 +228,12 @@ fn compile_template(
     Ok(template)
 }
 
-fn compile_accept(accept: &[String], place: &Place) -> Result<Vec<MediaRange>, Error> {
+fn compile_accept(accept: &[String], place: &Place, faults: &mut Faults) -> Vec<MediaRange> {
     let range_at = |(at, range): (usize, &String)| {
-        range
-            .parse()
-            .map_err(|error: MediaTypeError| place.element(at).fault(error))
+        let range = range.parse();
+        faults.keep(range.map_err(|error: MediaTypeError| place.element(at).fault(error)))
     };
-    accept.iter().enumerate().map(range_at).collect()
+    accept.iter().enumerate().filter_map(range_at).collect()
 }
 
 fn compile_size(written: &Value) -> Result<ByteSize, Fault> {
@@ -295,7 +251,7 @@ fn reference(schema: Option<&Schema>) -> Option<String> {
 }
 
 /// A service path nearly always ends in a slash of its own.
-fn join(service_path: &str, path: &str) -> String {
+pub(crate) fn join(service_path: &str, path: &str) -> String {
     let service_path = without_leading_slash(service_path);
     let path = without_leading_slash(path);
     let slash = if service_path.is_empty() || service_path.ends_with('/') {

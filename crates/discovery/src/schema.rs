@@ -52,7 +52,25 @@ pub struct Schema {
     /// The fields of an object.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, Schema>,
+    /// The values of a map, which has fields of any name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub additional_properties: Option<Box<Schema>>,
+    /// What holds for the property in some methods only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
     /// Whatever else the document says, kept for writing it out again.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// What holds for a property in some methods only.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Annotations {
+    /// The ids of the methods that cannot do without the property.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required: Vec<String>,
+    /// Whatever else the document says.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -81,6 +99,21 @@ impl Schema {
             items: Some(Box::new(items)),
             ..Self::of_type("array")
         }
+    }
+
+    /// A map from names to such values.
+    #[must_use]
+    pub fn map_of(values: Self) -> Self {
+        Self {
+            additional_properties: Some(Box::new(values)),
+            ..Self::of_type("object")
+        }
+    }
+
+    /// Whether a call of the method with this id, e.g. `farm.animals.insert`, must give the property.
+    pub fn is_required_for(&self, method_id: &str) -> bool {
+        let annotated = |it: &Annotations| it.required.iter().any(|id| id == method_id);
+        self.required || self.annotations.as_ref().is_some_and(annotated)
     }
 
     /// The property of this name.
@@ -122,8 +155,8 @@ mod tests {
                 "sound": {"type": "string", "enum": ["moo", "oink"], "enumDescriptions": ["", ""]},
                 "friends": {"type": "array", "items": {"$ref": "Animal"}},
                 "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-                "tag": {"type": "string", "pattern": "[a-z]+", "required": true,
-                        "annotations": {"required": ["farm.animals.insert"]}}
+                "tag": {"type": "string", "pattern": "[a-z]+", "required": true},
+                "name": {"type": "string", "annotations": {"required": ["farm.animals.insert"], "x": 1}}
             }
         })
     }
@@ -146,6 +179,30 @@ mod tests {
         );
         assert!(schema.property("tag").unwrap().required);
         assert_eq!(schema.property("wings"), None);
+    }
+
+    #[test]
+    fn the_values_of_a_map_have_a_schema_of_their_own() {
+        let schema: Schema = serde_json::from_value(animal()).unwrap();
+        let labels = schema.property("labels").unwrap();
+        assert_eq!(*labels, Schema::map_of(Schema::of_type("string")));
+        assert_eq!(schema.additional_properties, None);
+    }
+
+    #[test]
+    fn a_property_is_required_for_all_methods_or_for_those_that_are_named() {
+        let schema: Schema = serde_json::from_value(animal()).unwrap();
+        for (property, method, expected) in [
+            ("tag", "farm.animals.insert", true),
+            ("tag", "farm.animals.update", true),
+            ("name", "farm.animals.insert", true),
+            ("name", "farm.animals.update", false),
+            ("name", "farm.animals", false),
+            ("size", "farm.animals.insert", false),
+        ] {
+            let property = schema.property(property).unwrap();
+            assert_eq!(property.is_required_for(method), expected, "{method}");
+        }
     }
 
     #[test]

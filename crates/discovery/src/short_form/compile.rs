@@ -302,7 +302,7 @@ fn list_parameters() -> BTreeMap<String, ParameterDescription> {
     let token = parameter("query", "string", "The nextPageToken of the page before.");
     let mut limit = parameter("query", "integer", "The most items on a page.");
     limit.format = Some("uint32".to_owned());
-    limit.extra.insert("minimum".to_owned(), json!("1"));
+    limit.minimum = Some(json!("1"));
     BTreeMap::from([
         ("pageToken".to_owned(), token),
         ("maxResults".to_owned(), limit),

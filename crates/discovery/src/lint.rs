@@ -1,0 +1,283 @@
+//! All that is wrong with a discovery document, and what is odd about it.
+//!
+//! ```
+//! use windlass_discovery::{Document, lint};
+//!
+//! let document = Document::from_json(r#"{
+//!     "name": "farm", "version": "v1",
+//!     "methods": {"ping": {"id": "farm.ping", "path": "ping"}},
+//!     "schemas": {"Barn": {"properties": {"door": {"$ref": "Door"}}}}
+//! }"#)?;
+//! let findings: Vec<_> = lint::lint(&document).iter().map(ToString::to_string).collect();
+//! assert_eq!(findings, [
+//!     "error: methods.ping.httpMethod: the field is missing",
+//!     "warning: schemas.Barn.properties.door.$ref: there is no schema `Door`; no method leads here",
+//! ]);
+//! # Ok::<(), windlass_discovery::Error>(())
+//! ```
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::api::{compile, unknown_references};
+use crate::document::{Document, MediaUploadDescription, MethodDescription, ParameterDescription};
+use crate::error::{Fault, Misfit, Place};
+use crate::method::join;
+use crate::parameter::{Numbers, Parameter};
+use crate::pattern::NotAPattern;
+
+/// Something that was found in a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Where, e.g. `resources.animals.methods.insert.mediaUpload.accept[1]`.
+    pub path: String,
+    /// What.
+    pub problem: Problem,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Problem {
+    /// The document cannot be used.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The document can be used, and probably says what nobody meant.
+    #[error(transparent)]
+    Oddity(#[from] Oddity),
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// The document can be used.
+    Warning,
+    /// The document cannot be used.
+    Error,
+}
+
+/// What is odd at one place of a document that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Oddity {
+    /// A method says that it takes media and not how.
+    #[error("there is no `mediaUpload`, so no media is taken")]
+    FlagWithoutUpload,
+    /// A method takes media and does not say so in the field that client generators read.
+    #[error("`supportsMediaUpload` is not set, so many clients offer no upload")]
+    UploadWithoutFlag,
+    /// A method takes media at no path.
+    #[error("neither `simple` nor `resumable` is there, so no client knows where media goes")]
+    NoProtocol,
+    /// Many clients do not read the path and build it from that of the method.
+    #[error("the path is not `{expected}`, where many clients upload to")]
+    UploadPath {
+        /// The path that those clients use.
+        expected: String,
+    },
+    /// There is no limit to the media.
+    #[error("there is no `maxSize`, so media of any size is taken")]
+    Unlimited,
+    /// An upload has no reply that the document describes.
+    #[error("there is no `response`, so clients learn nothing of what they uploaded")]
+    NoResponse,
+    /// A schema that no method leads to refers to one that is not there.
+    #[error("there is no schema `{name}`; no method leads here")]
+    UnknownSchema {
+        /// The name.
+        name: String,
+    },
+    /// A parameter is in the path, which has no such variable.
+    #[error("the path has no variable `{name}`")]
+    UnusedParameter {
+        /// The parameter.
+        name: String,
+    },
+    /// A parameter of the path may be left out, which no path can.
+    #[error("a parameter in the path is always required")]
+    OptionalVariable,
+    /// A pattern is not checked.
+    #[error("{0}; every value fits")]
+    Pattern(NotAPattern),
+    /// No value is allowed.
+    #[error("no number is between `minimum` and `maximum`")]
+    NoNumbers,
+    /// The default is not one of the allowed values.
+    #[error("`{default}` is none of the allowed values")]
+    Default {
+        /// The default.
+        default: String,
+    },
+}
+
+impl Finding {
+    /// How bad it is.
+    pub fn severity(&self) -> Severity {
+        match self.problem {
+            Problem::Fault(_) => Severity::Error,
+            Problem::Oddity(_) => Severity::Warning,
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, problem } = self;
+        write!(f, "{}: {path}: {problem}", self.severity())
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+impl From<Misfit> for Finding {
+    fn from(Misfit { path, fault }: Misfit) -> Self {
+        let problem = fault.into();
+        Self { path, problem }
+    }
+}
+
+/// Looks at the whole document: first everything that makes it unusable, then what is odd, in the order of
+/// methods and schemas.
+pub fn lint(document: &Document) -> Vec<Finding> {
+    let (methods, faults) = compile(document);
+    let mut found: Vec<Finding> = faults.into_vec().into_iter().map(Finding::from).collect();
+    let mut linter = Linter {
+        service_path: document.service_path.as_deref().unwrap_or_default(),
+        found: Vec::new(),
+    };
+    for (place, described) in document.described_methods() {
+        linter.lint_method(described, &place);
+        let compiled = methods
+            .iter()
+            .find(|it| described.id.as_ref() == Some(&it.id));
+        for parameter in compiled.iter().flat_map(|method| &method.parameters) {
+            linter.lint_compiled(parameter, &place.field("parameters").field(&parameter.name));
+        }
+    }
+    linter.lint_references(document, &found);
+    found.append(&mut linter.found);
+    found
+}
+
+struct Linter<'a> {
+    service_path: &'a str,
+    found: Vec<Finding>,
+}
+
+impl Linter<'_> {
+    fn push(&mut self, place: &Place, oddity: Oddity) {
+        self.found.push(Finding {
+            path: place.clone().into_path(),
+            problem: oddity.into(),
+        });
+    }
+
+    fn lint_method(&mut self, method: &MethodDescription, place: &Place) {
+        match (&method.media_upload, method.supports_media_upload) {
+            (None, true) => {
+                self.push(
+                    &place.field("supportsMediaUpload"),
+                    Oddity::FlagWithoutUpload,
+                );
+            }
+            (Some(_), false) => self.push(&place.field("mediaUpload"), Oddity::UploadWithoutFlag),
+            (Some(_), true) | (None, false) => {}
+        }
+        if let Some(upload) = &method.media_upload {
+            self.lint_upload(method, upload, &place.field("mediaUpload"));
+            if method.response.is_none() {
+                self.push(place, Oddity::NoResponse);
+            }
+        }
+        for (name, parameter) in &method.parameters {
+            let place = place.field("parameters").field(name);
+            self.lint_parameter(method, name, parameter, &place);
+        }
+    }
+
+    fn lint_upload(
+        &mut self,
+        method: &MethodDescription,
+        upload: &MediaUploadDescription,
+        place: &Place,
+    ) {
+        let protocols = &upload.protocols;
+        let place_of = |name| place.field("protocols").field(name).field("path");
+        let simple = format!(
+            "/upload/{}",
+            join(
+                self.service_path,
+                method.path.as_deref().unwrap_or_default()
+            )
+        );
+        let resumable = format!("/resumable{simple}");
+        for (name, protocol, expected) in [
+            ("simple", &protocols.simple, simple),
+            ("resumable", &protocols.resumable, resumable),
+        ] {
+            if protocol.as_ref().is_some_and(|it| it.path != expected) {
+                self.push(&place_of(name), Oddity::UploadPath { expected });
+            }
+        }
+        if protocols.simple.is_none() && protocols.resumable.is_none() {
+            self.push(&place.field("protocols"), Oddity::NoProtocol);
+        }
+        if upload.max_size.is_none() {
+            self.push(place, Oddity::Unlimited);
+        }
+    }
+
+    fn lint_parameter(
+        &mut self,
+        method: &MethodDescription,
+        name: &str,
+        parameter: &ParameterDescription,
+        place: &Place,
+    ) {
+        if parameter.location.as_deref() == Some("path") {
+            let variables = [format!("{{{name}}}"), format!("{{+{name}}}")];
+            let path = method.path.as_deref().unwrap_or_default();
+            if !variables.iter().any(|variable| path.contains(variable)) {
+                let name = name.to_owned();
+                self.push(place, Oddity::UnusedParameter { name });
+            } else if !parameter.required {
+                self.push(place, Oddity::OptionalVariable);
+            }
+        }
+        let allowed = &parameter.allowed_values;
+        let default = parameter.default.as_ref();
+        if let Some(default) = default.filter(|it| !allowed.is_empty() && !allowed.contains(it)) {
+            let default = default.clone();
+            self.push(&place.field("default"), Oddity::Default { default });
+        }
+    }
+
+    fn lint_compiled(&mut self, parameter: &Parameter, place: &Place) {
+        if let Some(problem) = parameter.pattern.as_ref().and_then(|it| it.problem()) {
+            self.push(&place.field("pattern"), Oddity::Pattern(problem.clone()));
+        }
+        if parameter.numbers.as_ref().is_some_and(Numbers::is_empty) {
+            self.push(place, Oddity::NoNumbers);
+        }
+    }
+
+    fn lint_references(&mut self, document: &Document, errors: &[Finding]) {
+        for (place, name) in unknown_references(document) {
+            let path = place.clone().into_path();
+            if !errors.iter().any(|error| error.path == path) {
+                let name = name.to_owned();
+                self.push(&place, Oddity::UnknownSchema { name });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
