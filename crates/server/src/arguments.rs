@@ -1,59 +1,109 @@
 //! The parameters of a call, held against the method's description.
 
-use windlass_discovery::method::{Location, Parameter};
-use windlass_discovery::{Method, PathParameters};
+use windlass_discovery::{Location, Method, Numbers, Parameter, PathParameters};
 use windlass_proto::parameters::Parameters;
 
 use crate::kind::Rejection;
 
 /// Refuses a call whose parameters are missing or are not what the description says. Parameters that
 /// the description does not know are tolerated: clients append their own.
+///
+/// Of a parameter that is given more than once every value counts if the description says that it may
+/// be, else the first.
 pub(crate) fn check(
     method: &Method,
     path: &PathParameters,
     query: &Parameters,
 ) -> Result<(), Rejection> {
-    for parameter in &method.parameters {
-        let value = match parameter.location {
-            Location::Path => path.value(&parameter.name),
-            Location::Query => query.first(&parameter.name),
+    let mut parameters = method.parameters.iter();
+    parameters.try_for_each(|parameter| {
+        let checked = match parameter.location {
+            Location::Path => check_values(parameter, path.value(&parameter.name)),
+            Location::Query => check_values(parameter, values_of(parameter, query)),
         };
-        match value {
-            Some(value) => check_value(parameter, value)?,
-            None if parameter.required => return Err(invalid(parameter, "is required".to_owned())),
-            None => {}
-        }
-    }
-    Ok(())
+        checked.map_err(|problem| Rejection::InvalidParameter {
+            parameter: parameter.name.clone(),
+            problem,
+        })
+    })
 }
 
-fn check_value(parameter: &Parameter, value: &str) -> Result<(), Rejection> {
+fn values_of<'a>(parameter: &'a Parameter, query: &'a Parameters) -> impl Iterator<Item = &'a str> {
+    let values = query.iter().filter(|(name, _)| *name == parameter.name);
+    let most = if parameter.repeated { usize::MAX } else { 1 };
+    values.map(|(_, value)| value).take(most)
+}
+
+fn check_values<'a>(
+    parameter: &Parameter,
+    values: impl IntoIterator<Item = &'a str>,
+) -> Result<(), String> {
+    let mut values = values.into_iter().peekable();
+    if parameter.required && values.peek().is_none() {
+        return Err("is required".to_owned());
+    }
+    values.try_for_each(|value| check_value(parameter, value))
+}
+
+fn check_value(parameter: &Parameter, value: &str) -> Result<(), String> {
     let allowed = &parameter.allowed_values;
     if !allowed.is_empty() && !allowed.iter().any(|allowed| allowed == value) {
-        return Err(invalid(
-            parameter,
-            format!("must be one of {}", allowed.join(", ")),
-        ));
+        return Err(format!("must be one of {}", allowed.join(", ")));
     }
-    let fits = match parameter.json_type.as_str() {
-        "integer" => value.parse::<i128>().is_ok(),
-        "number" => value.parse::<f64>().is_ok(),
-        "boolean" => matches!(value, "true" | "false" | "1" | "0" | ""),
-        _ => true,
-    };
-    if fits {
-        Ok(())
-    } else {
-        Err(invalid(
-            parameter,
-            format!("must be of type {}", parameter.json_type),
-        ))
+    match &parameter.numbers {
+        Some(numbers) => check_number(parameter, numbers, value)?,
+        None if parameter.json_type == "boolean" => check_boolean(value)?,
+        None => {}
+    }
+    match &parameter.pattern {
+        Some(pattern) if !pattern.fits(value) => {
+            Err(format!("must match the pattern {}", pattern.as_str()))
+        }
+        _ => Ok(()),
     }
 }
 
-fn invalid(parameter: &Parameter, problem: String) -> Rejection {
-    Rejection::InvalidParameter {
-        parameter: parameter.name.clone(),
-        problem,
+fn check_number(parameter: &Parameter, numbers: &Numbers, value: &str) -> Result<(), String> {
+    let no_number = || {
+        let format = parameter.format.as_ref();
+        // A string of the format int64 is a number, and `string` would not say so.
+        let of_strings = format.filter(|_| parameter.json_type == "string");
+        let expected = of_strings.unwrap_or(&parameter.json_type);
+        format!("must be of type {expected}")
+    };
+    let (allowed, least, greatest) = match numbers {
+        Numbers::Whole(range) => {
+            let number: i128 = value.parse().map_err(|_| no_number())?;
+            (
+                range.contains(&number),
+                range.start().to_string(),
+                range.end().to_string(),
+            )
+        }
+        Numbers::Real(range) => {
+            let number: f64 = value.parse().map_err(|_| no_number())?;
+            (
+                range.contains(&number),
+                range.start().to_string(),
+                range.end().to_string(),
+            )
+        }
+    };
+    if allowed {
+        Ok(())
+    } else {
+        Err(format!("must be from {least} to {greatest}"))
     }
 }
+
+/// An empty value is a flag that was only named: `?prettyPrint`.
+fn check_boolean(value: &str) -> Result<(), String> {
+    if matches!(value, "true" | "false" | "1" | "0" | "") {
+        Ok(())
+    } else {
+        Err("must be of type boolean".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;
