@@ -9,12 +9,18 @@ use http::StatusCode;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::method::Method;
+
 /// The settings of one API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The status that ends a resumable upload begun by `POST`.
     pub created_status: CreatedStatus,
-    /// By collection, the digests that its resources show beyond CRC32C.
+    /// Whether a multipart upload may have a third part: a JSON object of checksums of the media, as
+    /// Cloud Storage takes it. Default: no, two parts only.
+    pub checksum_part: bool,
+    /// The digests that resources show beyond CRC32C, by collection (`animals`), or by the id of a
+    /// method (`gmail.users.messages.send`), which wins.
     pub digests: BTreeMap<String, Vec<Digest>>,
 }
 
@@ -51,9 +57,11 @@ pub struct NotACreatedStatus {
 }
 
 impl Settings {
-    /// The digests that resources of this collection show beyond CRC32C.
-    pub fn digests_of(&self, collection: &str) -> &[Digest] {
-        self.digests.get(collection).map_or(&[], Vec::as_slice)
+    /// The digests beyond CRC32C that resources show of the media that this method takes.
+    pub fn digests_of(&self, method: &Method) -> &[Digest] {
+        let of_method = self.digests.get(&method.id);
+        let found = of_method.or_else(|| self.digests.get(method.collection()));
+        found.map_or(&[], Vec::as_slice)
     }
 }
 

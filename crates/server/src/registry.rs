@@ -94,11 +94,7 @@ impl Registry {
 impl ServedMethod<'_> {
     /// The digests that the API shows of this method's media, beside CRC32C.
     pub(crate) fn wanted_digests(&self) -> Wanted {
-        let digests = self
-            .served
-            .api
-            .settings()
-            .digests_of(self.method.collection());
+        let digests = self.served.api.settings().digests_of(self.method);
         Wanted {
             md5: digests.contains(&Digest::Md5),
             sha256: digests.contains(&Digest::Sha256),

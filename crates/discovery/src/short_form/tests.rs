@@ -1,7 +1,10 @@
+mod methods;
+
 use serde_json::{Value, json};
 
 use super::*;
 use crate::api::Api;
+use crate::settings::Digest;
 
 const FARM: &str = r#"
 name = "farm"
@@ -298,8 +301,8 @@ fn the_service_path_has_one_slash_at_its_end() {
 fn settings_stay_out_of_the_document() {
     let farm = Api::from_toml(&FARM.replace("title =", "created_status = 200\ntitle =")).unwrap();
     assert_eq!(farm.settings().created_status, CreatedStatus::Ok);
-    assert_eq!(farm.settings().digests_of("animals"), [Digest::Md5]);
-    assert_eq!(farm.settings().digests_of("barns"), []);
+    let insert = farm.method("farm.animals.insert").unwrap();
+    assert_eq!(farm.settings().digests_of(insert), [Digest::Md5]);
     let text = serde_json::to_string(farm.document()).unwrap();
     assert!(!text.contains("created_status") && !text.contains("digests"));
     assert_eq!(
@@ -361,7 +364,7 @@ fn errors_show_the_line_and_the_key() {
         "created_status = 204\n[collections.a]",
         &["line 3", "200 or 201, not 204"],
     );
-    check_refused("", &["missing field `collections`"]);
+    check_refused("", &["neither `collections` nor `methods`"]);
 }
 
 #[test]

@@ -1,0 +1,398 @@
+//! A collection: its methods and its schemas.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::json;
+use toml::Spanned;
+
+use crate::document::{Collection, MethodDescription, ParameterDescription};
+use crate::schema::Schema;
+use crate::settings::Digest;
+
+use super::Fields;
+use super::media::MediaForm;
+use super::name::{Identifier, OwnFieldName};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CollectionForm {
+    resource: Option<Identifier>,
+    description: Option<String>,
+    #[serde(default)]
+    pub(super) schema: Fields<OwnFieldName>,
+    #[serde(default = "Verb::all")]
+    methods: Vec<Verb>,
+    media: Option<Spanned<MediaForm>>,
+}
+
+/// The methods that a collection can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Verb {
+    Insert,
+    Update,
+    Patch,
+    Get,
+    List,
+    Delete,
+}
+
+impl CollectionForm {
+    /// What one of the collection is called: `animal` in `animals`.
+    pub(super) fn resource(&self, name: &Identifier) -> Identifier {
+        self.resource.clone().unwrap_or_else(|| name.singular())
+    }
+
+    /// The schemas that the collection makes.
+    pub(super) fn schema_names(&self, name: &Identifier) -> [String; 2] {
+        [self.schema_name(name), self.list_schema_name(name)]
+    }
+
+    /// Its methods with its name before them: `animals.insert`.
+    pub(super) fn method_names(&self, name: &Identifier) -> Vec<String> {
+        let verbs = self.methods.iter();
+        verbs
+            .map(|verb| format!("{name}.{}", verb.name()))
+            .collect()
+    }
+
+    pub(super) fn media(&self) -> Option<&MediaForm> {
+        self.media.as_ref().map(Spanned::get_ref)
+    }
+
+    /// The media, if none of the methods takes it.
+    pub(super) fn unused_media(&self) -> Option<&Spanned<MediaForm>> {
+        let mut verbs = self.methods.iter();
+        let media = self.media.as_ref();
+        media.filter(|_| !verbs.any(|verb| verb.takes_metadata()))
+    }
+
+    /// What the schema of one of the collection is called: `Animal`.
+    fn schema_name(&self, name: &Identifier) -> String {
+        self.resource(name).capitalised()
+    }
+
+    /// What the schema of a page of the collection is called: `AnimalList`.
+    fn list_schema_name(&self, name: &Identifier) -> String {
+        format!("{}List", self.schema_name(name))
+    }
+}
+
+/// One collection with what its names are made of.
+pub(super) struct CollectionCompiler<'a> {
+    pub(super) api_name: &'a str,
+    pub(super) service_path: &'a str,
+    pub(super) scopes: &'a [String],
+    /// `animals`
+    pub(super) name: &'a Identifier,
+    /// `animal`
+    pub(super) resource: Identifier,
+    pub(super) form: &'a CollectionForm,
+}
+
+impl CollectionCompiler<'_> {
+    pub(super) fn collection(&self) -> Collection {
+        let verbs = self.form.methods.iter();
+        let methods = verbs.map(|verb| (verb.name().to_owned(), self.method(*verb)));
+        Collection {
+            methods: methods.collect(),
+            ..Collection::default()
+        }
+    }
+
+    pub(super) fn schemas(&self) -> Vec<(String, Schema)> {
+        let mut schemas = vec![self.resource_schema()];
+        if self.form.methods.contains(&Verb::List) {
+            schemas.push(self.list_schema());
+        }
+        schemas
+            .into_iter()
+            .map(|schema| (schema.id.clone().unwrap_or_default(), schema))
+            .collect()
+    }
+
+    fn resource_schema(&self) -> Schema {
+        let declared = self
+            .form
+            .schema
+            .iter()
+            .map(|(name, field)| (name.to_string(), field.get_ref().schema(self.api_name)));
+        let mut properties: BTreeMap<_, _> = declared.collect();
+        properties.extend(standard_properties(&self.kind(&self.resource.to_string())));
+        if self.form.media().is_some() {
+            properties.extend(media_properties());
+        }
+        Schema {
+            id: Some(self.schema_name()),
+            description: self.form.description.clone(),
+            properties,
+            ..Schema::of_type("object")
+        }
+    }
+
+    fn list_schema(&self) -> Schema {
+        let properties = [
+            (
+                "kind",
+                kind_property(&self.kind(&format!("{}List", self.resource))),
+            ),
+            (
+                "items",
+                Schema::array_of(Schema::reference_to(self.schema_name())),
+            ),
+            (
+                "nextPageToken",
+                described("The token of the next page; absent on the last page."),
+            ),
+        ];
+        Schema {
+            id: Some(self.list_schema_name()),
+            description: Some(format!("A page of {}.", self.name)),
+            properties: named(properties),
+            ..Schema::of_type("object")
+        }
+    }
+
+    fn method(&self, verb: Verb) -> MethodDescription {
+        let path = self.path(verb);
+        let upload = self.form.media().filter(|_| verb.takes_metadata());
+        MethodDescription {
+            id: Some(format!("{}.{}.{}", self.api_name, self.name, verb.name())),
+            http_method: Some(verb.http_method().to_owned()),
+            description: Some(self.describe(verb)),
+            parameters: self.parameters(verb),
+            parameter_order: if verb.names_a_resource() {
+                vec![self.id_name()]
+            } else {
+                Vec::new()
+            },
+            request: verb
+                .takes_metadata()
+                .then(|| Schema::reference_to(self.schema_name())),
+            response: self.response(verb).map(Schema::reference_to),
+            supports_media_download: verb == Verb::Get && self.form.media.is_some(),
+            supports_media_upload: upload.is_some(),
+            media_upload: upload.map(|media| media.description(self.service_path, &path)),
+            scopes: self.scopes.to_vec(),
+            flat_path: Some(path.clone()),
+            path: Some(path),
+            ..MethodDescription::default()
+        }
+    }
+
+    fn path(&self, verb: Verb) -> String {
+        if verb.names_a_resource() {
+            format!("{}/{{{}}}", self.name, self.id_name())
+        } else {
+            self.name.to_string()
+        }
+    }
+
+    fn parameters(&self, verb: Verb) -> BTreeMap<String, ParameterDescription> {
+        match verb {
+            Verb::List => list_parameters(),
+            Verb::Insert => BTreeMap::new(),
+            Verb::Update | Verb::Patch | Verb::Get | Verb::Delete => {
+                let description = format!("The id of the {}.", self.resource);
+                let parameter = ParameterDescription {
+                    required: true,
+                    ..parameter("path", "string", &description)
+                };
+                BTreeMap::from([(self.id_name(), parameter)])
+            }
+        }
+    }
+
+    fn response(&self, verb: Verb) -> Option<String> {
+        match verb {
+            Verb::Insert | Verb::Update | Verb::Patch | Verb::Get => Some(self.schema_name()),
+            Verb::List => Some(self.list_schema_name()),
+            Verb::Delete => None,
+        }
+    }
+
+    fn describe(&self, verb: Verb) -> String {
+        let resource = &self.resource;
+        match verb {
+            Verb::Insert => format!("Creates a new {resource}."),
+            Verb::Update => format!("Replaces a given {resource}."),
+            Verb::Patch => format!("Changes some fields of a given {resource}."),
+            Verb::Get => format!("Gets a given {resource}, or its media with alt=media."),
+            Verb::List => format!("Lists the {}, page by page.", self.name),
+            Verb::Delete => format!("Deletes a given {resource}."),
+        }
+    }
+
+    /// `farm#animal`
+    fn kind(&self, of: &str) -> String {
+        format!("{}#{of}", self.api_name)
+    }
+
+    /// `animalId`
+    fn id_name(&self) -> String {
+        format!("{}Id", self.resource)
+    }
+
+    fn schema_name(&self) -> String {
+        self.form.schema_name(self.name)
+    }
+
+    fn list_schema_name(&self) -> String {
+        self.form.list_schema_name(self.name)
+    }
+}
+
+impl Verb {
+    fn all() -> Vec<Self> {
+        vec![
+            Self::Insert,
+            Self::Update,
+            Self::Patch,
+            Self::Get,
+            Self::List,
+            Self::Delete,
+        ]
+    }
+
+    /// Whether the request carries a resource, and may carry its media.
+    fn takes_metadata(self) -> bool {
+        match self {
+            Self::Insert | Self::Update | Self::Patch => true,
+            Self::Get | Self::List | Self::Delete => false,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Delete => "delete",
+        }
+    }
+
+    fn http_method(self) -> &'static str {
+        match self {
+            Self::Insert => "POST",
+            Self::Update => "PUT",
+            Self::Patch => "PATCH",
+            Self::Get | Self::List => "GET",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// Whether the path ends in the id of a resource.
+    fn names_a_resource(self) -> bool {
+        match self {
+            Self::Update | Self::Patch | Self::Get | Self::Delete => true,
+            Self::Insert | Self::List => false,
+        }
+    }
+}
+
+fn list_parameters() -> BTreeMap<String, ParameterDescription> {
+    let token = parameter("query", "string", "The nextPageToken of the page before.");
+    let mut limit = parameter("query", "integer", "The most items on a page.");
+    limit.format = Some("uint32".to_owned());
+    limit.minimum = Some(json!("1"));
+    BTreeMap::from([
+        ("pageToken".to_owned(), token),
+        ("maxResults".to_owned(), limit),
+    ])
+}
+
+fn parameter(location: &str, json_type: &str, description: &str) -> ParameterDescription {
+    ParameterDescription {
+        location: Some(location.to_owned()),
+        json_type: Some(json_type.to_owned()),
+        description: Some(description.to_owned()),
+        ..ParameterDescription::default()
+    }
+}
+
+fn standard_properties(kind: &str) -> BTreeMap<String, Schema> {
+    named([
+        ("kind", kind_property(kind)),
+        (
+            "id",
+            read_only(described("The id, which the server chooses.")),
+        ),
+        (
+            "selfLink",
+            read_only(described("The URL of this resource.")),
+        ),
+        (
+            "etag",
+            read_only(described("Changes whenever the resource does.")),
+        ),
+        (
+            "createdTime",
+            read_only(formatted("date-time", "When the resource was created.")),
+        ),
+        (
+            "updatedTime",
+            read_only(formatted("date-time", "When the resource last changed.")),
+        ),
+    ])
+}
+
+/// The digests beyond CRC32C are described even where the API does not ask for them: a client that
+/// sends one to be checked gets it back.
+fn media_properties() -> BTreeMap<String, Schema> {
+    let digest = |name: &str| {
+        read_only(described(&format!(
+            "The {name} of the media, in base64, where it was computed."
+        )))
+    };
+    named([
+        ("mimeType", described("The media type of the media.")),
+        (
+            "size",
+            read_only(formatted("uint64", "The length of the media in bytes.")),
+        ),
+        (
+            "crc32c",
+            read_only(described("The CRC32C of the media, big-endian, in base64.")),
+        ),
+        (Digest::Md5.property(), digest("MD5")),
+        (Digest::Sha256.property(), digest("SHA-256")),
+    ])
+}
+
+fn kind_property(kind: &str) -> Schema {
+    Schema {
+        default: Some(json!(kind)),
+        ..described(&format!("Always {kind}."))
+    }
+}
+
+fn described(description: &str) -> Schema {
+    Schema {
+        description: Some(description.to_owned()),
+        ..Schema::of_type("string")
+    }
+}
+
+fn formatted(format: &str, description: &str) -> Schema {
+    Schema {
+        format: Some(format.to_owned()),
+        ..described(description)
+    }
+}
+
+fn read_only(schema: Schema) -> Schema {
+    Schema {
+        read_only: true,
+        ..schema
+    }
+}
+
+fn named<const N: usize>(properties: [(&str, Schema); N]) -> BTreeMap<String, Schema> {
+    properties
+        .into_iter()
+        .map(|(name, schema)| (name.to_owned(), schema))
+        .collect()
+}

@@ -1,0 +1,166 @@
+//! A method that no collection has by itself.
+
+use std::collections::BTreeMap;
+
+use http::Method as HttpMethod;
+use serde::Deserialize;
+use thiserror::Error;
+use toml::Spanned;
+
+use crate::document::{MethodDescription, ParameterDescription};
+use crate::schema::Schema;
+use crate::template::{Template, TemplateError};
+
+use super::media::MediaForm;
+use super::name::{FieldName, SchemaName};
+use super::parameter::ParameterForm;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MethodForm {
+    http: Verb,
+    path: PathForm,
+    description: Option<String>,
+    pub(super) request: Option<Spanned<SchemaName>>,
+    pub(super) response: Option<Spanned<SchemaName>>,
+    #[serde(default)]
+    download: bool,
+    #[serde(default)]
+    download_service: bool,
+    #[serde(default)]
+    scopes: Vec<String>,
+    #[serde(default)]
+    parameters: BTreeMap<FieldName, ParameterForm>,
+    pub(super) media: Option<Spanned<MediaForm>>,
+}
+
+/// The HTTP methods that the server knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Verb {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+/// A URI template, without a slash at its beginning.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct PathForm(Template);
+
+#[derive(Debug, Error)]
+#[error("`{path}` is not a path: {source}")]
+struct NotAPath {
+    path: String,
+    source: TemplateError,
+}
+
+impl MethodForm {
+    /// The description of the method with this id.
+    pub(super) fn method(
+        &self,
+        id: String,
+        service_path: &str,
+        scopes: &[String],
+    ) -> MethodDescription {
+        let path = self.path.0.as_str();
+        let media = self.media();
+        let reference = |name: &Option<Spanned<SchemaName>>| {
+            let name = name.as_ref()?.get_ref();
+            Some(Schema::reference_to(name.as_str()))
+        };
+        MethodDescription {
+            id: Some(id),
+            http_method: Some(self.http.http_method().to_string()),
+            description: self.description.clone(),
+            parameters: self.parameters(),
+            parameter_order: self.parameter_order(),
+            request: reference(&self.request),
+            response: reference(&self.response),
+            scopes: self.scopes_or(scopes).to_vec(),
+            supports_media_download: self.download || self.download_service,
+            use_media_download_service: self.download_service,
+            supports_media_upload: media.is_some(),
+            media_upload: media.map(|media| media.description(service_path, path)),
+            flat_path: (!path.contains("{+")).then(|| path.to_owned()),
+            path: Some(path.to_owned()),
+            ..MethodDescription::default()
+        }
+    }
+
+    pub(super) fn media(&self) -> Option<&MediaForm> {
+        self.media.as_ref().map(Spanned::get_ref)
+    }
+
+    /// The HTTP method, if no media goes with it.
+    pub(super) fn http_method_without_media(&self) -> Option<HttpMethod> {
+        match self.http {
+            Verb::Post | Verb::Put | Verb::Patch => None,
+            Verb::Get | Verb::Delete => Some(self.http.http_method()),
+        }
+    }
+
+    /// Its own scopes, or those of the API.
+    pub(super) fn scopes_or<'a>(&'a self, scopes: &'a [String]) -> &'a [String] {
+        if self.scopes.is_empty() {
+            scopes
+        } else {
+            &self.scopes
+        }
+    }
+
+    fn is_in_path(&self, name: &str) -> bool {
+        self.path.0.variables().any(|variable| variable == name)
+    }
+
+    /// The declared parameters, and the variables of the path of which nothing is said.
+    fn parameters(&self) -> BTreeMap<String, ParameterDescription> {
+        let variables = self.path.0.variables();
+        let unsaid =
+            variables.map(|name| (name.to_owned(), ParameterForm::string().description(true)));
+        let declared = self.parameters.iter().map(|(name, form)| {
+            let name = name.to_string();
+            let description = form.description(self.is_in_path(&name));
+            (name, description)
+        });
+        unsaid.chain(declared).collect()
+    }
+
+    /// The variables of the path, then what the query cannot do without.
+    fn parameter_order(&self) -> Vec<String> {
+        let variables = self.path.0.variables().map(str::to_owned);
+        let required = self
+            .parameters
+            .iter()
+            .filter(|(_, form)| form.is_required());
+        let required = required.map(|(name, _)| name.to_string());
+        variables
+            .chain(required.filter(|name| !self.is_in_path(name)))
+            .collect()
+    }
+}
+
+impl Verb {
+    fn http_method(self) -> HttpMethod {
+        match self {
+            Self::Get => HttpMethod::GET,
+            Self::Post => HttpMethod::POST,
+            Self::Put => HttpMethod::PUT,
+            Self::Patch => HttpMethod::PATCH,
+            Self::Delete => HttpMethod::DELETE,
+        }
+    }
+}
+
+impl TryFrom<String> for PathForm {
+    type Error = NotAPath;
+
+    fn try_from(path: String) -> Result<Self, NotAPath> {
+        match Template::parse(&path) {
+            Ok(template) => Ok(Self(template)),
+            Err(source) => Err(NotAPath { path, source }),
+        }
+    }
+}
