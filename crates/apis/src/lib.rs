@@ -10,6 +10,8 @@
 //! assert!(farm[0].api.method("farm.animals.insert").is_some());
 //! ```
 
+pub mod gmail;
+
 use windlass_discovery::Api;
 use windlass_server::ServedApi;
 

@@ -1,0 +1,3 @@
+//! The Gmail API.
+
+pub mod mime;

@@ -1,0 +1,253 @@
+//! What is kept of a message beside its bytes.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::decode::{TransferEncoding, decode};
+use super::scan::Entity;
+use super::{MAX_INLINE_BYTES, MAX_INLINE_TOTAL, charset, fields, params::Params};
+
+/// A message without its bodies: the tree of its parts, and where their bodies are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Structure {
+    size: u64,
+    /// In the order in which they begin, which is that of a walk through the tree. The first is the root.
+    parts: Vec<Part>,
+}
+
+/// A part of a message; the root is one too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    id: String,
+    mime_type: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    file_name: String,
+    headers: Vec<Header>,
+    range: Range<u64>,
+    #[serde(default)]
+    encoding: TransferEncoding,
+    /// Only for text that is not in UTF-8, in a charset that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    charset: Option<String>,
+    content: Content,
+    size: u64,
+}
+
+/// A header field: the name as written, the value unfolded and decoded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// The name, e.g. `Subject`.
+    pub name: String,
+    /// The value as text for people.
+    pub value: String,
+}
+
+/// How a client gets at the body of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Content {
+    /// There is none of its own, only parts.
+    Multipart,
+    /// It is shown with the message.
+    Inline,
+    /// It would be shown with the message but is too large, so it is fetched like an attachment.
+    Large,
+    /// It is fetched: it has a file name, says that it is an attachment, or is an attached message.
+    Attachment,
+}
+
+impl Structure {
+    pub(super) fn new(raw: &[u8], entities: &[Entity]) -> Self {
+        let mut inline_left = MAX_INLINE_TOTAL;
+        let part = |entity| Part::new(raw, entity, &mut inline_left);
+        Self {
+            size: raw.len() as u64,
+            parts: entities.iter().map(part).collect(),
+        }
+    }
+
+    /// The bytes of the whole message: Gmail's `sizeEstimate`.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// All parts, each before its children. The first is the root.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The part with this id. The root's is empty.
+    pub fn part(&self, id: &str) -> Option<&Part> {
+        self.parts.iter().find(|part| part.id == id)
+    }
+
+    /// The parts whose bodies are shown with the message, for [`payload`](Self::payload).
+    pub fn inline_parts(&self) -> impl Iterator<Item = &Part> {
+        let parts = self.parts.iter();
+        parts.filter(|part| part.content == Content::Inline)
+    }
+
+    /// The header of the message.
+    pub fn headers(&self) -> &[Header] {
+        self.parts.first().map_or(&[], |root| &root.headers)
+    }
+
+    /// The value of the first header field of this name, in any case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let is_named = |header: &&Header| header.name.eq_ignore_ascii_case(name);
+        Some(&self.headers().iter().find(is_named)?.value)
+    }
+}
+
+impl Part {
+    fn new(raw: &[u8], entity: &Entity, inline_left: &mut u64) -> Self {
+        let mime_type = entity.mime_type().to_owned();
+        let (file_name, is_attached) = attachment(raw, entity);
+        let is_text = mime_type.starts_with("text/");
+        let charset = entity.content_type.param("charset").filter(|_| is_text);
+        let mut part = Self {
+            id: entity.id.clone(),
+            mime_type,
+            charset: charset.filter(|charset| charset::is_foreign(charset)),
+            headers: headers(raw, entity),
+            range: entity.body.start as u64..entity.body.end as u64,
+            encoding: entity.encoding,
+            content: Content::Inline,
+            size: 0,
+            file_name,
+        };
+        if entity.mime_type().starts_with("multipart/") {
+            // Transfer encodings are not for multiparts (RFC 2045, 6.4).
+            part.encoding = TransferEncoding::Identity;
+        }
+        if entity.children > 0 && !entity.is_message() {
+            part.content = Content::Multipart;
+        } else {
+            part.measure(&raw[entity.body.clone()], is_attached, inline_left);
+        }
+        part
+    }
+
+    fn measure(&mut self, body: &[u8], is_attached: bool, inline_left: &mut u64) {
+        let decoded = self.decoded(body);
+        self.size = decoded.len() as u64;
+        if is_attached {
+            self.content = Content::Attachment;
+            return;
+        }
+        if self.size <= MAX_INLINE_BYTES {
+            self.size = self.converted(decoded).len() as u64;
+        }
+        if self.size > MAX_INLINE_BYTES.min(*inline_left) {
+            self.content = Content::Large;
+            self.size = self.decoded(body).len() as u64;
+        } else {
+            *inline_left -= self.size;
+        }
+    }
+
+    /// The id within the message: empty for the root, else e.g. `0.1`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The media type without parameters, in lower case. A type that is none is `text/plain`.
+    pub fn mime_type(&self) -> &str {
+        &self.mime_type
+    }
+
+    /// The name of the file that is attached, or nothing.
+    pub fn file_name(&self) -> &str {
+        &self.file_name
+    }
+
+    /// The header fields of the part.
+    pub fn headers(&self) -> &[Header] {
+        &self.headers
+    }
+
+    /// Where the body lies in the message, encoded as it is there.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// The transfer encoding of the body.
+    pub fn encoding(&self) -> TransferEncoding {
+        self.encoding
+    }
+
+    /// How a client gets at the body.
+    pub fn content(&self) -> Content {
+        self.content
+    }
+
+    /// The bytes of the body as [`data`](Self::data) gives it.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether the body has to be fetched by an attachment id.
+    pub fn is_fetched(&self) -> bool {
+        matches!(self.content, Content::Large | Content::Attachment)
+    }
+
+    /// What a client gets of the body, given the bytes of [`range`](Self::range): without its transfer
+    /// encoding, and in UTF-8 if it is inline text.
+    pub fn data(&self, body: &[u8]) -> Vec<u8> {
+        let decoded = self.decoded(body);
+        match self.content {
+            Content::Inline => self.converted(decoded),
+            _ => decoded,
+        }
+    }
+
+    /// The text that the beginning of a body holds, whether it is inline or not.
+    pub(super) fn text(&self, body: &[u8]) -> String {
+        charset::guess(&self.converted(self.decoded(body)))
+    }
+
+    /// How many parts this one is within.
+    pub(super) fn depth(&self) -> usize {
+        match self.id.as_str() {
+            "" => 0,
+            id => 1 + id.bytes().filter(|&byte| byte == b'.').count(),
+        }
+    }
+
+    fn decoded(&self, body: &[u8]) -> Vec<u8> {
+        decode(self.encoding, body)
+    }
+
+    fn converted(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let charset = self.charset.as_ref();
+        match charset.and_then(|charset| charset::text(charset, &bytes)) {
+            Some(text) => text.into_bytes(),
+            None => bytes,
+        }
+    }
+}
+
+/// The file name of a part, and whether it is an attachment.
+fn attachment(raw: &[u8], entity: &Entity) -> (String, bool) {
+    let disposition = fields::value(raw, &entity.fields, "content-disposition");
+    let disposition = Params::parse(&disposition.unwrap_or_default());
+    let name = disposition.param("filename");
+    let name = name.filter(|name| !name.is_empty());
+    let name = name.or_else(|| entity.content_type.param("name"));
+    let name: String = name
+        .unwrap_or_default()
+        .chars()
+        .filter(|c| !c.is_control())
+        .collect();
+    let is_attached = !name.is_empty() || disposition.value == "attachment" || entity.is_message();
+    (name, is_attached)
+}
+
+fn headers(raw: &[u8], entity: &Entity) -> Vec<Header> {
+    let header = |field: &fields::Field| Header {
+        name: field.name(raw),
+        value: field.text(raw),
+    };
+    entity.fields.iter().map(header).collect()
+}
