@@ -38,7 +38,7 @@ pub struct Limits {
     /// Memory for media on its way to the disk, over all uploads. Default: 32 MiB.
     pub media_memory: u64,
     /// Memory for media that kinds read whole, such as messages that are parsed, and as much again for
-    /// JSON bodies with media inside. Who needs more than there is gets all of it, alone. Default:
+    /// JSON bodies with media inside, both ways. Who needs more than there is gets all of it, alone. Default:
     /// 256 MiB.
     pub reading_memory: u64,
     /// Connections at the same time; more wait in the kernel's queue. Default: 8192.

@@ -19,12 +19,14 @@ use windlass_discovery::{Api, Method, PathParameters};
 use windlass_proto::parameters::Parameters;
 use windlass_store::{Resource, ResourceChange, Timestamp};
 
+mod allowance;
 mod conditions;
 mod lookup;
 mod media;
 mod rejection;
 mod worker;
 
+pub use allowance::Allowance;
 pub use conditions::Conditions;
 pub use lookup::Lookup;
 pub(crate) use lookup::Shelf;
@@ -112,6 +114,8 @@ pub struct Call<'a> {
     pub lookup: Lookup<'a>,
     /// What the request is conditional on.
     pub conditions: Conditions<'a>,
+    /// Memory for a reply that is large.
+    pub allowance: &'a Allowance,
 }
 
 impl Call<'_> {

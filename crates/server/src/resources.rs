@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, Method as Verb, StatusCode};
 use serde_json::{Map, Value};
@@ -15,10 +16,11 @@ use crate::body::{BodyError, RequestBody};
 use crate::download;
 use crate::error::Error;
 use crate::identifiers::new_resource_id;
-use crate::kind::{Answer, Call, Conditions, Embedded, Lookup, Rejection};
+use crate::kind::{Allowance, Answer, Call, Conditions, Embedded, Lookup, Rejection};
+use crate::memory::Share;
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
-use crate::reply::{Reply, empty, json_reply, stored_json};
+use crate::reply::{Reply, empty, json_bytes, stored_json};
 use crate::uploads::House;
 use crate::uploads::finish::ATTEMPTS;
 use crate::uploads::request::UploadHead;
@@ -42,6 +44,7 @@ impl CallHead<'_> {
         house: &'a House,
         metadata: &'a Map<String, Value>,
         fresh_id: &'a str,
+        allowance: &'a Allowance,
     ) -> Call<'a> {
         Call {
             api: &self.method.served.api,
@@ -54,6 +57,7 @@ impl CallHead<'_> {
             base_url: self.base_url,
             lookup: Lookup::new(&house.shelf),
             conditions: Conditions::of(self.verb, self.headers),
+            allowance,
         }
     }
 }
@@ -77,7 +81,7 @@ pub(crate) async fn call(
     if let Some(embedded) = embedded {
         return Box::pin(upload(house, head, &metadata, embedded)).await;
     }
-    let answer = run(house, head, &metadata).await?;
+    let (answer, allowance) = run(house, head, &metadata).await?;
     let Some(body) = answer.body else {
         return Ok(empty(StatusCode::NO_CONTENT));
     };
@@ -87,7 +91,8 @@ pub(crate) async fn call(
         Some(mask) => mask.apply(body),
         None => body,
     };
-    let mut reply = json_reply(StatusCode::OK, &body, standard.pretty_print);
+    let text = json_bytes(&body, standard.pretty_print);
+    let mut reply = stored_json(StatusCode::OK, held_until_written(text, allowance));
     if let Some(etag) = etag.and_then(|etag| HeaderValue::try_from(etag).ok()) {
         reply.headers_mut().insert(ETAG, etag);
     }
@@ -98,17 +103,18 @@ async fn run(
     house: &House,
     head: CallHead<'_>,
     metadata: &Map<String, Value>,
-) -> Result<Answer, Error> {
+) -> Result<(Answer, Allowance), Error> {
     let mut attempt = 0;
     loop {
         attempt += 1;
         let fresh_id = new_resource_id(house.clock.now());
-        let call = head.call(house, metadata, &fresh_id);
+        let allowance = house.allowance();
+        let call = head.call(house, metadata, &fresh_id, &allowance);
         let kind = &*head.method.served.kind;
         let _turn = house.turn(kind, &call).await?;
         let answer = kind.run(&call, None).await?;
         if answer.changes.is_empty() {
-            return Ok(answer);
+            return Ok((answer, allowance));
         }
         let changes = ChangeSet {
             resources: answer.changes.clone(),
@@ -118,11 +124,34 @@ async fn run(
             Ok(()) => {
                 kind.committed(&answer.changes);
                 house.garbage.notify_one();
-                return Ok(answer);
+                return Ok((answer, allowance));
             }
             Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// A reply's text that keeps its share of memory until nobody needs it any more.
+fn held_until_written(text: Bytes, allowance: Allowance) -> Bytes {
+    let shares = allowance.into_shares();
+    if shares.is_empty() {
+        return text;
+    }
+    Bytes::from_owner(Held {
+        text,
+        _shares: shares,
+    })
+}
+
+struct Held {
+    text: Bytes,
+    _shares: Vec<Share>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
     }
 }
 
@@ -134,10 +163,11 @@ async fn media(house: &House, head: CallHead<'_>) -> Result<Reply, Error> {
         });
     }
     let metadata = Map::new();
+    let allowance = house.allowance();
     // The conditions of a download are about the media, not about the resource.
     let call = Call {
         conditions: Conditions::default(),
-        ..head.call(house, &metadata, "")
+        ..head.call(house, &metadata, "", &allowance)
     };
     let mut attempt = 0;
     loop {
@@ -232,4 +262,28 @@ fn is_media(content_type: &HeaderValue) -> bool {
     ]
     .iter()
     .any(|prefix| text.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::memory::Memory;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_holds_its_memory_until_it_is_written() {
+        let memory = Memory::new(1024 * 1024, Duration::from_secs(1));
+        let allowance = Allowance::new(memory.clone());
+        allowance.reserve(700 * 1024).await.unwrap();
+        let text = held_until_written(Bytes::from_static(b"{}"), allowance);
+        assert_eq!(&text[..], b"{}");
+        let other = Allowance::new(memory);
+        assert!(matches!(
+            other.reserve(700 * 1024).await,
+            Err(Rejection::Busy)
+        ));
+        drop(text);
+        other.reserve(700 * 1024).await.unwrap();
+    }
 }

@@ -25,7 +25,7 @@ use windlass_store::{Ledger, Vault};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::error::Error;
-use crate::kind::{Call, Kind, Rejection, Shelf};
+use crate::kind::{Allowance, Call, Kind, Rejection, Shelf};
 use crate::memory::Memory;
 use crate::registry::Registry;
 use crate::turns::{Turn, Turns};
@@ -53,7 +53,7 @@ pub(crate) struct House {
     pub(crate) leases: Arc<lease::Leases>,
     /// What kinds look into.
     pub(crate) shelf: Shelf,
-    /// For JSON bodies that may have media inside.
+    /// For JSON bodies that may have media inside, both ways.
     pub(crate) large_bodies: Memory,
     pub(crate) turns: Arc<Turns>,
     pub(crate) budget: batch::MemoryBudget,
@@ -103,6 +103,12 @@ impl House {
             budget: self.budget.clone(),
             small_media: usize::try_from(limit).unwrap_or(batch::SMALL_BATCH),
         }
+    }
+
+    /// For a call whose reply may be large. Calls that read media hold such a share at the same time,
+    /// so it must come from another memory.
+    pub(crate) fn allowance(&self) -> Allowance {
+        Allowance::new(self.large_bodies.clone())
     }
 
     pub(crate) fn patience(&self) -> Duration {

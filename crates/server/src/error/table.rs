@@ -220,6 +220,7 @@ fn rejection(error: &Rejection) -> Row {
         Rejection::AlreadyExists { .. } => json(StatusCode::CONFLICT, "duplicate"),
         Rejection::InvalidField { .. } | Rejection::InvalidMedia { .. } => bad("invalid"),
         Rejection::MissingField { .. } => bad("required"),
+        Rejection::InvalidArgument { .. } => bad("invalidArgument"),
         Rejection::TooLarge { .. } => json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge"),
         Rejection::FailedPrecondition { .. } => bad("failedPrecondition"),
         Rejection::InvalidParameter { parameter, .. } => {

@@ -43,6 +43,12 @@ pub enum Rejection {
         /// What is wrong with it.
         problem: String,
     },
+    /// Something in the call is wrong that is no single field or parameter.
+    #[error("{problem}")]
+    InvalidArgument {
+        /// What is wrong.
+        problem: String,
+    },
     /// The media is not what the method takes.
     #[error("the media is not acceptable: {problem}")]
     InvalidMedia {

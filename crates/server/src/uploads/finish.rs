@@ -15,7 +15,7 @@ use super::House;
 use super::request::UploadRequest;
 use crate::error::Error;
 use crate::identifiers::new_resource_id;
-use crate::kind::{Call, Conditions, Lookup, Rejection, Uploaded};
+use crate::kind::{Allowance, Call, Conditions, Lookup, Rejection, Uploaded};
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::json_bytes;
@@ -125,6 +125,7 @@ impl House {
             fresh_id: new_resource_id(now),
             metadata: request.metadata()?,
             conditions: request.conditions(),
+            allowance: self.allowance(),
             served,
             now,
         })
@@ -159,6 +160,7 @@ struct Prepared<'a> {
     fresh_id: String,
     metadata: Map<String, Value>,
     conditions: (Verb, HeaderMap),
+    allowance: Allowance,
 }
 
 impl Prepared<'_> {
@@ -174,6 +176,7 @@ impl Prepared<'_> {
             base_url: &request.base_url,
             lookup: Lookup::new(&house.shelf),
             conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
+            allowance: &self.allowance,
         }
     }
 }
