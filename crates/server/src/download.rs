@@ -21,22 +21,31 @@ use crate::uploads::House;
 
 const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
 
+/// What a kind has to say of a download.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// The media's entity tag, quotes included.
+    pub(crate) etag: Option<String>,
+    /// Headers beside the usual ones.
+    pub(crate) headers: HeaderMap,
+}
+
 /// Answers a GET or HEAD of a resource's media.
 pub(crate) async fn media(
     house: &House,
     resource: &Resource,
     verb: &Verb,
     headers: &HeaderMap,
-    own_headers: HeaderMap,
+    own: Own,
 ) -> Result<Reply, Error> {
     let media = resource.media.as_ref().ok_or(Error::NoMedia)?;
-    let validators = validators(resource, media);
+    let validators = validators(resource, media, own.etag.as_deref());
     match evaluate(headers, verb, Some(&validators)) {
         Verdict::Failed => return Err(Rejection::ConditionNotMet.into()),
         Verdict::NotModified => {
             let mut reply = empty(StatusCode::NOT_MODIFIED);
             describe(reply.headers_mut(), media, &validators);
-            reply.headers_mut().extend(own_headers);
+            reply.headers_mut().extend(own.headers);
             return Ok(reply);
         }
         Verdict::Proceed => {}
@@ -48,7 +57,7 @@ pub(crate) async fn media(
     };
     let mut reply = Response::new(nothing());
     describe(reply.headers_mut(), media, &validators);
-    reply.headers_mut().extend(own_headers);
+    reply.headers_mut().extend(own.headers);
     let range = match requested {
         Requested::Whole => 0..media.length,
         Requested::Part(range) => {
@@ -83,11 +92,13 @@ pub(crate) fn is_gone(error: &Error) -> bool {
     )
 }
 
-/// The media's tag is its name, which no other bytes ever have.
-fn validators(resource: &Resource, media: &Media) -> Validators {
+/// The media's tag is the one that its kind knows, else its name, which no other bytes ever have.
+fn validators(resource: &Resource, media: &Media, own_etag: Option<&str>) -> Validators {
     let modified = Duration::from_millis(resource.updated.as_millis());
+    let name = || ETag::strong(media.at.id.to_string());
+    let etag = own_etag.and_then(ETag::parse).or_else(name);
     Validators {
-        etag: ETag::strong(media.at.id.to_string()).expect("hexadecimal digits need no escaping"),
+        etag: etag.expect("hexadecimal digits need no escaping"),
         modified: SystemTime::UNIX_EPOCH.checked_add(modified),
     }
 }

@@ -74,6 +74,14 @@ pub trait Kind: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// The entity tag of the resource's media, quotes included, for APIs whose clients hold
+    /// downloads against the tag of the resource. It must change whenever the bytes do. Default: a tag
+    /// of the media's own.
+    fn media_etag(&self, resource: &Resource) -> Option<String> {
+        let _ = resource;
+        None
+    }
+
     /// Headers that a download of the resource's media carries beside the usual ones. Default: none.
     fn media_headers(&self, resource: &Resource) -> HeaderMap {
         let _ = resource;

@@ -174,7 +174,10 @@ async fn media(house: &House, head: CallHead<'_>) -> Result<Reply, Error> {
         attempt += 1;
         let kind = &*head.method.served.kind;
         let resource = kind.find(&call).await?;
-        let own = kind.media_headers(&resource);
+        let own = download::Own {
+            etag: kind.media_etag(&resource),
+            headers: kind.media_headers(&resource),
+        };
         match download::media(house, &resource, head.verb, head.headers, own).await {
             Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
             reply => return reply,

@@ -218,6 +218,7 @@ fn rejection(error: &Rejection) -> Row {
     match error {
         Rejection::NotFound { .. } => json(StatusCode::NOT_FOUND, "notFound"),
         Rejection::AlreadyExists { .. } => json(StatusCode::CONFLICT, "duplicate"),
+        Rejection::Conflict { .. } => json(StatusCode::CONFLICT, "conflict"),
         Rejection::InvalidField { .. } | Rejection::InvalidMedia { .. } => bad("invalid"),
         Rejection::MissingField { .. } => bad("required"),
         Rejection::InvalidArgument { .. } => bad("invalidArgument"),

@@ -21,6 +21,12 @@ pub enum Rejection {
         /// The id.
         id: String,
     },
+    /// What the call asks for collides with what is there.
+    #[error("{problem}")]
+    Conflict {
+        /// What stands in the way.
+        problem: String,
+    },
     /// A field of the metadata is wrong.
     #[error("invalid value for field {field}: {problem}")]
     InvalidField {
