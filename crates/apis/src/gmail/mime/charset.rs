@@ -19,9 +19,14 @@ pub(super) fn guess(bytes: &[u8]) -> String {
     }
 }
 
+/// Whether [`text`] is something in this charset.
+pub(super) fn is_known(charset: &str) -> bool {
+    is_unicode(charset) || charset_decoder(charset.as_bytes()).is_some()
+}
+
 /// Whether text in this charset has to be converted to be UTF-8, and can be.
 pub(super) fn is_foreign(charset: &str) -> bool {
-    !is_unicode(charset) && charset_decoder(charset.as_bytes()).is_some()
+    !is_unicode(charset) && is_known(charset)
 }
 
 /// Whether bytes in this charset are UTF-8 already.

@@ -9,22 +9,23 @@ const MAX_CHARSET: usize = 64;
 /// is. Blanks between two words vanish; a character may be cut in two by the end of a word.
 pub(super) fn decoded(text: &str) -> String {
     let mut decoded = Decoded::default();
-    let mut rest = text;
-    while let Some(at) = rest.find("=?") {
-        let Some(word) = Word::parse(&rest[at..]) else {
-            // Without an end further on there are no more words: the search is not repeated in vain.
-            if !rest[at + 2..].contains("?=") {
-                break;
-            }
-            decoded.plain(&rest[..at + 2]);
-            rest = &rest[at + 2..];
-            continue;
-        };
-        decoded.plain(&rest[..at]);
-        decoded.word(&word);
-        rest = &rest[at + word.len..];
+    // No word begins after the last end: without it each beginning would be a search for an end in vain.
+    let last_end = text.rfind("?=").unwrap_or(0);
+    let mut at = 0;
+    while at < last_end
+        && let Some(found) = text[at..last_end].find("=?")
+    {
+        let start = at + found;
+        if let Some(word) = Word::parse(&text[start..]) {
+            decoded.plain(&text[at..start]);
+            decoded.word(&word);
+            at = start + word.len;
+        } else {
+            decoded.plain(&text[at..start + 2]);
+            at = start + 2;
+        }
     }
-    decoded.plain(rest);
+    decoded.plain(&text[at..]);
     decoded.finish()
 }
 
@@ -46,10 +47,12 @@ impl<'a> Word<'a> {
             [b'q' | b'Q', b'?', ..] => TransferEncoding::QuotedPrintable,
             _ => return None,
         };
+        let charset = charset.split('*').next().unwrap_or_default();
+        if !charset::is_known(charset) {
+            return None;
+        }
         let text = &body[2..];
         let text = &text[..text.find("?=")?];
-        let charset = charset.split('*').next().unwrap_or_default();
-        charset::text(charset, b"")?;
         Some(Self {
             charset,
             encoding,

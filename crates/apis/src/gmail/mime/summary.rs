@@ -10,8 +10,8 @@ use super::{MAX_ADDRESSES, Malformed, text};
 
 /// The bytes of [`Summary::text`], at most.
 const MAX_TEXT: usize = 64 * 1024;
-/// How much of a body is looked at for its text. HTML says little in many bytes.
-const MAX_TEXT_SOURCE: usize = 256 * 1024;
+/// How much of all bodies is looked at for text. HTML says little in many bytes.
+const MAX_TEXT_SOURCE: usize = 1024 * 1024;
 const ADDRESS_FIELDS: [&str; 4] = ["from", "to", "cc", "bcc"];
 
 /// What a message is found by.
@@ -91,10 +91,14 @@ impl Structure {
     /// The words of all texts, and the snippet of the first that says something.
     fn text(&self, raw: &[u8]) -> (String, String) {
         let (mut all, mut snippet) = (String::new(), String::new());
+        let mut source_left = MAX_TEXT_SOURCE;
         for part in self.parts() {
-            let Some(text) = readable(part, raw) else {
+            let body = part.body_in(raw);
+            let body = &body[..body.len().min(source_left)];
+            let Some(text) = readable(part, body) else {
                 continue;
             };
+            source_left -= body.len();
             if snippet.is_empty() {
                 snippet = text::snippet(&text);
             }
@@ -106,12 +110,11 @@ impl Structure {
     }
 }
 
-fn readable(part: &Part, raw: &[u8]) -> Option<String> {
+/// The text that a reader would see of the body of a part.
+fn readable(part: &Part, body: &[u8]) -> Option<String> {
     if !matches!(part.content(), Content::Inline | Content::Large) {
         return None;
     }
-    let body = part.body_in(raw);
-    let body = &body[..body.len().min(MAX_TEXT_SOURCE)];
     match part.mime_type() {
         "text/plain" => Some(part.text(body)),
         "text/html" => Some(text::of_html(&part.text(body))),
