@@ -250,12 +250,12 @@ impl Document {
     /// [`Error::Json`] or [`Error::Shape`].
     pub fn from_json(text: &str) -> Result<Self, Error> {
         let mut json = serde_json::Deserializer::from_str(text);
-        let document = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let path = error.path().to_string();
-            let source = error.into_inner();
-            match source.classify() {
-                Category::Data if path != "." => Error::Shape { path, source },
-                _ => Error::Json(source),
+        let document = serde_path_to_error::deserialize(&mut json).map_err(|traced| {
+            let path = traced.path().to_string();
+            let error = traced.into_inner();
+            match error.classify() {
+                Category::Data if path != "." => Error::Shape { path, error },
+                _ => Error::Json(error),
             }
         })?;
         json.end().map_err(Error::Json)?;

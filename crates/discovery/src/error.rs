@@ -1,6 +1,5 @@
 //! What can be wrong with an API description, and where.
 
-use serde_json::Value;
 use thiserror::Error;
 
 use crate::byte_size::ByteSizeError;
@@ -14,14 +13,14 @@ use crate::template::TemplateError;
 pub enum Error {
     /// The text is not JSON, or no JSON object. The message tells line and column.
     #[error("not a discovery document: {0}")]
-    Json(#[source] serde_json::Error),
+    Json(serde_json::Error),
     /// A value is not of the JSON type that it has in every discovery document.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Shape {
         /// Where, e.g. `resources.animals.methods.insert.scopes[1]`.
         path: String,
         /// What. The message tells line and column.
-        source: serde_json::Error,
+        error: serde_json::Error,
     },
     /// The text is not the short form.
     #[error(transparent)]
@@ -32,7 +31,6 @@ pub enum Error {
         /// Where, e.g. `resources.animals.methods.insert.mediaUpload.maxSize`.
         path: String,
         /// What.
-        #[source]
         fault: Fault,
     },
 }
@@ -99,10 +97,10 @@ pub enum Fault {
     MediaRange(#[from] MediaTypeError),
     /// A smallest or largest value is not a number that values of the parameter could be held
     /// against.
-    #[error("{written} is not a number that a value of this type can have")]
+    #[error("`{written}` is not a number that a value of this type can have")]
     NotABound {
         /// The bound as written.
-        written: Value,
+        written: String,
     },
     /// A size is neither text nor a whole number of bytes.
     #[error("a size is text such as \"5GB\" or a whole number of bytes")]

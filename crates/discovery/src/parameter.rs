@@ -173,11 +173,8 @@ fn read_bound<T: std::str::FromStr>(written: &Value, place: &Place) -> Result<T,
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    text.parse().map_err(|_| {
-        place.fault(Fault::NotABound {
-            written: written.clone(),
-        })
-    })
+    text.parse()
+        .map_err(|_| place.fault(Fault::NotABound { written: text }))
 }
 
 #[cfg(test)]
@@ -233,15 +230,16 @@ mod tests {
 
     #[test]
     fn a_bound_that_is_no_such_number_is_a_fault_at_its_place() {
-        for (json_type, bound) in [
-            ("integer", json!("few")),
-            ("integer", json!(1.5)),
-            ("integer", json!(true)),
-            ("number", json!([1])),
+        for (json_type, bound, written) in [
+            ("integer", json!("few"), "few"),
+            ("integer", json!(1.5), "1.5"),
+            ("integer", json!(true), "true"),
+            ("number", json!([1]), "[1]"),
         ] {
             let misfit = numbers(json!({"type": json_type, "maximum": bound})).unwrap_err();
             assert_eq!(misfit.path, "size.maximum");
-            assert_eq!(misfit.fault, Fault::NotABound { written: bound });
+            let written = written.to_owned();
+            assert_eq!(misfit.fault, Fault::NotABound { written });
         }
     }
 
