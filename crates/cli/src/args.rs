@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 
 mod cancel;
 mod completions;
+mod discovery;
 mod download;
 mod line;
 mod man;
@@ -17,6 +18,7 @@ mod value;
 
 pub(crate) use cancel::CancelArgs;
 pub(crate) use completions::CompletionsArgs;
+pub(crate) use discovery::DiscoveryArgs;
 pub(crate) use download::DownloadArgs;
 pub(crate) use line::{JournalArgs, LineArgs, PaceArgs, TalkArgs, TokenArgs};
 pub(crate) use man::ManArgs;
@@ -49,6 +51,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Cancel(CancelArgs),
     Download(DownloadArgs),
+    Discovery(DiscoveryArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

@@ -4,6 +4,7 @@ mod advice;
 mod cancel;
 mod carry_on;
 mod completions;
+mod discovery;
 mod download;
 mod error;
 mod journal;
@@ -36,6 +37,7 @@ pub(crate) fn run(command: Command) -> Result<Code, Error> {
         Command::Status(args) => line::block_on(status::run(args)),
         Command::Cancel(args) => line::block_on(cancel::run(args)),
         Command::Download(args) => line::block_on(download::run(args)),
+        Command::Discovery(args) => Ok(discovery::run(&args)?),
         Command::Completions(args) => {
             completions::run(&args);
             Ok(Code::Success)

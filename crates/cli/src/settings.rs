@@ -20,11 +20,12 @@ use std::fmt::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-pub(crate) use api_source::{ApiError, ApiSource, load};
+pub(crate) use api_source::{ApiError, ApiSource, UnknownApi, load};
 pub(crate) use environment::{Environment, JOURNAL_VARIABLE, TOKEN_VARIABLE, client_variable};
 pub(crate) use error::Error;
 pub(crate) use log_filter::LogFilter;
 pub(crate) use slot::Given;
+pub(crate) use toml_fault::TomlFault;
 
 use key::{KEYS, Key};
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use thiserror::Error as ThisError;
 use windlass_client::{InvalidTokenSource, JournalError, UploadRef};
 
-use super::{advice, journal, serve};
+use super::{advice, discovery, journal, serve};
 use crate::exit::Code;
 
 /// Why a command does nothing.
@@ -15,6 +15,8 @@ use crate::exit::Code;
 pub(crate) enum Error {
     #[error(transparent)]
     Serve(#[from] serve::Error),
+    #[error(transparent)]
+    Discovery(#[from] discovery::Error),
     #[error("cannot start threads")]
     Runtime(#[source] io::Error),
     #[error("cannot catch signals")]
@@ -64,6 +66,7 @@ impl Error {
     pub(crate) fn exit_code(&self) -> Code {
         match self {
             Self::Serve(error) => error.exit_code(),
+            Self::Discovery(error) => error.exit_code(),
             Self::Client(error) => advice::exit_code(error),
             Self::Token(_)
             | Self::NotUnicode { .. }
@@ -89,6 +92,7 @@ impl Error {
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Serve(error) => return error.hint(),
+            Self::Discovery(error) => return error.hint(),
             Self::Client(error) => return advice::hint(error, advice::Surroundings::default()),
             Self::NoHome => {
                 "choose a directory with --journal, or remember nothing with --no-journal"

@@ -85,7 +85,7 @@ fn age(record: &Record) -> String {
 }
 
 /// Columns as wide as what is widest in them.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<_> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
     let lines = rows.iter().map(|row| {

@@ -56,7 +56,7 @@ pub(crate) enum ApiError {
 
 impl ApiSource {
     /// A name of a built-in API, or a path relative to `base`, told apart by the end.
-    pub(super) fn parse(text: &str, base: &Path) -> Result<Self, UnknownApi> {
+    pub(crate) fn parse(text: &str, base: &Path) -> Result<Self, UnknownApi> {
         match Path::new(text)
             .extension()
             .and_then(|extension| extension.to_str())

@@ -16,7 +16,7 @@ pub(crate) struct TomlFault {
 }
 
 impl TomlFault {
-    pub(super) fn new(path: &Path, text: &str, error: &de::Error) -> Self {
+    pub(crate) fn new(path: &Path, text: &str, error: &de::Error) -> Self {
         let at = error.span().map_or(0, |span| span.start);
         let line = line_of(text, at);
         Self {

@@ -1,6 +1,7 @@
 //! The commands of the client, as they are typed, against the real server.
 
 mod carry_on;
+mod description;
 mod download;
 mod interrupt;
 mod journal;

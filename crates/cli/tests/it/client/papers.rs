@@ -10,7 +10,7 @@ fn completions_are_printed_for_every_shell() {
     let desk = Desk::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = desk.run(&["completions", shell]).expect(0);
-        for word in ["upload", "resume", "--max-rate"] {
+        for word in ["upload", "resume", "discovery", "--max-rate", "--root-url"] {
             let word = if shell == "fish" {
                 word.trim_start_matches('-')
             } else {
@@ -34,6 +34,7 @@ fn every_command_has_a_manual_page() {
         "",
         "-cancel",
         "-completions",
+        "-discovery",
         "-download",
         "-man",
         "-resume",

@@ -1,0 +1,284 @@
+//! `windlass discovery`: what an API description says of uploads, and what is wrong with it.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::run::{Desk, Ran};
+
+/// A method by default, one with everything, and one with a name that leaves no room.
+const ZOO: &str = r#"
+name = "zoo"
+version = "v2"
+title = "Zoo API"
+
+[schemas.Animal]
+name = "string"
+
+[methods."animals.upload"]
+http = "POST"
+path = "animals/{id}/media"
+response = "Animal"
+media = { accept = ["image/*", "application/pdf"], max_size = "35MB", resumable = false }
+
+[methods."animals.replace"]
+http = "PUT"
+path = "animals/{id}"
+response = "Animal"
+media = { multipart = false }
+
+[methods."houses.rooms.cages.animals.pictures.thumbnails.replaceAllOfThem"]
+http = "PATCH"
+path = "thumbnails"
+response = "Animal"
+media = { max_size = "5120GB" }
+
+[methods.ping]
+http = "GET"
+path = "ping"
+"#;
+
+const TABLE: &str = "\
+Zoo API (zoo:v2)
+
+METHOD               HTTP   LARGEST   UPLOAD TYPES
+zoo.animals.replace  PUT    no limit  media, resumable
+    /upload/zoo/v2/animals/{id}
+    */*
+zoo.animals.upload   POST   35 MiB    media, multipart, resumable*
+    /upload/zoo/v2/animals/{id}/media
+    image/*, application/pdf
+zoo.houses.rooms.cages.animals.pictures.thumbnails.replaceAllOfThem
+                     PATCH  5 TiB     media, multipart, resumable
+    /upload/zoo/v2/thumbnails
+    */*
+
+3 of 4 methods take media; for 2 the description has a resumable path
+* resumable uploads are served all the same, at the path that is shown
+";
+
+fn desk() -> Desk {
+    let desk = Desk::new();
+    desk.write("zoo.toml", ZOO);
+    desk
+}
+
+/// Runs a command with a text on its standard input.
+#[track_caller]
+fn piped(command: &mut Command, text: &str) -> Ran {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command can be started");
+    let mut stdin = child.stdin.take().expect("stdin is a pipe");
+    stdin.write_all(text.as_bytes()).expect("it is read");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it is text");
+    Ran {
+        code: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
+}
+
+#[test]
+fn the_table_has_every_upload_method_and_totals() {
+    let ran = desk().run(&["discovery", "zoo.toml"]).expect(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), (TABLE, ""));
+}
+
+#[test]
+fn no_line_of_a_table_is_wider_than_it_must_be() {
+    let accept: Vec<_> = (0..20).map(|at| format!("\"image/number-{at}\"")).collect();
+    let many = format!("accept = [{}]", accept.join(", "));
+    let desk = Desk::new();
+    desk.write(
+        "zoo.toml",
+        ZOO.replace("accept = [\"image/*\", \"application/pdf\"]", &many),
+    );
+    let table = desk.run(&["discovery", "zoo.toml"]).expect(0).stdout;
+    assert!(table.lines().all(|line| line.len() <= 100), "{table}");
+    assert!(table.contains("image/number-3, image/number-4,"), "{table}");
+    assert!(table.contains("image/number-19\n"), "{table}");
+}
+
+#[test]
+fn every_source_and_form_gives_the_same_table() {
+    let desk = desk();
+    let json = desk
+        .run(&["discovery", "zoo.toml", "--json"])
+        .expect(0)
+        .stdout;
+    desk.write("zoo.json", &json);
+    assert_eq!(desk.run(&["discovery", "zoo.json"]).expect(0).stdout, TABLE);
+    for text in [ZOO, &json] {
+        let ran = piped(&mut desk.command(&["discovery", "-"]), text).expect(0);
+        assert_eq!(ran.stdout, TABLE);
+    }
+    let farm = desk.run(&["discovery", "farm"]).expect(0).stdout;
+    assert!(
+        farm.contains("\nfarm.animals.insert  POST   50 GiB   media, "),
+        "{farm}"
+    );
+}
+
+#[test]
+fn the_printed_document_is_the_one_that_clients_are_served() {
+    let desk = desk();
+    let document = desk
+        .run(&["discovery", "zoo.toml", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(document["kind"], "discovery#restDescription");
+    assert_eq!(document["rootUrl"], "http://127.0.0.1:8080/");
+    let upload = &document["resources"]["animals"]["methods"]["upload"]["mediaUpload"];
+    assert_eq!(upload["maxSize"], "36700160");
+    let words = [
+        "discovery",
+        "zoo.toml",
+        "--json",
+        "--root-url",
+        "https://zoo.example/",
+    ];
+    let document = desk.run(&words).expect(0).json();
+    assert_eq!(document["baseUrl"], "https://zoo.example/zoo/v2/");
+    desk.run(&["discovery", "zoo.toml", "--root-url", "zoo"])
+        .expect(2);
+}
+
+#[test]
+fn an_api_without_uploads_has_totals_only() {
+    let desk = Desk::new();
+    let lines = "name = 'a'\nversion = 'v1'\n[methods.ping]\nhttp = 'GET'\npath = 'ping'";
+    desk.write("a.toml", lines);
+    let ran = desk.run(&["discovery", "a.toml"]).expect(0);
+    let totals =
+        "a API (a:v1)\n\n0 of 1 methods take media; for 0 the description has a resumable path\n";
+    assert_eq!(ran.stdout, totals);
+}
+
+#[test]
+fn a_check_tells_all_findings_and_fails_for_errors_only() {
+    let desk = desk();
+    let ran = desk.run(&["discovery", "zoo.toml", "--check"]).expect(0);
+    let path = "resources.animals.methods.replace.mediaUpload";
+    let odd = "there is no `maxSize`, so media of any size is taken";
+    assert_eq!(ran.stdout, format!("warning: {path}: {odd}\n"));
+    assert_eq!(ran.stderr, "no errors, 1 warning\n");
+    let ran = desk.run(&["discovery", "farm", "--check"]).expect(0);
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("", "no errors, no warnings\n")
+    );
+
+    desk.write(
+        "bad.json",
+        r#"{"name": "a", "methods": {"x": {"id": "a.x", "path": "{y"}}}"#,
+    );
+    let ran = desk.run(&["discovery", "bad.json", "--check"]).expect(1);
+    assert_eq!(
+        ran.stdout,
+        "error: version: the field is missing\n\
+         error: methods.x.path: the segment `{y` is neither a literal nor one {variable}\n\
+         error: methods.x.httpMethod: the field is missing\n"
+    );
+    assert_eq!(ran.stderr, "3 errors, no warnings\n");
+}
+
+#[test]
+fn a_check_for_programs_is_one_object_a_line() {
+    let desk = desk();
+    let check = |name: &str, code| {
+        let ran = desk
+            .run(&["discovery", name, "--check", "--json"])
+            .expect(code);
+        let lines = ran.stdout.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect::<Vec<Value>>()
+    };
+    desk.write("bad.json", r#"{"methods": {"x": {"scopes": [5]}}}"#);
+    let message = "invalid type: integer `5`, expected a string at line 1 column 31";
+    let expected = json!({"severity": "error", "path": "methods.x.scopes[0]", "message": message});
+    assert_eq!(check("bad.json", 1), [expected]);
+    desk.write("bad.toml", "name = 'a'\nversion = 3");
+    let message = "bad.toml:2: invalid type: integer `3`, expected a string, in `version = 3`";
+    assert_eq!(
+        check("bad.toml", 1),
+        [json!({"severity": "error", "message": message})]
+    );
+    assert_eq!(check("zoo.toml", 0)[0]["severity"], "warning");
+}
+
+#[test]
+fn a_description_that_cannot_be_shown_is_told_of_on_one_line() {
+    let desk = Desk::new();
+    let pair = "name = 'a'\nversion = 'v1'\n[methods.x]\nhttp = 'GET'\npath = 'x'\n";
+    desk.write("a.toml", pair.replace("'x'\n", "'x'\nrequest = 'Y'"));
+    desk.write("b.json", r#"{"name": "a", "version": "v1"}"#);
+    desk.write("c.json", "{");
+    desk.write("d.json", [0xff]);
+    for (name, code, said) in [
+        (
+            "a.toml",
+            1,
+            "error: a.toml: line 6: `methods.x.request`: there is no schema `Y`\n",
+        ),
+        (
+            "b.json",
+            1,
+            "error: b.json: resources: there are no methods\n\
+             hint: `windlass discovery --check` tells all that is wrong with it\n",
+        ),
+        (
+            "c.json",
+            1,
+            "error: c.json: not a discovery document: EOF while parsing an object at line 1 column 1\n",
+        ),
+        (
+            "d.json",
+            3,
+            "error: d.json cannot be read: stream did not contain valid UTF-8\n",
+        ),
+        (
+            "e.json",
+            3,
+            "error: e.json cannot be read: No such file or directory (os error 2)\n",
+        ),
+    ] {
+        let ran = desk.run(&["discovery", name]).expect(code);
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", said));
+    }
+    desk.run(&["discovery", "zoo"])
+        .expect(2)
+        .says("there is no built-in API `zoo`");
+}
+
+#[test]
+fn no_text_of_a_description_steers_a_terminal() {
+    let desk = Desk::new();
+    let odd = "\u{1b}[2J\nerror: forged";
+    let document = json!({"name": "a", "version": "v1", "title": odd, "methods": {odd: {
+        "id": format!("a.{odd}"), "httpMethod": "POST", "path": format!("x{odd}"), "supportsMediaUpload": true,
+        "mediaUpload": {"protocols": {"simple": {"path": odd}}}, "response": {"$ref": odd},
+    }}});
+    desk.write("a.json", document.to_string());
+    let ran = desk.run(&["discovery", "a.json", "--check"]).expect(1);
+    assert!(
+        !ran.stdout.contains('\u{1b}') && !ran.stdout.contains("\nerror: forged"),
+        "{}",
+        ran.stdout
+    );
+    let mut document = document;
+    document["schemas"] = json!({odd: {}});
+    desk.write("a.json", document.to_string());
+    let ran = desk.run(&["discovery", "a.json"]).expect(0);
+    assert!(
+        !ran.stdout.contains('\u{1b}') && !ran.stdout.contains("\nerror: forged"),
+        "{}",
+        ran.stdout
+    );
+}
