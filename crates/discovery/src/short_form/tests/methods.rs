@@ -86,6 +86,17 @@ fn variables_of_the_path_are_required_strings_by_themselves() {
 }
 
 #[test]
+fn a_required_variable_of_the_path_is_ordered_once() {
+    let required = "{ type = \"string\", required = true }";
+    let lines = format!(
+        "[methods.ping]\nhttp = \"GET\"\npath = \"ping/{{x}}\"\n\
+         parameters.x = {required}\nparameters.a = {required}"
+    );
+    let ping = document(&with_head(&lines))["methods"]["ping"].take();
+    assert_eq!(ping["parameterOrder"], json!(["x", "a"]));
+}
+
+#[test]
 fn a_schema_has_the_fields_that_are_declared_and_no_others() {
     let mail = document(MAIL);
     assert_eq!(
