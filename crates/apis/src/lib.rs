@@ -26,7 +26,7 @@ pub struct Options {}
 struct Family {
     /// The name in discovery documents, e.g. `gmail`.
     name: &'static str,
-    /// The versions that come with Windlass.
+    /// The versions that come with Windlass, the newest last.
     built_in: fn(&Options) -> Vec<ServedApi>,
     /// A description of the user's own, such as a published document, with the family's kind.
     adopt: fn(Api, &Options) -> ServedApi,
@@ -39,7 +39,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FAMILIES.iter().map(|family| family.name)
 }
 
-/// The APIs of this name, one for each version, e.g. `farm`.
+/// The APIs of this name, one for each version, the newest last.
 pub fn by_name(name: &str, options: &Options) -> Option<Vec<ServedApi>> {
     Some((family(name)?.built_in)(options))
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use windlass_apis::Options;
 use windlass_discovery::short_form::{self, ShortFormError};
 use windlass_discovery::{Api, Document, Error as DescriptionError};
 
@@ -12,7 +13,7 @@ use crate::settings::{ApiSource, TomlFault};
 const STDIN: &str = "standard input";
 
 pub(super) enum Description {
-    /// An API that comes with Windlass.
+    /// An API that comes with Windlass, in its newest version.
     BuiltIn(Box<Api>),
     /// A text, with the name of where it comes from.
     Text {
@@ -43,8 +44,9 @@ impl Description {
         }
         match ApiSource::parse(name, Path::new(""))? {
             ApiSource::BuiltIn(name) => {
-                let served = windlass_apis::by_name(name).expect("a listed name");
-                Ok(Self::BuiltIn(Box::new(served.api)))
+                let served = windlass_apis::by_name(name, &Options::default());
+                let newest = served.and_then(|mut served| served.pop());
+                Ok(Self::BuiltIn(Box::new(newest.expect("a listed name").api)))
             }
             ApiSource::ShortForm(path) => Self::read_file(path, Form::ShortForm),
             ApiSource::Document(path) => Self::read_file(path, Form::Document),
