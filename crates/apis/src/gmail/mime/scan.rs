@@ -54,7 +54,7 @@ pub(super) fn scan(raw: &[u8]) -> Result<Vec<Entity>, Malformed> {
     while scan.at < raw.len() {
         scan.line()?;
     }
-    scan.close(0, raw.len());
+    scan.end();
     Ok(scan.entities)
 }
 
@@ -169,6 +169,15 @@ impl Scan<'_> {
         } else {
             format!("{}.{number}", parent.id)
         }
+    }
+
+    /// Ends what is open where the message ends, as if the delimiter that is missing were there.
+    fn end(&mut self) {
+        let awaited = self.open.iter().position(|open| open.boundary.is_some());
+        if let Some(level) = awaited {
+            self.close(level + 1, self.before_line_end(self.raw.len()));
+        }
+        self.close(0, self.raw.len());
     }
 
     /// Ends the parts at `level` and within.

@@ -33,7 +33,7 @@ fn a_boundary_that_never_ends_ends_with_the_message() {
         &[
             "- multipart/mixed parts 0",
             "0 text/plain inline 3",
-            "1 text/plain inline 4",
+            "1 text/plain inline 3",
         ],
     );
 }
