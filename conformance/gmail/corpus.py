@@ -242,7 +242,8 @@ def iso_2022_jp():
 
 @shape
 def shift_jis_8bit():
-    return by_hand(b"Content-Type: text/plain; charset=Shift_JIS\r\nContent-Transfer-Encoding: 8bit\r\n\r\n" + JAPANESE.encode("shift_jis"))
+    head = b"Content-Type: text/plain; charset=Shift_JIS\r\nContent-Transfer-Encoding: 8bit\r\n\r\n"
+    return by_hand(head + JAPANESE.encode("shift_jis"))
 
 
 @shape
@@ -348,7 +349,10 @@ def digest():
 
 @shape
 def delivery_report():
-    status = b"Reporting-MTA: dns; example.com\r\n\r\nFinal-Recipient: rfc822; bob@example.com\r\nAction: failed\r\nStatus: 5.1.1\r\n"
+    status = (
+        b"Reporting-MTA: dns; example.com\r\n\r\n"
+        b"Final-Recipient: rfc822; bob@example.com\r\nAction: failed\r\nStatus: 5.1.1\r\n"
+    )
     return by_hand(
         b'Content-Type: multipart/report; report-type=delivery-status; boundary="r"\r\n\r\n--r\r\n\r\nNo such user.\r\n'
         b"--r\r\nContent-Type: message/delivery-status\r\n\r\n" + status + b"\r\n--r\r\nContent-Type: message/rfc822\r\n\r\n"
@@ -456,7 +460,10 @@ def boundaries_that_begin_alike():
 
 @shape
 def parts_without_anything():
-    return by_hand(b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\n--b\r\n\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n--b--\r\n")
+    return by_hand(
+        b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\n--b\r\n\r\n\r\n"
+        b"--b\r\nContent-Type: text/html\r\n\r\n--b--\r\n"
+    )
 
 
 @shape

@@ -188,6 +188,7 @@ mod tests {
             ("a; name=my report.pdf", "my report.pdf"),
             ("a; name=a(1).txt (a comment)", "a(1).txt"),
             (r#"a; name="a;b\"c.txt"; x=y"#, "a;b\"c.txt"),
+            (r#"a; name="a\";b.txt""#, "a\";b.txt"),
             (r#"a; name="C:\temp\x.doc""#, r"C:\temp\x.doc"),
             ("a; name=\"never ends", "never ends"),
             ("a; name=\"=?utf-8?q?=C3=A9t=C3=A9.txt?=\"", "été.txt"),

@@ -132,6 +132,7 @@ mod tests {
     fn a_snippet_ends_with_a_word_unless_the_word_is_too_long() {
         let cut = |text: &str| snippet(text).chars().count();
         assert_eq!(cut(&"word ".repeat(100)), 199);
+        assert_eq!(cut(&format!("x{}", "word ".repeat(100))), 200);
         assert_eq!(cut(&format!("{} tail", "x".repeat(200))), 200);
         assert_eq!(cut(&format!("{}x tail", "x".repeat(200))), 200);
         assert_eq!(cut(&format!("short {}", "é".repeat(1000))), 200);

@@ -132,3 +132,15 @@ fn the_text_that_is_searched_is_bounded() {
     let text = message.summary(raw.as_bytes()).text;
     assert!(text.len() <= 64 * 1024 && text.len() > 60 * 1024);
 }
+
+#[test]
+fn no_more_than_a_megabyte_is_searched_for_text() {
+    let html = |len: usize| format!("--b\nContent-Type: text/html\n\n{}\n", "<".repeat(len));
+    let text = |html: String| {
+        let head = "Content-Type: multipart/mixed; boundary=b\n\n";
+        let raw = format!("{head}{html}--b\n\nword\n--b--");
+        parse(raw.as_bytes()).unwrap().summary(raw.as_bytes()).text
+    };
+    assert_eq!(text(html(1000)), "word");
+    assert_eq!(text(html(600_000).repeat(2)), "");
+}

@@ -56,8 +56,8 @@ fn an_inner_boundary_that_never_ends_ends_with_the_outer_one() {
 #[test]
 fn a_boundary_that_never_comes_leaves_the_text() {
     for boundary in ["boundary=b", "boundary=", "boundary=\"\"", "x=y"] {
-        let raw = format!("Content-Type: multipart/mixed; {boundary}\n\n--c\nHi\n");
-        check_tree(raw, &["- multipart/mixed inline 7"]);
+        let raw = format!("Content-Type: multipart/mixed; {boundary}\n\n--c\n--\nHi\n");
+        check_tree(raw, &["- multipart/mixed inline 10"]);
     }
 }
 
@@ -118,6 +118,8 @@ fn a_boundary_with_a_colon_is_no_header_field() {
 fn a_multipart_is_not_encoded_whatever_it_says() {
     let raw = "Content-Type: multipart/mixed; boundary=b\nContent-Transfer-Encoding: base64\n\n--b\n\none\n--b--";
     check_tree(raw, &["- multipart/mixed parts 0", "0 text/plain inline 3"]);
+    let raw = "Content-Type: multipart/mixed\nContent-Transfer-Encoding: base64\n\naGk=\n";
+    check_data(raw, "", "aGk=\n");
 }
 
 #[test]

@@ -30,7 +30,11 @@ fn a_payload_is_the_tree_with_inline_data_and_attachment_ids() {
           Content-Disposition: attachment; filename=f\n\nabc\n--b--",
     );
     let message = message.unwrap();
-    let bodies = [("0".to_owned(), b"\xc3\xbb\xef\xbf\xbf".to_vec())].into();
+    let bodies = [
+        ("0".to_owned(), b"\xc3\xbb\xef\xbf\xbf".to_vec()),
+        ("1".to_owned(), b"abc".to_vec()),
+    ]
+    .into();
     let payload = message.payload(&bodies, |part| format!("id-of-{}", part.id()));
     let expected = json!({
         "partId": "", "mimeType": "multipart/mixed", "filename": "",
