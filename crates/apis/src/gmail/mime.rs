@@ -7,10 +7,10 @@
 //!
 //! Nothing in here does I/O, and nothing panics or grows without bound on a hostile message.
 //!
-//! The grammar of addresses, dates, message ids, charsets and HTML comes from the crate `mail-parser`. The tree does not:
-//! that crate decodes every body, finds delimiters within lines, looks for a delimiter that never comes
-//! once for each part that names one, and drops nested messages by recursion. Here a message is read
-//! once, line by line, and what there may be of anything has a bound.
+//! The grammar of addresses, dates, message ids, charsets and HTML comes from the crate `mail-parser`. The
+//! tree does not: that crate decodes every body, finds delimiters within lines, looks for a delimiter that
+//! never comes once for each part that names one, and drops nested messages by recursion. Here a message
+//! is read once, line by line, and what there may be of anything has a bound.
 //!
 //! # How Gmail is read here
 //!
@@ -20,9 +20,9 @@
 //!   are no ranges to point at.
 //! - Header values are unfolded as RFC 5322 says (line breaks go, blanks stay), and encoded words are
 //!   decoded. Names are as written.
-//! - Inline text is UTF-8 whatever its charset was, and its size is that of the UTF-8. Gmail does so while it leaves the
-//!   charset in the header as it was: clients that decode by that header once more report garbled
-//!   text, e.g. for ISO-2022-JP. What is fetched as an attachment keeps its bytes.
+//! - Inline text is UTF-8 whatever its charset was, and its size is that of the UTF-8. Gmail does so while
+//!   it leaves the charset in the header as it was: clients that decode by that header once more report
+//!   garbled text, e.g. for ISO-2022-JP. What is fetched as an attachment keeps its bytes.
 //!
 //! ```
 //! use windlass_apis::gmail::mime;

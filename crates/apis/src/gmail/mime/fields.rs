@@ -46,17 +46,24 @@ fn printable(value: &str) -> String {
     chars.collect::<String>().trim().to_owned()
 }
 
+/// The header block at the start of a message, whole.
+pub(super) fn of_message(raw: &[u8]) -> Vec<Field> {
+    read(raw, 0, usize::MAX, |_| false).0
+}
+
 /// The header block at the start of `at`: its fields, and where the body begins.
 ///
 /// The block ends with an empty line, and also before a line that cannot belong to it: one without a
 /// name and a colon, or one that `is_delimiter`. Lines that begin with `From ` are of mailbox files and are skipped.
+/// One field more than `limit` is read, and then no more.
 pub(super) fn read(
     raw: &[u8],
     mut at: usize,
+    limit: usize,
     is_delimiter: impl Fn(&[u8]) -> bool,
 ) -> (Vec<Field>, usize) {
     let mut fields: Vec<Field> = Vec::new();
-    while at < raw.len() {
+    while at < raw.len() && fields.len() <= limit {
         let line = line(raw, at);
         let text = without_end(&raw[line.clone()]);
         if text.is_empty() {
@@ -112,7 +119,7 @@ mod tests {
     use super::*;
 
     fn check(raw: &[u8], expected: &[(&str, &str)], body: &[u8]) {
-        let (fields, at) = read(raw, 0, |line| line == b"--b");
+        let (fields, at) = read(raw, 0, 9, |line| line == b"--b");
         let found: Vec<_> = fields
             .iter()
             .map(|field| (field.name(raw), field.text(raw)))
@@ -163,5 +170,13 @@ mod tests {
             &[("A", "b"), ("C", "d")],
             b"",
         );
+    }
+
+    #[test]
+    fn no_more_is_read_than_shows_that_there_are_too_many() {
+        let raw = b"A:\nB:\nC:\nD:\n\n";
+        let (fields, at) = read(raw, 0, 2, |_| false);
+        assert_eq!((fields.len(), at), (3, 9));
+        assert_eq!(of_message(raw).len(), 4);
     }
 }

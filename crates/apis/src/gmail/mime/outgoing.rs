@@ -17,7 +17,7 @@ pub struct Stamp {
 
 /// The message as others get it: without `Bcc` and `Resent-Bcc` in its header. Nothing else is changed.
 pub fn without_bcc(raw: &[u8]) -> Vec<u8> {
-    let (fields, _) = fields::read(raw, 0, |_| false);
+    let fields = fields::of_message(raw);
     let mut kept = Vec::with_capacity(raw.len());
     let mut at = 0;
     for field in &fields {
@@ -33,7 +33,7 @@ pub fn without_bcc(raw: &[u8]) -> Vec<u8> {
 /// The header fields to put before a message so that it has `From`, `Date` and `Message-ID`. Those that it
 /// has are left alone. Lines end as the first of the message does.
 pub fn missing_headers(raw: &[u8], stamp: &Stamp) -> Vec<u8> {
-    let (fields, _) = fields::read(raw, 0, |_| false);
+    let fields = fields::of_message(raw);
     let end = match raw[fields::line(raw, 0)] {
         [.., b'\r', b'\n'] => "\r\n",
         [.., b'\n'] => "\n",

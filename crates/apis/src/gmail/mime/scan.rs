@@ -116,7 +116,7 @@ impl Scan<'_> {
 
     fn header(&mut self) -> Result<Entity, Malformed> {
         let is_delimiter = |line: &[u8]| delimiter(&self.open, line).is_some();
-        let (fields, body) = fields::read(self.raw, self.at, is_delimiter);
+        let (fields, body) = fields::read(self.raw, self.at, MAX_FIELDS, is_delimiter);
         self.count(fields.len(), body - self.at)?;
         self.at = body;
         let default_type = self.default_type();

@@ -59,7 +59,7 @@ pub struct Address {
 impl Structure {
     /// The summary of the message that this is the structure of.
     pub fn summary(&self, raw: &[u8]) -> Summary {
-        let (fields, _) = fields::read(raw, 0, |_| false);
+        let fields = fields::of_message(raw);
         let header = Header { raw, fields };
         let [from, to, cc, bcc] = ADDRESS_FIELDS.map(|name| header.addresses(name));
         let names = self.parts().iter().map(Part::file_name);
