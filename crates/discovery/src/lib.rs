@@ -57,7 +57,7 @@ pub use document::Document;
 pub use error::{Error, Fault};
 pub use media_range::{MediaRange, MediaType};
 pub use method::{MediaUpload, Method};
-pub use method_table::{Found, MethodTable, Target};
+pub use method_table::{Collision, Found, MethodTable, Target};
 pub use parameter::{Location, Numbers, Parameter};
 pub use pattern::Pattern;
 pub use schema::Schema;

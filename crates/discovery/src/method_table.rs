@@ -2,11 +2,14 @@
 //!
 //! Every method is found at its plain path. A method with media is also found at `/upload/...` and
 //! at `/resumable/upload/...` before that path, whichever protocols its document mentions, because
-//! clients use both for everything, and at the document's own upload paths should they be others.
+//! clients use both for everything, and at the document's own upload paths should they be others. A
+//! method that gives media is also found at `/download/...`, whether its document mentions that or not.
 //!
 //! A tree over the leading segments leaves a handful of candidates for a path. Of those that match,
 //! the narrowest template with the right HTTP method wins; between APIs with equal templates, the
-//! API that was given first.
+//! API that was given first. [`MethodTable::collision`] finds such templates.
+
+mod collision;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +20,12 @@ use crate::api::Api;
 use crate::method::Method;
 use crate::template::{Element, PathParameters, Template, without_leading_slash};
 
+pub use collision::Collision;
+
 /// Finds the method of a request. See the [module](self).
 #[derive(Debug, Default)]
 pub struct MethodTable {
-    /// The narrowest first.
+    /// Those of the first group first, and in a group the narrowest.
     routes: Vec<Route>,
     tree: Node,
 }
@@ -32,7 +37,7 @@ pub enum Found<'a> {
     Method {
         /// The method.
         method: &'a Arc<Method>,
-        /// Whether the path was an upload path.
+        /// Which of its paths it was.
         target: Target,
         /// The variables of the path, decoded.
         parameters: PathParameters,
@@ -53,6 +58,8 @@ pub enum Target {
     Plain,
     /// One of its upload paths.
     Upload,
+    /// Its download path: media in the reply.
+    Download,
 }
 
 #[derive(Debug)]
@@ -78,10 +85,20 @@ struct Node {
 impl MethodTable {
     /// The table of the methods of these APIs.
     pub fn new<'a>(apis: impl IntoIterator<Item = &'a Api>) -> Self {
-        let methods = apis.into_iter().flat_map(Api::methods);
-        let mut routes: Vec<Route> = methods.flat_map(routes_of).collect();
-        // The sort is stable, so equal templates stay in the order of their APIs.
-        routes.sort_by_cached_key(|route| route.template.specificity());
+        Self::of_groups([apis])
+    }
+
+    /// The table of the methods of groups of APIs. Where methods of two groups fit a request, that of
+    /// the earlier group wins, however wide its template is.
+    pub fn of_groups<'a, G>(groups: impl IntoIterator<Item = G>) -> Self
+    where
+        G: IntoIterator<Item = &'a Api>,
+    {
+        let routes = groups.into_iter().flat_map(sorted_routes).collect();
+        Self::of_routes(routes)
+    }
+
+    fn of_routes(routes: Vec<Route>) -> Self {
         let mut tree = Node::default();
         for (index, route) in routes.iter().enumerate() {
             tree.insert(&route.template.elements(), index);
@@ -114,7 +131,8 @@ impl MethodTable {
         }
     }
 
-    /// The methods that have a path like this one, whatever their HTTP methods, the narrowest first.
+    /// The methods that have a path like this one, whatever their HTTP methods, in the order in which
+    /// they are preferred.
     pub fn methods_at(&self, raw_path: &str) -> impl Iterator<Item = &Arc<Method>> {
         self.matching(raw_path).map(|(route, _)| &route.method)
     }
@@ -176,6 +194,14 @@ impl Node {
     }
 }
 
+fn sorted_routes<'a>(apis: impl IntoIterator<Item = &'a Api>) -> Vec<Route> {
+    let methods = apis.into_iter().flat_map(Api::methods);
+    let mut routes: Vec<Route> = methods.flat_map(routes_of).collect();
+    // The sort is stable, so equal templates stay in the order of their APIs.
+    routes.sort_by_cached_key(|route| route.template.specificity());
+    routes
+}
+
 fn routes_of(method: &Arc<Method>) -> Vec<Route> {
     let route = |template, target| Route {
         template,
@@ -188,6 +214,9 @@ fn routes_of(method: &Arc<Method>) -> Vec<Route> {
             .into_iter()
             .map(|it| route(it, Target::Upload)),
     );
+    if method.supports_media_download {
+        routes.push(route(method.template.below("download"), Target::Download));
+    }
     routes
 }
 

@@ -2,7 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// An API of `(verb, http method, path)`; methods with an `upload` before their verb take media.
+/// An API of `(verb, http method, path)`; methods with an `upload` before their verb take media,
+/// those with a `download` give it.
 fn api(name: &str, methods: &[(&str, &str, &str)]) -> Api {
     let method = |(verb, http_method, path): &(&str, &str, &str)| {
         let description = json!({
@@ -11,6 +12,7 @@ fn api(name: &str, methods: &[(&str, &str, &str)]) -> Api {
             "path": path,
             "parameters": parameters(path),
             "mediaUpload": verb.starts_with("upload").then(|| json!({"protocols": {}})),
+            "supportsMediaDownload": verb.starts_with("download"),
         });
         ((*verb).to_owned(), description)
     };
@@ -216,6 +218,92 @@ fn between_apis_the_narrower_template_wins_and_then_the_first_api() {
     assert_eq!(found("/v1/a/b"), "first.get Plain name=a/b");
     assert_eq!(found("/v1/a"), "second.one Plain id=a");
     assert_eq!(found("/v1/all"), "first.list Plain");
+}
+
+#[test]
+fn an_earlier_group_wins_over_a_narrower_template_of_a_later_one() {
+    let first = api("first", &[("get", "GET", "v1/{+name}")]);
+    let second = api(
+        "second",
+        &[("list", "GET", "v1/all"), ("delete", "DELETE", "v1/all")],
+    );
+    let table = MethodTable::of_groups([[&first], [&second]]);
+    let found = |verb| describe(&table.find(&verb, "/v1/all"));
+    assert_eq!(found(HttpMethod::GET), "first.get Plain name=all");
+    assert_eq!(found(HttpMethod::DELETE), "second.delete Plain");
+    assert_eq!(found(HttpMethod::PUT), "wrong verb GET DELETE");
+}
+
+#[test]
+fn a_method_that_gives_media_is_found_at_its_download_path() {
+    let api = api(
+        "disk",
+        &[
+            ("downloadFile", "GET", "v1/files/{id}"),
+            ("list", "GET", "v1/files"),
+        ],
+    );
+    let table = MethodTable::new([&api]);
+    let found = |verb, path| describe(&table.find(&verb, path));
+    assert_eq!(
+        found(HttpMethod::GET, "/download/v1/files/a%2Fb"),
+        "disk.downloadFile Download id=a/b"
+    );
+    assert_eq!(
+        found(HttpMethod::PUT, "/download/v1/files/a"),
+        "wrong verb GET"
+    );
+    assert_eq!(found(HttpMethod::GET, "/download/v1/files"), "nothing");
+}
+
+/// What collides between an API with these methods and another, which has `GET v1/{name}` and the
+/// upload `POST v1/all`.
+fn collision(methods: &[(&str, &str, &str)]) -> Option<String> {
+    let first = api(
+        "first",
+        &[
+            ("get", "GET", "v1/{name}"),
+            ("uploadAll", "POST", "v1/all"),
+            ("downloadOne", "GET", "v1/one/{id}"),
+        ],
+    );
+    let table = MethodTable::new([&first, &api("second", methods)]);
+    table.collision().map(|collision| collision.to_string())
+}
+
+#[test]
+fn methods_of_two_apis_with_the_same_verb_and_paths_collide() {
+    let expected = "first.get of first:v1 and second.find of second:v1 both answer GET /v1/{id}";
+    assert_eq!(
+        collision(&[("find", "GET", "v1/{id}")]).as_deref(),
+        Some(expected)
+    );
+    let expected =
+        "first.uploadAll of first:v1 and second.uploadIt of second:v1 both answer POST /v1/all";
+    assert_eq!(
+        collision(&[("uploadIt", "POST", "v1/all")]).as_deref(),
+        Some(expected)
+    );
+    for (verb, path) in [
+        ("POST", "upload/v1/all"),
+        ("POST", "resumable/upload/v1/all"),
+        ("GET", "download/v1/one/{x}"),
+    ] {
+        assert!(collision(&[("it", verb, path)]).is_some(), "{verb} {path}");
+    }
+}
+
+#[test]
+fn methods_that_can_be_told_apart_do_not_collide() {
+    let methods = [
+        ("other", "PUT", "v1/{name}"),
+        ("wider", "GET", "v1/{+name}"),
+        ("narrower", "GET", "v1/all"),
+        ("longer", "GET", "v1/{name}/all"),
+        ("again", "GET", "v1/{+name}/every"),
+    ];
+    assert_eq!(collision(&methods), None);
+    assert!(MethodTable::new([&mail()]).collision().is_none());
 }
 
 #[test]
