@@ -5,6 +5,7 @@
 //! so what is wrong in a flag is wrong in the file too. Nothing here opens anything but the
 //! configuration file and, on demand, the descriptions of APIs.
 
+mod api_entry;
 mod api_source;
 mod environment;
 mod error;
@@ -20,7 +21,8 @@ use std::fmt::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-pub(crate) use api_source::{ApiError, ApiSource, UnknownApi, load};
+pub(crate) use api_entry::{ApiEntry, load};
+pub(crate) use api_source::{ApiError, ApiSource, UnknownApi};
 pub(crate) use environment::{Environment, JOURNAL_VARIABLE, TOKEN_VARIABLE, client_variable};
 pub(crate) use error::Error;
 pub(crate) use log_filter::LogFilter;
@@ -34,10 +36,14 @@ use key::{KEYS, Key};
 pub(crate) struct Settings {
     /// Where to listen.
     pub(crate) listen: SocketAddr,
+    /// The server's certificate and those that vouch for it.
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate.
+    pub(crate) tls_key: Option<PathBuf>,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// The APIs to serve.
-    pub(crate) apis: Vec<ApiSource>,
+    pub(crate) apis: Vec<ApiEntry>,
     /// What to log.
     pub(crate) log: LogFilter,
     /// How the store is opened.
@@ -175,8 +181,10 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            tls_cert: None,
+            tls_key: None,
             data: PathBuf::from("./windlass-data"),
-            apis: vec![ApiSource::BuiltIn("farm")],
+            apis: vec![ApiSource::BuiltIn("farm").into()],
             log: LogFilter::default(),
             store: windlass_store_local::Options::default(),
             server: windlass_server::Settings::default(),

@@ -1,4 +1,5 @@
-//! The API descriptions, served so that a client library can build itself from this server.
+//! The API descriptions, served so that a client library can build itself from this server: on each
+//! host those of the APIs that answer there.
 
 use http::{Method as Verb, StatusCode};
 use serde_json::{Value, json};
@@ -6,24 +7,24 @@ use windlass_discovery::Api;
 use windlass_proto::parameters::Parameters;
 
 use crate::error::Error;
-use crate::registry::Registry;
+use crate::registry::Site;
 use crate::reply::{Reply, json_reply};
 
 /// Answers a request under the paths of the discovery service; `None` when the path is not one.
 pub(crate) fn answer(
-    registry: &Registry,
+    site: &Site,
     verb: &Verb,
     path: &str,
     query: &Parameters,
     base_url: &str,
 ) -> Option<Result<Reply, Error>> {
     let found = if path == "/discovery/v1/apis" {
-        Some(Ok(directory(registry, query, base_url)))
+        Some(Ok(directory(site, query, base_url)))
     } else if path == "/$discovery/rest" {
-        Some(document_of(by_version(registry, query), path, base_url))
+        Some(document_of(by_version(site, query), path, base_url))
     } else {
         let (name, version) = name_and_version(path)?;
-        let served = registry.api(name, version).map(|served| &served.api);
+        let served = site.api(name, version).map(|served| &served.api);
         Some(document_of(served, path, base_url))
     };
     let readable = matches!(*verb, Verb::GET | Verb::HEAD);
@@ -46,11 +47,11 @@ fn name_and_version(path: &str) -> Option<(&str, &str)> {
     (!version.contains('/')).then_some((name, version))
 }
 
-/// `/$discovery/rest?version=v1`: made for hosts of one API, so the first that has the version.
-fn by_version<'a>(registry: &'a Registry, query: &Parameters) -> Option<&'a Api> {
+/// `/$discovery/rest?version=v1`: made for hosts of one API, so the first that has the version: one of
+/// the host's own if there is any.
+fn by_version<'a>(site: &'a Site, query: &Parameters) -> Option<&'a Api> {
     let version = query.first("version");
-    registry
-        .apis()
+    site.apis()
         .find(|api| version.is_none_or(|version| api.version() == version))
 }
 
@@ -62,9 +63,9 @@ fn document_of(api: Option<&Api>, path: &str, base_url: &str) -> Result<Value, E
     Ok(serde_json::to_value(served).expect("a document came from JSON or from strings"))
 }
 
-fn directory(registry: &Registry, query: &Parameters, base_url: &str) -> Value {
+fn directory(site: &Site, query: &Parameters, base_url: &str) -> Value {
     let wanted = query.first("name");
-    let apis = registry
+    let apis = site
         .apis()
         .filter(|api| wanted.is_none_or(|name| api.name() == name));
     let items: Vec<_> = apis.map(|api| directory_item(api, base_url)).collect();

@@ -11,7 +11,6 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use windlass_store::{Ledger, Vault};
@@ -27,8 +26,10 @@ mod discovery_service;
 mod download;
 mod error;
 mod generic;
+mod host;
 mod identifiers;
 pub mod kind;
+mod listener;
 mod memory;
 mod origin;
 mod partial_response;
@@ -44,8 +45,10 @@ mod vitals;
 pub use clock::{Clock, SystemClock};
 pub use config::Settings;
 pub use generic::GenericKind;
-pub use origin::LocalAddress;
-pub use registry::ServedApi;
+pub use host::{Host, NotAHost};
+pub use listener::Listener;
+pub use origin::{LocalAddress, Scheme};
+pub use registry::{Conflict, Registry, ServedApi};
 pub use reply::ReplyBody;
 
 use connections::Connections;
@@ -94,7 +97,7 @@ impl Server {
     /// A server that is ready to answer; see [`Server::run`].
     pub fn new(
         settings: Settings,
-        apis: Vec<ServedApi>,
+        registry: Registry,
         stores: Stores,
         clock: Arc<dyn Clock>,
     ) -> Self {
@@ -110,7 +113,7 @@ impl Server {
             turns: Arc::default(),
             budget: uploads::batch::MemoryBudget::new(settings.limits.media_memory),
             settings,
-            registry: registry::Registry::new(apis),
+            registry,
             ledger: stores.ledger,
             vault: stores.vault,
             clock,
@@ -132,7 +135,7 @@ impl Server {
     /// # Cancel safety
     /// Not to be dropped before it resolves: uploads would be cut off without a commit. Nothing
     /// acknowledged would be lost.
-    pub async fn run(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Ended {
+    pub async fn run(&self, listener: Listener, stop: impl Future<Output = ()>) -> Ended {
         let house = &self.house;
         background::look_at_the_disk(house).await;
         let mut background = background::spawn(house);

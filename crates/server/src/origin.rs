@@ -1,5 +1,6 @@
 //! Where clients reach the server: the absolute URL that session URIs and documents are built from.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use http::header::{FORWARDED, HOST};
@@ -7,66 +8,158 @@ use http::uri::Authority;
 use http::{HeaderMap, Uri};
 
 use crate::config::Settings;
+use crate::host::Host;
 
-/// The local address of a connection, an extension of each request.
+/// Where a connection came in, an extension of each request.
 #[derive(Debug, Clone, Copy)]
-pub struct LocalAddress(pub SocketAddr);
-
-/// The base URL for a request, without a slash at its end.
-///
-/// In this order: the configured one; what a trusted proxy says; the request's own `Host`; the
-/// address of the socket.
-pub(crate) fn base_url(
-    settings: &Settings,
-    uri: &Uri,
-    headers: &HeaderMap,
-    local: Option<LocalAddress>,
-) -> String {
-    if let Some(url) = &settings.public_url {
-        return url.trim_end_matches('/').to_owned();
-    }
-    let forwarded = if settings.trust_forwarded {
-        forwarded(headers)
-    } else {
-        Forwarded::default()
-    };
-    let scheme = forwarded.scheme.unwrap_or_else(|| "http".to_owned());
-    let authority = forwarded
-        .authority
-        .or_else(|| own_authority(uri, headers, local))
-        .or_else(|| local.map(|local| local.0.to_string()))
-        .unwrap_or_else(|| "localhost".to_owned());
-    format!("{scheme}://{authority}")
+pub struct LocalAddress {
+    /// The address of the socket.
+    pub address: SocketAddr,
+    /// What is spoken there.
+    pub scheme: Scheme,
 }
 
-/// What `Host` (or HTTP/2's `:authority`) says.
+/// What the URLs of a connection's requests begin with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// `http`: in the clear.
+    #[default]
+    Http,
+    /// `https`: under TLS.
+    Https,
+}
+
+/// How a client reached the server, as far as its request tells.
+pub(crate) struct Origin<'a> {
+    settings: &'a Settings,
+    forwarded: Forwarded,
+    /// The authority that the request itself names.
+    own: Option<Authority>,
+    local: Option<LocalAddress>,
+}
+
+impl<'a> Origin<'a> {
+    pub(crate) fn of(
+        settings: &'a Settings,
+        uri: &Uri,
+        headers: &HeaderMap,
+        local: Option<LocalAddress>,
+    ) -> Self {
+        let forwarded = if settings.trust_forwarded {
+            forwarded(headers)
+        } else {
+            Forwarded::default()
+        };
+        Self {
+            settings,
+            forwarded,
+            own: own_authority(uri, headers),
+            local,
+        }
+    }
+
+    /// The host that the client asked for: what a trusted proxy says, else the request's own.
+    pub(crate) fn host(&self) -> Option<Host> {
+        Host::of(self.forwarded.authority.as_ref().or(self.own.as_ref())?)
+    }
+
+    /// The base URL for the request, without a slash at its end. `site` is the host that was asked
+    /// for, when it has APIs of its own.
+    ///
+    /// In this order: the configured one, at the site's host; what a trusted proxy says; the
+    /// request's own `Host`; the address of the socket.
+    pub(crate) fn base_url(&self, site: Option<&Host>) -> String {
+        if let Some(url) = &self.settings.public_url {
+            return at_site(url, site).trim_end_matches('/').to_owned();
+        }
+        let scheme = self.forwarded.scheme.or(self.local.map(|it| it.scheme));
+        let forwarded = self.forwarded.authority.as_ref().map(Authority::to_string);
+        let authority = forwarded
+            .or_else(|| Some(with_port(self.own.as_ref()?, self.local)))
+            .or_else(|| self.local.map(|local| local.address.to_string()))
+            .unwrap_or_else(|| "localhost".to_owned());
+        format!("{}://{authority}", scheme.unwrap_or_default())
+    }
+}
+
+/// One URL cannot name several hosts, so at a host with APIs of its own that takes the place of the
+/// one in the URL.
+fn at_site(url: &str, site: Option<&Host>) -> String {
+    let (Some(site), Ok(uri)) = (site, url.parse::<Uri>()) else {
+        return url.to_owned();
+    };
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let port = uri.port().map(|port| format!(":{port}"));
+    format!(
+        "{scheme}://{site}{}{}",
+        port.unwrap_or_default(),
+        uri.path()
+    )
+}
+
+/// What the target in absolute form says, or HTTP/2's `:authority`, or `Host`.
+fn own_authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    uri.authority()
+        .cloned()
+        .or_else(|| headers.get(HOST)?.to_str().ok()?.parse().ok())
+}
+
+/// The authority without its user, who has no place in a URL that is handed out.
 ///
 /// Some clients leave the port out of `Host` although it is not the default one. When the host is
 /// the very address that the connection came in on, the port is known better.
-fn own_authority(uri: &Uri, headers: &HeaderMap, local: Option<LocalAddress>) -> Option<String> {
-    let host = uri.authority().map(Authority::as_str);
-    let host = host.or_else(|| headers.get(HOST)?.to_str().ok())?;
-    let host = host.parse::<Authority>().ok()?;
-    // User information has no place in a URL that is handed out.
-    let name = host.host();
-    match (host.port_u16(), local) {
-        (Some(port), _) => Some(format!("{name}:{port}")),
-        (None, Some(LocalAddress(local))) if local.port() != 80 && is_at(name, local) => {
-            Some(format!("{name}:{}", local.port()))
+fn with_port(authority: &Authority, local: Option<LocalAddress>) -> String {
+    let name = authority.host();
+    match (authority.port_u16(), local) {
+        (Some(port), _) => format!("{name}:{port}"),
+        (None, Some(local)) if local.is_at(name) => {
+            format!("{name}:{}", local.address.port())
         }
-        (None, _) => Some(name.to_owned()),
+        (None, _) => name.to_owned(),
     }
 }
 
-fn is_at(name: &str, local: SocketAddr) -> bool {
-    let literal = name.trim_start_matches('[').trim_end_matches(']');
-    literal.parse() == Ok(local.ip()) || (name == "localhost" && local.ip().is_loopback())
+impl LocalAddress {
+    /// Whether this is the host's address, on a port that has to be said.
+    fn is_at(self, name: &str) -> bool {
+        let literal = name.trim_start_matches('[').trim_end_matches(']');
+        let ip = self.address.ip();
+        let is_here = literal.parse() == Ok(ip) || (name == "localhost" && ip.is_loopback());
+        is_here && self.address.port() != self.scheme.default_port()
+    }
+}
+
+impl Scheme {
+    fn named(name: &str) -> Option<Self> {
+        let all = [Self::Http, Self::Https];
+        all.into_iter().find(|scheme| scheme.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 #[derive(Default)]
 struct Forwarded {
-    scheme: Option<String>,
-    authority: Option<String>,
+    scheme: Option<Scheme>,
+    authority: Option<Authority>,
 }
 
 /// `Forwarded` (RFC 7239), else `X-Forwarded-Proto` and `X-Forwarded-Host`. Of several proxies the
@@ -89,8 +182,8 @@ fn forwarded(headers: &HeaderMap) -> Forwarded {
     let scheme = scheme.or_else(|| text("x-forwarded-proto").and_then(first));
     let authority = authority.or_else(|| text("x-forwarded-host").and_then(first));
     Forwarded {
-        scheme: scheme.filter(|scheme| matches!(scheme.as_str(), "http" | "https")),
-        authority: authority.filter(|host| host.parse::<Authority>().is_ok()),
+        scheme: scheme.and_then(|scheme| Scheme::named(&scheme)),
+        authority: authority.and_then(|host| host.parse().ok()),
     }
 }
 
@@ -98,14 +191,26 @@ fn forwarded(headers: &HeaderMap) -> Forwarded {
 mod tests {
     use super::*;
 
-    fn check(settings: &Settings, headers: &[(&'static str, &'static str)], expected: &str) {
+    fn origin<'a>(
+        settings: &'a Settings,
+        headers: &[(&'static str, &'static str)],
+        scheme: Scheme,
+    ) -> Origin<'a> {
         let headers = headers
             .iter()
             .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
             .collect();
-        let local = LocalAddress("127.0.0.1:8080".parse().unwrap());
+        let local = LocalAddress {
+            address: "127.0.0.1:8080".parse().unwrap(),
+            scheme,
+        };
         let uri = Uri::from_static("/upload/farm/v1/animals");
-        assert_eq!(base_url(settings, &uri, &headers, Some(local)), expected);
+        Origin::of(settings, &uri, &headers, Some(local))
+    }
+
+    fn check(settings: &Settings, headers: &[(&'static str, &'static str)], expected: &str) {
+        let origin = origin(settings, headers, Scheme::Http);
+        assert_eq!(origin.base_url(None), expected);
     }
 
     #[test]
@@ -174,5 +279,82 @@ mod tests {
             &[("host", "no host at all")],
             "http://127.0.0.1:8080",
         );
+    }
+
+    #[test]
+    fn under_tls_urls_say_https_unless_a_trusted_proxy_knows_better() {
+        let default = Settings::default();
+        let url = |settings, headers| origin(settings, headers, Scheme::Https).base_url(None);
+        assert_eq!(url(&default, &[]), "https://127.0.0.1:8080");
+        assert_eq!(url(&default, &[("host", "a.b")]), "https://a.b");
+        let trusting = Settings {
+            trust_forwarded: true,
+            ..Settings::default()
+        };
+        let headers = [("host", "a.b"), ("x-forwarded-proto", "http")];
+        assert_eq!(url(&trusting, &headers), "http://a.b");
+        assert_eq!(url(&trusting, &headers[..1]), "https://a.b");
+    }
+
+    #[test]
+    fn a_port_is_added_unless_it_is_the_default_one_of_the_scheme() {
+        for (scheme, port, expected) in [
+            (Scheme::Http, 80, "localhost"),
+            (Scheme::Http, 443, "localhost:443"),
+            (Scheme::Https, 443, "localhost"),
+            (Scheme::Https, 80, "localhost:80"),
+        ] {
+            let local = LocalAddress {
+                address: SocketAddr::from(([127, 0, 0, 1], port)),
+                scheme,
+            };
+            let authority = Authority::from_static("localhost");
+            assert_eq!(with_port(&authority, Some(local)), expected);
+        }
+    }
+
+    #[test]
+    fn at_a_host_with_apis_of_its_own_the_configured_url_names_that_host() {
+        let site = "disk.example".parse().unwrap();
+        for (url, expected) in [
+            ("https://up.example.com/", "https://disk.example"),
+            (
+                "https://up.example.com:8443/base/",
+                "https://disk.example:8443/base",
+            ),
+            ("http://[::1]:80", "http://disk.example:80"),
+        ] {
+            let settings = Settings {
+                public_url: Some(url.into()),
+                ..Settings::default()
+            };
+            let origin = origin(&settings, &[], Scheme::Http);
+            assert_eq!(origin.base_url(Some(&site)), expected);
+        }
+    }
+
+    #[test]
+    fn the_host_is_what_a_trusted_proxy_says_or_else_the_requests_own() {
+        let headers = [("host", "Inner.:8080"), ("x-forwarded-host", "[::1]:443")];
+        let host = |trust_forwarded| {
+            let settings = Settings {
+                trust_forwarded,
+                ..Settings::default()
+            };
+            let host = origin(&settings, &headers, Scheme::Http).host();
+            host.map(|host| host.to_string())
+        };
+        assert_eq!(host(false).as_deref(), Some("inner"));
+        assert_eq!(host(true).as_deref(), Some("[::1]"));
+    }
+
+    #[test]
+    fn the_target_says_more_about_the_host_than_a_header() {
+        let settings = Settings::default();
+        let headers = [(HOST, "b.example".parse().unwrap())].into_iter().collect();
+        let uri = Uri::from_static("http://A.example:81/upload/farm/v1/animals");
+        let origin = Origin::of(&settings, &uri, &headers, None);
+        assert_eq!(origin.host(), "a.example".parse().ok());
+        assert_eq!(origin.base_url(None), "http://A.example:81");
     }
 }

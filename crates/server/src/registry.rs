@@ -1,12 +1,17 @@
-//! The APIs that a server serves, with the kinds that give them meaning.
+//! The APIs that a server serves, with the kinds that give them meaning, and where it serves them.
+//!
+//! An API may have a host. It then answers requests to that host alone; all others answer on every
+//! host. What is answered on one host is a [`Site`]: the host's own APIs before those without one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 use windlass_discovery::{Api, Digest, Method, MethodTable};
 use windlass_proto::digest::Wanted;
 
 use crate::generic::GenericKind;
+use crate::host::Host;
 use crate::kind::{Kind, Worker};
 
 /// An API and what its methods mean.
@@ -15,27 +20,90 @@ pub struct ServedApi {
     pub api: Api,
     /// The behaviour of its resources.
     pub kind: Arc<dyn Kind>,
+    /// The one host on which it answers; `None`, the default, for all of them.
+    ///
+    /// Sessions belong to an API at its host: they are not found any more when it gets another.
+    pub host: Option<Host>,
 }
 
 impl ServedApi {
-    /// An API served by the generic kind, which works for any description.
-    pub fn generic(api: Api) -> Self {
+    /// An API served by this kind, on every host.
+    pub fn new(api: Api, kind: Arc<dyn Kind>) -> Self {
         Self {
             api,
-            kind: Arc::new(GenericKind),
+            kind,
+            host: None,
         }
     }
-}
 
-impl std::fmt::Debug for ServedApi {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ServedApi({}:{})", self.api.name(), self.api.version())
+    /// An API served by the generic kind, which works for any description, on every host.
+    pub fn generic(api: Api) -> Self {
+        Self::new(api, Arc::new(GenericKind))
+    }
+
+    /// The same API on this host alone.
+    #[must_use]
+    pub fn on(self, host: Host) -> Self {
+        Self {
+            host: Some(host),
+            ..self
+        }
+    }
+
+    fn key(&self) -> (String, String) {
+        key(self.api.name(), self.api.version())
     }
 }
 
-/// All APIs of a server.
-pub(crate) struct Registry {
-    served: Vec<ServedApi>,
+impl fmt::Debug for ServedApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServedApi({}:{}", self.api.name(), self.api.version())?;
+        if let Some(host) = &self.host {
+            write!(f, "@{host}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// All APIs of a server, on their hosts.
+///
+/// Its size follows from the APIs and their hosts; requests add nothing.
+pub struct Registry {
+    /// The hosts that have APIs of their own.
+    hosts: BTreeMap<Host, Site>,
+    /// All other hosts.
+    elsewhere: Site,
+}
+
+/// Two APIs that cannot both be served.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Conflict {
+    /// They have the same name and version, and answer on the same host.
+    #[error("{name} {version} is given twice")]
+    SameName {
+        /// Their name.
+        name: String,
+        /// Their version.
+        version: String,
+        /// The place of the first, among those that were given.
+        first: usize,
+        /// The place of the second.
+        second: usize,
+    },
+    /// They have methods that answer the same requests.
+    #[error("{methods}")]
+    SameRequests {
+        /// The methods, their APIs and their path, in words.
+        methods: String,
+    },
+}
+
+/// What is answered on one host.
+pub(crate) struct Site {
+    host: Option<Host>,
+    /// The host's own first.
+    served: Vec<Arc<ServedApi>>,
     by_name: HashMap<(String, String), usize>,
     pub(crate) table: MethodTable,
 }
@@ -48,18 +116,94 @@ pub(crate) struct ServedMethod<'a> {
 }
 
 impl Registry {
-    pub(crate) fn new(served: Vec<ServedApi>) -> Self {
-        let key = |served: &ServedApi| key(served.api.name(), served.api.version());
-        let by_name = served.iter().map(key).zip(0..).collect();
-        let table = MethodTable::new(served.iter().map(|served| &served.api));
-        Self {
-            served,
-            by_name,
-            table,
-        }
+    /// The registry of these APIs. Where order matters, those that come first are preferred.
+    ///
+    /// # Errors
+    /// When two APIs that answer on the same host have the same name and version, or methods that
+    /// answer the same requests. Nobody could reach the second one.
+    pub fn new(served: impl IntoIterator<Item = ServedApi>) -> Result<Self, Conflict> {
+        let served: Vec<_> = served.into_iter().map(Arc::new).collect();
+        let hosts: BTreeSet<_> = served
+            .iter()
+            .filter_map(|served| served.host.clone())
+            .collect();
+        let site = |host: Host| Ok((host.clone(), Site::new(Some(host), &served)?));
+        Ok(Self {
+            elsewhere: Site::new(None, &served)?,
+            hosts: hosts.into_iter().map(site).collect::<Result<_, _>>()?,
+        })
     }
 
-    /// All APIs, in the order they were given.
+    /// What is answered on this host; `None` where a request names none.
+    pub(crate) fn on(&self, host: Option<&Host>) -> &Site {
+        host.and_then(|host| self.hosts.get(host))
+            .unwrap_or(&self.elsewhere)
+    }
+
+    /// What the kinds do beside requests.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = Arc<dyn Worker>> {
+        self.served().filter_map(|served| served.kind.worker())
+    }
+
+    /// All APIs: those without a host, then those of each host.
+    pub(crate) fn served(&self) -> impl Iterator<Item = &ServedApi> {
+        let with_host = self.hosts.values().flat_map(|site| &site.served);
+        let with_host = with_host.filter(|served| served.host.is_some());
+        self.elsewhere
+            .served
+            .iter()
+            .chain(with_host)
+            .map(|it| &**it)
+    }
+
+    /// A method as a session remembers it. `host` is that of its API.
+    pub(crate) fn method(
+        &self,
+        host: Option<&Host>,
+        name: &str,
+        version: &str,
+        id: &str,
+    ) -> Option<ServedMethod<'_>> {
+        let served = self.on(host).api(name, version)?;
+        let method = served.api.method(id)?;
+        (served.host.as_ref() == host).then_some(ServedMethod { served, method })
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.served()).finish()
+    }
+}
+
+impl Site {
+    fn new(host: Option<Host>, all: &[Arc<ServedApi>]) -> Result<Self, Conflict> {
+        let at = |host: Option<&Host>| -> Vec<_> {
+            let at_host = all.iter().filter(|served| served.host.as_ref() == host);
+            at_host.cloned().collect()
+        };
+        let own = host.as_ref().map(|host| at(Some(host)));
+        let groups = [own.unwrap_or_default(), at(None)];
+        let table = MethodTable::of_groups(
+            groups
+                .iter()
+                .map(|group| group.iter().map(|served| &served.api)),
+        );
+        let served = groups.concat();
+        Ok(Self {
+            by_name: by_name(&served, all)?,
+            table: without_collision(table)?,
+            host,
+            served,
+        })
+    }
+
+    /// The host, if it has APIs of its own.
+    pub(crate) fn host(&self) -> Option<&Host> {
+        self.host.as_ref()
+    }
+
+    /// The APIs of this host in the order they were given, and after them those without a host.
     pub(crate) fn apis(&self) -> impl Iterator<Item = &Api> {
         self.served.iter().map(|served| &served.api)
     }
@@ -67,12 +211,7 @@ impl Registry {
     /// One API.
     pub(crate) fn api(&self, name: &str, version: &str) -> Option<&ServedApi> {
         let index = self.by_name.get(&key(name, version))?;
-        self.served.get(*index)
-    }
-
-    /// What the kinds do beside requests.
-    pub(crate) fn workers(&self) -> impl Iterator<Item = Arc<dyn Worker>> {
-        self.served.iter().filter_map(|served| served.kind.worker())
+        self.served.get(*index).map(|served| &**served)
     }
 
     /// The API of a method that the table found.
@@ -81,13 +220,6 @@ impl Registry {
             .api(&method.api_name, &method.api_version)
             .expect("the table holds only methods of these APIs");
         ServedMethod { served, method }
-    }
-
-    /// A method by name, as a session remembers it.
-    pub(crate) fn method(&self, name: &str, version: &str, id: &str) -> Option<ServedMethod<'_>> {
-        let served = self.api(name, version)?;
-        let method = served.api.method(id)?;
-        Some(ServedMethod { served, method })
     }
 }
 
@@ -102,6 +234,40 @@ impl ServedMethod<'_> {
     }
 }
 
+/// The places of the APIs of a site by name and version, of which each may be there once.
+fn by_name(
+    served: &[Arc<ServedApi>],
+    all: &[Arc<ServedApi>],
+) -> Result<HashMap<(String, String), usize>, Conflict> {
+    let mut by_name = HashMap::new();
+    for (index, api) in served.iter().enumerate() {
+        let Some(earlier) = by_name.insert(api.key(), index) else {
+            continue;
+        };
+        let place = |api| all.iter().position(|it| Arc::ptr_eq(it, api));
+        let place = |api| place(api).expect("it is one of all");
+        let (one, other) = (place(&served[earlier]), place(api));
+        return Err(Conflict::SameName {
+            name: api.api.name().to_owned(),
+            version: api.api.version().to_owned(),
+            first: one.min(other),
+            second: one.max(other),
+        });
+    }
+    Ok(by_name)
+}
+
+fn without_collision(table: MethodTable) -> Result<MethodTable, Conflict> {
+    let methods = table.collision().map(|collision| collision.to_string());
+    match methods {
+        Some(methods) => Err(Conflict::SameRequests { methods }),
+        None => Ok(table),
+    }
+}
+
 fn key(name: &str, version: &str) -> (String, String) {
     (name.to_owned(), version.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method as Verb, Request, StatusCode, Version};
-use windlass_discovery::Found;
+use windlass_discovery::{Found, Target};
 use windlass_proto::command::{Command, Framing, StartHead, command, effective_method};
 use windlass_proto::header::X_GUPLOADER_UPLOADID;
 use windlass_proto::metadata::parse_metadata;
@@ -15,8 +15,8 @@ use windlass_proto::reply::{resume_incomplete, started};
 
 use crate::body::RequestBody;
 use crate::error::Error;
-use crate::origin::{LocalAddress, base_url};
-use crate::registry::ServedMethod;
+use crate::origin::{LocalAddress, Origin};
+use crate::registry::{ServedMethod, Site};
 use crate::reply::{self, Reply};
 use crate::resources::{CallHead, call};
 use crate::uploads::House;
@@ -75,21 +75,20 @@ async fn route(
     let framing = Framing::of(head.version, &head.headers, empty)?;
     let query = Parameters::parse(head.uri.query());
     let local = head.extensions.get::<LocalAddress>().copied();
+    let origin = Origin::of(&house.settings, &head.uri, &head.headers, local);
+    let site = house.registry.on(origin.host().as_ref());
     let request = Routed {
         house,
+        site,
         head,
         verb: &effective_method(&head.method, &head.headers)?,
         query: &query,
-        base_url: &base_url(&house.settings, &head.uri, &head.headers, local),
+        base_url: &origin.base_url(site.host()),
     };
     let path = head.uri.path();
-    if let Some(reply) = discovery_service::answer(
-        &house.registry,
-        request.verb,
-        path,
-        &query,
-        request.base_url,
-    ) {
+    if let Some(reply) =
+        discovery_service::answer(site, request.verb, path, &query, request.base_url)
+    {
         return reply;
     }
     match plain_path(path) {
@@ -106,9 +105,17 @@ fn plain_path(path: &str) -> Option<&str> {
     rest.starts_with('/').then_some(rest)
 }
 
+/// The parameters of a request on a download path, where there is nothing but media: the first of
+/// several values counts.
+fn for_media(query: Option<&str>) -> Parameters {
+    Parameters::parse(Some(&format!("alt=media&{}", query.unwrap_or_default())))
+}
+
 /// A request whose head has been read.
 struct Routed<'a> {
     house: &'a Arc<House>,
+    /// What is answered on the host that was asked for.
+    site: &'a Site,
     head: &'a Parts,
     verb: &'a Verb,
     query: &'a Parameters,
@@ -124,19 +131,22 @@ impl Routed<'_> {
         } else {
             self.verb
         };
-        let (method, parameters) = match self.house.registry.table.find(verb, path) {
+        let (method, target, parameters) = match self.site.table.find(verb, path) {
             Found::Method {
-                method, parameters, ..
-            } => (method, parameters),
+                method,
+                target,
+                parameters,
+            } => (method, target, parameters),
             Found::WrongVerb { allowed } => return Err(Error::VerbNotAllowed { allowed }),
             Found::Nothing => return Err(no_such(path)),
         };
         arguments::check(method, &parameters, self.query)?;
+        let for_media = (target == Target::Download).then(|| for_media(self.head.uri.query()));
         let head = CallHead {
-            method: self.house.registry.of(method),
+            method: self.site.of(method),
             raw_path: path,
             path: &parameters,
-            query: self.query,
+            query: for_media.as_ref().unwrap_or(self.query),
             verb: self.verb,
             headers: &self.head.headers,
             base_url: self.base_url,
@@ -181,18 +191,17 @@ impl Routed<'_> {
     }
 
     fn upload_method(&self, plain: &str) -> Result<ServedMethod<'_>, Error> {
-        let registry = &self.house.registry;
         let path = self.head.uri.path();
-        match registry.table.find(self.verb, path) {
+        match self.site.table.find(self.verb, path) {
             Found::Method {
                 method, parameters, ..
             } => {
                 arguments::check(method, &parameters, self.query)?;
-                Ok(registry.of(method))
+                Ok(self.site.of(method))
             }
             Found::WrongVerb { allowed } => Err(Error::VerbNotAllowed { allowed }),
             Found::Nothing => {
-                let mut methods = registry.table.methods_at(plain);
+                let mut methods = self.site.table.methods_at(plain);
                 Err(match methods.find(|method| method.upload.is_none()) {
                     Some(method) => Error::NotUpload {
                         method: method.id.clone(),

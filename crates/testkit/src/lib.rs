@@ -12,3 +12,4 @@ pub mod media;
 pub mod process;
 pub mod raw;
 pub mod session;
+pub mod tls;

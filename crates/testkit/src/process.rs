@@ -46,6 +46,7 @@ pub struct ServerProcess {
 struct Life {
     child: Child,
     guard: Child,
+    scheme: String,
     address: SocketAddr,
     /// Kept open, so that the server can go on writing.
     _stdout: BufReader<ChildStdout>,
@@ -71,6 +72,15 @@ impl ServerProcess {
     #[track_caller]
     pub fn address(&self) -> SocketAddr {
         self.life().address
+    }
+
+    /// The URL of its root, without a slash at the end.
+    #[track_caller]
+    pub fn url(&self) -> String {
+        let Life {
+            scheme, address, ..
+        } = self.life();
+        format!("{scheme}://{address}")
     }
 
     /// Its data directory.
@@ -112,6 +122,12 @@ impl ServerProcess {
         kill_process(self.pid(), Signal::TERM).expect("the server runs");
     }
 
+    /// Tells it that its terminal has gone, by which daemons are told to look at their files.
+    #[track_caller]
+    pub fn hang_up(&self) {
+        kill_process(self.pid(), Signal::HUP).expect("the server runs");
+    }
+
     /// Starts it on the data it left, on another port.
     #[track_caller]
     pub fn start_again(&mut self) {
@@ -125,16 +141,14 @@ impl ServerProcess {
             (line, stdout)
         })
         .unwrap_or_else(|| panic!("the server does not start:\n{}", self.stderr()));
-        let address = line.trim().strip_prefix("listening on http://");
-        let address = address
-            .and_then(|address| address.parse().ok())
-            .unwrap_or_else(|| {
-                child.kill().ok();
-                panic!("the first line is {line:?}; stderr:\n{}", self.stderr())
-            });
+        let (scheme, address) = place(&line).unwrap_or_else(|| {
+            child.kill().ok();
+            panic!("the first line is {line:?}; stderr:\n{}", self.stderr())
+        });
         self.life = Some(Life {
             child,
             guard,
+            scheme: scheme.to_owned(),
             address,
             _stdout: stdout,
         });
@@ -212,6 +226,13 @@ impl Life {
         }
         ended
     }
+}
+
+/// What a server's first line says: the scheme of its URLs, and where it listens.
+fn place(line: &str) -> Option<(&str, SocketAddr)> {
+    let url = line.trim().strip_prefix("listening on ")?;
+    let (scheme, address) = url.split_once("://")?;
+    Some((scheme, address.parse().ok()?))
 }
 
 /// The most memory that a process has held at once, in bytes; `None` when it has ended.

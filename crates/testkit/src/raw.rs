@@ -12,7 +12,11 @@
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, ClientConnection};
 
 use rustix::net::sockopt::set_socket_linger;
 
@@ -37,6 +41,8 @@ const LONGEST_LINE: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct RawPeer {
     stream: TcpStream,
+    /// What lies between the bytes of the test and those on the wire.
+    tls: Option<Box<ClientConnection>>,
     /// What has come and was not looked at yet.
     unread: Vec<u8>,
 }
@@ -59,10 +65,43 @@ impl RawPeer {
         stream.set_write_timeout(Some(PATIENCE))?;
         let peer = Self {
             stream,
+            tls: None,
             unread: Vec::new(),
         };
         peer.set_patience(PATIENCE);
         Ok(peer)
+    }
+
+    /// Connects, and shakes hands under TLS.
+    ///
+    /// # Errors
+    /// Also when one side does not like the other.
+    pub fn try_connect_tls(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Self> {
+        let mut peer = Self::try_connect(address)?;
+        let name = address.ip().into();
+        let tls = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        let tls = peer.tls.insert(Box::new(tls));
+        while tls.is_handshaking() {
+            tls.complete_io(&mut peer.stream)?;
+        }
+        Ok(peer)
+    }
+
+    /// Connects, and shakes hands under TLS.
+    #[track_caller]
+    pub fn connect_tls(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
+        Self::try_connect_tls(address, config)
+            .unwrap_or_else(|error| panic!("no TLS with {address}: {error}"))
+    }
+
+    /// The protocol that was chosen in the handshake (ALPN), if it was any.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.tls.as_ref()?.alpn_protocol()
+    }
+
+    /// The server's own certificate.
+    pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.tls.as_ref()?.peer_certificates()?.first()
     }
 
     /// How long the peer waits for a reply, from now on.
@@ -81,7 +120,12 @@ impl RawPeer {
 
     /// Sends bytes as they are, to a server that may have hung up.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        self.stream.write_all(bytes.as_ref())
+        match &mut self.tls {
+            None => self.stream.write_all(bytes.as_ref()),
+            Some(tls) => {
+                rustls::Stream::new(&mut **tls, &mut self.stream).write_all(bytes.as_ref())
+            }
+        }
     }
 
     /// Sends a request and reads the reply to it. Interim replies are passed over.
@@ -158,6 +202,20 @@ impl RawPeer {
         }
     }
 
+    /// Whether the server has ended its side as it should be: under TLS with a word (`close_notify`),
+    /// without which nobody knows whether something was cut off.
+    pub fn is_ended(&mut self) -> bool {
+        self.unread.is_empty() && matches!(self.receive(), Ok(0))
+    }
+
+    /// Reads so many bytes as they come.
+    ///
+    /// # Errors
+    /// As [`RawPeer::try_reply`].
+    pub fn bytes(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        self.take(len)
+    }
+
     fn body(&mut self, reply: &Reply) -> io::Result<Vec<u8>> {
         if matches!(reply.status, 204 | 304) {
             return Ok(Vec::new());
@@ -226,7 +284,10 @@ impl RawPeer {
 
     fn receive(&mut self) -> io::Result<usize> {
         let mut piece = vec![0; READ];
-        let len = self.stream.read(&mut piece)?;
+        let len = match &mut self.tls {
+            None => self.stream.read(&mut piece)?,
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.stream).read(&mut piece)?,
+        };
         self.unread.extend_from_slice(&piece[..len]);
         Ok(len)
     }

@@ -31,8 +31,8 @@ impl Session {
             .header("location")
             .expect("a started session has a URI");
         let path = location
-            .strip_prefix("http://")
-            .and_then(|rest| rest.find('/').map(|at| &rest[at..]));
+            .split_once("://")
+            .and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..]));
         Self {
             address,
             target: path.expect("a session URI is absolute").to_owned(),

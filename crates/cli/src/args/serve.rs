@@ -19,10 +19,21 @@ use crate::settings::Given;
 pub(crate) struct ServeArgs {
     /// Where to listen: an IP address and a port [default: 127.0.0.1:8080]
     ///
-    /// With port 0 the system chooses a free one. The server speaks plain HTTP and asks nobody for
-    /// a password: on any other address than a loopback one, everybody who can reach it can upload.
+    /// With port 0 the system chooses a free one. The server asks nobody for a password: on any
+    /// other address than a loopback one, everybody who can reach it can upload.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+
+    /// The server's certificate in PEM: it speaks https, TLS 1.2 and 1.3, and nothing else
+    ///
+    /// The server's own certificate comes first, then those that vouch for it. SIGHUP lets it be
+    /// read again, with its key. Without one the server speaks plain HTTP.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<String>,
+
+    /// The key of the certificate in PEM, not encrypted
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
 
     /// Where sessions, resources and media are kept [default: ./windlass-data]
     ///
@@ -33,8 +44,9 @@ pub(crate) struct ServeArgs {
     /// An API to serve; may be given more than once [default: farm]
     ///
     /// The name of a built-in API (farm), a description in the short form (*.toml), or a discovery
-    /// document as Google publishes them (*.json).
-    #[arg(long, value_name = "NAME|FILE")]
+    /// document as Google publishes them (*.json). With @HOST behind it, it answers on this host
+    /// alone; that is how APIs with the same paths are served side by side.
+    #[arg(long, value_name = "NAME|FILE[@HOST]")]
     api: Vec<String>,
 
     /// The URL under which clients reach the server, if it is not the one they connect to
@@ -72,8 +84,8 @@ pub(crate) struct ServeArgs {
 
     /// Print the whole configuration and where each value comes from, and stop
     ///
-    /// The output is a configuration file. Everything is checked, API descriptions too; neither the
-    /// address nor the data directory is touched.
+    /// The output is a configuration file. Everything is checked, API descriptions and the
+    /// certificate too; neither the address nor the data directory is touched.
     #[arg(long)]
     pub(crate) check_config: bool,
 }
@@ -82,7 +94,8 @@ const EXAMPLES: &str = "\
 Examples:
   windlass serve
   windlass serve --listen 0.0.0.0:8080 --data /var/lib/windlass --public-url https://up.example.com
-  windlass serve --api farm --api ./albums.toml --api ./gmail-v1.json
+  windlass serve --api farm --api ./albums.toml --api ./gmail-v1.json@gmail.example.com
+  windlass serve --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem
   windlass serve --config windlass.toml --check-config
 
 An upload, once the server runs:
@@ -93,7 +106,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  the server was asked to stop and has stopped; the configuration is good
   1  it failed while it ran: storage failed, or a second signal cut requests off
-  2  the command line, a configuration file or an API description is wrong
+  2  the command line, a configuration file, an API description or the certificate is wrong
   3  it cannot start: the address or the data directory is in use or unusable";
 
 impl ServeArgs {
@@ -103,6 +116,8 @@ impl ServeArgs {
         let apis = Some(&self.api).filter(|apis| !apis.is_empty());
         let given = [
             one("listen", &self.listen),
+            one("tls-cert", &self.tls_cert),
+            one("tls-key", &self.tls_key),
             one("data", &self.data),
             apis.map(|apis| ("api", Given::List(apis.clone()))),
             one("public-url", &self.public_url),

@@ -1,7 +1,9 @@
 //! `windlass serve`: a server of its own process, over a store on the local disk.
 
+mod certificate;
 mod descriptors;
 mod error;
+mod hang_up;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use windlass_apis::Options;
-use windlass_server::{Ended, ServedApi, Server, Stores, SystemClock};
+use windlass_server::{Ended, Listener, Registry, Server, Stores, SystemClock};
 use windlass_store_local::{Durability, LocalStore};
 
 use super::signals::Signals;
@@ -18,7 +20,10 @@ use crate::exit::Code;
 use crate::output;
 use crate::settings::{self, Environment, Settings, Sources};
 
+pub(crate) use certificate::CertificateError;
 pub(crate) use error::Error;
+
+use certificate::Certificate;
 
 /// Serves until it is asked to stop, or prints the configuration.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
@@ -30,6 +35,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     warn_of_ignored(&sources.environment);
     let mut merged = sources.merge()?;
     let apis = settings::load(&merged.settings.apis, &Options::default())?;
+    let certificate = load_certificate(&merged.settings)?;
     if args.check_config {
         output::data(merged.to_toml());
         return Ok(());
@@ -40,7 +46,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         .enable_all()
         .build()
         .map_err(Error::Runtime)?;
-    let result = runtime.block_on(serve(merged.settings, apis));
+    let result = runtime.block_on(serve(merged.settings, apis, certificate));
     // Whatever still runs waits for a disk or a client that may never answer.
     runtime.shutdown_background();
     result
@@ -77,7 +83,17 @@ fn fit_connections(settings: &mut Settings) {
     );
 }
 
-async fn serve(settings: Settings, apis: Vec<ServedApi>) -> Result<(), Error> {
+fn load_certificate(settings: &Settings) -> Result<Option<Arc<Certificate>>, CertificateError> {
+    let files = settings.tls_cert.as_ref().zip(settings.tls_key.as_ref());
+    let certificate = files.map(|(chain, key)| Certificate::load(chain, key));
+    Ok(certificate.transpose()?.map(Arc::new))
+}
+
+async fn serve(
+    settings: Settings,
+    apis: Registry,
+    certificate: Option<Arc<Certificate>>,
+) -> Result<(), Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
     let (listener, address) = listen(settings.listen).await?;
     // It blocks, but nothing else runs yet.
@@ -88,7 +104,18 @@ async fn serve(settings: Settings, apis: Vec<ServedApi>) -> Result<(), Error> {
         vault: Arc::new(store.vault),
     };
     let server = Server::new(settings.server, apis, stores, Arc::new(SystemClock));
-    output::announce(format_args!("listening on http://{address}"));
+    let listener = match certificate {
+        None => Listener::plain(listener),
+        Some(certificate) => {
+            let config = certificate.config();
+            hang_up::reload_at_each(certificate).map_err(Error::Signals)?;
+            Listener::tls(listener, config)
+        }
+    };
+    output::announce(format_args!(
+        "listening on {}://{address}",
+        listener.scheme()
+    ));
 
     let stop = Arc::new(Notify::new());
     tokio::spawn(stop_server(signals, Arc::clone(&stop)));
@@ -120,7 +147,7 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error>
     Ok((listener, chosen))
 }
 
-fn log_start(settings: &Settings, apis: &[ServedApi]) {
+fn log_start(settings: &Settings, apis: &Registry) {
     let data = settings.data.display();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?apis, %data, "serving");
     if settings.store.durability == Durability::Os {

@@ -8,8 +8,9 @@ use thiserror::Error;
 use windlass_apis::Options;
 use windlass_discovery::short_form::ShortFormError;
 use windlass_discovery::{Api, Error as DescriptionError};
-use windlass_server::ServedApi;
+use windlass_server::{Conflict, ServedApi};
 
+use super::api_entry::ApiEntry;
 use super::toml_fault::TomlFault;
 
 /// Where the description of an API comes from.
@@ -49,9 +50,23 @@ pub(crate) enum ApiError {
     Twice {
         name: String,
         version: String,
-        first: ApiSource,
-        second: ApiSource,
+        first: Box<ApiEntry>,
+        second: Box<ApiEntry>,
     },
+    #[error(transparent)]
+    Conflict(Conflict),
+}
+
+impl ApiError {
+    /// What can be done about it.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Twice { .. } | Self::Conflict(_) => Some(
+                "give the APIs hosts of their own: `--api FILE@HOST`, or `FILE@HOST` in the key apis",
+            ),
+            Self::Unreadable { .. } | Self::Toml(_) | Self::Description { .. } => None,
+        }
+    }
 }
 
 impl ApiSource {
@@ -72,7 +87,7 @@ impl ApiSource {
         }
     }
 
-    fn load(&self, options: &Options) -> Result<Vec<ServedApi>, ApiError> {
+    pub(super) fn load(&self, options: &Options) -> Result<Vec<ServedApi>, ApiError> {
         let api = match self {
             Self::BuiltIn(name) => {
                 return Ok(windlass_apis::by_name(name, options).expect("a listed name"));
@@ -82,29 +97,6 @@ impl ApiSource {
         };
         Ok(vec![windlass_apis::adopt(api, options)])
     }
-}
-
-/// Loads all APIs, of which no two may have the same name and version.
-pub(crate) fn load(sources: &[ApiSource], options: &Options) -> Result<Vec<ServedApi>, ApiError> {
-    let mut loaded: Vec<(&ApiSource, ServedApi)> = Vec::new();
-    for source in sources {
-        for served in source.load(options)? {
-            let (name, version) = (served.api.name(), served.api.version());
-            let same = |(_, other): &&(&ApiSource, ServedApi)| {
-                (other.api.name(), other.api.version()) == (name, version)
-            };
-            if let Some((first, _)) = loaded.iter().find(same) {
-                return Err(ApiError::Twice {
-                    name: name.to_owned(),
-                    version: version.to_owned(),
-                    first: (*first).clone(),
-                    second: source.clone(),
-                });
-            }
-            loaded.push((source, served));
-        }
-    }
-    Ok(loaded.into_iter().map(|(_, served)| served).collect())
 }
 
 type Parse = fn(&str) -> Result<Api, DescriptionError>;

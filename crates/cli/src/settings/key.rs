@@ -22,6 +22,8 @@ pub(super) struct Key {
 /// Keys outside of tables come first, and those of a table stand together, as in a file.
 pub(super) const KEYS: &[Key] = &[
     Key::with_flag("listen", "listen", |all| Slot::Address(&mut all.listen)),
+    Key::with_flag("tls_cert", "tls-cert", |all| Slot::File(&mut all.tls_cert)),
+    Key::with_flag("tls_key", "tls-key", |all| Slot::File(&mut all.tls_key)),
     Key::with_flag("data", "data", |all| Slot::Directory(&mut all.data)),
     Key::with_flag("apis", "api", |all| Slot::Apis(&mut all.apis)),
     Key::with_flag("public_url", "public-url", |all| {

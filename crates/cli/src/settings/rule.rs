@@ -15,6 +15,16 @@ pub(super) struct Rule {
 
 const RULES: &[Rule] = &[
     Rule {
+        key: "tls_cert",
+        says: "it needs a tls_key beside it",
+        holds: |all| all.tls_cert.is_none() || all.tls_key.is_some(),
+    },
+    Rule {
+        key: "tls_key",
+        says: "it needs a tls_cert beside it",
+        holds: |all| all.tls_key.is_none() || all.tls_cert.is_some(),
+    },
+    Rule {
         key: "apis",
         says: "it names at least one API",
         holds: |all| !all.apis.is_empty(),

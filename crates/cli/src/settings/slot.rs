@@ -15,7 +15,7 @@ use windlass_discovery::byte_size::ByteSizeError;
 use windlass_server::config::ChunkRule;
 use windlass_store_local::Durability;
 
-use super::api_source::{ApiSource, UnknownApi};
+use super::api_entry::{ApiEntry, ApiEntryError};
 use super::log_filter::{LogFilter, NotALogFilter};
 
 /// The longest duration that can be set. Far below what clocks can add up.
@@ -44,7 +44,8 @@ pub(crate) enum Given {
 pub(super) enum Slot<'a> {
     Address(&'a mut SocketAddr),
     Directory(&'a mut PathBuf),
-    Apis(&'a mut Vec<ApiSource>),
+    File(&'a mut Option<PathBuf>),
+    Apis(&'a mut Vec<ApiEntry>),
     Url(&'a mut Option<String>),
     Switch(&'a mut bool),
     Log(&'a mut LogFilter),
@@ -84,7 +85,7 @@ pub(crate) enum ValueError {
     #[error("`{text}` is not a whole number")]
     Number { text: String, source: ParseIntError },
     #[error(transparent)]
-    Api(#[from] UnknownApi),
+    Api(#[from] ApiEntryError),
     #[error(transparent)]
     Log(#[from] NotALogFilter),
     #[error("it takes one value, not a list")]
@@ -119,6 +120,7 @@ impl Slot<'_> {
             Slot::Apis(apis) => *apis = parse_apis(&given.texts(), base)?,
             Slot::Address(address) => *address = parse_address(text?)?,
             Slot::Directory(directory) => *directory = base.join(text?),
+            Slot::File(file) => *file = Some(base.join(text?)),
             Slot::Url(url) => *url = Some(parse_url(text?)?),
             Slot::Switch(switch) => *switch = parse_word(text?, SWITCH)?,
             Slot::Log(log) => *log = text?.parse()?,
@@ -141,6 +143,7 @@ impl Slot<'_> {
             Slot::Apis(apis) => Some(write_apis(apis)),
             Slot::Address(address) => text(address),
             Slot::Directory(directory) => text(&directory.display()),
+            Slot::File(file) => text(&file.as_ref()?.display()),
             Slot::Url(url) => text(url.as_ref()?),
             Slot::Switch(switch) => Some(switch.to_string()),
             Slot::Log(log) => text(log),
@@ -156,14 +159,14 @@ impl Slot<'_> {
     }
 }
 
-fn parse_apis(texts: &[&str], base: &Path) -> Result<Vec<ApiSource>, ValueError> {
-    let sources = texts.iter().map(|text| ApiSource::parse(text, base));
-    Ok(sources.collect::<Result<_, _>>()?)
+fn parse_apis(texts: &[&str], base: &Path) -> Result<Vec<ApiEntry>, ValueError> {
+    let entries = texts.iter().map(|text| ApiEntry::parse(text, base));
+    Ok(entries.collect::<Result<_, _>>()?)
 }
 
-fn write_apis(apis: &[ApiSource]) -> String {
-    let sources = apis.iter().map(|source| Value::String(source.to_string()));
-    Value::Array(sources.collect()).to_string()
+fn write_apis(apis: &[ApiEntry]) -> String {
+    let entries = apis.iter().map(|entry| Value::String(entry.to_string()));
+    Value::Array(entries.collect()).to_string()
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, ValueError> {

@@ -113,7 +113,7 @@ fn paths_in_the_file_are_relative_to_it() {
     assert_eq!(settings.data, dir.path().join("media"));
     assert_eq!(
         settings.apis[1],
-        ApiSource::ShortForm(dir.path().join("pond.toml"))
+        ApiSource::ShortForm(dir.path().join("pond.toml")).into()
     );
 }
 
@@ -165,6 +165,15 @@ fn rules_between_values_are_kept() {
             "apis = []",
             "apis (file windlass.toml:1): it names at least one API",
         ),
+        (
+            "tls_cert = 'cert.pem'",
+            "tls_cert (file windlass.toml:1): it needs a tls_key beside it",
+        ),
+        (
+            "tls_key = 'key.pem'",
+            "tls_key (file windlass.toml:1): it needs a tls_cert beside it",
+        ),
+        ("tls_cert = 'a'\ntls_key = 'b'", ""),
         (
             "sessions.idle = '8d'",
             "sessions.idle (file windlass.toml:1): it is not longer than sessions.lifetime, which \
@@ -226,6 +235,8 @@ fn the_printed_configuration_tells_the_origins_and_reads_back_as_the_same() {
     let printed = sources.merge().expect("good settings").to_toml();
     let beginning = r#"
 listen = "127.0.0.1:8080"               # default
+# tls_cert is not set                   # default
+# tls_key is not set                    # default
 data = "/var/lib/windlass"              # flag --data
 apis = ["farm", "/etc/pond.toml"]       # env WINDLASS_APIS
 # public_url is not set                 # default

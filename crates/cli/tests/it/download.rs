@@ -34,6 +34,33 @@ impl Animal {
 }
 
 #[test]
+fn the_download_path_of_a_method_gives_its_media_and_nothing_else() {
+    for len in SIZES {
+        let animal = Animal::of(len);
+        let path = format!("/download{}", farm::animal(&animal.id));
+        for query in ["", "?alt=media", "?alt=json", "?fields=id&alt=nonsense"] {
+            let request = Request::new("GET", format!("{path}{query}"));
+            let reply = exchange(farm(), &request).expect(200);
+            assert_eq!(reply.header("content-type"), Some("image/png"));
+            animal.media.compare(0..len, &reply.body[..]).unwrap();
+        }
+        let request = Request::new("GET", &path).header("Range", "bytes=5-9");
+        let reply = exchange(farm(), &request).expect(206);
+        animal.media.compare(5..10, &reply.body[..]).unwrap();
+        let reply = exchange(farm(), &Request::new("HEAD", &path)).expect(200);
+        assert_eq!(reply.header("content-length"), Some(&*len.to_string()));
+    }
+}
+
+#[test]
+fn the_download_path_of_a_method_without_media_does_not_exist() {
+    let request = Request::new("GET", format!("/download{}", farm::ANIMALS));
+    assert_error(&exchange(farm(), &request), 404, "notFound", None);
+    let request = Request::new("DELETE", format!("/download{}", farm::animal("bella")));
+    assert_error(&exchange(farm(), &request), 405, "methodNotAllowed", None);
+}
+
+#[test]
 fn a_download_has_the_media_and_says_what_it_is() {
     for animal in SIZES.map(Animal::of) {
         let reply = animal.get(&[]).expect(200);

@@ -24,7 +24,12 @@ pub(crate) fn pond() -> SocketAddr {
 pub(crate) fn own(arguments: &[&str]) -> ServerProcess {
     ServerProcess::start(Launch {
         binary: Path::new(env!("CARGO_BIN_EXE_windlass")),
-        scratch: Path::new(env!("CARGO_TARGET_TMPDIR")),
+        scratch: scratch(),
         arguments: arguments.iter().map(ToString::to_string).collect(),
     })
+}
+
+/// Where tests may make directories of their own.
+pub(crate) fn scratch() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
 }

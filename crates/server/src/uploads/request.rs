@@ -12,6 +12,7 @@ use windlass_proto::parameters::{Parameters, StandardParameters};
 
 use crate::body::BodyError;
 use crate::error::Error;
+use crate::host::Host;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
 
@@ -30,6 +31,9 @@ const SMALL_METADATA: usize = 4 * 1024;
 /// A request for an upload: which method, with which parameters, for which media.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct UploadRequest {
+    /// That of the API, if it has one.
+    #[serde(default)]
+    host: Option<Host>,
     api: String,
     version: String,
     method: String,
@@ -79,6 +83,7 @@ impl UploadHead<'_> {
         let expected = expected.merge(ExpectedDigests::from_metadata(metadata)?)?;
         let method = self.method.method;
         Ok(UploadRequest {
+            host: self.method.served.host.clone(),
             api: method.api_name.clone(),
             version: method.api_version.clone(),
             method: method.id.clone(),
@@ -123,7 +128,7 @@ impl UploadRequest {
     /// The method, if the server still serves it.
     pub(crate) fn method<'a>(&self, registry: &'a Registry) -> Result<ServedMethod<'a>, Error> {
         registry
-            .method(&self.api, &self.version, &self.method)
+            .method(self.host.as_ref(), &self.api, &self.version, &self.method)
             .ok_or_else(|| Error::NoSuchPath {
                 path: self.path.clone(),
             })

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, oneshot};
 use windlass_discovery::{Api, Method};
 use windlass_server::kind::{Answer, Call, Desk, Embedded, Kind, Rejection, Uploaded, Worker};
-use windlass_server::{ServedApi, Stores};
+use windlass_server::{Listener, ServedApi, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Resource, ResourceChange};
 use windlass_testkit::media::Media;
@@ -179,10 +179,8 @@ fn post_office() -> (World, Arc<MemoryLedger>, Arc<Notify>) {
         woken: Arc::default(),
         emptied: Arc::clone(&emptied),
     };
-    let served = ServedApi {
-        api: Api::from_toml(POST_OFFICE).expect("it is valid"),
-        kind: Arc::new(kind),
-    };
+    let api = Api::from_toml(POST_OFFICE).expect("it is valid");
+    let served = ServedApi::new(api, Arc::new(kind));
     let world = World::of(served, stores, Arc::new(ManualClock::default()));
     (world, ledger, emptied)
 }
@@ -279,7 +277,7 @@ async fn a_worker_is_told_of_what_is_committed() {
     let server = world.server.clone();
     let running = tokio::spawn(async move {
         let stop = async { drop(stopped.await) };
-        server.run(listener, stop).await
+        server.run(Listener::plain(listener), stop).await
     });
     let reply = post_json(&world, &json!({"text": STANDARD.encode("hello")})).await;
     assert_eq!(reply.status, 200, "{reply:?}");

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tower_service::Service as _;
 use windlass_discovery::Api;
 use windlass_server::config::{ChunkRule, Limits};
-use windlass_server::{Clock, ServedApi, Server, Settings, Stores};
+use windlass_server::{Clock, Registry, ServedApi, Server, Settings, Stores};
 use windlass_store::Timestamp;
 
 const FARM: &str = r#"
@@ -93,7 +93,8 @@ impl World {
             ..Settings::default()
         };
         let ticking = Arc::clone(&clock) as Arc<dyn Clock>;
-        let server = Server::new(settings, vec![api], stores, ticking);
+        let registry = Registry::new([api]).expect("there is one API");
+        let server = Server::new(settings, registry, stores, ticking);
         Self { server, clock }
     }
 

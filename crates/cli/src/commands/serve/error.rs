@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use thiserror::Error as ThisError;
 use windlass_store_local::OpenError;
 
+use super::CertificateError;
 use crate::exit::Code;
 use crate::settings::{self, ApiError};
 
@@ -16,6 +17,8 @@ pub(crate) enum Error {
     Settings(#[from] settings::Error),
     #[error(transparent)]
     Api(#[from] ApiError),
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     #[error("cannot start threads")]
     Runtime(#[source] io::Error),
     #[error("cannot catch signals")]
@@ -35,7 +38,7 @@ impl Error {
     /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> Code {
         match self {
-            Self::Settings(_) | Self::Api(_) => Code::Usage,
+            Self::Settings(_) | Self::Api(_) | Self::Certificate(_) => Code::Usage,
             Self::Runtime(_) | Self::Signals(_) | Self::Listen { .. } | Self::Store(_) => {
                 Code::CannotBegin
             }
@@ -47,6 +50,8 @@ impl Error {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Settings(error) => error.hint(),
+            Self::Api(error) => error.hint().map(str::to_owned),
+            Self::Certificate(error) => error.hint().map(str::to_owned),
             Self::Listen { source, .. } => listen_hint(source).map(str::to_owned),
             Self::Store(error) => store_hint(error).map(str::to_owned),
             Self::StorageFailed => Some(
@@ -54,7 +59,7 @@ impl Error {
                  acknowledged is kept"
                     .to_owned(),
             ),
-            Self::Api(_) | Self::Runtime(_) | Self::Signals(_) => None,
+            Self::Runtime(_) | Self::Signals(_) => None,
         }
     }
 }

@@ -2,15 +2,12 @@ use std::error::Error as _;
 
 use super::*;
 
-/// Loads descriptions from files of these names and texts.
-fn load_files(files: &[(&str, &str)]) -> Result<Vec<ServedApi>, String> {
+/// Loads a description from a file of this name and text.
+fn load_file(name: &str, text: &str) -> Result<Vec<ServedApi>, String> {
     let dir = tempfile::tempdir().expect("a directory");
-    let sources = files.iter().map(|(name, text)| {
-        std::fs::write(dir.path().join(name), text).expect("a file");
-        ApiSource::parse(name, dir.path()).expect("a source")
-    });
-    let sources: Vec<_> = sources.collect();
-    load(&sources, &Options::default()).map_err(|error| {
+    std::fs::write(dir.path().join(name), text).expect("a file");
+    let source = ApiSource::parse(name, dir.path()).expect("a source");
+    source.load(&Options::default()).map_err(|error| {
         let cause = error
             .source()
             .map(|cause| format!(": {cause}"))
@@ -38,12 +35,13 @@ fn the_end_of_a_name_tells_files_from_built_in_apis() {
 }
 
 #[test]
-fn both_forms_are_loaded_in_their_order() {
+fn both_forms_are_loaded() {
     let document = r#"{"name": "lake", "version": "v2", "methods": {"ping": {
         "id": "lake.ping", "httpMethod": "GET", "path": "ping"}}}"#;
-    let served = load_files(&[("pond.toml", POND), ("lake.json", document)]).expect("two APIs");
-    let names: Vec<_> = served.iter().map(|served| served.api.name()).collect();
-    assert_eq!(names, ["pond", "lake"]);
+    for (file, text, name) in [("a.toml", POND, "pond"), ("b.json", document, "lake")] {
+        let served = load_file(file, text).expect("an API");
+        assert_eq!(served[0].api.name(), name);
+    }
 }
 
 #[test]
@@ -60,22 +58,17 @@ fn what_is_wrong_is_told_with_file_line_and_key() {
         ),
     ];
     for (name, text, expected) in cases {
-        let error = load_files(&[(name, text)]).expect_err(name);
+        let error = load_file(name, text).expect_err(name);
         assert!(error.starts_with(expected), "{error}");
         assert!(!error.contains('\n'), "{error}");
     }
 }
 
 #[test]
-fn the_same_api_twice_is_refused() {
-    let error = load_files(&[("a.toml", POND), ("b.toml", POND)]).expect_err("a conflict");
-    assert_eq!(error, "b.toml describes pond v1, as a.toml does");
-}
-
-#[test]
 fn a_file_that_is_not_there_is_named() {
     let missing = ApiSource::ShortForm("nowhere/pond.toml".into());
-    let error = load(&[missing], &Options::default())
+    let error = missing
+        .load(&Options::default())
         .expect_err("no file")
         .to_string();
     assert_eq!(error, "nowhere/pond.toml cannot be read");

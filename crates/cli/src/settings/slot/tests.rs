@@ -19,11 +19,13 @@ fn values_of_every_kind_are_read_and_written() {
     let cases = [
         ("listen", "[::]:0", r#""[::]:0""#),
         ("data", "media", r#""conf/media""#),
+        ("tls_cert", "cert.pem", r#""conf/cert.pem""#),
+        ("tls_key", "/etc/key.pem", r#""/etc/key.pem""#),
         ("data", "/var/lib/windlass", r#""/var/lib/windlass""#),
         (
             "apis",
-            "farm, a.toml,/b.json",
-            r#"["farm", "conf/a.toml", "/b.json"]"#,
+            "farm, a.toml,/b.json@B.example",
+            r#"["farm", "conf/a.toml", "/b.json@b.example"]"#,
         ),
         (
             "public_url",
@@ -53,6 +55,8 @@ fn what_does_not_fit_is_refused_with_its_reason() {
         ("listen", "localhost:8080", "not an IP address and a port"),
         ("listen", "", "empty"),
         ("apis", "fram", "no built-in API `fram` (there is farm)"),
+        ("apis", "farm@a:1", "`a:1` is not the name of a host"),
+        ("tls_cert", "", "empty"),
         ("public_url", "up.example.com", "not a URL"),
         ("public_url", "ftp://up.example.com", "not a URL"),
         ("public_url", "https://up.example.com/?a=b", "not a URL"),

@@ -1,0 +1,187 @@
+//! The server's certificate: read from files, and read again when an operator has renewed them.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use thiserror::Error;
+
+/// The versions of HTTP that clients may choose from, the preferred one first.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// A certificate that can be replaced while the server runs. Connections keep the one that they began
+/// with.
+pub(super) struct Certificate {
+    files: Files,
+    current: RwLock<Arc<CertifiedKey>>,
+}
+
+/// Where a certificate and its key are, in PEM. It may be one file for both.
+#[derive(Debug, Clone)]
+struct Files {
+    /// The server's own certificate, then those that vouch for it.
+    chain: PathBuf,
+    key: PathBuf,
+}
+
+/// Why a certificate cannot be used. No text shows anything of a key.
+#[derive(Debug, Error)]
+pub(crate) enum CertificateError {
+    #[error("{} cannot be read", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{} is damaged: it is not PEM throughout", path.display())]
+    Damaged { path: PathBuf },
+    #[error("{} holds no certificate in PEM", path.display())]
+    NoCertificate { path: PathBuf },
+    #[error("{} holds no private key in PEM", path.display())]
+    NoKey { path: PathBuf },
+    #[error("the certificate in {} cannot be used", path.display())]
+    Certificate {
+        path: PathBuf,
+        source: rustls::Error,
+    },
+    #[error("the key in {} cannot be used", path.display())]
+    Key {
+        path: PathBuf,
+        source: rustls::Error,
+    },
+    #[error("the key in {} is not that of the certificate in {}", key.display(), chain.display())]
+    Mismatch { chain: PathBuf, key: PathBuf },
+}
+
+impl Certificate {
+    /// Reads a certificate with its chain, and its key.
+    pub(super) fn load(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let files = Files {
+            chain: chain.to_owned(),
+            key: key.to_owned(),
+        };
+        let current = RwLock::new(Arc::new(files.read()?));
+        Ok(Self { files, current })
+    }
+
+    /// Reads it again. After an error the old one stays.
+    pub(super) fn reload(&self) -> Result<(), CertificateError> {
+        let fresh = Arc::new(self.files.read()?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    /// TLS 1.2 and 1.3 with this certificate, as it is at the beginning of each connection.
+    pub(super) fn config(self: &Arc<Self>) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("ring knows both versions")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        Arc::new(config)
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(&current))
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({})", self.files.chain.display())
+    }
+}
+
+impl Files {
+    fn read(&self) -> Result<CertifiedKey, CertificateError> {
+        let chain = read_chain(&self.chain)?;
+        let key = read_key(&self.key)?;
+        CertifiedKey::from_der(chain, key, &provider()).map_err(|error| self.unusable(error))
+    }
+
+    fn unusable(&self, error: rustls::Error) -> CertificateError {
+        match error {
+            rustls::Error::InconsistentKeys(_) => CertificateError::Mismatch {
+                chain: self.chain.clone(),
+                key: self.key.clone(),
+            },
+            rustls::Error::InvalidCertificate(_) => CertificateError::Certificate {
+                path: self.chain.clone(),
+                source: error,
+            },
+            source => CertificateError::Key {
+                path: self.key.clone(),
+                source,
+            },
+        }
+    }
+}
+
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let text = read(path)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let path = path.to_owned();
+    match chain {
+        Ok(chain) if chain.is_empty() => Err(CertificateError::NoCertificate { path }),
+        Ok(chain) => Ok(chain),
+        Err(_) => Err(CertificateError::Damaged { path }),
+    }
+}
+
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
+    let text = read(path)?;
+    let path = path.to_owned();
+    PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
+        pem::Error::NoItemsFound => CertificateError::NoKey { path },
+        // What is damaged may be shown by the error, and it may be a part of the key.
+        _ => CertificateError::Damaged { path },
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    fs::read(path).map_err(|source| CertificateError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+impl CertificateError {
+    /// What can be done about it.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Unreadable { source, .. } => (source.kind() == io::ErrorKind::PermissionDenied)
+                .then_some("the user that the server runs as must be able to read it"),
+            Self::NoCertificate { .. } => Some(
+                "a certificate begins with `-----BEGIN CERTIFICATE-----`; from DER it is made by \
+                 `openssl x509 -inform der -in FILE`",
+            ),
+            Self::NoKey { .. } => Some(
+                "a key begins with `-----BEGIN PRIVATE KEY-----`, or the same with RSA or EC; an \
+                 encrypted one is decrypted by `openssl pkey -in FILE`",
+            ),
+            Self::Key { .. } => {
+                Some("RSA of 2048 bits or more, ECDSA and Ed25519 keys can be used")
+            }
+            Self::Mismatch { .. } => Some(
+                "the server's own certificate comes first in its file, before those that vouch for \
+                 it",
+            ),
+            Self::Damaged { .. } | Self::Certificate { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

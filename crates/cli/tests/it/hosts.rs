@@ -1,0 +1,249 @@
+//! Several APIs side by side, told apart by their hosts (docs/protocol.md, 2.1 and 2.16).
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use windlass_testkit::error_object::assert_error;
+use windlass_testkit::farm::{self, ANIMALS};
+use windlass_testkit::process::ServerProcess;
+use windlass_testkit::raw::{Reply, Request, exchange};
+use windlass_testkit::session::Session;
+
+use crate::server::{own, scratch};
+
+const POND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/pond.toml");
+const LAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/lake.toml");
+const POND_OF_LAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/pond_of_lake.toml");
+
+/// Where frogs of either API are uploaded.
+const UPLOADS: &str = "/upload/pond/v2/frogs";
+
+/// The Pond API, which takes pictures, on `pond.example`; another one with the same paths, which
+/// takes text, on `[::1]`; and the Farm API everywhere.
+fn server(lake: &str, more: &[&str]) -> ServerProcess {
+    let (pond, lake) = (format!("{POND}@pond.example"), format!("{lake}@[::1]"));
+    let apis = ["--api", &pond, "--api", &lake, "--api", "farm"];
+    own(&[&apis[..], more].concat())
+}
+
+fn upload(target: &str, content_type: &str) -> Request {
+    Request::new("POST", format!("{target}?uploadType=media"))
+        .header("Content-Type", content_type)
+        .body("quak")
+}
+
+/// What a request is for, by the one type of media that the API at the host takes.
+fn answers(server: &ServerProcess, request: impl Fn(Request) -> Request) -> Option<&'static str> {
+    let status = |content_type| {
+        let request = request(upload(UPLOADS, content_type));
+        exchange(server.address(), &request).status
+    };
+    match (status("image/png"), status("text/plain")) {
+        (200, 400) => Some("pond"),
+        (400, 200) => Some("lake"),
+        (404, 404) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_api_with_a_host_answers_on_that_host_alone() {
+    let server = server(LAKE, &[]);
+    for (host, expected) in [
+        ("pond.example", Some("pond")),
+        ("pond.example:8080", Some("pond")),
+        ("POND.Example.", Some("pond")),
+        ("[::1]", Some("lake")),
+        ("[0:0:0:0:0:0:0:1]:443", Some("lake")),
+        ("other.example", None),
+        ("a.pond.example", None),
+        ("127.0.0.1", None),
+        ("", None),
+        ("no host at all", None),
+    ] {
+        let answers = answers(&server, |request| request.header("Host", host));
+        assert_eq!(answers, expected, "{host}");
+    }
+    let wrong = upload(UPLOADS, "image/png").header("Host", "farm.example");
+    assert_error(&exchange(server.address(), &wrong), 404, "notFound", None);
+}
+
+#[test]
+fn an_api_without_a_host_answers_on_every_host() {
+    let server = server(LAKE, &[]);
+    for host in ["pond.example", "[::1]", "other.example", ""] {
+        let list = Request::new("GET", ANIMALS).header("Host", host);
+        exchange(server.address(), &list).expect(200);
+    }
+}
+
+#[test]
+fn a_target_in_absolute_form_names_the_host() {
+    let server = server(LAKE, &[]);
+    for (host, expected) in [
+        ("pond.example", Some("pond")),
+        ("me@[::1]:99", Some("lake")),
+        ("other.example", None),
+    ] {
+        let answers = answers(&server, |request| {
+            let text = String::from_utf8(request.to_bytes()).expect("it is text");
+            let content_type = text.contains("image/png").then_some("image/png");
+            let target = format!("http://{host}{UPLOADS}");
+            upload(&target, content_type.unwrap_or("text/plain")).header("Host", "pond.example")
+        });
+        assert_eq!(answers, expected, "{host}");
+    }
+}
+
+#[test]
+fn a_trusted_proxy_says_which_host_was_asked_for() {
+    let forwarded = |request: Request| {
+        request
+            .header("Host", "pond.example")
+            .header("X-Forwarded-Host", "[::1]:8443")
+    };
+    assert_eq!(answers(&server(LAKE, &[]), forwarded), Some("pond"));
+    let trusting = server(LAKE, &["--trust-forwarded"]);
+    assert_eq!(answers(&trusting, forwarded), Some("lake"));
+    let by_standard = |request: Request| request.header("Forwarded", "host=\"[::1]\"");
+    assert_eq!(answers(&trusting, by_standard), Some("lake"));
+}
+
+/// Starts an upload of a frog on a host.
+fn start(server: &ServerProcess, host: &str, content_type: &str) -> Reply {
+    let start = Request::new("POST", format!("{UPLOADS}?uploadType=resumable"))
+        .header("Host", host)
+        .header("X-Upload-Content-Type", content_type)
+        .body("");
+    exchange(server.address(), &start).expect(200)
+}
+
+#[test]
+fn a_session_belongs_to_the_api_at_its_host_also_after_a_restart() {
+    let mut server = server(POND_OF_LAKE, &[]);
+    let replies = [
+        (
+            start(&server, "pond.example:81", "image/png"),
+            "pond.example:81",
+            200,
+        ),
+        (start(&server, "[::1]", "text/plain"), "[::1]", 201),
+    ];
+    server.terminate();
+    server.start_again();
+    for (reply, host, status) in replies {
+        let location = reply.header("location").expect("a session URI");
+        let expected = format!("http://{host}{UPLOADS}?");
+        assert!(location.starts_with(&expected), "{location}");
+        let session = Session::of_reply(server.address(), &reply);
+        let finished = session.put("bytes 0-3/4", "quak").expect(status);
+        let link = finished.field("selfLink");
+        let link = link.as_str().expect("a link");
+        let expected = format!("http://{host}/pond/v2/frogs/");
+        assert!(link.starts_with(&expected), "{link}");
+    }
+}
+
+#[test]
+fn with_a_public_url_the_links_of_an_api_name_its_host() {
+    let server = server(LAKE, &["--public-url", "https://up.example.com:8443"]);
+    let reply = start(&server, "pond.example", "image/png");
+    let location = reply.header("location").expect("a session URI");
+    assert!(
+        location.starts_with("https://pond.example:8443/"),
+        "{location}"
+    );
+    let reply = exchange(server.address(), &farm::start("")).expect(200);
+    let location = reply.header("location").expect("a session URI");
+    assert!(
+        location.starts_with("https://up.example.com:8443/"),
+        "{location}"
+    );
+}
+
+/// What the discovery service says on a host.
+fn discovered(server: &ServerProcess, host: &str, target: &str) -> Reply {
+    exchange(
+        server.address(),
+        &Request::new("GET", target).header("Host", host),
+    )
+}
+
+#[test]
+fn on_each_host_the_apis_that_answer_there_are_discovered() {
+    let server = server(POND_OF_LAKE, &[]);
+    for (host, titles) in [
+        ("pond.example", json!(["Pond API", "Farm API"])),
+        ("[::1]", json!(["The lake's pond", "Farm API"])),
+        ("other.example", json!(["Farm API"])),
+    ] {
+        let directory = discovered(&server, host, "/discovery/v1/apis").expect(200);
+        let items = directory.field("items");
+        let listed = items.as_array().expect("a list").iter();
+        let listed: Value = listed.map(|item| item["title"].clone()).collect();
+        assert_eq!(listed, titles, "{host}");
+
+        let status = if titles.as_array().is_some_and(|all| all.len() == 2) {
+            200
+        } else {
+            404
+        };
+        for target in [
+            "/$discovery/rest?version=v2",
+            "/discovery/v1/apis/pond/v2/rest",
+        ] {
+            let document = discovered(&server, host, target).expect(status);
+            if status == 200 {
+                assert_eq!(document.field("title"), titles[0], "{host}");
+                assert_eq!(document.field("rootUrl"), format!("http://{host}/"));
+            }
+        }
+    }
+    let document = discovered(&server, "pond.example", "/$discovery/rest?version=v1");
+    assert_eq!(document.expect(200).field("name"), "farm");
+}
+
+/// What `windlass serve` says of these APIs, and its exit code.
+fn check(apis: &[String]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .args(["serve", "--check-config"])
+        .args(apis.iter().flat_map(|api| ["--api", api]))
+        .current_dir(scratch())
+        .output()
+        .expect("the command can be run");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), stderr.into_owned())
+}
+
+#[test]
+fn apis_with_the_same_paths_are_refused_at_the_start_unless_their_hosts_differ() {
+    let (pond, lake) = (POND.to_owned(), LAKE.to_owned());
+    let at = |api: &str, host: &str| format!("{api}@{host}");
+    for apis in [
+        [pond.clone(), lake.clone()],
+        [pond.clone(), at(LAKE, "lake.example")],
+        [at(POND, "one.example"), at(LAKE, "One.Example.")],
+    ] {
+        let (code, stderr) = check(&apis);
+        assert_eq!(code, Some(2), "{stderr}");
+        for expected in [
+            "pond.frogs.",
+            "lake.frogs.",
+            " both answer ",
+            " /pond/v2/frogs",
+            "hint: give the APIs hosts of their own",
+        ] {
+            assert!(stderr.contains(expected), "{stderr}");
+        }
+    }
+    let (code, stderr) = check(&[at(POND, "one.example"), at(LAKE, "other.example")]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let (code, stderr) = check(&[at(POND, "one.example"), at(POND, "other.example")]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let (code, stderr) = check(&[at(POND, "one.example:80")]);
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(
+        stderr.contains("`one.example:80` is not the name of a host"),
+        "{stderr}"
+    );
+}

@@ -1,0 +1,140 @@
+use http::Method as Verb;
+use serde_json::json;
+use windlass_discovery::Found;
+
+use super::*;
+
+fn host(text: &str) -> Host {
+    text.parse().unwrap()
+}
+
+/// An API with one method, `name.get`, at this path. Variables are called `id` or `name`.
+fn api(name: &str, path: &str) -> ServedApi {
+    let in_path = json!({"location": "path"});
+    let document = json!({"name": name, "version": "v1", "methods": {"get": {
+        "id": format!("{name}.get"), "httpMethod": "GET", "path": path,
+        "parameters": {"id": in_path, "name": in_path},
+    }}});
+    let document = serde_json::from_value(document).unwrap();
+    ServedApi::generic(Api::from_document(document).unwrap())
+}
+
+/// The method that answers `GET path` on a host.
+fn found(registry: &Registry, on: Option<&str>, path: &str) -> Option<String> {
+    let site = registry.on(on.map(host).as_ref());
+    match site.table.find(&Verb::GET, path) {
+        Found::Method { method, .. } => Some(site.of(method).method.id.clone()),
+        _ => None,
+    }
+}
+
+fn names(site: &Site) -> Vec<&str> {
+    site.apis().map(Api::name).collect()
+}
+
+/// `disk` and `cloud` have the same path on hosts of their own, `farm` is everywhere.
+fn registry() -> Registry {
+    let apis = [
+        api("farm", "v1/animals"),
+        api("disk", "v1/files").on(host("disk.example")),
+        api("cloud", "v1/files").on(host("[::1]")),
+    ];
+    Registry::new(apis).unwrap()
+}
+
+#[test]
+fn an_api_with_a_host_answers_on_that_host_alone() {
+    let registry = registry();
+    for (on, expected) in [
+        (Some("Disk.example."), Some("disk.get")),
+        (Some("::1"), Some("cloud.get")),
+        (Some("other.example"), None),
+        (None, None),
+    ] {
+        let found = found(&registry, on, "/v1/files");
+        assert_eq!(found.as_deref(), expected, "{on:?}");
+    }
+}
+
+#[test]
+fn an_api_without_a_host_answers_on_every_host_after_those_of_the_host() {
+    let registry = registry();
+    for on in [Some("disk.example"), Some("other.example"), None] {
+        let found = found(&registry, on, "/v1/animals");
+        assert_eq!(found.as_deref(), Some("farm.get"), "{on:?}");
+    }
+    assert_eq!(names(registry.on(None)), ["farm"]);
+    let disk = host("disk.example");
+    assert_eq!(names(registry.on(Some(&disk))), ["disk", "farm"]);
+
+    let wide = api("wide", "v1/{+name}").on(host("disk.example"));
+    let registry = Registry::new([api("farm", "v1/animals"), wide]).unwrap();
+    let on_host = found(&registry, Some("disk.example"), "/v1/animals");
+    assert_eq!(on_host.as_deref(), Some("wide.get"));
+    let elsewhere = found(&registry, None, "/v1/animals");
+    assert_eq!(elsewhere.as_deref(), Some("farm.get"));
+}
+
+#[test]
+fn apis_that_answer_the_same_requests_are_refused() {
+    let disk = || api("disk", "v1/files/{id}");
+    let cloud = || api("cloud", "v1/files/{name}");
+    let at = |name| host(name);
+    let conflicting = [
+        [disk(), cloud()],
+        [disk(), cloud().on(at("a"))],
+        [disk().on(at("a")), cloud().on(at("a"))],
+    ];
+    for apis in conflicting {
+        let error = Registry::new(apis).unwrap_err().to_string();
+        for expected in ["disk.get of disk:v1", "cloud.get of cloud:v1", "GET /v1/"] {
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+    Registry::new([disk().on(at("a")), cloud().on(at("b"))]).unwrap();
+}
+
+#[test]
+fn a_name_and_version_is_served_once_on_a_host() {
+    let same_name = |first, second| Conflict::SameName {
+        name: "disk".to_owned(),
+        version: "v1".to_owned(),
+        first,
+        second,
+    };
+    let (one, other) = (|| api("disk", "v1/files"), || api("disk", "v1/others"));
+    let conflict = Registry::new([one(), api("farm", "x"), other()]).unwrap_err();
+    assert_eq!(conflict, same_name(0, 2));
+    let conflict = Registry::new([one(), other().on(host("a"))]).unwrap_err();
+    assert_eq!(conflict, same_name(0, 1));
+    Registry::new([one().on(host("a")), other().on(host("b"))]).unwrap();
+}
+
+#[test]
+fn a_session_finds_the_method_of_its_api_at_its_host() {
+    let (a, b) = (host("a"), host("b"));
+    let apis = [
+        api("disk", "v1/files").on(a.clone()),
+        api("disk", "v1/others").on(b.clone()),
+        api("farm", "v1/animals"),
+    ];
+    let registry = Registry::new(apis).unwrap();
+    let path = |host, name: &str| {
+        let found = registry.method(host, name, "v1", &format!("{name}.get"))?;
+        Some(found.method.template.as_str())
+    };
+    assert_eq!(path(Some(&a), "disk"), Some("v1/files"));
+    assert_eq!(path(Some(&b), "disk"), Some("v1/others"));
+    assert_eq!(path(None, "disk"), None);
+    assert_eq!(path(None, "farm"), Some("v1/animals"));
+    // It did not begin at a host of its own.
+    assert_eq!(path(Some(&a), "farm"), None);
+    assert_eq!(path(Some(&host("gone")), "farm"), None);
+}
+
+#[test]
+fn a_registry_shows_each_api_once() {
+    let expected =
+        "[ServedApi(farm:v1), ServedApi(cloud:v1@[::1]), ServedApi(disk:v1@disk.example)]";
+    assert_eq!(format!("{:?}", registry()), expected);
+}
