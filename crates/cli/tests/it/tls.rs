@@ -222,7 +222,8 @@ fn connections_that_shake_no_hands_keep_nobody_out_for_long() {
 
 #[test]
 fn a_server_that_is_asked_to_stop_does_not_wait_for_handshakes() {
-    let mut safe = Safe::new(&[]);
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/long_drain.toml");
+    let mut safe = Safe::new(&["--config", config]);
     let silent = RawPeer::connect(safe.server.address());
     safe.exchange(&Request::new("GET", "/healthz")).expect(200);
     assert!(safe.server.terminate().success());

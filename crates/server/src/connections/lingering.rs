@@ -199,6 +199,46 @@ mod tests {
         assert_eq!(begun.elapsed(), PATIENCE.unread);
     }
 
+    /// A stream that has a last word to say, which is never taken.
+    struct Unheard;
+
+    impl AsyncRead for Unheard {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Unheard {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_take_the_last_word_is_given_up() {
+        let mut server = lingering(Unheard);
+        let begun = Instant::now();
+        let error = server.shutdown().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed(), PATIENCE.unread);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_slowly_is_waited_for() {
         let (mut client, server) = tokio::io::duplex(1024);
