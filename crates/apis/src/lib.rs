@@ -15,7 +15,11 @@ pub mod gmail;
 use windlass_discovery::Api;
 use windlass_server::ServedApi;
 
+mod completion;
 mod farm;
+mod games_configuration;
+mod look;
+mod picture;
 
 /// How the APIs that come with Windlass are set up.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +36,7 @@ struct Family {
     adopt: fn(Api, &Options) -> ServedApi,
 }
 
-const FAMILIES: [Family; 1] = [farm::FAMILY];
+const FAMILIES: [Family; 2] = [farm::FAMILY, games_configuration::FAMILY];
 
 /// The names that [`by_name`] knows.
 pub fn names() -> impl Iterator<Item = &'static str> {

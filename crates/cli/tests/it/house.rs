@@ -9,7 +9,7 @@ const MAY_KNOW: [(&str, &[&str]); 9] = [
     ("store", &["proto"]),
     ("store-local", &["proto", "store"]),
     ("server", &["discovery", "proto", "store"]),
-    ("apis", &["discovery", "server"]),
+    ("apis", &["discovery", "server", "store"]),
     ("client", &["proto"]),
     (
         "cli",

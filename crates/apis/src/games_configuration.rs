@@ -1,0 +1,239 @@
+//! The Play Games Services Publishing API: icons of achievements and leaderboards.
+//!
+//! Its methods on images have gone from the published document; the description here has them still,
+//! and a way to read the image back, to which the `url` of a reply leads. What else a document
+//! describes is served by the generic kind.
+
+use async_trait::async_trait;
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, HeaderValue};
+use serde_json::{Map, Value, json};
+use windlass_discovery::Api;
+use windlass_server::kind::{Answer, Call, Kind, MediaSource, Rejection, Uploaded};
+use windlass_server::{GenericKind, ServedApi};
+use windlass_store::{Media, Resource, ResourceChange};
+
+use crate::completion::completed;
+use crate::look::{invalid, look, refusal};
+use crate::picture::{Format, Picture, PictureError};
+use crate::{Family, description};
+
+pub(crate) const FAMILY: Family = Family {
+    name: "gamesConfiguration",
+    built_in: |_| vec![served(own())],
+    adopt: |api, _| served(completed(api, &own(), &[UPLOAD, GET])),
+};
+
+const UPLOAD: &str = "gamesConfiguration.imageConfigurations.upload";
+const GET: &str = "gamesConfiguration.imageConfigurations.get";
+
+/// The images that a resource can have.
+const IMAGE_TYPES: [&str; 2] = ["ACHIEVEMENT_ICON", "LEADERBOARD_ICON"];
+
+const COLLECTION: &str = "gamesConfiguration/images";
+
+fn own() -> Api {
+    description(include_str!("games_configuration/games_configuration.toml"))
+}
+
+fn served(api: Api) -> ServedApi {
+    ServedApi {
+        api,
+        kind: std::sync::Arc::new(ImageConfigurations),
+    }
+}
+
+/// Images, one of each type for a resource. An upload takes the place of the one before.
+#[derive(Debug)]
+struct ImageConfigurations;
+
+#[async_trait]
+impl Kind for ImageConfigurations {
+    async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        match call.method.id.as_str() {
+            UPLOAD => Slot::of(call).map(drop),
+            _ => GenericKind.admit(call).await,
+        }
+    }
+
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+        match call.method.id.as_str() {
+            UPLOAD => upload(call, media).await,
+            GET => get(call).await,
+            _ => GenericKind.run(call, media).await,
+        }
+    }
+
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        match call.method.id.as_str() {
+            GET => find(call, &Slot::of(call)?).await,
+            _ => GenericKind.find(call).await,
+        }
+    }
+
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
+        let slot = Slot::of(call).ok().filter(|_| call.method.id == UPLOAD)?;
+        Some(format!("{COLLECTION}/{}", slot.id()))
+    }
+
+    /// The URL of an image stays when the image is replaced, so nobody may show it unasked.
+    fn media_headers(&self, resource: &Resource) -> HeaderMap {
+        if resource.collection != COLLECTION {
+            return GenericKind.media_headers(resource);
+        }
+        HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static("no-cache"))])
+    }
+}
+
+/// Where an image belongs.
+struct Slot<'a> {
+    resource_id: &'a str,
+    image_type: &'a str,
+}
+
+impl<'a> Slot<'a> {
+    fn of(call: &Call<'a>) -> Result<Self, Rejection> {
+        let slot = Self {
+            resource_id: call.path.value("resourceId").unwrap_or_default(),
+            image_type: call.path.value("imageType").unwrap_or_default(),
+        };
+        if IMAGE_TYPES.contains(&slot.image_type) {
+            return Ok(slot);
+        }
+        Err(Rejection::InvalidParameter {
+            parameter: "imageType".to_owned(),
+            problem: format!("must be one of {}", IMAGE_TYPES.join(", ")),
+        })
+    }
+
+    fn id(&self) -> String {
+        format!("{}/{}", self.image_type, self.resource_id)
+    }
+
+    fn show(&self, call: &Call<'_>) -> Result<Map<String, Value>, Rejection> {
+        let get = call.api.method(GET).ok_or_else(|| not_described(GET))?;
+        let path = get.template.expand(call.path);
+        let path = path.expect("both methods have the same variables");
+        let shown = json!({
+            "kind": "gamesConfiguration#imageConfiguration",
+            "url": format!("{}{path}?alt=media", call.base_url),
+            "resourceId": self.resource_id,
+            "imageType": self.image_type,
+        });
+        Ok(shown.as_object().cloned().unwrap_or_default())
+    }
+}
+
+async fn upload(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+    let slot = Slot::of(call)?;
+    let Some(Uploaded { media, source }) = media else {
+        return Err(invalid(
+            "there is none; an image is uploaded to the upload URI",
+        ));
+    };
+    check(&media, &source).await?;
+    let (collection, id) = (COLLECTION.to_owned(), slot.id());
+    let old = call.lookup.resource(&collection, &id).await?;
+    let resource = Resource {
+        collection,
+        id,
+        version: old.as_ref().map_or(1, |old| old.version + 1),
+        body: bytes::Bytes::from_static(b"{}"),
+        media: Some(media),
+        created: old.as_ref().map_or(call.now, |old| old.created),
+        updated: call.now,
+    };
+    let change = match old {
+        None => ResourceChange::Insert(resource),
+        Some(old) => ResourceChange::Replace {
+            resource,
+            expected: old.version,
+        },
+    };
+    Ok(Answer {
+        changes: vec![change],
+        body: Some(slot.show(call)?),
+    })
+}
+
+async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let slot = Slot::of(call)?;
+    find(call, &slot).await?;
+    Ok(Answer {
+        changes: Vec::new(),
+        body: Some(slot.show(call)?),
+    })
+}
+
+async fn find(call: &Call<'_>, slot: &Slot<'_>) -> Result<Resource, Rejection> {
+    let found = call.lookup.resource(COLLECTION, &slot.id()).await?;
+    found.ok_or_else(|| Rejection::NotFound {
+        what: slot.image_type.to_owned(),
+        id: slot.resource_id.to_owned(),
+    })
+}
+
+/// An icon is a PNG or a JPEG image, and what it says it is.
+async fn check(media: &Media, source: &MediaSource) -> Result<(), Rejection> {
+    let picture = look(source, |mut media| {
+        Picture::read(&mut media).map_err(unreadable)
+    });
+    let format = picture.await?.format;
+    if format == Format::Gif {
+        return Err(invalid(
+            "it is a GIF image; an icon is a PNG or a JPEG image",
+        ));
+    }
+    let declared = media.content_type.split(';').next().unwrap_or_default();
+    if says(declared.trim(), format) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "it is a {format} image, declared as {declared}"
+    )))
+}
+
+fn unreadable(error: PictureError) -> Rejection {
+    match error {
+        PictureError::Io(error) => refusal(error),
+        other => invalid(other.to_string()),
+    }
+}
+
+/// Whether a declared media type means this format. Old names are still in use.
+fn says(declared: &str, format: Format) -> bool {
+    let names: &[&str] = match format {
+        Format::Png => &["image/png", "image/x-png"],
+        Format::Jpeg => &["image/jpeg", "image/jpg", "image/pjpeg"],
+        Format::Gif => &["image/gif"],
+    };
+    names.iter().any(|name| declared.eq_ignore_ascii_case(name))
+}
+
+fn not_described(method: &str) -> Rejection {
+    Rejection::NotImplemented {
+        method: method.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_declared_type_means_a_format_whatever_its_spelling() {
+        let table = [
+            ("image/png", Format::Png, true),
+            ("IMAGE/PNG", Format::Png, true),
+            ("image/jpg", Format::Jpeg, true),
+            ("image/pjpeg", Format::Jpeg, true),
+            ("image/png", Format::Jpeg, false),
+            ("image/jpeg", Format::Png, false),
+            ("image/webp", Format::Png, false),
+            ("", Format::Png, false),
+        ];
+        for (declared, format, expected) in table {
+            assert_eq!(says(declared, format), expected, "{declared} {format}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A server of some APIs, and requests to it without a socket.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+use tower_service::Service as _;
+use windlass_apis::{Options, adopt, by_name};
+use windlass_discovery::Api;
+use windlass_server::config::Limits;
+use windlass_server::{ServedApi, Server, Settings, Stores, SystemClock};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+
+/// Where clients believe the server to be.
+pub(crate) const ORIGIN: &str = "http://apis.test";
+
+/// A server over memory.
+pub(crate) struct World {
+    server: Server,
+}
+
+/// A reply, read to its end.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl World {
+    /// Serves the APIs of this name that come with Windlass.
+    pub(crate) fn of(name: &str) -> Self {
+        Self::serving(by_name(name, &Options::default()).expect("it comes with Windlass"))
+    }
+
+    /// Serves a discovery document as it is published.
+    pub(crate) fn adopting(document: &Value) -> Self {
+        let api = Api::from_json(&document.to_string()).expect("tests write valid documents");
+        Self::serving(vec![adopt(api, &Options::default())])
+    }
+
+    fn serving(apis: Vec<ServedApi>) -> Self {
+        let settings = Settings {
+            public_url: Some(ORIGIN.to_owned()),
+            // Little media is enough to be in the vault.
+            limits: Limits {
+                small_media: 512,
+                ..Limits::default()
+            },
+            ..Settings::default()
+        };
+        let stores = Stores {
+            ledger: Arc::new(MemoryLedger::new()),
+            vault: Arc::new(MemoryVault::new()),
+        };
+        let server = Server::new(settings, apis, stores, Arc::new(SystemClock));
+        Self { server }
+    }
+
+    /// Sends a request and reads the reply.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        uri: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Reply {
+        let body = body.into();
+        let mut request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header("content-length", body.len());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request
+            .body(Full::new(body))
+            .expect("tests write valid requests");
+        let reply = self
+            .server
+            .clone()
+            .call(request)
+            .await
+            .expect("it cannot fail");
+        let (head, body) = reply.into_parts();
+        Reply {
+            status: head.status,
+            headers: head.headers,
+            body: body.collect().await.expect("memory can be read").to_bytes(),
+        }
+    }
+
+    /// Reads a URI, which may be absolute.
+    pub(crate) async fn get(&self, uri: &str) -> Reply {
+        let path = uri.strip_prefix(ORIGIN).unwrap_or(uri);
+        self.send("GET", path, &[], Bytes::new()).await
+    }
+
+    /// Uploads media alone.
+    pub(crate) async fn simple(&self, path: &str, content_type: &str, media: &[u8]) -> Reply {
+        let uri = format!("/upload{path}?uploadType=media");
+        let headers = [("content-type", content_type)];
+        self.send("POST", &uri, &headers, media.to_vec()).await
+    }
+
+    /// Uploads metadata and media in one request.
+    pub(crate) async fn multipart(
+        &self,
+        path: &str,
+        metadata: &Value,
+        content_type: &str,
+        media: &[u8],
+    ) -> Reply {
+        let uri = format!("/upload{path}?uploadType=multipart");
+        let head = format!(
+            "--=b=\r\nContent-Type: application/json\r\n\r\n{metadata}\r\n\
+             --=b=\r\nContent-Type: {content_type}\r\n\r\n"
+        );
+        let body = [head.as_bytes(), media, b"\r\n--=b=--\r\n"].concat();
+        let headers = [("content-type", "multipart/related; boundary=\"=b=\"")];
+        self.send("POST", &uri, &headers, body).await
+    }
+
+    /// Uploads in a session; the reply is that to its last request, or to the first when that was
+    /// refused.
+    pub(crate) async fn resumable(
+        &self,
+        path: &str,
+        metadata: &Value,
+        content_type: &str,
+        media: &[u8],
+    ) -> Reply {
+        let uri = format!("/upload{path}?uploadType=resumable");
+        let headers = [
+            ("content-type", "application/json"),
+            ("x-upload-content-type", content_type),
+        ];
+        let started = self
+            .send("POST", &uri, &headers, metadata.to_string())
+            .await;
+        let Some(session) = started.headers.get("location") else {
+            return started;
+        };
+        let session = session.to_str().expect("a URI is text");
+        let session = session.strip_prefix(ORIGIN).expect("it is absolute");
+        self.send("PUT", session, &[], media.to_vec()).await
+    }
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+    }
+
+    /// The resource of a reply that must not be an error.
+    pub(crate) fn resource(&self) -> Value {
+        assert!(self.status.is_success(), "{self:?}");
+        self.json()
+    }
+
+    /// The reply must refuse with this status and reason; its message is returned.
+    pub(crate) fn refusal(&self, status: u16, reason: &str) -> String {
+        assert_eq!(self.status.as_u16(), status, "{self:?}");
+        let json = self.json();
+        assert_eq!(json["error"]["errors"][0]["reason"], reason, "{json}");
+        json["error"]["message"]
+            .as_str()
+            .expect("a message")
+            .to_owned()
+    }
+}
