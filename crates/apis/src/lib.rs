@@ -16,6 +16,7 @@ use windlass_discovery::Api;
 use windlass_server::ServedApi;
 
 mod completion;
+mod dfareporting;
 mod farm;
 mod games_configuration;
 mod look;
@@ -36,7 +37,11 @@ struct Family {
     adopt: fn(Api, &Options) -> ServedApi,
 }
 
-const FAMILIES: [Family; 2] = [farm::FAMILY, games_configuration::FAMILY];
+const FAMILIES: [Family; 3] = [
+    dfareporting::FAMILY,
+    farm::FAMILY,
+    games_configuration::FAMILY,
+];
 
 /// The names that [`by_name`] knows.
 pub fn names() -> impl Iterator<Item = &'static str> {

@@ -1,4 +1,5 @@
 //! The APIs that come with Windlass, served by the whole server in one process over memory.
 
+mod dfareporting;
 mod games_configuration;
 mod world;

@@ -1,0 +1,89 @@
+//! The Campaign Manager 360 API: creative assets, which are looked into when they are uploaded.
+//!
+//! The bytes decide what an asset is; what its metadata says of it has to agree. HTML assets, alone or
+//! with their files in a ZIP archive, are read for click tags, for features of the browser that they
+//! need, and for what is wrong with them. What else a document describes is served by the generic
+//! kind.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use windlass_discovery::Api;
+use windlass_server::kind::{Answer, Call, Kind, Rejection, Uploaded};
+use windlass_server::{GenericKind, ServedApi};
+use windlass_store::Resource;
+
+use crate::completion::completed;
+use crate::{Family, description};
+
+mod archive;
+mod assets;
+mod content;
+mod html5;
+mod identifier;
+mod studio;
+
+pub(crate) const FAMILY: Family = Family {
+    name: "dfareporting",
+    built_in: |_| vec![served(own("v4")), served(own("v5"))],
+    adopt: |api, _| served(completed(api, &own("v5"), &[GET])),
+};
+
+const INSERT: &str = "dfareporting.creativeAssets.insert";
+/// What the method was called in the last document of version 3.5.
+const INSERT_BEFORE: &str = "dfareporting.media.upload";
+const GET: &str = "dfareporting.creativeAssets.get";
+const INSERT_STUDIO: &str = "dfareporting.studioCreativeAssets.insert";
+
+/// In what is described here the versions do not differ.
+fn own(version: &str) -> Api {
+    let text = include_str!("dfareporting/dfareporting.toml");
+    description(&format!("version = \"{version}\"\n{text}"))
+}
+
+fn served(api: Api) -> ServedApi {
+    ServedApi {
+        api,
+        kind: Arc::new(CreativeAssets),
+    }
+}
+
+/// The methods on creative assets, whatever the version.
+#[derive(Debug)]
+struct CreativeAssets;
+
+#[async_trait]
+impl Kind for CreativeAssets {
+    async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        GenericKind.admit(call).await?;
+        match call.method.id.as_str() {
+            INSERT | INSERT_BEFORE => assets::admit(call),
+            INSERT_STUDIO => studio::admit(call),
+            _ => Ok(()),
+        }
+    }
+
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+        match call.method.id.as_str() {
+            INSERT | INSERT_BEFORE => assets::insert(call, media).await,
+            INSERT_STUDIO => studio::insert(call, media).await,
+            GET => assets::get(call).await,
+            _ => GenericKind.run(call, media).await,
+        }
+    }
+
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        match call.method.id.as_str() {
+            GET => assets::find(call).await,
+            _ => GenericKind.find(call).await,
+        }
+    }
+
+    /// Assets of one name take turns at the names that are made from it.
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
+        match call.method.id.as_str() {
+            INSERT | INSERT_BEFORE => assets::turn(call),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! ZIP archives from strangers: files in them, one after the other, and never more than is asked for.
+//!
+//! An archive can lie about everything. So nothing is reserved on the word of a header, every length is
+//! bounded before it is believed, every entry is unpacked once with its size and checksum checked, and
+//! only what tools for HTML5 assets write is taken: no encryption, no parts, no ZIP64, no links, no
+//! names that lead elsewhere. The format is PKWARE's APPNOTE 6.3.
+
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, copy, sink};
+
+use flate2::CrcReader;
+use flate2::bufread::DeflateDecoder;
+use thiserror::Error;
+
+mod directory;
+
+pub(super) use directory::Entry;
+use directory::Packing;
+
+/// The most files and folders in an archive.
+pub(super) const MOST_ENTRIES: u16 = 1000;
+
+/// The longest list of them, in bytes.
+pub(super) const LONGEST_DIRECTORY: u32 = 1024 * 1024;
+
+/// The most bytes that an archive may unpack to.
+pub(super) const MOST_UNPACKED: u64 = 128 * 1024 * 1024;
+
+/// A file that unpacks to more than this many times its packed size, and is not small, is a bomb.
+const MOST_RATIO: u64 = 200;
+
+/// Up to here the ratio does not matter: a small file of one letter is no bomb.
+const SMALL: u64 = 1024 * 1024;
+
+/// Why an archive is refused.
+#[derive(Debug, Error)]
+pub(super) enum ArchiveError {
+    /// There is no end record, or it does not lead to a list of entries.
+    #[error("the ZIP archive has no list of its files")]
+    NoDirectory,
+    /// It is in several parts, or of the large kind.
+    #[error("the ZIP archive is in parts or in the ZIP64 format; an asset is in one plain archive")]
+    NotPlain,
+    /// More entries than [`MOST_ENTRIES`].
+    #[error("the ZIP archive has {entries} files; at most {MOST_ENTRIES} are taken")]
+    TooManyEntries {
+        /// How many there are.
+        entries: u16,
+    },
+    /// A longer list than [`LONGEST_DIRECTORY`].
+    #[error("the names in the ZIP archive are too long")]
+    DirectoryTooLong,
+    /// A name that leads out of the archive, or is none.
+    #[error("the ZIP archive has a file with an unsafe name: {name:?}")]
+    UnsafeName {
+        /// The name.
+        name: String,
+    },
+    /// An entry that cannot be unpacked, or must not be.
+    #[error("the file {name:?} in the ZIP archive {problem}")]
+    Unacceptable {
+        /// Its name.
+        name: String,
+        /// Why.
+        problem: &'static str,
+    },
+    /// More bytes than [`MOST_UNPACKED`].
+    #[error("the ZIP archive unpacks to more than {MOST_UNPACKED} bytes")]
+    TooLarge,
+    /// An entry beyond [`MOST_RATIO`].
+    #[error("the file {name:?} in the ZIP archive unpacks to {MOST_RATIO} times its size or more")]
+    Bomb {
+        /// Its name.
+        name: String,
+    },
+    /// The bytes could not be read.
+    #[error("the ZIP archive is damaged: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// An open archive.
+#[derive(Debug)]
+pub(super) struct Archive<R> {
+    reader: R,
+    entries: Vec<Entry>,
+}
+
+impl<R: Read + Seek> Archive<R> {
+    /// Reads the list of entries and refuses what must not be unpacked.
+    pub(super) fn open(mut reader: R) -> Result<Self, ArchiveError> {
+        let entries = directory::read(&mut reader)?;
+        check_sizes(&entries)?;
+        Ok(Self { reader, entries })
+    }
+
+    /// The files, in the order of the list.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Unpacks an entry to its end and returns its first `keep` bytes.
+    pub(super) fn unpack(&mut self, index: usize, keep: u64) -> Result<Vec<u8>, ArchiveError> {
+        let entry = &self.entries[index];
+        entry.go_to_data(&mut self.reader)?;
+        let packed = BufReader::new(self.reader.by_ref().take(entry.packed));
+        match entry.packing {
+            Packing::Stored => entry.drain(packed, keep),
+            Packing::Deflated => entry.drain(BufReader::new(DeflateDecoder::new(packed)), keep),
+        }
+    }
+}
+
+impl Entry {
+    fn drain(&self, unpacked: impl BufRead, keep: u64) -> Result<Vec<u8>, ArchiveError> {
+        let mut bytes = Vec::new();
+        // One byte more than was said tells that there is more.
+        let mut checked = CrcReader::new(unpacked.take(self.unpacked + 1));
+        checked.by_ref().take(keep).read_to_end(&mut bytes)?;
+        let length = bytes.len() as u64 + copy(&mut checked, &mut sink())?;
+        if length != self.unpacked {
+            return Err(self.unacceptable("is not as long as it is said to be"));
+        }
+        if checked.crc().sum() != self.crc32 {
+            return Err(self.unacceptable("has a wrong checksum"));
+        }
+        Ok(bytes)
+    }
+
+    /// Behind the header that stands before the data, which has a length of its own.
+    fn go_to_data(&self, reader: &mut (impl Read + Seek)) -> Result<(), ArchiveError> {
+        let mut header = [0; 30];
+        reader.seek(SeekFrom::Start(self.header_at))?;
+        reader.read_exact(&mut header)?;
+        if header[..4] != *b"PK\x03\x04" {
+            return Err(self.unacceptable("is not where it is said to be"));
+        }
+        let length = |at: usize| i64::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        reader.seek(SeekFrom::Current(length(26) + length(28)))?;
+        Ok(())
+    }
+
+    fn unacceptable(&self, problem: &'static str) -> ArchiveError {
+        ArchiveError::Unacceptable {
+            name: self.name.clone(),
+            problem,
+        }
+    }
+}
+
+fn check_sizes(entries: &[Entry]) -> Result<(), ArchiveError> {
+    // A thousand numbers of 32 bits do not overflow.
+    if entries.iter().map(|entry| entry.unpacked).sum::<u64>() > MOST_UNPACKED {
+        return Err(ArchiveError::TooLarge);
+    }
+    let is_bomb = |entry: &&Entry| {
+        entry.unpacked > SMALL && entry.unpacked / MOST_RATIO >= entry.packed.max(1)
+    };
+    match entries.iter().find(is_bomb) {
+        None => Ok(()),
+        Some(bomb) => Err(ArchiveError::Bomb {
+            name: bomb.name.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

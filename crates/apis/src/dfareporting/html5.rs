@@ -1,0 +1,291 @@
+//! What HTML assets need, and what is wrong with them.
+//!
+//! This is a reading of text, not a browser: it finds what is written, not what scripts make of it. Of
+//! each file the first [`MOST_TEXT`] bytes are read.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io::{Read, Seek};
+
+use self::click_tags::ClickTag;
+use self::features::Feature;
+use self::references::{Reference, Use, resolve};
+use self::rules::Rule;
+use super::archive::{Archive, ArchiveError};
+use super::content::Content;
+
+mod click_tags;
+mod features;
+mod references;
+mod rules;
+
+/// How much of a file is read, in bytes.
+pub(super) const MOST_TEXT: u64 = 1024 * 1024;
+
+/// The most click tags that are told of.
+const MOST_CLICK_TAGS: usize = 16;
+
+/// What was found in an HTML asset.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// What a browser must be able to do.
+    pub(super) features: BTreeSet<Feature>,
+    /// The rules that are not kept.
+    pub(super) rules: BTreeSet<Rule>,
+    /// The click tags of the primary file; none for a rich media asset.
+    pub(super) click_tags: Vec<ClickTag>,
+    /// Whether it is made for Studio's Enabler.
+    pub(super) rich_media: bool,
+    /// Width and height in pixels, as the primary file states them.
+    pub(super) size: Option<(u32, u32)>,
+}
+
+/// What a file in a bundle is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum File {
+    Page,
+    Style,
+    Script,
+    /// Text that may name other files.
+    Data,
+    /// An image, a font, sound or a video.
+    Media,
+    /// What an asset must not have.
+    Foreign,
+}
+
+impl Findings {
+    /// Of a page without other files.
+    pub(super) fn of_page(page: &[u8]) -> Self {
+        let mut reading = Reading::new(&["index.html"], 0);
+        reading.read(0, page);
+        reading.end()
+    }
+
+    /// Of a page with its files.
+    pub(super) fn of_bundle<R: Read + Seek>(
+        archive: &mut Archive<R>,
+    ) -> Result<Self, ArchiveError> {
+        let entries = archive.entries().to_vec();
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        let Some(primary) = primary(&names) else {
+            return Ok(Self {
+                rules: BTreeSet::from([Rule::PrimaryHtmlMissing]),
+                ..Self::default()
+            });
+        };
+        let mut reading = Reading::new(&names, primary);
+        for (index, entry) in entries.iter().enumerate() {
+            let bytes = archive.unpack(index, MOST_TEXT)?;
+            if Content::of(&bytes) == Content::Zip {
+                return Err(ArchiveError::Unacceptable {
+                    name: entry.name.clone(),
+                    problem: "is a ZIP archive itself",
+                });
+            }
+            reading.read(index, &bytes);
+        }
+        Ok(reading.end())
+    }
+}
+
+/// The HTML file that is not in a folder, or in the fewest; `index.html` before others.
+fn primary(names: &[&str]) -> Option<usize> {
+    let pages = names.iter().enumerate();
+    let pages = pages.filter(|(_, name)| File::named(name) == File::Page);
+    let order = |name: &str| {
+        let folders = name.matches('/').count();
+        let is_index = name.rsplit('/').next() == Some("index.html");
+        (folders, !is_index, name.to_owned())
+    };
+    pages.min_by_key(|(_, name)| order(name)).map(|(at, _)| at)
+}
+
+impl File {
+    fn named(name: &str) -> Self {
+        let suffix = name.rsplit_once('.').map_or("", |(_, suffix)| suffix);
+        match suffix.to_ascii_lowercase().as_str() {
+            "html" | "htm" => Self::Page,
+            "css" => Self::Style,
+            "js" => Self::Script,
+            "json" | "xml" | "svg" => Self::Data,
+            "jpg" | "jpeg" | "gif" | "png" | "webp" | "eot" | "otf" | "ttf" | "woff" | "woff2"
+            | "mp4" | "webm" | "mp3" | "ogg" => Self::Media,
+            _ => Self::Foreign,
+        }
+    }
+}
+
+/// A bundle on its way through the files.
+struct Reading<'a> {
+    names: &'a [&'a str],
+    all: HashSet<&'a str>,
+    /// By the last part of the name, in lower case: the files that have it.
+    by_last_part: HashMap<String, Vec<usize>>,
+    mentioned: Vec<bool>,
+    primary: usize,
+    findings: Findings,
+}
+
+impl<'a> Reading<'a> {
+    fn new(names: &'a [&'a str], primary: usize) -> Self {
+        let mut by_last_part: HashMap<String, Vec<usize>> = HashMap::new();
+        for (at, name) in names.iter().enumerate() {
+            let last = name.rsplit('/').next().unwrap_or_default();
+            by_last_part
+                .entry(last.to_lowercase())
+                .or_default()
+                .push(at);
+        }
+        let mut mentioned = vec![false; names.len()];
+        mentioned[primary] = true;
+        Self {
+            names,
+            all: names.iter().copied().collect(),
+            by_last_part,
+            mentioned,
+            primary,
+            findings: Findings::default(),
+        }
+    }
+
+    fn read(&mut self, at: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            self.warn(Rule::FileDetailEmpty);
+        }
+        match File::named(self.names[at]) {
+            File::Foreign => self.warn(Rule::FileTypeInvalid),
+            File::Media => self.read_media(at, bytes),
+            file @ (File::Page | File::Style | File::Script | File::Data) => {
+                self.read_text(at, file, &String::from_utf8_lossy(bytes));
+            }
+        }
+    }
+
+    /// An image has to be what its name says.
+    fn read_media(&mut self, at: usize, bytes: &[u8]) {
+        let (_, suffix) = self.names[at].rsplit_once('.').unwrap_or_default();
+        let suffix = suffix.to_ascii_lowercase();
+        let is_picture = |content| matches!(content, Content::Picture(_));
+        let expected = Content::named(&suffix).any(is_picture);
+        if expected && !is_picture(Content::of(bytes)) {
+            self.warn(Rule::AssetInvalid);
+        }
+    }
+
+    fn read_text(&mut self, at: usize, file: File, text: &str) {
+        let lower = text.to_ascii_lowercase();
+        features::find(&lower, file == File::Page, &mut self.findings.features);
+        self.read_references(at, file, text, &lower);
+        self.mention_files(text);
+        self.read_click_tags(at, text, &lower);
+        if lower.contains("mraid.js") {
+            self.warn(Rule::MraidReferenced);
+        }
+        if lower.contains("admob") {
+            self.warn(Rule::AdmobReferenced);
+        }
+        self.findings.rich_media |= lower.contains("enabler.js");
+        if at == self.primary {
+            self.findings.size = references::stated_size(&lower);
+        }
+    }
+
+    fn read_references(&mut self, at: usize, file: File, text: &str, lower: &str) {
+        references::visit(text, lower, |reference| match reference {
+            Reference {
+                used: Use::Click,
+                target,
+            } if references::is_absolute(target) => self.warn(Rule::ClickTagHardCoded),
+            Reference { used, target } if references::is_absolute(target) => {
+                self.read_absolute(used, target);
+            }
+            // Scripts write paths relative to pages that only they know.
+            Reference { target, .. } if file != File::Script => self.read_local(at, target),
+            Reference { .. } => {}
+        });
+        if lower.contains("window.open('http") || lower.contains("window.open(\"http") {
+            self.warn(Rule::ClickTagHardCoded);
+        }
+    }
+
+    fn read_absolute(&mut self, used: Use, target: &str) {
+        if used == Use::Load && references::is_insecure(target) {
+            self.warn(Rule::NotSslCompliant);
+        }
+        if used == Use::Load && !references::is_own_host(target) {
+            self.warn(Rule::ExternalFileReferenced);
+        }
+    }
+
+    fn read_local(&mut self, at: usize, target: &str) {
+        let Some(path) = resolve(self.names[at], target) else {
+            return;
+        };
+        if !self.all.contains(path.as_str()) {
+            self.warn(Rule::LinkedFileNotFound);
+        }
+    }
+
+    /// Every file whose name is anywhere in a text counts as used.
+    fn mention_files(&mut self, text: &str) {
+        for word in references::words(text) {
+            for at in self.by_last_part.get(&word).into_iter().flatten() {
+                self.mentioned[*at] = true;
+            }
+        }
+    }
+
+    fn read_click_tags(&mut self, at: usize, text: &str, lower: &str) {
+        for (tag, top_level) in click_tags::find(text, lower) {
+            if at != self.primary || !top_level {
+                self.warn(Rule::ClickTagNonTopLevel);
+            } else if self.findings.click_tags.len() < MOST_CLICK_TAGS {
+                self.findings.click_tags.push(tag);
+            }
+        }
+    }
+
+    fn end(mut self) -> Findings {
+        if self.mentioned.contains(&false) {
+            self.warn(Rule::OrphanedAsset);
+        }
+        // The frame that an asset is shown in talks to it.
+        self.findings.features.insert(Feature::POST_MESSAGE);
+        let unsupported = [Feature::LOCAL_STORAGE, Feature::SESSION_STORAGE];
+        if unsupported
+            .iter()
+            .any(|it| self.findings.features.contains(it))
+        {
+            self.warn(Rule::Html5FeatureUnsupported);
+        }
+        self.judge_click_tags();
+        self.findings
+    }
+
+    fn judge_click_tags(&mut self) {
+        let tags = std::mem::take(&mut self.findings.click_tags);
+        if self.findings.rich_media {
+            if !tags.is_empty() {
+                self.warn(Rule::ClickTagInRichMedia);
+            }
+            return;
+        }
+        let elsewhere = self.findings.rules.contains(&Rule::ClickTagNonTopLevel);
+        match tags.len() {
+            0 if !elsewhere => self.warn(Rule::ClickTagMissing),
+            0 | 1 => {}
+            _ => self.warn(Rule::ClickTagMoreThanOne),
+        }
+        if tags.iter().any(|tag| tag.url.is_none()) {
+            self.warn(Rule::ClickTagInvalid);
+        }
+        self.findings.click_tags = tags;
+    }
+
+    fn warn(&mut self, rule: Rule) {
+        self.findings.rules.insert(rule);
+    }
+}
+
+#[cfg(test)]
+mod tests;
