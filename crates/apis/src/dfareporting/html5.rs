@@ -1,7 +1,7 @@
 //! What HTML assets need, and what is wrong with them.
 //!
 //! This is a reading of text, not a browser: it finds what is written, not what scripts make of it. Of
-//! each file the first [`MOST_TEXT`] bytes are read.
+//! each file the first [`MOST_TEXT`] bytes are read, of all together [`MOST_TEXT_IN_ALL`].
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{Read, Seek};
@@ -20,6 +20,9 @@ mod rules;
 
 /// How much of a file is read, in bytes.
 pub(super) const MOST_TEXT: u64 = 1024 * 1024;
+
+/// How much of all files is read, in bytes.
+const MOST_TEXT_IN_ALL: usize = 16 * 1024 * 1024;
 
 /// The most click tags that are told of.
 const MOST_CLICK_TAGS: usize = 16;
@@ -123,6 +126,10 @@ struct Reading<'a> {
     by_last_part: HashMap<String, Vec<usize>>,
     mentioned: Vec<bool>,
     primary: usize,
+    /// How many bytes may still be read.
+    room: usize,
+    /// Whether there is text that was not read.
+    partial: bool,
     findings: Findings,
 }
 
@@ -144,6 +151,8 @@ impl<'a> Reading<'a> {
             by_last_part,
             mentioned,
             primary,
+            room: MOST_TEXT_IN_ALL,
+            partial: false,
             findings: Findings::default(),
         }
     }
@@ -156,7 +165,10 @@ impl<'a> Reading<'a> {
             File::Foreign => self.warn(Rule::FileTypeInvalid),
             File::Media => self.read_media(at, bytes),
             file @ (File::Page | File::Style | File::Script | File::Data) => {
-                self.read_text(at, file, &String::from_utf8_lossy(bytes));
+                let text = &bytes[..bytes.len().min(self.room)];
+                self.room -= text.len();
+                self.partial |= text.len() < bytes.len() || bytes.len() as u64 == MOST_TEXT;
+                self.read_text(at, file, &String::from_utf8_lossy(text));
             }
         }
     }
@@ -246,7 +258,7 @@ impl<'a> Reading<'a> {
     }
 
     fn end(mut self) -> Findings {
-        if self.mentioned.contains(&false) {
+        if !self.partial && self.mentioned.contains(&false) {
             self.warn(Rule::OrphanedAsset);
         }
         // The frame that an asset is shown in talks to it.

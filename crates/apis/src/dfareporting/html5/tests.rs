@@ -164,6 +164,23 @@ fn an_archive_in_an_archive_is_refused_whatever_it_is_called() {
 }
 
 #[test]
+fn what_may_be_named_in_text_that_is_not_read_is_no_orphan() {
+    let unused = ("unused.png", PNG);
+    let long = vec![b' '; usize::try_from(MOST_TEXT).unwrap()];
+    assert_eq!(
+        rules(&good(&[unused, ("a.css", &long[1..])])),
+        ["ORPHANED_ASSET"]
+    );
+    assert_eq!(rules(&good(&[unused, ("a.css", &long)])), [""; 0]);
+    let names: Vec<_> = (0..17).map(|number| format!("{number}.css")).collect();
+    let many: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), &long[1..]))
+        .collect();
+    assert_eq!(rules(&good(&[many, vec![unused]].concat())), [""; 0]);
+}
+
+#[test]
 fn click_tags_without_end_are_cut_short() {
     let page = format!(
         "<html><script>{}",

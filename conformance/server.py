@@ -10,8 +10,8 @@ import tempfile
 class Server:
     """The real binary with a data directory of its own. Can be killed and started again."""
 
-    def __init__(self, binary):
-        self.binary = binary
+    def __init__(self, binary, *options):
+        self.binary, self.options = binary, options
         # Beside the sources' build output: a temporary file system may be one that the server refuses.
         self.data = tempfile.mkdtemp(prefix="conformance-", dir=os.path.dirname(os.path.abspath(binary)))
         self.port = 0
@@ -19,7 +19,7 @@ class Server:
 
     def start(self):
         command = [self.binary, "serve", "--listen", f"127.0.0.1:{self.port}", "--data", self.data]
-        command.append("--allow-unsafe-filesystem")
+        command += ["--allow-unsafe-filesystem", *self.options]
         # The library answers a broken connection by sending a head without its body; nobody wants to
         # wait long for that body.
         environment = {**os.environ, "WINDLASS_LIMITS_BODY_TIMEOUT": "2s"}
