@@ -1,10 +1,13 @@
 //! Creative assets of Campaign Manager 360.
 
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use windlass_testkit::images::{gif, jpeg, png};
 use windlass_testkit::zip::{Packed, zip};
 
-use crate::world::World;
+use crate::world::{Reply, World};
 
 const ASSETS: &str = "/dfareporting/v5/userprofiles/1/creativeAssets/2/creativeAssets";
 const STUDIO: &str = "/dfareporting/v5/studio/creativeAssets";
@@ -202,24 +205,18 @@ async fn a_name_that_is_taken_gets_a_number() {
     assert_eq!(insert("logo.png", "3").await, "logo.png");
 }
 
+/// More than there are numbers that are searched.
 #[tokio::test]
-async fn assets_of_one_name_at_the_same_time_all_get_a_name() {
+async fn many_assets_of_one_name_at_the_same_time_all_get_a_name() {
     let world = world();
     let metadata = identifier("logo.png", "HTML_IMAGE");
     let image = png(1, 1);
     let insert = || world.multipart(ASSETS, &metadata, "image/png", &image);
-    let replies = tokio::join!(insert(), insert(), insert(), insert(), insert());
-    let replies: [_; 5] = replies.into();
-    let mut names = replies.map(|reply| reply.resource()["assetIdentifier"]["name"].to_string());
-    names.sort();
-    let expected = [
-        "logo.png",
-        "logo_2.png",
-        "logo_3.png",
-        "logo_4.png",
-        "logo_5.png",
-    ];
-    assert_eq!(names, expected.map(|name| format!("\"{name}\"")));
+    let replies = join_all((0..120).map(|_| insert())).await;
+    let name = |reply: &Reply| reply.resource()["assetIdentifier"]["name"].to_string();
+    let names: BTreeSet<_> = replies.iter().map(name).collect();
+    assert_eq!(names.len(), 120);
+    assert!(names.contains("\"logo_120.png\""));
 }
 
 #[tokio::test]
