@@ -42,10 +42,7 @@ fn own(version: &str) -> Api {
 }
 
 fn served(api: Api) -> ServedApi {
-    ServedApi {
-        api,
-        kind: Arc::new(CreativeAssets),
-    }
+    ServedApi::new(api, Arc::new(CreativeAssets))
 }
 
 /// The methods on creative assets, whatever the version.

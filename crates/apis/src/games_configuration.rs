@@ -37,10 +37,7 @@ fn own() -> Api {
 }
 
 fn served(api: Api) -> ServedApi {
-    ServedApi {
-        api,
-        kind: std::sync::Arc::new(ImageConfigurations),
-    }
+    ServedApi::new(api, std::sync::Arc::new(ImageConfigurations))
 }
 
 /// Images, one of each type for a resource. An upload takes the place of the one before.

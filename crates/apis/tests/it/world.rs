@@ -10,7 +10,7 @@ use tower_service::Service as _;
 use windlass_apis::{Options, adopt, by_name};
 use windlass_discovery::Api;
 use windlass_server::config::Limits;
-use windlass_server::{ServedApi, Server, Settings, Stores, SystemClock};
+use windlass_server::{Registry, ServedApi, Server, Settings, Stores, SystemClock};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 
 /// Where clients believe the server to be.
@@ -55,7 +55,8 @@ impl World {
             ledger: Arc::new(MemoryLedger::new()),
             vault: Arc::new(MemoryVault::new()),
         };
-        let server = Server::new(settings, apis, stores, Arc::new(SystemClock));
+        let registry = Registry::new(apis).expect("they do not collide");
+        let server = Server::new(settings, registry, stores, Arc::new(SystemClock));
         Self { server }
     }
 
