@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, Method as Verb, StatusCode};
 use serde_json::{Map, Value};
-use windlass_discovery::PathParameters;
+use windlass_discovery::{Method, PathParameters};
 use windlass_proto::command::ContentCoding;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
@@ -74,7 +74,7 @@ pub(crate) async fn call(
         .as_deref()
         .map(FieldMask::parse)
         .transpose()?;
-    if standard.alt == Alt::Media {
+    if standard.alt == Alt::Media || gives_nothing_else(head.method.method) {
         return media(house, head).await;
     }
     let (metadata, embedded) = read_metadata(house, head, body).await?;
@@ -97,6 +97,11 @@ pub(crate) async fn call(
         reply.headers_mut().insert(ETAG, etag);
     }
     Ok(reply)
+}
+
+/// Whether a method is there for its media only. Clients leave out `alt` then.
+fn gives_nothing_else(method: &Method) -> bool {
+    method.supports_media_download && method.response.is_none()
 }
 
 async fn run(

@@ -286,3 +286,26 @@ async fn a_worker_is_told_of_what_is_committed() {
     stop.send(()).unwrap();
     running.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_method_that_answers_with_nothing_but_media_needs_no_alt() {
+    let album = r#"
+        name = "album"
+        version = "v1"
+        methods."pictures.insert" = { http = "POST", path = "pictures", response = "Picture", media = {} }
+        methods."pictures.view" = { http = "GET", path = "pictures/{id}", download = true }
+        schemas.Picture.id = "string"
+    "#;
+    let album = ServedApi::generic(Api::from_toml(album).unwrap());
+    let stores = Stores {
+        ledger: Arc::new(MemoryLedger::default()),
+        vault: Arc::new(MemoryVault::new()),
+    };
+    let world = World::of(album, stores, Arc::default());
+    let uri = "/upload/album/v1/pictures?uploadType=media";
+    let made = post(&world, uri, "image/png", b"a picture".to_vec()).await;
+    let uri = format!("/album/v1/pictures/{}", made.field("id"));
+    let viewed = world.send("GET", &uri, &[], Body::Whole(Vec::new())).await;
+    assert_eq!(viewed.headers["content-type"], "image/png", "{viewed:?}");
+    assert_eq!(viewed.body, "a picture");
+}
