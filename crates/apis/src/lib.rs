@@ -17,10 +17,12 @@ use windlass_server::ServedApi;
 
 mod completion;
 mod dfareporting;
+mod drive;
 mod farm;
 mod games_configuration;
 mod look;
 mod picture;
+mod record;
 
 /// How the APIs that come with Windlass are set up.
 #[derive(Debug, Clone, Default)]
@@ -37,8 +39,9 @@ struct Family {
     adopt: fn(Api, &Options) -> ServedApi,
 }
 
-const FAMILIES: [Family; 3] = [
+const FAMILIES: [Family; 4] = [
     dfareporting::FAMILY,
+    drive::FAMILY,
     farm::FAMILY,
     games_configuration::FAMILY,
 ];

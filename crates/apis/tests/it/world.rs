@@ -1,6 +1,7 @@
 //! A server of some APIs, and requests to it without a socket.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -10,15 +11,27 @@ use tower_service::Service as _;
 use windlass_apis::{Options, adopt, by_name};
 use windlass_discovery::Api;
 use windlass_server::config::Limits;
-use windlass_server::{Registry, ServedApi, Server, Settings, Stores, SystemClock};
+use windlass_server::{Clock, Registry, ServedApi, Server, Settings, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store::{ChangeSet, Ledger as _, Resource, ResourceChange, Timestamp};
 
 /// Where clients believe the server to be.
 pub(crate) const ORIGIN: &str = "http://apis.test";
 
+/// A clock that goes on by a second whenever it is looked at.
+#[derive(Debug, Default)]
+struct TickingClock(AtomicU64);
+
+impl Clock for TickingClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.fetch_add(1000, Ordering::Relaxed))
+    }
+}
+
 /// A server over memory.
 pub(crate) struct World {
     server: Server,
+    ledger: Arc<MemoryLedger>,
 }
 
 /// A reply, read to its end.
@@ -51,13 +64,15 @@ impl World {
             },
             ..Settings::default()
         };
+        let ledger = Arc::new(MemoryLedger::new());
         let stores = Stores {
-            ledger: Arc::new(MemoryLedger::new()),
+            ledger: Arc::clone(&ledger) as _,
             vault: Arc::new(MemoryVault::new()),
         };
         let registry = Registry::new(apis).expect("they do not collide");
-        let server = Server::new(settings, registry, stores, Arc::new(SystemClock));
-        Self { server }
+        let clock = Arc::new(TickingClock::default());
+        let server = Server::new(settings, registry, stores, clock);
+        Self { server, ledger }
     }
 
     /// Sends a request and reads the reply.
@@ -99,9 +114,20 @@ impl World {
         self.send("GET", path, &[], Bytes::new()).await
     }
 
+    /// A call without a body.
+    pub(crate) async fn call(&self, method: &str, uri: &str) -> Reply {
+        self.send(method, uri, &[], Bytes::new()).await
+    }
+
+    /// A call with JSON.
+    pub(crate) async fn json(&self, method: &str, uri: &str, body: &Value) -> Reply {
+        let headers = [("content-type", "application/json")];
+        self.send(method, uri, &headers, body.to_string()).await
+    }
+
     /// Uploads media alone.
     pub(crate) async fn simple(&self, path: &str, content_type: &str, media: &[u8]) -> Reply {
-        let uri = format!("/upload{path}?uploadType=media");
+        let uri = upload_uri(path, "media");
         let headers = [("content-type", content_type)];
         self.send("POST", &uri, &headers, media.to_vec()).await
     }
@@ -114,14 +140,26 @@ impl World {
         content_type: &str,
         media: &[u8],
     ) -> Reply {
-        let uri = format!("/upload{path}?uploadType=multipart");
+        let media = (content_type, media);
+        self.multipart_by("POST", path, metadata, media).await
+    }
+
+    /// Uploads metadata and media in one request of this HTTP method.
+    pub(crate) async fn multipart_by(
+        &self,
+        method: &str,
+        path: &str,
+        metadata: &Value,
+        (content_type, media): (&str, &[u8]),
+    ) -> Reply {
+        let uri = upload_uri(path, "multipart");
         let head = format!(
             "--=b=\r\nContent-Type: application/json\r\n\r\n{metadata}\r\n\
              --=b=\r\nContent-Type: {content_type}\r\n\r\n"
         );
         let body = [head.as_bytes(), media, b"\r\n--=b=--\r\n"].concat();
         let headers = [("content-type", "multipart/related; boundary=\"=b=\"")];
-        self.send("POST", &uri, &headers, body).await
+        self.send(method, &uri, &headers, body).await
     }
 
     /// Uploads in a session; the reply is that to its last request, or to the first when that was
@@ -133,7 +171,7 @@ impl World {
         content_type: &str,
         media: &[u8],
     ) -> Reply {
-        let uri = format!("/upload{path}?uploadType=resumable");
+        let uri = upload_uri(path, "resumable");
         let headers = [
             ("content-type", "application/json"),
             ("x-upload-content-type", content_type),
@@ -148,6 +186,28 @@ impl World {
         let session = session.strip_prefix(ORIGIN).expect("it is absolute");
         self.send("PUT", session, &[], media.to_vec()).await
     }
+
+    /// Puts resources into the ledger, past all APIs.
+    pub(crate) async fn put(&self, resources: impl IntoIterator<Item = Resource>) {
+        let resources = resources.into_iter().map(ResourceChange::Insert);
+        let changes = ChangeSet {
+            resources: resources.collect(),
+            ..ChangeSet::default()
+        };
+        self.ledger.apply(changes).await.expect("they are new");
+    }
+
+    /// How many resources a collection has; a thousand are many.
+    pub(crate) async fn count(&self, collection: &str) -> usize {
+        let resources = self.ledger.resources(collection, None, 1000).await;
+        resources.expect("memory can be read").len()
+    }
+}
+
+/// Where media goes that belongs to this path, which may have parameters.
+fn upload_uri(path: &str, upload_type: &str) -> String {
+    let sign = if path.contains('?') { '&' } else { '?' };
+    format!("/upload{path}{sign}uploadType={upload_type}")
 }
 
 impl Reply {
@@ -159,6 +219,14 @@ impl Reply {
     pub(crate) fn resource(&self) -> Value {
         assert!(self.status.is_success(), "{self:?}");
         self.json()
+    }
+
+    /// A field of the resource that is a string.
+    pub(crate) fn field(&self, name: &str) -> String {
+        let resource = self.resource();
+        let field = resource[name].as_str();
+        let field = field.unwrap_or_else(|| panic!("no {name} in {resource}"));
+        field.to_owned()
     }
 
     /// The reply must refuse with this status and reason; its message is returned.

@@ -1,0 +1,150 @@
+//! Google Drive, version 3: files with media up to 5120 GB, in folders that can be searched.
+//!
+//! Files, folders, the trash and searching are as the service has them. There is one user, who owns
+//! everything, and no conversion to other formats. Permissions, comments and replies are kept as
+//! clients write them and mean nothing.
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use windlass_discovery::settings::{Digest, Settings};
+use windlass_discovery::{Api, ByteSize};
+use windlass_server::kind::{Answer, Call, Kind, Rejection, Uploaded};
+use windlass_server::{GenericKind, ServedApi};
+use windlass_store::Resource;
+
+use crate::record::Fields;
+use crate::{Family, description};
+
+mod file;
+mod list;
+mod order;
+mod query;
+mod tree;
+mod write;
+
+pub(crate) const FAMILY: Family = Family {
+    name: "drive",
+    built_in: |_| vec![served(description(include_str!("drive/drive.toml")))],
+    adopt: |api, _| match api.version() {
+        "v3" => served(with_settings(api)),
+        _ => ServedApi::generic(api),
+    },
+};
+
+/// The most ids that are generated at once, as the service has it.
+const MOST_IDS: u64 = 1000;
+
+/// What is kept with a file as clients write it.
+const ATTACHED: [&str; 3] = ["drive.permissions.", "drive.comments.", "drive.replies."];
+
+fn served(api: Api) -> ServedApi {
+    let kind = std::sync::Arc::new(Drive);
+    ServedApi { api, kind }
+}
+
+/// A published document does not say which checksums files show.
+fn with_settings(api: Api) -> Api {
+    let mut settings = Settings::clone(api.settings());
+    let digests = vec![Digest::Md5, Digest::Sha256];
+    settings.digests.insert("files".to_owned(), digests);
+    api.with_settings(settings)
+}
+
+#[derive(Debug)]
+struct Drive;
+
+#[async_trait]
+impl Kind for Drive {
+    async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        match call.method.id.as_str() {
+            "drive.files.create" => write::admit_creation(call).await,
+            "drive.files.update" => write::admit_update(call).await,
+            _ => Err(not_implemented(call)),
+        }
+    }
+
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+        match call.method.id.as_str() {
+            "drive.files.create" => write::create(call, media).await,
+            "drive.files.update" => write::update(call, media).await,
+            "drive.files.copy" => write::copy(call).await,
+            "drive.files.get" => get(call).await,
+            "drive.files.list" => list::list(call).await,
+            "drive.files.delete" => tree::delete(call).await,
+            "drive.files.emptyTrash" => tree::empty_trash(call).await,
+            "drive.files.generateIds" => generate_ids(call),
+            "drive.about.get" => Ok(about(call)),
+            id if is_attached(id) => {
+                tree::named(call).await?;
+                GenericKind.run(call, media).await
+            }
+            _ => Err(not_implemented(call)),
+        }
+    }
+
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        match call.method.id.as_str() {
+            "drive.files.get" => Ok(file::as_download(tree::named(call).await?)),
+            _ => Err(not_implemented(call)),
+        }
+    }
+}
+
+async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let file = tree::named(call).await?;
+    write::answer(call, &file, Vec::new()).await
+}
+
+fn generate_ids(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let count = call.query.first("count").unwrap_or("10").parse::<u64>();
+    let count = count.ok().filter(|count| (1..=MOST_IDS).contains(count));
+    let count = count.ok_or_else(|| Rejection::InvalidParameter {
+        parameter: "count".to_owned(),
+        problem: format!("must be between 1 and {MOST_IDS}"),
+    })?;
+    let ids: Vec<_> = (0..count).map(|nth| file::fresh_id(call, nth)).collect();
+    let space = call.query.first("space").unwrap_or("drive");
+    Ok(shown(
+        json!({"kind": "drive#generatedIds", "space": space, "ids": ids}),
+    ))
+}
+
+/// The limit of an upload is the one in the description. How full the server's disk is, is not told.
+fn about(call: &Call<'_>) -> Answer {
+    let create = call.api.method("drive.files.create");
+    let limit = create.and_then(|method| method.upload.as_ref()?.max_size);
+    let mut about = json!({
+        "kind": "drive#about",
+        "user": file::owner(),
+        "storageQuota": {},
+        "importFormats": {},
+        "exportFormats": {},
+        "canCreateDrives": false,
+    });
+    if let Some(limit) = limit.map(ByteSize::bytes) {
+        about["maxUploadSize"] = limit.to_string().into();
+    }
+    shown(about)
+}
+
+fn is_attached(method: &str) -> bool {
+    ATTACHED.iter().any(|prefix| method.starts_with(prefix))
+}
+
+/// A reply that changes nothing.
+fn shown(body: Value) -> Answer {
+    let body = match body {
+        Value::Object(fields) => fields,
+        _ => Fields::new(),
+    };
+    Answer {
+        changes: Vec::new(),
+        body: Some(body),
+    }
+}
+
+fn not_implemented(call: &Call<'_>) -> Rejection {
+    Rejection::NotImplemented {
+        method: call.method.id.clone(),
+    }
+}

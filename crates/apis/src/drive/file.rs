@@ -1,0 +1,313 @@
+//! What a file says of itself: what clients may set, and what is shown.
+
+use serde_json::{Value, json};
+use windlass_server::kind::{Call, Rejection};
+use windlass_store::{Media, Resource};
+
+use crate::record::{Fields, fields_of, normal_time, text};
+
+use super::tree::ROOT;
+
+/// The type of folders.
+pub(super) const FOLDER: &str = "application/vnd.google-apps.folder";
+
+/// The types that have no media: those of Google's own editors, folders and shortcuts.
+const WITHOUT_MEDIA: &str = "application/vnd.google-apps.";
+
+/// The type of what nobody knows anything about.
+const OCTETS: &str = "application/octet-stream";
+
+/// The longest id that clients may choose. Those of the service have 33 characters.
+const LONGEST_ID: usize = 100;
+
+/// The most bytes that the fields of a file may have together, as JSON.
+const MOST_FIELDS: usize = 32 * 1024;
+
+/// The most bytes of the name and the value of a property, as the service has it.
+const LONGEST_PROPERTY: usize = 124;
+
+/// What is shown when the client does not ask for fields.
+const DEFAULT_FIELDS: [&str; 4] = ["kind", "id", "name", "mimeType"];
+
+/// The fields that are changed one name at a time.
+const BY_NAME: [&str; 2] = ["properties", "appProperties"];
+
+/// The fields that clients may set.
+const OWN_FIELDS: [(&str, Shape); 20] = [
+    ("name", Shape::Text),
+    ("mimeType", Shape::Text),
+    ("description", Shape::Text),
+    ("parents", Shape::Parents),
+    ("createdTime", Shape::Time),
+    ("modifiedTime", Shape::Time),
+    ("viewedByMeTime", Shape::Time),
+    ("starred", Shape::Flag),
+    ("trashed", Shape::Flag),
+    ("properties", Shape::Properties),
+    ("appProperties", Shape::Properties),
+    ("originalFilename", Shape::Text),
+    ("folderColorRgb", Shape::Text),
+    ("copyRequiresWriterPermission", Shape::Flag),
+    ("writersCanShare", Shape::Flag),
+    ("inheritedPermissionsDisabled", Shape::Flag),
+    ("shortcutDetails", Shape::Object),
+    ("linkShareMetadata", Shape::Object),
+    ("downloadRestrictions", Shape::Object),
+    ("contentRestrictions", Shape::Array),
+];
+
+/// What the value of a field looks like.
+#[derive(Clone, Copy)]
+enum Shape {
+    Text,
+    Flag,
+    /// A moment. It is stored in UTC.
+    Time,
+    /// The id of one folder, in an array.
+    Parents,
+    /// Strings by name.
+    Properties,
+    Object,
+    Array,
+}
+
+/// The client's fields, checked, without those that are not his to set. Nulls stay: they clear.
+pub(super) fn own_fields(metadata: &Fields) -> Result<Fields, Rejection> {
+    let mut own = Fields::new();
+    for (name, shape) in OWN_FIELDS {
+        if let Some(value) = metadata.get(name) {
+            own.insert(name.to_owned(), shape.read(name, value)?);
+        }
+    }
+    check_length(&own)?;
+    Ok(own)
+}
+
+/// The fields after a change: what is named is set, what is null is cleared, properties one by one.
+pub(super) fn patched(mut fields: Fields, changes: Fields) -> Result<Fields, Rejection> {
+    for (name, value) in changes {
+        match value {
+            Value::Null => drop(fields.shift_remove(&name)),
+            Value::Object(changes) if BY_NAME.contains(&name.as_str()) => {
+                let mut properties = match fields.shift_remove(&name) {
+                    Some(Value::Object(old)) => old,
+                    _ => Fields::new(),
+                };
+                properties.extend(changes);
+                properties.retain(|_, value| !value.is_null());
+                fields.insert(name, properties.into());
+            }
+            value => drop(fields.insert(name, value)),
+        }
+    }
+    check_length(&fields)?;
+    Ok(fields)
+}
+
+/// The type that a file gets: what the client says, else what its media is.
+pub(super) fn media_type(fields: &Fields, media: Option<&Media>) -> Result<String, Rejection> {
+    let stated = text(fields, "mimeType").filter(|stated| !stated.is_empty());
+    let given = stated.or(media.map(|media| media.content_type.as_str()));
+    let media_type = given.unwrap_or(OCTETS);
+    if media.is_some() {
+        check_convertible(media_type)?;
+    }
+    Ok(media_type.to_owned())
+}
+
+/// Refuses the types that media would have to be converted to.
+pub(super) fn check_convertible(media_type: &str) -> Result<(), Rejection> {
+    if media_type.starts_with(WITHOUT_MEDIA) {
+        let problem = format!("a file of type {media_type} has no media, and none is converted");
+        return Err(invalid("mimeType", problem));
+    }
+    Ok(())
+}
+
+/// The type that new media gives to a file whose type is not stated with it.
+pub(super) fn media_type_of(media: &Media) -> Option<&str> {
+    Some(media.content_type.as_str()).filter(|known| *known != OCTETS)
+}
+
+/// The id that the client has chosen, if it has.
+pub(super) fn chosen_id(metadata: &Fields) -> Result<Option<&str>, Rejection> {
+    let Some(value) = metadata.get("id").filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
+    let id_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let id = value.as_str().filter(|id| {
+        (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(id_byte) && *id != ROOT
+    });
+    let problem = || {
+        format!(
+            "must have 1 to {LONGEST_ID} letters, digits, - and _, as files.generateIds gives them"
+        )
+    };
+    id.map(Some).ok_or_else(|| invalid("id", problem()))
+}
+
+/// An id that nobody else has; there are as many of a call as it wants.
+pub(super) fn fresh_id(call: &Call<'_>, nth: u64) -> String {
+    let fresh = u128::from_str_radix(call.fresh_id, 16).unwrap_or_default();
+    format!("1{:032x}", fresh.wrapping_add(u128::from(nth)))
+}
+
+/// Whether these are the fields of a folder.
+pub(super) fn is_folder(fields: &Fields) -> bool {
+    text(fields, "mimeType") == Some(FOLDER)
+}
+
+/// The folder that a file is in.
+pub(super) fn parent(fields: &Fields) -> &str {
+    let parents = fields.get("parents").and_then(Value::as_array);
+    let first = parents.and_then(|parents| parents.first()?.as_str());
+    first.unwrap_or(ROOT)
+}
+
+/// A field that is true or false; false where it is absent.
+pub(super) fn flag(fields: &Fields, name: &str) -> bool {
+    fields.get(name).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// The file with the type by which its media is served.
+pub(super) fn as_download(mut file: Resource) -> Resource {
+    let fields = fields_of(&file);
+    if let Some((media, stated)) = file.media.as_mut().zip(text(&fields, "mimeType")) {
+        stated.clone_into(&mut media.content_type);
+    }
+    file
+}
+
+/// The one user that there is.
+pub(super) fn owner() -> Value {
+    json!({"kind": "drive#user", "displayName": "Owner", "me": true, "permissionId": "owner"})
+}
+
+/// The file as replies show it. `trashed`: it is in the trash itself, or a folder above it is.
+pub(super) fn show(call: &Call<'_>, file: &Resource, trashed: bool) -> Fields {
+    let own = fields_of(file);
+    let mut shown = Fields::new();
+    shown.insert("kind".into(), "drive#file".into());
+    shown.insert("id".into(), file.id.as_str().into());
+    let explicitly = flag(&own, "trashed");
+    shown.extend(own);
+    let asked = call.query.first("fields");
+    if asked.is_none_or(str::is_empty) {
+        shown.retain(|name, _| DEFAULT_FIELDS.contains(&name.as_str()));
+        return shown;
+    }
+    shown.insert("trashed".into(), trashed.into());
+    shown.insert("explicitlyTrashed".into(), explicitly.into());
+    shown.entry("starred").or_insert(Value::Bool(false));
+    shown.insert("version".into(), file.version.to_string().into());
+    shown.insert("spaces".into(), json!(["drive"]));
+    shown.insert("owners".into(), json!([owner()]));
+    shown.insert("ownedByMe".into(), true.into());
+    shown.insert("shared".into(), false.into());
+    let length = file.media.as_ref().map_or(0, |media| media.length);
+    shown.insert("quotaBytesUsed".into(), length.to_string().into());
+    if let Some(media) = &file.media {
+        show_media(call, file, media, &mut shown);
+    }
+    shown
+}
+
+fn show_media(call: &Call<'_>, file: &Resource, media: &Media, shown: &mut Fields) {
+    let name = text(shown, "name").unwrap_or_default().to_owned();
+    let mut show = |field: &str, value: String| {
+        shown.insert(field.to_owned(), value.into());
+    };
+    show("size", media.length.to_string());
+    show("headRevisionId", media.at.id.to_string());
+    show("webContentLink", download_url(call, &file.id));
+    if let Some(md5) = media.digests.md5 {
+        show("md5Checksum", md5.to_hex());
+    }
+    if let Some(sha256) = media.digests.sha256 {
+        show("sha256Checksum", sha256.to_hex());
+    }
+    if let Some((_, extension)) = name.split_once('.') {
+        show("fullFileExtension", extension.to_owned());
+        let last = extension.rsplit('.').next().unwrap_or(extension);
+        show("fileExtension", last.to_owned());
+    }
+    let original = shown.entry("originalFilename");
+    original.or_insert(name.into());
+}
+
+/// Where the media is served.
+fn download_url(call: &Call<'_>, id: &str) -> String {
+    let service = call.api.document().service_path.as_deref();
+    let service = service.unwrap_or("drive/v3/").trim_matches('/');
+    format!("{}/{service}/files/{id}?alt=media", call.base_url)
+}
+
+impl Shape {
+    fn read(self, field: &str, value: &Value) -> Result<Value, Rejection> {
+        let fits = match self {
+            _ if value.is_null() => true,
+            Self::Text | Self::Time => value.is_string(),
+            Self::Flag => value.is_boolean(),
+            Self::Parents => value.as_array().is_some_and(|it| is_parents(it)),
+            Self::Properties => value.as_object().is_some_and(is_properties),
+            Self::Object => value.is_object(),
+            Self::Array => value.is_array(),
+        };
+        match (self, value) {
+            _ if !fits => Err(invalid(field, self.expected())),
+            (Self::Time, Value::String(text)) => normal_time(text)
+                .map(Value::String)
+                .ok_or_else(|| invalid(field, self.expected())),
+            _ => Ok(value.clone()),
+        }
+    }
+
+    fn expected(self) -> String {
+        match self {
+            Self::Text => "must be a string".to_owned(),
+            Self::Flag => "must be true or false".to_owned(),
+            Self::Time => "must be a time such as 2026-11-21T10:00:00Z".to_owned(),
+            Self::Parents => "must be an array with the id of one folder".to_owned(),
+            Self::Properties => {
+                format!("must be strings by name, {LONGEST_PROPERTY} bytes each with its name")
+            }
+            Self::Object => "must be an object".to_owned(),
+            Self::Array => "must be an array".to_owned(),
+        }
+    }
+}
+
+fn is_parents(parents: &[Value]) -> bool {
+    parents.len() <= 1 && parents.iter().all(Value::is_string)
+}
+
+fn is_properties(properties: &Fields) -> bool {
+    properties.iter().all(|(name, value)| match value {
+        Value::Null => true,
+        Value::String(value) => name.len() + value.len() <= LONGEST_PROPERTY,
+        _ => false,
+    })
+}
+
+/// Lists read many files at a time, so each of them has to be small.
+fn check_length(fields: &Fields) -> Result<(), Rejection> {
+    let lengths = fields.iter().map(|(name, value)| {
+        let length = value.to_string().len() + name.len();
+        (length, name)
+    });
+    let total: usize = lengths.clone().map(|(length, _)| length).sum();
+    match lengths.max() {
+        Some((_, longest)) if total > MOST_FIELDS => {
+            let problem = format!("the fields of a file take at most {MOST_FIELDS} bytes together");
+            Err(invalid(longest, problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn invalid(field: &str, problem: impl Into<String>) -> Rejection {
+    Rejection::InvalidField {
+        field: field.to_owned(),
+        problem: problem.into(),
+    }
+}

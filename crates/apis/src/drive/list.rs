@@ -1,0 +1,255 @@
+//! Listing: the files that a query wants, in order, page by page.
+//!
+//! A call looks at a bounded number of files and returns a token to go on from there. Where the order
+//! is not that of ids, all candidates have to be looked at for each page, so there is a limit on them.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use windlass_server::kind::{Answer, Call, Rejection};
+use windlass_store::Resource;
+
+use crate::record::fields_of;
+
+use super::file::show;
+use super::order::{Order, Position};
+use super::query::Query;
+use super::tree::{FILES, Trash, children};
+
+/// How many files a page has when the client does not say.
+const DEFAULT_PAGE: usize = 100;
+
+/// The most files of a page.
+const LARGEST_PAGE: usize = 1000;
+
+/// A page ends when its files have this many bytes together.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The most files that a call looks at.
+const MOST_LOOKED_AT: usize = 10_000;
+
+/// How many files are taken out of the ledger at once.
+const BATCH: usize = 64;
+
+/// Answers `files.list`.
+pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let mut search = Search::of(call)?;
+    let size = page_size(call)?;
+    let after = page_token(call, &search.order)?;
+    let page = if search.order.is_by_id() {
+        search.by_id(after, size).await?
+    } else {
+        search.sorted(after.as_ref(), size).await?
+    };
+    let mut files = Vec::new();
+    for file in &page.files {
+        let trashed = search.trash.holds(call, &fields_of(file)).await?;
+        files.push(Value::Object(show(call, file, trashed)));
+    }
+    let mut body = json!({"kind": "drive#fileList", "incompleteSearch": false});
+    if let Some(next) = page.next {
+        body["nextPageToken"] = written(next).into();
+    }
+    body["files"] = files.into();
+    Ok(super::shown(body))
+}
+
+/// Files, and where to go on behind them.
+#[derive(Default)]
+struct Page {
+    files: Vec<Resource>,
+    bytes: usize,
+    next: Option<Position>,
+}
+
+impl Page {
+    fn is_full(&self, size: usize) -> bool {
+        self.files.len() >= size || self.bytes > PAGE_BYTES
+    }
+
+    fn push(&mut self, file: Resource) {
+        self.bytes += file.body.len();
+        self.files.push(file);
+    }
+}
+
+/// A search that goes on.
+struct Search<'a> {
+    call: &'a Call<'a>,
+    query: Query,
+    order: Order,
+    trash: Trash,
+}
+
+impl<'a> Search<'a> {
+    fn of(call: &'a Call<'a>) -> Result<Self, Rejection> {
+        let given = |name| call.query.first(name).unwrap_or_default();
+        let query = Query::parse(given("q"));
+        let order = Order::parse(given("orderBy"));
+        Ok(Self {
+            call,
+            query: query.map_err(|error| invalid("q", error.to_string()))?,
+            order: order.map_err(|error| invalid("orderBy", error.to_string()))?,
+            trash: Trash::default(),
+        })
+    }
+
+    /// The next page in the order of ids. It looks no further than the page needs.
+    async fn by_id(&mut self, after: Option<Position>, size: usize) -> Result<Page, Rejection> {
+        let mut page = Page::default();
+        let mut looked_at = 0;
+        let mut after = after;
+        loop {
+            let candidates = self.candidates(after.as_ref()).await?;
+            if candidates.is_empty() {
+                return Ok(page);
+            }
+            for candidate in candidates {
+                if page.is_full(size) || looked_at == MOST_LOOKED_AT {
+                    page.next = after;
+                    return Ok(page);
+                }
+                looked_at += 1;
+                after = Some(candidate.position);
+                if let Some(file) = candidate.file
+                    && self.wants(&file).await?
+                {
+                    page.push(file);
+                }
+            }
+        }
+    }
+
+    /// The next page in another order.
+    async fn sorted(&mut self, after: Option<&Position>, size: usize) -> Result<Page, Rejection> {
+        let mut first = BTreeSet::new();
+        let mut looked_at = 0;
+        let mut last: Option<Position> = None;
+        loop {
+            let candidates = self.candidates(last.as_ref()).await?;
+            let Some(end) = candidates.last() else { break };
+            last = Some(end.position.clone());
+            looked_at += candidates.len();
+            if looked_at > MOST_LOOKED_AT {
+                return Err(too_many_to_sort());
+            }
+            for file in candidates.into_iter().filter_map(|it| it.file) {
+                let position = self.order.position(&file);
+                let is_left = after.is_none_or(|after| position > *after);
+                if is_left && self.wants(&file).await? {
+                    first.insert(position);
+                }
+                if first.len() > size + 1 {
+                    first.pop_last();
+                }
+            }
+        }
+        self.fetch(first, size).await
+    }
+
+    async fn fetch(&self, positions: BTreeSet<Position>, size: usize) -> Result<Page, Rejection> {
+        let mut page = Page::default();
+        let mut last = None;
+        for position in positions {
+            if page.is_full(size) {
+                page.next = last;
+                break;
+            }
+            // What was deleted a moment ago is left out.
+            if let Some(file) = self.call.lookup.resource(FILES, &position.id).await? {
+                page.push(file);
+            }
+            last = Some(position);
+        }
+        Ok(page)
+    }
+
+    async fn wants(&mut self, file: &Resource) -> Result<bool, Rejection> {
+        let fields = fields_of(file);
+        let trashed = self.trash.holds(self.call, &fields).await?;
+        Ok(self.query.wants(&fields, trashed))
+    }
+
+    /// The next few files that may be wanted, in the order of ids: those of a folder, if the query
+    /// names one, else all.
+    async fn candidates(&self, after: Option<&Position>) -> Result<Vec<Candidate>, Rejection> {
+        let after = after.map(|after| after.id.as_str());
+        let lookup = &self.call.lookup;
+        let Some(folder) = self.query.folder() else {
+            let files = lookup.resources(FILES, after, BATCH).await?;
+            return Ok(files.into_iter().map(Candidate::from).collect());
+        };
+        let rows = lookup.resources(&children(folder), after, BATCH).await?;
+        let mut candidates = Vec::new();
+        for row in rows {
+            let file = lookup.resource(FILES, &row.id).await?;
+            candidates.push(Candidate {
+                position: by_id(row.id),
+                file,
+            });
+        }
+        Ok(candidates)
+    }
+}
+
+/// A file that may be wanted.
+struct Candidate {
+    position: Position,
+    /// `None` when it is gone meanwhile.
+    file: Option<Resource>,
+}
+
+impl From<Resource> for Candidate {
+    fn from(file: Resource) -> Self {
+        Self {
+            position: by_id(file.id.clone()),
+            file: Some(file),
+        }
+    }
+}
+
+fn by_id(id: String) -> Position {
+    let position = Order::default().position_of(vec![id]);
+    position.expect("an id alone is a position in the order of ids")
+}
+
+fn too_many_to_sort() -> Rejection {
+    let problem =
+        format!("takes at most {MOST_LOOKED_AT} files; search in one folder, or without an order");
+    invalid("orderBy", problem)
+}
+
+fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
+    let Some(text) = call.query.first("pageSize") else {
+        return Ok(DEFAULT_PAGE);
+    };
+    let size = text.parse::<usize>().ok();
+    let size = size.filter(|size| (1..=LARGEST_PAGE).contains(size));
+    size.ok_or_else(|| invalid("pageSize", format!("must be between 1 and {LARGEST_PAGE}")))
+}
+
+fn page_token(call: &Call<'_>, order: &Order) -> Result<Option<Position>, Rejection> {
+    let token = call.query.first("pageToken").unwrap_or_default();
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let bytes = URL_SAFE_NO_PAD.decode(token).ok();
+    let texts = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let position = texts.and_then(|texts| order.position_of(texts));
+    let refused = || invalid("pageToken", "is not a token of a list in this order");
+    position.map(Some).ok_or_else(refused)
+}
+
+fn written(position: Position) -> String {
+    let texts = serde_json::to_vec(&position.into_texts()).expect("texts can be written");
+    URL_SAFE_NO_PAD.encode(texts)
+}
+
+fn invalid(parameter: &str, problem: impl Into<String>) -> Rejection {
+    Rejection::InvalidParameter {
+        parameter: parameter.to_owned(),
+        problem: problem.into(),
+    }
+}

@@ -1,0 +1,133 @@
+//! Resources as the kinds here read and write them: records of the ledger whose body is a JSON object.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use windlass_server::kind::Call;
+use windlass_store::{Media, Resource, ResourceChange, Timestamp};
+
+/// The fields of a resource.
+pub(crate) type Fields = Map<String, Value>;
+
+/// The fields that a resource was stored with.
+pub(crate) fn fields_of(resource: &Resource) -> Fields {
+    serde_json::from_slice(&resource.body).unwrap_or_default()
+}
+
+/// A field that is a string.
+pub(crate) fn text<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+    fields.get(name).and_then(Value::as_str)
+}
+
+/// A resource that is not there yet.
+pub(crate) fn new(
+    call: &Call<'_>,
+    collection: impl Into<String>,
+    id: impl Into<String>,
+    fields: &Fields,
+    media: Option<Media>,
+) -> Resource {
+    Resource {
+        collection: collection.into(),
+        id: id.into(),
+        version: 1,
+        body: to_bytes(fields),
+        media,
+        created: call.now,
+        updated: call.now,
+    }
+}
+
+/// The next version of a resource; without `media` it keeps what it has.
+pub(crate) fn next(
+    call: &Call<'_>,
+    old: Resource,
+    fields: &Fields,
+    media: Option<Media>,
+) -> Resource {
+    Resource {
+        version: old.version + 1,
+        body: to_bytes(fields),
+        media: media.or(old.media),
+        updated: call.now,
+        ..old
+    }
+}
+
+/// The change that makes a resource the next version of what is there.
+pub(crate) fn replacing(resource: Resource) -> ResourceChange {
+    ResourceChange::Replace {
+        expected: resource.version - 1,
+        resource,
+    }
+}
+
+/// The change that takes a resource away.
+pub(crate) fn removing(resource: &Resource) -> ResourceChange {
+    ResourceChange::Delete {
+        collection: resource.collection.clone(),
+        id: resource.id.clone(),
+        expected: resource.version,
+    }
+}
+
+/// The moment as APIs write it: in UTC, with milliseconds.
+pub(crate) fn rfc3339(time: Timestamp) -> String {
+    let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
+    written(time)
+}
+
+/// A moment as a client wrote it, in the form of [`rfc3339`], in which moments compare as texts do. What
+/// has no offset is in UTC.
+pub(crate) fn normal_time(text: &str) -> Option<String> {
+    let absolute = text.parse::<jiff::Timestamp>().ok();
+    let time = absolute.or_else(|| {
+        let civil: jiff::civil::DateTime = text.parse().ok()?;
+        let zoned = civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+        Some(zoned.timestamp())
+    })?;
+    // Earlier years have a sign in front.
+    (time.as_millisecond() >= EPOCH_OF_YEAR_0).then(|| written(time))
+}
+
+/// Midnight of 1 January of the year 0, in milliseconds.
+const EPOCH_OF_YEAR_0: i64 = -62_167_219_200_000;
+
+fn written(time: jiff::Timestamp) -> String {
+    format!("{time:.3}")
+}
+
+fn to_bytes(fields: &Fields) -> Bytes {
+    serde_json::to_vec(fields)
+        .expect("JSON can be written")
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_in_utc_so_that_they_compare_as_texts() {
+        let table = [
+            ("2026-11-21T10:00:00Z", Some("2026-11-21T10:00:00.000Z")),
+            (
+                "2026-11-21T10:00:00.5+02:00",
+                Some("2026-11-21T08:00:00.500Z"),
+            ),
+            ("2026-11-21T10:00:00", Some("2026-11-21T10:00:00.000Z")),
+            ("2026-11-21", Some("2026-11-21T00:00:00.000Z")),
+            ("0000-01-01T00:00:00Z", Some("0000-01-01T00:00:00.000Z")),
+            ("-000001-01-01T00:00:00Z", None),
+            ("yesterday", None),
+            ("", None),
+        ];
+        for (given, expected) in table {
+            assert_eq!(normal_time(given).as_deref(), expected, "{given}");
+        }
+        assert_eq!(
+            rfc3339(Timestamp::from_millis(1)),
+            "1970-01-01T00:00:00.001Z"
+        );
+    }
+}
