@@ -23,6 +23,7 @@ mod games_configuration;
 mod look;
 mod picture;
 mod record;
+mod youtube;
 
 /// How the APIs that come with Windlass are set up.
 #[derive(Debug, Clone, Default)]
@@ -39,11 +40,12 @@ struct Family {
     adopt: fn(Api, &Options) -> ServedApi,
 }
 
-const FAMILIES: [Family; 4] = [
+const FAMILIES: [Family; 5] = [
     dfareporting::FAMILY,
     drive::FAMILY,
     farm::FAMILY,
     games_configuration::FAMILY,
+    youtube::FAMILY,
 ];
 
 /// The names that [`by_name`] knows.

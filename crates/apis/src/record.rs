@@ -70,6 +70,11 @@ pub(crate) fn removing(resource: &Resource) -> ResourceChange {
     }
 }
 
+/// The entity tag of a version of a resource, quotes included.
+pub(crate) fn etag(resource: &Resource) -> String {
+    format!("\"v{}\"", resource.version)
+}
+
 /// The moment as APIs write it: in UTC, with milliseconds.
 pub(crate) fn rfc3339(time: Timestamp) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);

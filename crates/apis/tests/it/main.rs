@@ -4,3 +4,4 @@ mod dfareporting;
 mod drive;
 mod games_configuration;
 mod world;
+mod youtube;

@@ -1,0 +1,192 @@
+//! The data API of `YouTube`, version 3: videos up to 256 GB, with their thumbnails and captions, and the
+//! images of a channel and of playlists.
+//!
+//! There is one channel. Nothing is transcoded, scaled or translated: media is served as it was
+//! uploaded. The published description has no methods for that, so it is completed with ours.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use windlass_discovery::Api;
+use windlass_server::ServedApi;
+use windlass_server::kind::{Answer, Call, Kind, Rejection, Uploaded};
+use windlass_store::Resource;
+
+use crate::completion::completed;
+use crate::record::{Fields, text};
+use crate::{Family, description};
+
+mod captions;
+mod images;
+mod page;
+mod parts;
+mod playlist_images;
+mod videos;
+
+pub(crate) const FAMILY: Family = Family {
+    name: "youtube",
+    built_in: |_| vec![served(own())],
+    adopt: |api, _| match api.version() {
+        "v3" => served(completed(api, &own(), &ADDED)),
+        _ => ServedApi::generic(api),
+    },
+};
+
+/// The methods that published descriptions do not have. Each answers with media.
+const ADDED: [&str; 5] = [
+    "youtube.videos.get",
+    "youtube.thumbnails.get",
+    "youtube.channelBanners.get",
+    "youtube.watermarks.get",
+    "youtube.playlistImages.get",
+];
+
+fn own() -> Api {
+    description(include_str!("youtube/youtube.toml"))
+}
+
+fn served(api: Api) -> ServedApi {
+    let kind = Arc::new(YouTube);
+    ServedApi { api, kind }
+}
+
+#[derive(Debug)]
+struct YouTube;
+
+#[async_trait]
+impl Kind for YouTube {
+    async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        match call.method.id.as_str() {
+            "youtube.videos.insert" => videos::admit(call),
+            "youtube.thumbnails.set" => images::admit_thumbnail(call).await,
+            "youtube.captions.insert" => captions::admit_insertion(call).await,
+            "youtube.captions.update" => captions::admit_update(call).await,
+            "youtube.playlistImages.insert" => playlist_images::admit_insertion(call),
+            "youtube.playlistImages.update" => playlist_images::admit_update(call).await,
+            "youtube.channelBanners.insert" | "youtube.watermarks.set" => Ok(()),
+            _ => Err(not_implemented(call)),
+        }
+    }
+
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+        match call.method.id.as_str() {
+            "youtube.videos.insert" => videos::insert(call, needed(media)?),
+            "youtube.videos.list" => videos::list(call).await,
+            "youtube.videos.update" => videos::update(call).await,
+            "youtube.videos.delete" => videos::delete(call).await,
+            "youtube.thumbnails.set" => images::set_thumbnail(call, needed(media)?).await,
+            "youtube.channelBanners.insert" => images::insert_banner(call, needed(media)?).await,
+            "youtube.watermarks.set" => images::set_watermark(call, needed(media)?).await,
+            "youtube.watermarks.unset" => images::unset_watermark(call).await,
+            "youtube.captions.insert" => captions::insert(call, needed(media)?).await,
+            "youtube.captions.update" => captions::update(call, media).await,
+            "youtube.captions.list" => captions::list(call).await,
+            "youtube.captions.delete" => captions::delete(call).await,
+            "youtube.playlistImages.insert" => playlist_images::insert(call, needed(media)?).await,
+            "youtube.playlistImages.update" => playlist_images::update(call, media).await,
+            "youtube.playlistImages.list" => playlist_images::list(call).await,
+            "youtube.playlistImages.delete" => playlist_images::delete(call).await,
+            _ => Err(not_implemented(call)),
+        }
+    }
+
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        let in_path = |name| call.path.value(name).unwrap_or_default();
+        let (what, collection, id) = match call.method.id.as_str() {
+            "youtube.videos.get" => ("video", videos::VIDEOS, in_path("id")),
+            "youtube.thumbnails.get" => ("thumbnail", images::THUMBNAILS, in_path("videoId")),
+            "youtube.channelBanners.get" => ("banner", images::BANNERS, in_path("id")),
+            "youtube.watermarks.get" => ("watermark", images::WATERMARKS, in_path("channelId")),
+            "youtube.playlistImages.get" => (
+                "playlist image",
+                playlist_images::PLAYLIST_IMAGES,
+                in_path("id"),
+            ),
+            "youtube.captions.download" => {
+                captions::check_unconverted(call)?;
+                ("caption track", captions::CAPTIONS, in_path("id"))
+            }
+            _ => return Err(not_implemented(call)),
+        };
+        found(call, what, collection, id).await
+    }
+
+    /// What belongs to a video changes the video with it.
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
+        let video = match call.method.id.as_str() {
+            "youtube.thumbnails.set" => call.query.first("videoId"),
+            "youtube.captions.insert" => {
+                let snippet = call.metadata.get("snippet").and_then(|it| it.as_object());
+                snippet.and_then(|snippet| text(snippet, "videoId"))
+            }
+            _ => None,
+        };
+        video.map(|id| format!("{}/{id}", videos::VIDEOS))
+    }
+}
+
+/// A resource that has to be there.
+async fn found(
+    call: &Call<'_>,
+    what: &str,
+    collection: &str,
+    id: &str,
+) -> Result<Resource, Rejection> {
+    let found = call.lookup.resource(collection, id).await?;
+    found.ok_or_else(|| Rejection::NotFound {
+        what: what.to_owned(),
+        id: id.to_owned(),
+    })
+}
+
+/// The media that the method cannot do without.
+fn needed(media: Option<Uploaded>) -> Result<Uploaded, Rejection> {
+    media.ok_or_else(|| Rejection::InvalidMedia {
+        problem: "there is none; send it to the method's path under /upload".to_owned(),
+    })
+}
+
+/// The id that the query names.
+fn id_in_query<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
+    let id = call.query.first("id").filter(|id| !id.is_empty());
+    id.ok_or_else(|| invalid_parameter("id", "is required"))
+}
+
+/// The id that the resource in the body has.
+fn id_in_body<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
+    text(call.metadata, "id").ok_or_else(|| missing("id"))
+}
+
+fn missing(field: &str) -> Rejection {
+    Rejection::MissingField {
+        field: field.to_owned(),
+    }
+}
+
+fn invalid(field: &str, problem: impl Into<String>) -> Rejection {
+    Rejection::InvalidField {
+        field: field.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+fn invalid_parameter(parameter: &str, problem: impl Into<String>) -> Rejection {
+    Rejection::InvalidParameter {
+        parameter: parameter.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+/// A reply of these fields, which changes nothing.
+fn shown(body: Fields) -> Answer {
+    Answer {
+        changes: Vec::new(),
+        body: Some(body),
+    }
+}
+
+fn not_implemented(call: &Call<'_>) -> Rejection {
+    Rejection::NotImplemented {
+        method: call.method.id.clone(),
+    }
+}

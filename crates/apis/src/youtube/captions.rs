@@ -1,0 +1,221 @@
+//! Captions: tracks of text that belong to videos.
+
+use serde_json::Value;
+use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+use windlass_store::{Resource, ResourceChange};
+
+use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};
+
+use super::parts::{Parts, listed};
+use super::videos::{fresh_id, held, video};
+use super::{found, id_in_body, id_in_query, invalid, invalid_parameter, missing};
+
+/// Where tracks live. The id is that of the video, a dot, and one of the track's own.
+pub(super) const CAPTIONS: &str = "youtube/captions";
+
+/// The most tracks of a video.
+const MOST_TRACKS: usize = 1000;
+
+/// The most characters of the name of a track, as the service has it.
+const LONGEST_NAME: usize = 150;
+
+/// The most characters of a language.
+const LONGEST_LANGUAGE: usize = 35;
+
+/// Whether a track may be uploaded for the video that the body names.
+pub(super) async fn admit_insertion(call: &Call<'_>) -> Result<(), Rejection> {
+    Parts::of(call, "Caption")?;
+    let track = Track::in_body(call)?;
+    video(call, track.video).await?;
+    track.check_free(&of_video(call, track.video).await?)
+}
+
+/// Keeps a track.
+pub(super) async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
+    let parts = Parts::of(call, "Caption")?;
+    let track = Track::in_body(call)?;
+    let video = video(call, track.video).await?;
+    track.check_free(&of_video(call, track.video).await?)?;
+    let id = format!("{}.{}", video.id, fresh_id(call));
+    let caption = record::new(call, CAPTIONS, id, &track.fields(), Some(media.media));
+    Ok(Answer {
+        body: Some(parts.of_resource(show(&caption))),
+        changes: vec![ResourceChange::Insert(caption), held(call, video)],
+    })
+}
+
+/// Whether there is a track to be changed.
+pub(super) async fn admit_update(call: &Call<'_>) -> Result<(), Rejection> {
+    Parts::of(call, "Caption")?;
+    caption(call, id_in_body(call)?).await.map(drop)
+}
+
+/// Changes whether a track is a draft, and its text.
+pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+    let parts = Parts::of(call, "Caption")?;
+    let old = caption(call, id_in_body(call)?).await?;
+    call.check_conditions(&etag(&old))?;
+    let mut fields = fields_of(&old);
+    let given = call.metadata.get("snippet");
+    if let Some(draft) = given.and_then(|snippet| snippet.get("isDraft")) {
+        if !draft.is_boolean() {
+            return Err(invalid("snippet.isDraft", "must be true or false"));
+        }
+        fields.insert("isDraft".into(), draft.clone());
+    }
+    let media = media.map(|uploaded| uploaded.media);
+    let caption = record::next(call, old, &fields, media);
+    Ok(Answer {
+        body: Some(parts.of_resource(show(&caption))),
+        changes: vec![replacing(caption)],
+    })
+}
+
+/// Shows the tracks of a video.
+pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let parts = Parts::of(call, "Caption")?;
+    let video = video(call, call.query.first("videoId").unwrap_or_default()).await?;
+    let wanted: Vec<_> = listed(call, "id").collect();
+    let tracks = of_video(call, &video.id).await?;
+    let items: Vec<_> = tracks
+        .iter()
+        .filter(|track| wanted.is_empty() || wanted.contains(&track.id.as_str()))
+        .map(|track| Value::Object(parts.of_resource(show(track))))
+        .collect();
+    let mut body = Fields::new();
+    body.insert("kind".into(), "youtube#captionListResponse".into());
+    body.insert("items".into(), items.into());
+    Ok(super::shown(body))
+}
+
+/// Deletes a track.
+pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let caption = caption(call, id_in_query(call)?).await?;
+    call.check_conditions(&etag(&caption))?;
+    Ok(Answer {
+        changes: vec![removing(&caption)],
+        body: None,
+    })
+}
+
+/// Refuses a download in another format or language.
+pub(super) fn check_unconverted(call: &Call<'_>) -> Result<(), Rejection> {
+    let asked = ["tfmt", "tlang"].into_iter();
+    match asked
+        .into_iter()
+        .find(|name| call.query.first(name).is_some())
+    {
+        Some(name) => Err(invalid_parameter(
+            name,
+            "tracks are given as they were uploaded, and not converted",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The tracks of a video.
+pub(super) async fn of_video(call: &Call<'_>, video: &str) -> Result<Vec<Resource>, Rejection> {
+    let prefix = format!("{video}.");
+    let tracks = call.lookup.resources(CAPTIONS, Some(&prefix), MOST_TRACKS);
+    let tracks = tracks.await?.into_iter();
+    Ok(tracks
+        .take_while(|track| track.id.starts_with(&prefix))
+        .collect())
+}
+
+async fn caption(call: &Call<'_>, id: &str) -> Result<Resource, Rejection> {
+    found(call, "caption track", CAPTIONS, id).await
+}
+
+/// A track that a client wants to have.
+struct Track<'a> {
+    video: &'a str,
+    language: &'a str,
+    name: &'a str,
+    is_draft: bool,
+}
+
+impl<'a> Track<'a> {
+    fn in_body(call: &Call<'a>) -> Result<Self, Rejection> {
+        let snippet = call.metadata.get("snippet").and_then(Value::as_object);
+        let snippet = snippet.ok_or_else(|| missing("snippet"))?;
+        let field =
+            |name: &str| text(snippet, name).ok_or_else(|| missing(&format!("snippet.{name}")));
+        let track = Self {
+            video: field("videoId")?,
+            language: field("language")?,
+            name: field("name")?,
+            is_draft: snippet
+                .get("isDraft")
+                .and_then(Value::as_bool)
+                .unwrap_or(false),
+        };
+        track.check()?;
+        Ok(track)
+    }
+
+    fn check(&self) -> Result<(), Rejection> {
+        let language_byte = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let is_language = (1..=LONGEST_LANGUAGE).contains(&self.language.len())
+            && self.language.bytes().all(language_byte);
+        if !is_language {
+            return Err(invalid(
+                "snippet.language",
+                "must be a tag such as en or pt-BR",
+            ));
+        }
+        if self.name.chars().count() > LONGEST_NAME {
+            let problem = format!("must have at most {LONGEST_NAME} characters");
+            return Err(invalid("snippet.name", problem));
+        }
+        Ok(())
+    }
+
+    /// A video has one track of a name in a language.
+    fn check_free(&self, tracks: &[Resource]) -> Result<(), Rejection> {
+        if tracks.len() >= MOST_TRACKS {
+            return Err(Rejection::FailedPrecondition {
+                problem: format!("a video has at most {MOST_TRACKS} caption tracks"),
+            });
+        }
+        let is_alike = |track: &&Resource| {
+            let fields = fields_of(track);
+            let field = |name| text(&fields, name);
+            field("language") == Some(self.language) && field("name") == Some(self.name)
+        };
+        match tracks.iter().find(is_alike) {
+            None => Ok(()),
+            Some(taken) => Err(Rejection::AlreadyExists {
+                what: "caption track".to_owned(),
+                id: taken.id.clone(),
+            }),
+        }
+    }
+
+    fn fields(&self) -> Fields {
+        Fields::from_iter([
+            ("videoId".to_owned(), self.video.into()),
+            ("language".to_owned(), self.language.into()),
+            ("name".to_owned(), self.name.into()),
+            ("isDraft".to_owned(), self.is_draft.into()),
+        ])
+    }
+}
+
+fn show(caption: &Resource) -> Fields {
+    let mut snippet = fields_of(caption);
+    let mut set = |name: &str, value: Value| drop(snippet.insert(name.to_owned(), value));
+    set("lastUpdated", rfc3339(caption.updated).into());
+    set("trackKind", "standard".into());
+    set("audioTrackType", "unknown".into());
+    set("status", "serving".into());
+    for name in ["isCC", "isLarge", "isEasyReader", "isAutoSynced"] {
+        set(name, false.into());
+    }
+    Fields::from_iter([
+        ("kind".to_owned(), "youtube#caption".into()),
+        ("etag".to_owned(), etag(caption).into()),
+        ("id".to_owned(), caption.id.as_str().into()),
+        ("snippet".to_owned(), snippet.into()),
+    ])
+}

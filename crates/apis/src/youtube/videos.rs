@@ -1,0 +1,310 @@
+//! Videos: what clients say of them, part by part, and their media.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+use windlass_store::{Resource, ResourceChange};
+
+use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339};
+
+use super::page::{LARGEST_PAGE, Page, page};
+use super::parts::{Parts, listed};
+use super::{
+    captions, found, id_in_body, id_in_query, images, invalid, invalid_parameter, missing,
+};
+
+/// Where videos live.
+pub(super) const VIDEOS: &str = "youtube/videos";
+
+/// The field in which a video remembers its thumbnail. It is not shown as it is.
+const THUMBNAIL: &str = "thumbnail";
+
+/// The one channel.
+const CHANNEL: &str = "UC0000000000000000000000";
+
+/// The parts that clients write.
+const WRITTEN: [&str; 5] = [
+    "snippet",
+    "status",
+    "localizations",
+    "recordingDetails",
+    "paidProductPlacementDetails",
+];
+
+/// The most characters of a title, as the service has it.
+const LONGEST_TITLE: usize = 100;
+
+/// The most bytes of a description, as the service has it.
+const LONGEST_DESCRIPTION: usize = 5000;
+
+/// The most characters of all tags together, as the service has it.
+const LONGEST_TAGS: usize = 500;
+
+/// The most bytes of all parts together, as JSON. Lists read many videos at a time.
+const MOST_FIELDS: usize = 32 * 1024;
+
+/// Who may see a video.
+const PRIVACY: [&str; 3] = ["private", "public", "unlisted"];
+
+/// How far the service is with a video. There is nothing to be done with one: who asks later is told
+/// that it is done.
+#[derive(Clone, Copy)]
+enum Stage {
+    Uploaded,
+    Processed,
+}
+
+/// Whether a video may be uploaded with these parts.
+pub(super) fn admit(call: &Call<'_>) -> Result<(), Rejection> {
+    let parts = Parts::of(call, "Video")?;
+    written(call, &parts, Fields::new()).map(drop)
+}
+
+/// Keeps a video.
+pub(super) fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
+    let parts = Parts::of(call, "Video")?;
+    let fields = written(call, &parts, Fields::new())?;
+    let video = record::new(call, VIDEOS, fresh_id(call), &fields, Some(media.media));
+    Ok(Answer {
+        body: Some(parts.of_resource(show(&video, Stage::Uploaded))),
+        changes: vec![ResourceChange::Insert(video)],
+    })
+}
+
+/// Shows the videos of these ids, or all of them.
+pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let parts = Parts::of(call, "Video")?;
+    let page = match call.query.first("chart") {
+        Some("mostPopular") => page(call, VIDEOS, "").await?,
+        _ => by_ids(call).await?,
+    };
+    let show = |video| parts.of_resource(show(video, Stage::Processed));
+    let items: Vec<_> = page.resources.iter().map(show).map(Value::Object).collect();
+    let mut body = Fields::new();
+    body.insert("kind".into(), "youtube#videoListResponse".into());
+    if let Some(next) = page.next {
+        body.insert("nextPageToken".into(), next.into());
+    }
+    body.insert("items".into(), items.into());
+    Ok(super::shown(body))
+}
+
+/// What is not there is left out.
+async fn by_ids(call: &Call<'_>) -> Result<Page, Rejection> {
+    let ids: Vec<_> = listed(call, "id").collect();
+    if ids.is_empty() || ids.len() > LARGEST_PAGE {
+        let problem = format!("1 to {LARGEST_PAGE} ids are required, or chart=mostPopular");
+        return Err(invalid_parameter("id", problem));
+    }
+    let mut resources = Vec::new();
+    for id in ids {
+        resources.extend(call.lookup.resource(VIDEOS, id).await?);
+    }
+    let next = None;
+    Ok(Page { resources, next })
+}
+
+/// Replaces the parts that are named.
+pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let parts = Parts::of(call, "Video")?;
+    let old = video(call, id_in_body(call)?).await?;
+    call.check_conditions(&etag(&old))?;
+    if parts.has("snippet") && title(call.metadata).is_none() {
+        return Err(missing("snippet.title"));
+    }
+    let fields = written(call, &parts, fields_of(&old))?;
+    let video = record::next(call, old, &fields, None);
+    Ok(Answer {
+        body: Some(parts.of_resource(show(&video, Stage::Processed))),
+        changes: vec![replacing(video)],
+    })
+}
+
+/// Deletes a video with all that belongs to it.
+pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let video = video(call, id_in_query(call)?).await?;
+    call.check_conditions(&etag(&video))?;
+    let mut changes = vec![removing(&video)];
+    let thumbnail = call.lookup.resource(images::THUMBNAILS, &video.id).await?;
+    changes.extend(thumbnail.iter().map(removing));
+    let tracks = captions::of_video(call, &video.id).await?;
+    changes.extend(tracks.iter().map(removing));
+    let body = None;
+    Ok(Answer { changes, body })
+}
+
+/// The video of this id.
+pub(super) async fn video(call: &Call<'_>, id: &str) -> Result<Resource, Rejection> {
+    found(call, "video", VIDEOS, id).await
+}
+
+/// The change that holds on to a video while something that belongs to it is made.
+pub(super) fn held(call: &Call<'_>, video: Resource) -> ResourceChange {
+    let fields = fields_of(&video);
+    replacing(record::next(call, video, &fields, None))
+}
+
+/// The change that gives a video its thumbnails.
+pub(super) fn with_thumbnails(
+    call: &Call<'_>,
+    video: Resource,
+    thumbnails: &Value,
+) -> ResourceChange {
+    let mut fields = fields_of(&video);
+    fields.insert(THUMBNAIL.into(), thumbnails.clone());
+    replacing(record::next(call, video, &fields, None))
+}
+
+/// An id of 11 characters: 64 random bits.
+pub(super) fn fresh_id(call: &Call<'_>) -> String {
+    let fresh = u128::from_str_radix(call.fresh_id, 16).unwrap_or_default();
+    let [_, _, _, _, _, _, _, _, random @ ..] = fresh.to_be_bytes();
+    URL_SAFE_NO_PAD.encode(random)
+}
+
+/// The parts after the call has written those that it names; what it leaves out of them is gone.
+fn written(call: &Call<'_>, parts: &Parts<'_>, mut fields: Fields) -> Result<Fields, Rejection> {
+    for part in WRITTEN.into_iter().filter(|part| parts.has(part)) {
+        match call.metadata.get(part) {
+            None | Some(Value::Null) => drop(fields.shift_remove(part)),
+            Some(Value::Object(given)) => drop(fields.insert(part.into(), given.clone().into())),
+            Some(_) => return Err(invalid(part, "must be an object")),
+        }
+    }
+    check_snippet(fields.get("snippet"))?;
+    check_status(fields.get("status"))?;
+    let length = Value::Object(fields.clone()).to_string().len();
+    if length > MOST_FIELDS {
+        let problem = format!("all parts together take at most {MOST_FIELDS} bytes");
+        return Err(invalid("snippet", problem));
+    }
+    Ok(fields)
+}
+
+fn title(fields: &Fields) -> Option<&str> {
+    fields.get("snippet")?.get("title")?.as_str()
+}
+
+fn check_snippet(snippet: Option<&Value>) -> Result<(), Rejection> {
+    let Some(Value::Object(snippet)) = snippet else {
+        return Ok(());
+    };
+    let is_plain = |text: &str| !text.contains(['<', '>']);
+    for (name, value) in snippet {
+        let fits = match name.as_str() {
+            "title" => value.as_str().is_some_and(|title| {
+                (1..=LONGEST_TITLE).contains(&title.chars().count()) && is_plain(title)
+            }),
+            "description" => value
+                .as_str()
+                .is_some_and(|text| text.len() <= LONGEST_DESCRIPTION && is_plain(text)),
+            "tags" => value.as_array().is_some_and(|tags| {
+                let lengths = tags.iter().map(|tag| Some(tag.as_str()?.chars().count()));
+                lengths
+                    .sum::<Option<usize>>()
+                    .is_some_and(|sum| sum <= LONGEST_TAGS)
+            }),
+            "categoryId" | "defaultLanguage" | "defaultAudioLanguage" => value.is_string(),
+            _ => true,
+        };
+        if !fits {
+            return Err(invalid(&format!("snippet.{name}"), expected(name)));
+        }
+    }
+    Ok(())
+}
+
+fn expected(name: &str) -> String {
+    match name {
+        "title" => format!("must have 1 to {LONGEST_TITLE} characters, and no < and >"),
+        "description" => format!("must have at most {LONGEST_DESCRIPTION} bytes, and no < and >"),
+        "tags" => format!("must be strings of at most {LONGEST_TAGS} characters together"),
+        _ => "must be a string".to_owned(),
+    }
+}
+
+fn check_status(status: Option<&Value>) -> Result<(), Rejection> {
+    let Some(privacy) = status.and_then(|status| status.get("privacyStatus")) else {
+        return Ok(());
+    };
+    if privacy.as_str().is_some_and(|it| PRIVACY.contains(&it)) {
+        return Ok(());
+    }
+    let problem = format!("must be one of {}", PRIVACY.join(", "));
+    Err(invalid("status.privacyStatus", problem))
+}
+
+/// The video with all its parts.
+fn show(video: &Resource, stage: Stage) -> Fields {
+    let mut fields = fields_of(video);
+    let thumbnails = fields.shift_remove(THUMBNAIL).unwrap_or_else(|| json!({}));
+    let mut shown = Fields::new();
+    shown.insert("kind".into(), "youtube#video".into());
+    shown.insert("etag".into(), etag(video).into());
+    shown.insert("id".into(), video.id.as_str().into());
+    let has_thumbnail = thumbnails.get("default").is_some();
+    let snippet = snippet(video, fields.shift_remove("snippet"), thumbnails);
+    shown.insert("snippet".into(), snippet.into());
+    let status = status(stage, fields.shift_remove("status"));
+    shown.insert("status".into(), status.into());
+    let content = json!({"hasCustomThumbnail": has_thumbnail, "licensedContent": false});
+    shown.insert("contentDetails".into(), content);
+    shown.insert("fileDetails".into(), file_details(video));
+    let processing = match stage {
+        Stage::Uploaded => "processing",
+        Stage::Processed => "succeeded",
+    };
+    let processing =
+        json!({"processingStatus": processing, "fileDetailsAvailability": "available"});
+    shown.insert("processingDetails".into(), processing);
+    shown.extend(fields);
+    shown
+}
+
+fn snippet(video: &Resource, given: Option<Value>, thumbnails: Value) -> Fields {
+    let mut snippet = object(given);
+    let mut set = |name: &str, value: Value| drop(snippet.insert(name.to_owned(), value));
+    set("publishedAt", rfc3339(video.created).into());
+    set("channelId", CHANNEL.into());
+    set("channelTitle", "Owner".into());
+    set("liveBroadcastContent", "none".into());
+    set("thumbnails", thumbnails);
+    snippet.entry("title").or_insert_with(|| "unknown".into());
+    snippet.entry("description").or_insert_with(|| "".into());
+    snippet.entry("categoryId").or_insert_with(|| "22".into());
+    let localized = ["title", "description"].map(|name| (name.to_owned(), snippet[name].clone()));
+    snippet.insert(
+        "localized".into(),
+        Value::Object(localized.into_iter().collect()),
+    );
+    snippet
+}
+
+fn status(stage: Stage, given: Option<Value>) -> Fields {
+    let mut status = object(given);
+    let upload_status = match stage {
+        Stage::Uploaded => "uploaded",
+        Stage::Processed => "processed",
+    };
+    status.insert("uploadStatus".into(), upload_status.into());
+    status
+        .entry("privacyStatus")
+        .or_insert_with(|| "public".into());
+    status.entry("license").or_insert_with(|| "youtube".into());
+    status.entry("embeddable").or_insert(true.into());
+    status.entry("publicStatsViewable").or_insert(true.into());
+    status
+}
+
+fn file_details(video: &Resource) -> Value {
+    let length = video.media.as_ref().map_or(0, |media| media.length);
+    json!({"fileSize": length.to_string(), "fileType": "video"})
+}
+
+fn object(value: Option<Value>) -> Fields {
+    match value {
+        Some(Value::Object(fields)) => fields,
+        _ => Fields::new(),
+    }
+}
