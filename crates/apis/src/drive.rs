@@ -39,7 +39,7 @@ const ATTACHED: [&str; 3] = ["drive.permissions.", "drive.comments.", "drive.rep
 
 fn served(api: Api) -> ServedApi {
     let kind = std::sync::Arc::new(Drive);
-    ServedApi { api, kind }
+    ServedApi::new(api, kind)
 }
 
 /// A published document does not say which checksums files show.

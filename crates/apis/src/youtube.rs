@@ -47,7 +47,7 @@ fn own() -> Api {
 
 fn served(api: Api) -> ServedApi {
     let kind = Arc::new(YouTube);
-    ServedApi { api, kind }
+    ServedApi::new(api, kind)
 }
 
 #[derive(Debug)]
