@@ -137,6 +137,7 @@ def one_request(report, farm):
     report.case("multipart", lambda: farm.verify(farm.insert(upload(SMALL), name="Llama").execute(), SMALL, name="Llama"))
     report.case("multipart, larger", lambda: farm.verify(farm.insert(upload(LARGE), name="Llama").execute(), LARGE, name="Llama"))
     report.case("multipart, media like delimiters", lambda: farm.verify(farm.insert(upload(HOSTILE), name="Mimic").execute(), HOSTILE))
+    report.case("multipart, media that ends in a carriage return", lambda: farm.verify(farm.insert(upload(SMALL + b"\r"), name="Cr").execute(), SMALL + b"\r"))
     report.case("multipart, empty metadata", empty_metadata)
     report.case("multipart, from a file", from_file)
 

@@ -2,8 +2,9 @@
 //!
 //! A delimiter is a line end, two hyphens and the boundary, followed by two more hyphens (the final
 //! one) or by the end of its line. Its leading line end belongs to it, not to the content before;
-//! bare LF is as good as CRLF. The line end behind it is left in place: it may be the one that
-//! leads the next delimiter.
+//! bare LF is as good as CRLF. A client that ends the line of a delimiter with a bare LF leads the next
+//! delimiter with a bare LF as well: a CR before that is the last byte of the content. The line end
+//! behind a delimiter is left in place: it may be the one that leads the next delimiter.
 
 use bytes::{Buf, Bytes};
 use memchr::memmem;
@@ -48,8 +49,9 @@ impl Delimiters {
         }
         match self.pattern.scan(data) {
             Scan::Content(len) => Some(Token::Content(data.split_to(len))),
-            Scan::Delimiter { len, token } => {
+            Scan::Delimiter(Delimiter { len, token, bare }) => {
                 data.advance(len);
+                self.pattern.bare = bare;
                 Some(token)
             }
             Scan::Undecided => {
@@ -71,8 +73,9 @@ impl Delimiters {
                 let content = self.held.drain(..len.min(held)).collect();
                 Some(Token::Content(content))
             }
-            Scan::Delimiter { len, token } => {
+            Scan::Delimiter(Delimiter { len, token, bare }) => {
                 self.held.clear();
+                self.pattern.bare = bare;
                 // What was held was no whole delimiter.
                 data.advance(len.saturating_sub(held));
                 Some(token)
@@ -90,15 +93,23 @@ enum Scan {
     /// So many bytes of content, at least one.
     Content(usize),
     /// A whole delimiter.
-    Delimiter { len: usize, token: Token },
+    Delimiter(Delimiter),
     /// What may become a delimiter, and nothing behind it; or nothing at all.
     Undecided,
+}
+
+/// A delimiter, or the rest of one.
+struct Delimiter {
+    len: usize,
+    token: Token,
+    /// Whether its line ends with a bare LF.
+    bare: bool,
 }
 
 /// What follows a boundary.
 enum Tail {
     /// The rest of a delimiter.
-    Delimiter { len: usize, token: Token },
+    Delimiter(Delimiter),
     /// It depends on what comes.
     Undecided,
     /// Something that makes it content.
@@ -108,6 +119,8 @@ enum Tail {
 #[derive(Debug)]
 struct Pattern {
     finder: memmem::Finder<'static>,
+    /// Whether the line of the delimiter before ends with a bare LF.
+    bare: bool,
 }
 
 impl Pattern {
@@ -115,6 +128,7 @@ impl Pattern {
         let needle = boundary.into_delimiter();
         Self {
             finder: memmem::Finder::new(&needle).into_owned(),
+            bare: false,
         }
     }
 
@@ -133,17 +147,17 @@ impl Pattern {
         let mut from = 0;
         while let Some(found) = self.finder.find(&bytes[from..]) {
             let at = from + found;
-            let start = before_line_end(bytes, at);
+            let start = self.before_line_end(bytes, at);
             match tail(&bytes[at + needle_len..]) {
                 Tail::Other => from = at + needle_len,
-                Tail::Delimiter { .. } | Tail::Undecided if start > 0 => {
+                Tail::Delimiter(_) | Tail::Undecided if start > 0 => {
                     return Scan::Content(start);
                 }
-                Tail::Delimiter { len, token } => {
-                    return Scan::Delimiter {
-                        len: at + needle_len + len,
-                        token,
-                    };
+                Tail::Delimiter(tail) => {
+                    return Scan::Delimiter(Delimiter {
+                        len: at + needle_len + tail.len,
+                        ..tail
+                    });
                 }
                 Tail::Undecided => return Scan::Undecided,
             }
@@ -160,28 +174,29 @@ impl Pattern {
         let near_end = bytes.len().saturating_sub(self.needle().len() - 1);
         let last = memchr::memrchr(b'\n', &bytes[near_end..]).map(|at| near_end + at);
         match last {
-            Some(at) if self.needle().starts_with(&bytes[at..]) => before_line_end(bytes, at),
-            _ if bytes.ends_with(b"\r") => bytes.len() - 1,
+            Some(at) if self.needle().starts_with(&bytes[at..]) => self.before_line_end(bytes, at),
+            _ if bytes.ends_with(b"\r") && !self.bare => bytes.len() - 1,
             _ => bytes.len(),
         }
     }
-}
 
-/// Where the line end begins whose LF is at `at`.
-fn before_line_end(bytes: &[u8], at: usize) -> usize {
-    if bytes[..at].ends_with(b"\r") {
-        at - 1
-    } else {
-        at
+    /// Where the line end begins whose LF is at `at`.
+    fn before_line_end(&self, bytes: &[u8], at: usize) -> usize {
+        if bytes[..at].ends_with(b"\r") && !self.bare {
+            at - 1
+        } else {
+            at
+        }
     }
 }
 
 fn tail(bytes: &[u8]) -> Tail {
     if bytes.starts_with(b"--") {
-        return Tail::Delimiter {
+        return Tail::Delimiter(Delimiter {
             len: 2,
             token: Token::FinalDelimiter,
-        };
+            bare: false,
+        });
     }
     let padding = bytes
         .iter()
@@ -189,14 +204,16 @@ fn tail(bytes: &[u8]) -> Tail {
         .count();
     match &bytes[padding..] {
         _ if padding > MAX_PADDING => Tail::Other,
-        [b'\n', ..] => Tail::Delimiter {
+        [b'\n', ..] => Tail::Delimiter(Delimiter {
             len: padding,
             token: Token::Delimiter,
-        },
-        [b'\r', b'\n', ..] => Tail::Delimiter {
+            bare: true,
+        }),
+        [b'\r', b'\n', ..] => Tail::Delimiter(Delimiter {
             len: padding + 1,
             token: Token::Delimiter,
-        },
+            bare: false,
+        }),
         [] | [b'\r'] => Tail::Undecided,
         [b'-'] if padding == 0 => Tail::Undecided,
         _ => Tail::Other,

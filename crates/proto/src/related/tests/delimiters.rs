@@ -28,8 +28,22 @@ fn what_only_looks_like_a_delimiter_is_media() {
 }
 
 #[test]
+fn media_may_end_in_a_carriage_return_before_a_bare_line_feed() {
+    for media in [
+        &b"media\r"[..],
+        b"\r",
+        b"media\r\r",
+        b"a\r\n--bb\r",
+        b"\r\n",
+    ] {
+        let body = [b"--b\n\n{}\n--b\n\n", media, b"\n--b--"].concat();
+        check("multipart/related; boundary=b", &body, "{}", None, media);
+    }
+}
+
+#[test]
 fn white_space_behind_a_delimiter_is_padding() {
-    let body = b"--b \t \r\n\r\n{}\r\n--b\t\n\r\nmedia\r\n--b-- \t\r\n";
+    let body = b"--b \t \r\n\r\n{}\r\n--b\t\r\n\r\nmedia\r\n--b-- \t\r\n";
     check("multipart/related; boundary=b", body, "{}", None, b"media");
 }
 
@@ -94,7 +108,10 @@ fn only_a_possible_delimiter_is_held_back() {
     let mut splitter = splitter(&boundary);
     let mut pieces = Vec::new();
     splitter
-        .push(Bytes::from("--b\n\n{}\n--b\n\nmedia\r\n--b "), &mut pieces)
+        .push(
+            Bytes::from("--b\r\n\r\n{}\r\n--b\r\n\r\nmedia\r\n--b "),
+            &mut pieces,
+        )
         .expect("it is well formed so far");
     assert_eq!(pieces.last(), Some(&Piece::Media(Bytes::from("media"))));
 }
