@@ -127,6 +127,8 @@ impl CollectionCompiler<'_> {
             id: Some(self.schema_name()),
             description: self.form.description.clone(),
             properties,
+            // Fields that nobody declared are kept as the client says them.
+            additional_properties: Some(Box::new(Schema::of_type("any"))),
             ..Schema::of_type("object")
         }
     }
