@@ -10,7 +10,7 @@ use std::sync::Arc;
 use windlass_discovery::{Api, Digest, Method, MethodTable};
 use windlass_proto::digest::Wanted;
 
-use crate::generic::GenericKind;
+use crate::generic::{GenericKind, with_digests};
 use crate::host::Host;
 use crate::kind::{Kind, Worker};
 
@@ -38,7 +38,7 @@ impl ServedApi {
 
     /// An API served by the generic kind, which works for any description, on every host.
     pub fn generic(api: Api) -> Self {
-        Self::new(api, Arc::new(GenericKind))
+        Self::new(with_digests(api), Arc::new(GenericKind))
     }
 
     /// The same API on this host alone.

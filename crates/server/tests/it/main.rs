@@ -1,6 +1,7 @@
 //! The whole server in one process, without a socket: requests in, replies out.
 
 mod faults;
+mod generic;
 mod kinds;
 mod model;
 mod world;

@@ -1,0 +1,227 @@
+//! The generic kind on a description as Google writes them: what its methods do, and in which form they
+//! answer.
+
+mod description;
+mod metadata;
+mod replies;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use windlass_discovery::Api;
+use windlass_server::{ServedApi, Stores};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+
+use self::description::description;
+use crate::world::{Body, ManualClock, Reply, World};
+
+/// A server of the API of `description`.
+struct Barn(World);
+
+impl Barn {
+    fn new() -> Self {
+        let api = Api::from_json(&description().to_string()).expect("it is valid");
+        let stores = Stores {
+            ledger: Arc::new(MemoryLedger::default()),
+            vault: Arc::new(MemoryVault::new()),
+        };
+        let clock = Arc::new(ManualClock::default());
+        Self(World::of(ServedApi::generic(api), stores, clock))
+    }
+
+    async fn call(&self, verb: &str, uri: &str, body: &Value) -> Reply {
+        let headers = [("content-type", "application/json")];
+        let text = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        self.0
+            .send(verb, uri, &headers, Body::Whole(text.into()))
+            .await
+    }
+
+    async fn get(&self, uri: &str) -> Reply {
+        self.call("GET", uri, &Value::Null).await
+    }
+
+    /// A multipart upload of `hay`.
+    async fn upload(&self, path: &str, query: &str, metadata: &Value) -> Reply {
+        let uri = format!("/upload/{path}?uploadType=multipart&{query}");
+        let body = format!(
+            "--b\r\nContent-Type: application/json\r\n\r\n{metadata}\r\n--b\r\nContent-Type: text/plain\r\n\r\nhay\r\n--b--\r\n"
+        );
+        let headers = [("content-type", "multipart/related; boundary=b")];
+        self.0
+            .send("POST", &uri, &headers, Body::Whole(body.into()))
+            .await
+    }
+}
+
+#[track_caller]
+fn ok(reply: &Reply) -> Value {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.json()
+}
+
+#[track_caller]
+fn refused(reply: &Reply, status: u16, says: &str) {
+    assert_eq!(reply.status.as_u16(), status, "{reply:?}");
+    let message = reply.json()["error"]["message"].to_string();
+    assert!(message.contains(says), "{message} does not say {says}");
+}
+
+#[tokio::test]
+async fn a_resource_is_found_by_its_name_whichever_method_made_it() {
+    let barn = Barn::new();
+    let uploaded = ok(&barn
+        .upload("v1/barns/b/hayFiles:upload", "", &json!({}))
+        .await);
+    let created = ok(&barn.call("POST", "/v1/barns/b/hayFiles", &json!({})).await);
+    for name in [&uploaded["hayFile"]["name"], &created["name"]] {
+        let name = name.as_str().expect("a name");
+        assert!(name.starts_with("barns/b/hayFiles/"), "{name}");
+        assert_eq!(ok(&barn.get(&format!("/v1/{name}")).await)["name"], name);
+    }
+    let listed = ok(&barn.get("/v1/barns/b/hayFiles").await);
+    assert_eq!(listed["hayFiles"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        ok(&barn.get("/v1/barns/c/hayFiles").await)["hayFiles"],
+        json!([])
+    );
+}
+
+#[tokio::test]
+async fn a_client_may_choose_the_id_once() {
+    let barn = Barn::new();
+    let create = |id: &'static str| {
+        let barn = &barn;
+        async move {
+            barn.call(
+                "POST",
+                &format!("/v1/barns/b/hayFiles?hayFileId={id}"),
+                &json!({}),
+            )
+            .await
+        }
+    };
+    assert_eq!(ok(&create("first").await)["name"], "barns/b/hayFiles/first");
+    refused(&create("first").await, 409, "first exists already");
+    refused(
+        &barn
+            .upload("v1/barns/b/hayFiles:upload", "hayFileId=first", &json!({}))
+            .await,
+        409,
+        "first",
+    );
+    refused(&create("a%2Fb").await, 400, "hayFileId");
+    assert_ne!(ok(&create("").await)["name"], "barns/b/hayFiles/");
+}
+
+#[tokio::test]
+async fn an_update_mask_says_what_a_patch_is_about() {
+    let barn = Barn::new();
+    let hay = json!({"title": "Hay", "weight": 3, "harvest": {"code": "a-1", "total": "7"}});
+    ok(&barn
+        .call("POST", "/v1/barns/b/hayFiles?hayFileId=h", &hay)
+        .await);
+    let patch = json!({"name": "barns/b/hayFiles/h", "weight": 4, "harvest": {"code": "b-2"}});
+    let uri = "/v1/barns/b/hayFiles/h?updateMask=title,harvest.code";
+    let patched = ok(&barn.call("PATCH", uri, &patch).await);
+    assert_eq!(patched["title"], Value::Null);
+    assert_eq!(patched["weight"], 3);
+    assert_eq!(patched["harvest"]["code"], "b-2");
+    assert_eq!(patched["harvest"]["total"], "7");
+    let unknown = barn
+        .call("PATCH", "/v1/barns/b/hayFiles/h?updateMask=hat", &patch)
+        .await;
+    refused(&unknown, 400, "hat is not a field");
+}
+
+#[tokio::test]
+async fn a_path_with_a_verb_that_nothing_explains_is_not_implemented() {
+    let barn = Barn::new();
+    refused(
+        &barn
+            .call("POST", "/v1/barns/b/hayFiles:bless", &json!({}))
+            .await,
+        501,
+        "bless",
+    );
+}
+
+#[tokio::test]
+async fn media_under_a_name_of_the_clients_is_made_and_then_replaced() {
+    let barn = Barn::new();
+    for size in [2, 5] {
+        let uri = "/upload/v1/media/x/y?uploadType=media";
+        let body = Body::Whole(vec![b'm'; size]);
+        let reply = barn
+            .0
+            .send("POST", uri, &[("content-type", "text/plain")], body)
+            .await;
+        assert_eq!(ok(&reply), json!({"resourceName": "x/y", "size": size}));
+        assert_eq!(barn.get("/v1/media/x/y?alt=media").await.body.len(), size);
+    }
+}
+
+#[tokio::test]
+async fn a_download_finds_what_was_uploaded_elsewhere_by_its_name() {
+    let barn = Barn::new();
+    ok(&barn
+        .upload("v1/barns/b/hayFiles:upload", "hayFileId=h", &json!({}))
+        .await);
+    for uri in [
+        "/v1/barns/b/hayFiles/h:download",
+        "/v1/media/barns/b/hayFiles/h",
+    ] {
+        let reply = barn.get(&format!("{uri}?alt=media")).await;
+        assert_eq!(&reply.body[..], b"hay", "{uri}");
+    }
+    refused(
+        &barn.get("/v1/media/barns/b/hayFiles/i?alt=media").await,
+        404,
+        "i was not found",
+    );
+}
+
+#[tokio::test]
+async fn a_resource_whose_path_has_no_id_is_named_by_a_field_or_a_parameter() {
+    let barn = Barn::new();
+    let mut ids = Vec::new();
+    for text in ["one", "two", "three"] {
+        let made = ok(&barn.call("POST", "/tags", &json!({"text": text})).await);
+        ids.push(made["id"].as_str().expect("an id").to_owned());
+    }
+    let updated = ok(&barn
+        .call("PUT", "/tags", &json!({"id": ids[1], "text": "zwei"}))
+        .await);
+    assert_eq!(
+        updated,
+        json!({"kind": "barn#tag", "id": ids[1], "text": "zwei"})
+    );
+    refused(
+        &barn.call("PUT", "/tags", &json!({"text": "zwei"})).await,
+        400,
+        "id is required",
+    );
+    let gone = barn
+        .call("DELETE", &format!("/tags?id={}", ids[0]), &Value::Null)
+        .await;
+    assert_eq!(gone.status, 204);
+    let listed = ok(&barn.get(&format!("/tags?id={},{}", ids[1], ids[0])).await);
+    assert_eq!(listed, json!({"kind": "barn#tagList", "items": [updated]}));
+    let many = vec!["1"; 101].join(",");
+    refused(
+        &barn.get(&format!("/tags?id={many}")).await,
+        400,
+        "more than 100 ids",
+    );
+}
+
+#[tokio::test]
+async fn a_verb_at_the_end_of_a_path_is_no_part_of_the_collection() {
+    let barn = Barn::new();
+    let sent = ok(&barn.upload("tags/send", "", &json!({"text": "moo"})).await);
+    assert_eq!(ok(&barn.get("/tags").await)["items"], json!([sent]));
+}
