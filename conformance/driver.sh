@@ -1,4 +1,4 @@
-# Sourced by the `run` of each folder, which then calls: drive FOLDER SCRIPT [BINARY]
+# Sourced by the `run` of each folder, which then calls: drive FOLDER SCRIPT [BINARY [ARGUMENT...]]
 set -euo pipefail
 
 # Makes the folder's virtual environment under target/, and runs its script against the binary.
@@ -18,5 +18,5 @@ drive() {
     cp "$here/requirements.txt" "$venv/requirements.txt"
   fi
   # What the folders share lies beside them.
-  PYTHONPATH=$here/.. exec "$venv/bin/python" "$here/$2" "$binary"
+  PYTHONPATH=$here/.. exec "$venv/bin/python" "$here/$2" "$binary" "${@:4}"
 }
