@@ -1,3 +1,254 @@
-//! The Gmail API.
+//! The Gmail API: mailboxes whose messages are uploaded, sent, read and searched.
+//!
+//! Methods are told by their ids, so the kind serves the description that comes with Windlass and the
+//! published one alike. What is absent: the settings of a mailbox, push notifications, spam filters.
+//!
+//! | room | duty |
+//! |---|---|
+//! | [`options`] | what an operator sets |
+//! | `request` | a call, read |
+//! | `delivery`, `draft` | how messages come in: inserted, imported, sent, drafted |
+//! | `message`, `change` | how they are shown, how their labels change, how they go |
+//! | `listing`, `query` | how they are found |
+//! | `thread`, `label`, `history` | what they make up |
+//! | `mailbox`, `records`, `rows` | the only place that changes a mailbox; its rows; what a call has changed |
+//! | `letter`, `composition`, [`mime`] | from media to a message and its parts |
+//! | `outbox`, `relay`, `bounce` | messages to other servers |
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+use windlass_discovery::{Api, Method};
+use windlass_server::ServedApi;
+use windlass_server::kind::{Answer, Call, Embedded, Kind, Rejection, Uploaded, Worker};
+use windlass_store::{Resource, ResourceChange};
+
+use crate::Family;
+
+mod address;
+mod bounce;
+mod change;
+mod composition;
+mod delivery;
+mod draft;
+mod history;
+mod label;
+mod letter;
+mod listing;
+mod mailbox;
+mod message;
 pub mod mime;
+pub mod options;
+mod outbox;
+mod query;
+mod records;
+mod relay;
+mod request;
+mod rows;
+mod thread;
+
+pub use address::{Address, NotAnAddress};
+
+use mailbox::Mailbox;
+use options::Options;
+use request::Request;
+
+pub(crate) const FAMILY: Family = Family {
+    name: "gmail",
+    built_in: |options| {
+        vec![serve(
+            crate::description(include_str!("gmail/gmail.toml")),
+            options,
+        )]
+    },
+    adopt: serve,
+};
+
+/// What JSON takes more than the message inside, in bytes: other fields, quotes, white space.
+const AROUND_RAW: u64 = 64 * 1024;
+
+fn serve(api: Api, options: &crate::Options) -> ServedApi {
+    ServedApi::new(api, Arc::new(GmailKind::new(options.gmail.clone())))
+}
+
+/// The kind that knows what the methods of Gmail mean.
+#[derive(Debug)]
+struct GmailKind {
+    options: Arc<Options>,
+    /// Rings when a message waits for the relay.
+    bell: Arc<Notify>,
+}
+
+impl GmailKind {
+    fn new(options: Options) -> Self {
+        Self {
+            options: Arc::new(options),
+            bell: Arc::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl Kind for GmailKind {
+    async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        let request = Request::new(call, &self.options)?;
+        let mut rows = request.rows();
+        let mut mailbox = Mailbox::open(&mut rows, &request.address);
+        if let Some(thread) = request.wanted_thread()? {
+            mailbox.thread(thread).await?;
+        }
+        if let Some(labels) = request.wanted_labels()? {
+            request::check_labels(&mut mailbox, &labels, |_| true).await?;
+        }
+        match method_of(call) {
+            "drafts.update" => mailbox.draft(request.id()).await.map(drop),
+            "drafts.send" => mailbox.draft(draft::id_to_send(&request)?).await.map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+        let request = &Request::new(call, &self.options)?;
+        match method_of(call) {
+            "messages.send" => delivery::send(request, media).await,
+            "messages.insert" => delivery::insert(request, media).await,
+            "messages.import" => delivery::import(request, media).await,
+            "messages.get" => message::get(request).await,
+            "messages.list" => message::list(request).await,
+            "messages.delete" => change::delete(request).await,
+            "messages.modify" => change::modify(request).await,
+            "messages.trash" => change::trash(request).await,
+            "messages.untrash" => change::untrash(request).await,
+            "messages.batchModify" => change::batch_modify(request).await,
+            "messages.batchDelete" => change::batch_delete(request).await,
+            "messages.attachments.get" => message::attachment(request).await,
+            "drafts.create" => draft::create(request, media).await,
+            "drafts.update" => draft::update(request, media).await,
+            "drafts.send" => draft::send(request, media).await,
+            "drafts.get" => draft::get(request).await,
+            "drafts.list" => draft::list(request).await,
+            "drafts.delete" => draft::delete(request).await,
+            "threads.get" => thread::get(request).await,
+            "threads.list" => thread::list(request).await,
+            "threads.delete" => thread::delete(request).await,
+            "threads.modify" => thread::modify(request).await,
+            "threads.trash" => thread::trash(request).await,
+            "threads.untrash" => thread::untrash(request).await,
+            "labels.list" => label::list(request).await,
+            "labels.get" => label::get(request).await,
+            "labels.create" => label::create(request).await,
+            "labels.update" => label::update(request).await,
+            "labels.patch" => label::patch(request).await,
+            "labels.delete" => label::delete(request).await,
+            "history.list" => history::list(request).await,
+            "getProfile" => profile(request).await,
+            _ => Err(not_implemented(call)),
+        }
+    }
+
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        Err(not_implemented(call))
+    }
+
+    /// One for all mailboxes: whom a message is for is not known before it is read.
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
+        (call.method.http_method != http::Method::GET).then(|| "gmail".to_owned())
+    }
+
+    fn body_limit(&self, method: &Method) -> Option<usize> {
+        let most = method.upload.as_ref()?.max_size?.bytes();
+        // Base64 is a third longer.
+        usize::try_from(most.div_ceil(3) * 4 + AROUND_RAW).ok()
+    }
+
+    fn embedded(
+        &self,
+        method: &Method,
+        metadata: &mut Map<String, Value>,
+    ) -> Result<Option<Embedded>, Rejection> {
+        if method.upload.is_none() {
+            return Ok(None);
+        }
+        let message = if method.collection() == "users.drafts" {
+            metadata.get_mut("message").and_then(Value::as_object_mut)
+        } else {
+            Some(metadata)
+        };
+        message.map_or(Ok(None), letter::embedded)
+    }
+
+    fn committed(&self, changes: &[ResourceChange]) {
+        let waits = changes.iter().any(|change| {
+            matches!(change, ResourceChange::Insert(row) if row.collection == outbox::COLLECTION)
+        });
+        if waits {
+            self.bell.notify_one();
+        }
+    }
+
+    fn worker(&self) -> Option<Arc<dyn Worker>> {
+        let relay = self.options.relay.clone()?;
+        let (options, bell) = (Arc::clone(&self.options), Arc::clone(&self.bell));
+        Some(Arc::new(outbox::Postman::new(options, relay, bell)))
+    }
+}
+
+/// The method without what all have in common, e.g. `messages.send`.
+fn method_of<'a>(call: &Call<'a>) -> &'a str {
+    let id = call.method.id.as_str();
+    id.strip_prefix("gmail.users.").unwrap_or(id)
+}
+
+/// `users.getProfile`
+async fn profile(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let account = mailbox.account().await?;
+    Ok(body_of(json!({
+        "emailAddress": request.address.as_str(),
+        "messagesTotal": account.messages,
+        "threadsTotal": account.threads,
+        "historyId": account.history.to_string(),
+    })))
+}
+
+/// An answer that changes nothing.
+fn body_of(body: Value) -> Answer {
+    let body = match body {
+        Value::Object(body) => body,
+        other => Map::from_iter([("value".to_owned(), other)]),
+    };
+    Answer {
+        changes: Vec::new(),
+        body: Some(body),
+    }
+}
+
+fn not_implemented(call: &Call<'_>) -> Rejection {
+    Rejection::NotImplemented {
+        method: call.method.id.clone(),
+    }
+}
+
+fn not_found(what: &str, id: &str) -> Rejection {
+    Rejection::NotFound {
+        what: what.to_owned(),
+        // It is the client's own text and may be long.
+        id: id.chars().take(200).collect(),
+    }
+}
+
+fn no_media() -> Rejection {
+    invalid(
+        "the call has no message: upload it to the /upload path, or send it as raw in base64url",
+    )
+}
+
+/// That something in the call is wrong.
+fn invalid(problem: impl Into<String>) -> Rejection {
+    Rejection::InvalidArgument {
+        problem: problem.into(),
+    }
+}

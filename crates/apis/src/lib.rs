@@ -10,8 +10,6 @@
 //! assert!(farm[0].api.method("farm.animals.insert").is_some());
 //! ```
 
-pub mod gmail;
-
 use windlass_discovery::Api;
 use windlass_server::ServedApi;
 
@@ -20,6 +18,7 @@ mod dfareporting;
 mod drive;
 mod farm;
 mod games_configuration;
+pub mod gmail;
 mod look;
 mod picture;
 mod record;
@@ -27,7 +26,10 @@ mod youtube;
 
 /// How the APIs that come with Windlass are set up.
 #[derive(Debug, Clone, Default)]
-pub struct Options {}
+pub struct Options {
+    /// Mailboxes and the relay of the Gmail API.
+    pub gmail: gmail::options::Options,
+}
 
 /// The APIs of one name: those that come with Windlass, and the kind that gives meaning to others of
 /// the name.
@@ -40,11 +42,12 @@ struct Family {
     adopt: fn(Api, &Options) -> ServedApi,
 }
 
-const FAMILIES: [Family; 5] = [
+const FAMILIES: [Family; 6] = [
     dfareporting::FAMILY,
     drive::FAMILY,
     farm::FAMILY,
     games_configuration::FAMILY,
+    gmail::FAMILY,
     youtube::FAMILY,
 ];
 

@@ -3,5 +3,6 @@
 mod dfareporting;
 mod drive;
 mod games_configuration;
+mod gmail;
 mod world;
 mod youtube;

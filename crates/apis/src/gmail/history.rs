@@ -1,0 +1,184 @@
+//! The history of a mailbox: one event after the other, the old ones forgotten.
+
+use serde_json::{Map, Value, json};
+use windlass_server::kind::{Answer, Rejection};
+
+use super::mailbox::Mailbox;
+use super::records::{Account, Event, What};
+use super::request::{Request, parameter};
+use super::{body_of, invalid, not_found};
+
+/// So many events are kept.
+const KEPT: u64 = 10_000;
+
+/// Events are kept for so long: 30 days, in milliseconds.
+const AGE: u64 = 30 * 24 * 60 * 60 * 1000;
+
+/// How many old events are looked at with each new one; more than one, so that they become fewer.
+const FORGOTTEN_AT_ONCE: usize = 2;
+
+/// How many events a call looks at.
+const BUDGET: usize = 10_000;
+
+/// How many are taken out of the ledger at once.
+const BATCH: usize = 100;
+
+/// Writes an event down and returns its id.
+pub(super) async fn log(mailbox: &mut Mailbox<'_, '_>, event: &Event) -> Result<u64, Rejection> {
+    let mut account = mailbox.account().await?;
+    account.history += 1;
+    let place = mailbox.shelf("history");
+    mailbox.rows.write(&place, &row_id(account.history), event);
+    forget(mailbox, &mut account, event.at).await?;
+    mailbox.set_account(&account);
+    Ok(account.history)
+}
+
+/// Forgets a few events that are too old or too many.
+async fn forget(
+    mailbox: &mut Mailbox<'_, '_>,
+    account: &mut Account,
+    now: u64,
+) -> Result<(), Rejection> {
+    let place = mailbox.shelf("history");
+    for _ in 0..FORGOTTEN_AT_ONCE {
+        let next = account.forgotten.max(1) + 1;
+        if next >= account.history {
+            return Ok(());
+        }
+        let oldest: Option<Event> = mailbox.rows.read(&place, &row_id(next)).await?;
+        let is_old = oldest.as_ref().is_some_and(|event| event.at + AGE < now);
+        if !is_old && account.history - next < KEPT {
+            return Ok(());
+        }
+        if oldest.is_some() {
+            mailbox.rows.delete(&place, &row_id(next));
+        }
+        account.forgotten = next;
+    }
+    Ok(())
+}
+
+/// `users.history.list`
+pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let wanted = Wanted::of(request)?;
+    let limit = request.page_size()?;
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let account = mailbox.account().await?;
+    let start = start(request, &account)?;
+    let place = mailbox.shelf("history");
+    let mut shown = Vec::new();
+    let (mut at, mut looked, mut more) = (start, 0, true);
+    while more && shown.len() < limit && looked < BUDGET {
+        let batch: Vec<(String, Event)> =
+            mailbox.rows.list(&place, Some(&row_id(at)), BATCH).await?;
+        more = batch.len() == BATCH;
+        looked += batch.len();
+        for (row, event) in batch {
+            if shown.len() == limit {
+                more = true;
+                break;
+            }
+            at = id_of(&row);
+            if wanted.includes(&event) {
+                shown.push(show(at, &event));
+            }
+        }
+    }
+    let mut body = json!({"historyId": account.history.to_string()});
+    if !shown.is_empty() {
+        body["history"] = shown.into();
+    }
+    if more {
+        body["nextPageToken"] = at.to_string().into();
+    }
+    Ok(body_of(body))
+}
+
+/// Where to go on: after the last event that the client knows.
+fn start(request: &Request<'_>, account: &Account) -> Result<u64, Rejection> {
+    let given = request.parameter("startHistoryId");
+    let given = given.ok_or_else(|| invalid("startHistoryId is required"))?;
+    let number = |name, text: &str| {
+        let number = text.parse::<u64>();
+        number.map_err(|_| parameter(name, "must be a history id"))
+    };
+    let start = number("startHistoryId", given)?;
+    let known = account.forgotten..=account.history;
+    if !known.contains(&start) {
+        return Err(not_found("history", given));
+    }
+    match request.parameter("pageToken") {
+        Some(token) => Ok(number("pageToken", token)?.max(start)),
+        None => Ok(start),
+    }
+}
+
+/// The events that a client asks for.
+struct Wanted<'a> {
+    /// All, when empty.
+    types: Vec<&'a str>,
+    label: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(request: &Request<'a>) -> Result<Self, Rejection> {
+        Ok(Self {
+            types: request.parameters("historyTypes")?,
+            label: request.parameter("labelId"),
+        })
+    }
+
+    fn includes(&self, event: &Event) -> bool {
+        let label_fits = self
+            .label
+            .is_none_or(|label| event.labels.contains(label) || event.changed.contains(label));
+        label_fits && (self.types.is_empty() || self.types.contains(&event.what.history_type()))
+    }
+}
+
+impl What {
+    /// As `historyTypes` has it.
+    fn history_type(self) -> &'static str {
+        match self {
+            Self::MessageAdded => "messageAdded",
+            Self::MessageDeleted => "messageDeleted",
+            Self::LabelAdded => "labelAdded",
+            Self::LabelRemoved => "labelRemoved",
+        }
+    }
+
+    /// The field of a record that tells of it.
+    fn field(self) -> &'static str {
+        match self {
+            Self::MessageAdded => "messagesAdded",
+            Self::MessageDeleted => "messagesDeleted",
+            Self::LabelAdded => "labelsAdded",
+            Self::LabelRemoved => "labelsRemoved",
+        }
+    }
+}
+
+fn show(id: u64, event: &Event) -> Value {
+    let mut change = json!({"message": {
+        "id": event.message, "threadId": event.thread, "labelIds": event.labels,
+    }});
+    if !event.changed.is_empty() {
+        change["labelIds"] = json!(event.changed);
+    }
+    let message = json!({"id": event.message, "threadId": event.thread});
+    let mut record = Map::new();
+    record.insert("id".into(), id.to_string().into());
+    record.insert("messages".into(), json!([message]));
+    record.insert(event.what.field().into(), json!([change]));
+    record.into()
+}
+
+fn row_id(id: u64) -> String {
+    format!("{id:016x}")
+}
+
+fn id_of(row: &str) -> u64 {
+    u64::from_str_radix(row, 16).unwrap_or_default()
+}

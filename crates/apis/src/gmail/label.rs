@@ -1,0 +1,373 @@
+//! Labels: those of the system, which are always there, and those of the user.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+use windlass_server::kind::{Answer, Rejection};
+
+use super::mailbox::Mailbox;
+use super::records::{Counts, Label, Named};
+use super::request::{Request, field, text};
+use super::thread::finish;
+use super::{body_of, invalid, not_found};
+
+/// The labels of the system. Their ids are their names.
+const SYSTEM: [&str; 14] = [
+    "INBOX",
+    "SENT",
+    "DRAFT",
+    "SPAM",
+    "TRASH",
+    "UNREAD",
+    "STARRED",
+    "IMPORTANT",
+    "CHAT",
+    "CATEGORY_PERSONAL",
+    "CATEGORY_SOCIAL",
+    "CATEGORY_PROMOTIONS",
+    "CATEGORY_UPDATES",
+    "CATEGORY_FORUMS",
+];
+
+/// The most labels of a user, as in Gmail.
+const MOST: u64 = 10_000;
+
+/// The longest name, in characters, as in Gmail.
+const LONGEST_NAME: usize = 225;
+
+/// How many labels are taken out of the ledger at once.
+const BATCH: usize = 500;
+
+const MESSAGE_LIST: [&str; 2] = ["show", "hide"];
+const LABEL_LIST: [&str; 3] = ["labelShow", "labelShowIfUnread", "labelHide"];
+
+/// Whether there is such a label.
+pub(super) async fn exists(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<bool, Rejection> {
+    Ok(is_system(id) || row(mailbox, id).await?.is_some())
+}
+
+/// Whether a client may give and take the label. Messages become sent and drafts by what happens to
+/// them.
+pub(super) fn may_change(id: &str) -> bool {
+    !matches!(id, "SENT" | "DRAFT" | "CHAT")
+}
+
+/// Whether a message may come in with the label.
+pub(super) fn may_come_with(id: &str) -> bool {
+    !matches!(id, "DRAFT" | "CHAT")
+}
+
+/// The label that a search means by a name.
+pub(super) async fn named(
+    mailbox: &mut Mailbox<'_, '_>,
+    name: &str,
+) -> Result<Option<String>, Rejection> {
+    let folded = folded(name);
+    let system = SYSTEM.iter().find(|id| folded == id.to_lowercase());
+    if let Some(id) = system {
+        return Ok(Some((*id).to_owned()));
+    }
+    let place = mailbox.shelf("label-names");
+    let named: Option<Named> = mailbox.rows.read(&place, &folded).await?;
+    Ok(named.map(|named| named.label))
+}
+
+/// Brings the counters of labels from one state of a thread to the next.
+pub(super) async fn recount(
+    mailbox: &mut Mailbox<'_, '_>,
+    before: &BTreeMap<&str, Counts>,
+    after: &BTreeMap<&str, Counts>,
+) -> Result<(), Rejection> {
+    let labels: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
+    for id in labels {
+        let old = before.get(id).copied().unwrap_or_default();
+        let new = after.get(id).copied().unwrap_or_default();
+        if old == new {
+            continue;
+        }
+        // The counters of a label that was deleted went with it.
+        let Some(mut label) = row_or_system(mailbox, id).await? else {
+            continue;
+        };
+        label.counts = Counts {
+            messages: label.counts.messages + new.messages - old.messages,
+            unread: label.counts.unread + new.unread - old.unread,
+            threads: label.counts.threads + new.threads - old.threads,
+            threads_unread: label.counts.threads_unread + new.threads_unread - old.threads_unread,
+        };
+        write(mailbox, id, &label);
+    }
+    Ok(())
+}
+
+/// How many messages have a label.
+pub(super) async fn counts(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<Counts, Rejection> {
+    let label = row(mailbox, id).await?;
+    Ok(label.unwrap_or_default().counts)
+}
+
+/// `users.labels.list`
+pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mailbox = Mailbox::open(&mut rows, &request.address);
+    let place = mailbox.shelf("labels");
+    let mut labels: Vec<_> = SYSTEM.iter().map(|id| system(id)).collect();
+    let mut after: Option<String> = None;
+    loop {
+        let batch: Vec<(String, Label)> = rows.list(&place, after.as_deref(), BATCH).await?;
+        let Some((last, _)) = batch.last() else {
+            break;
+        };
+        after = Some(last.clone());
+        let own = batch.iter().filter(|(id, _)| !is_system(id));
+        labels.extend(own.map(|(id, label)| shown(id, label)));
+    }
+    Ok(body_of(json!({"labels": labels})))
+}
+
+/// `users.labels.get`
+pub(super) async fn get(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let id = request.id();
+    let label = row_or_system(&mut mailbox, id).await?;
+    let label = label.ok_or_else(|| not_found("label", id))?;
+    let mut body = if is_system(id) {
+        system(id)
+    } else {
+        shown(id, &label)
+    };
+    body["messagesTotal"] = label.counts.messages.into();
+    body["messagesUnread"] = label.counts.unread.into();
+    body["threadsTotal"] = label.counts.threads.into();
+    body["threadsUnread"] = label.counts.threads_unread.into();
+    Ok(body_of(body))
+}
+
+/// `users.labels.create`
+pub(super) async fn create(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let mut account = mailbox.account().await?;
+    if account.user_labels >= MOST {
+        let problem = format!("the mailbox has {MOST} labels; no more are taken");
+        return Err(Rejection::FailedPrecondition { problem });
+    }
+    account.user_labels += 1;
+    account.last_label += 1;
+    let id = format!("Label_{}", account.last_label);
+    let label = merged(Label::default(), request.call.metadata)?;
+    take_name(&mut mailbox, &label.name, &id).await?;
+    write(&mut mailbox, &id, &label);
+    mailbox.set_account(&account);
+    Ok(finish(rows, body_of(shown(&id, &label))))
+}
+
+/// `users.labels.update`
+pub(super) async fn update(request: &Request<'_>) -> Result<Answer, Rejection> {
+    change(request, |old| Label {
+        counts: old.counts,
+        ..Label::default()
+    })
+    .await
+}
+
+/// `users.labels.patch`
+pub(super) async fn patch(request: &Request<'_>) -> Result<Answer, Rejection> {
+    change(request, |old| old).await
+}
+
+/// Writes what the client says over what `base` keeps of the label as it is.
+async fn change(request: &Request<'_>, base: fn(Label) -> Label) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let id = request.id();
+    let old = own(&mut mailbox, id).await?;
+    let label = merged(base(old.clone()), request.call.metadata)?;
+    if folded(&old.name) != folded(&label.name) {
+        leave_name(&mut mailbox, &old.name).await?;
+        take_name(&mut mailbox, &label.name, id).await?;
+    }
+    write(&mut mailbox, id, &label);
+    Ok(finish(rows, body_of(shown(id, &label))))
+}
+
+/// `users.labels.delete`
+pub(super) async fn delete(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let id = request.id();
+    let old = own(&mut mailbox, id).await?;
+    leave_name(&mut mailbox, &old.name).await?;
+    let place = mailbox.shelf("labels");
+    mailbox.rows.delete(&place, id);
+    let mut account = mailbox.account().await?;
+    account.user_labels = account.user_labels.saturating_sub(1);
+    mailbox.set_account(&account);
+    Ok(finish(rows, Answer::default()))
+}
+
+/// A label that the user may change.
+async fn own(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<Label, Rejection> {
+    if is_system(id) {
+        return Err(invalid(format!("label {id} is one of the system")));
+    }
+    let label = row(mailbox, id).await?;
+    label.ok_or_else(|| not_found("label", id))
+}
+
+async fn row(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<Option<Label>, Rejection> {
+    let place = mailbox.shelf("labels");
+    mailbox.rows.read(&place, id).await
+}
+
+async fn row_or_system(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+) -> Result<Option<Label>, Rejection> {
+    let label = row(mailbox, id).await?;
+    Ok(label.or_else(|| is_system(id).then(Label::default)))
+}
+
+fn write(mailbox: &mut Mailbox<'_, '_>, id: &str, label: &Label) {
+    let place = mailbox.shelf("labels");
+    mailbox.rows.write(&place, id, label);
+}
+
+async fn take_name(mailbox: &mut Mailbox<'_, '_>, name: &str, id: &str) -> Result<(), Rejection> {
+    if self::named(mailbox, name).await?.is_some() {
+        return Err(Rejection::AlreadyExists {
+            what: "label".to_owned(),
+            id: name.to_owned(),
+        });
+    }
+    let place = mailbox.shelf("label-names");
+    let label = id.to_owned();
+    mailbox.rows.write(&place, &folded(name), &Named { label });
+    Ok(())
+}
+
+async fn leave_name(mailbox: &mut Mailbox<'_, '_>, name: &str) -> Result<(), Rejection> {
+    self::named(mailbox, name).await?;
+    let place = mailbox.shelf("label-names");
+    mailbox.rows.delete(&place, &folded(name));
+    Ok(())
+}
+
+fn is_system(id: &str) -> bool {
+    SYSTEM.contains(&id)
+}
+
+/// A name as searches write it: names that differ in case, blanks and slashes only would be the same
+/// there, so there is only one of them.
+fn folded(name: &str) -> String {
+    let dash = |c: char| if matches!(c, ' ' | '/') { '-' } else { c };
+    name.to_lowercase().chars().map(dash).collect()
+}
+
+/// The label with what the client says.
+fn merged(label: Label, fields: &Map<String, Value>) -> Result<Label, Rejection> {
+    let name = match text(fields, "name")? {
+        Some(name) => name.split_whitespace().collect::<Vec<_>>().join(" "),
+        None => label.name,
+    };
+    check_name(&name)?;
+    let message_list = one_of(fields, "messageListVisibility", &MESSAGE_LIST)?;
+    let label_list = one_of(fields, "labelListVisibility", &LABEL_LIST)?;
+    Ok(Label {
+        name,
+        in_messages: message_list.or(label.in_messages),
+        in_labels: label_list.or(label.in_labels),
+        color: color(fields)?.or(label.color),
+        counts: label.counts,
+    })
+}
+
+fn check_name(name: &str) -> Result<(), Rejection> {
+    if name.is_empty() {
+        return Err(invalid("a label needs a name"));
+    }
+    let is_bad = name.chars().count() > LONGEST_NAME
+        || name.contains(char::is_control)
+        || name.split('/').any(|level| level.trim().is_empty());
+    if is_bad {
+        return Err(invalid("invalid label name"));
+    }
+    Ok(())
+}
+
+fn one_of(
+    fields: &Map<String, Value>,
+    name: &str,
+    allowed: &[&str],
+) -> Result<Option<String>, Rejection> {
+    match text(fields, name)? {
+        Some(value) if !allowed.contains(&value) => Err(field(
+            name,
+            &format!("must be one of {}", allowed.join(", ")),
+        )),
+        value => Ok(value.map(str::to_owned)),
+    }
+}
+
+/// Both colours or none, as `#rrggbb`.
+fn color(fields: &Map<String, Value>) -> Result<Option<(String, String)>, Rejection> {
+    let color = match fields.get("color") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(color)) => color,
+        Some(_) => return Err(field("color", "must be an object")),
+    };
+    let one = |name| {
+        let value = text(color, name)?.unwrap_or_default();
+        let digits = value.strip_prefix('#').unwrap_or_default();
+        if digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            Ok(value.to_lowercase())
+        } else {
+            Err(field(name, "must be a colour as #rrggbb"))
+        }
+    };
+    Ok(Some((one("backgroundColor")?, one("textColor")?)))
+}
+
+fn system(id: &str) -> Value {
+    json!({"id": id, "name": id, "type": "system"})
+}
+
+fn shown(id: &str, label: &Label) -> Value {
+    let or =
+        |value: &Option<String>, default: &str| value.clone().unwrap_or_else(|| default.to_owned());
+    let mut shown = json!({
+        "id": id,
+        "name": label.name,
+        "messageListVisibility": or(&label.in_messages, "show"),
+        "labelListVisibility": or(&label.in_labels, "labelShow"),
+        "type": "user",
+    });
+    if let Some((background, text)) = &label.color {
+        shown["color"] = json!({"backgroundColor": background, "textColor": text});
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_look_alike_in_a_search_are_one() {
+        for name in ["Hay/Prices 2024", "hay-prices-2024", "HAY PRICES/2024"] {
+            assert_eq!(folded(name), "hay-prices-2024");
+        }
+    }
+
+    #[test]
+    fn a_name_has_levels_of_which_none_is_empty() {
+        for name in ["hay", "farm/hay", "farm/hay/2024", "сено"] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        let long = "x".repeat(LONGEST_NAME + 1);
+        for name in ["", "/", "/hay", "hay/", "farm//hay", "a\nb", &long] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+}

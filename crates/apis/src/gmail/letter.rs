@@ -1,0 +1,202 @@
+//! From uploaded media to a message that can be filed.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use windlass_server::kind::{Embedded, Rejection, Uploaded};
+use windlass_store::Media;
+
+use super::composition::Composition;
+use super::invalid;
+use super::mime::{self, Malformed, Stamp, Structure, Summary};
+
+/// The media type of a message that came inside of JSON.
+const MESSAGE: &str = "message/rfc822";
+
+/// A message, read and ready to be filed.
+#[derive(Debug, Clone)]
+pub(super) struct Letter {
+    pub(super) structure: Structure,
+    pub(super) summary: Summary,
+    pub(super) composition: Composition,
+    /// `None` for a message that is all in its composition.
+    pub(super) media: Option<Media>,
+}
+
+/// A message about to be sent.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// What the sender keeps.
+    pub(super) own: Letter,
+    /// What everybody else gets; `None` when that is the same.
+    pub(super) others: Option<Letter>,
+}
+
+impl Outgoing {
+    pub(super) fn for_others(&self) -> &Letter {
+        self.others.as_ref().unwrap_or(&self.own)
+    }
+}
+
+impl Letter {
+    /// The media as it is.
+    pub(super) async fn open(uploaded: Uploaded) -> Result<Self, Rejection> {
+        let raw = uploaded.source.read(0..u64::MAX).await?;
+        let media = uploaded.media;
+        off_the_runtime(move || {
+            let composition = Composition::whole(media.length);
+            Self::read(&raw, composition, Some(media))
+        })
+        .await
+    }
+
+    /// A message that this server has written.
+    pub(super) fn written(text: Vec<u8>) -> Result<Self, Malformed> {
+        let structure = mime::parse(&text)?;
+        Ok(Self {
+            summary: structure.summary(&text),
+            structure,
+            composition: Composition::text(text),
+            media: None,
+        })
+    }
+
+    fn read(raw: &[u8], composition: Composition, media: Option<Media>) -> Result<Self, Malformed> {
+        let composed = (!composition.is_whole()).then(|| composition.compose(raw));
+        let raw = composed.as_deref().unwrap_or(raw);
+        let structure = mime::parse(raw)?;
+        Ok(Self {
+            summary: structure.summary(raw),
+            structure,
+            composition,
+            media,
+        })
+    }
+}
+
+impl Outgoing {
+    /// The media with the header fields that it lacks; without blind copies for others.
+    pub(super) async fn open(uploaded: Uploaded, stamp: Stamp) -> Result<Self, Rejection> {
+        let raw = uploaded.source.read(0..u64::MAX).await?;
+        let media = uploaded.media;
+        off_the_runtime(move || Self::read(&raw, &media, &stamp)).await
+    }
+
+    fn read(raw: &[u8], media: &Media, stamp: &Stamp) -> Result<Self, Malformed> {
+        // Tells what is no message before anything is put in front of it.
+        mime::parse(raw)?;
+        let missing = mime::missing_headers(raw, stamp);
+        let header = header(raw);
+        let shown = mime::without_bcc(header);
+        let others = (shown.len() < header.len()).then(|| {
+            let head = [&missing[..], &shown].concat();
+            Composition::new(head, header.len(), media.length)
+        });
+        let own = Composition::new(missing, 0, media.length);
+        let read = |composition| Letter::read(raw, composition, Some(media.clone()));
+        Ok(Self {
+            own: read(own)?,
+            others: others.map(read).transpose()?,
+        })
+    }
+}
+
+/// Reading a large message takes long enough to be in the way of others.
+async fn off_the_runtime<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, Malformed> + Send + 'static,
+) -> Result<T, Rejection> {
+    match tokio::task::spawn_blocking(read).await {
+        Ok(letter) => letter.map_err(|malformed| invalid(malformed.to_string())),
+        Err(stopped) => match stopped.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Rejection::Busy),
+        },
+    }
+}
+
+/// The message up to its first empty line, or all of it.
+fn header(raw: &[u8]) -> &[u8] {
+    let ends = memchr::memchr_iter(b'\n', raw);
+    let mut starts = ends.map(|end| end + 1);
+    let is_empty = |start: &usize| matches!(raw[*start..], [b'\n', ..] | [b'\r', b'\n', ..]);
+    &raw[..starts.find(is_empty).unwrap_or(raw.len())]
+}
+
+/// Takes the message out of the JSON of a method; see `windlass_server::kind::Kind::embedded`.
+pub(super) fn embedded(fields: &mut Map<String, Value>) -> Result<Option<Embedded>, Rejection> {
+    let raw = match fields.shift_remove("raw") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(raw)) => raw,
+        Some(_) => return Err(invalid("raw must be a string")),
+    };
+    let decoded = URL_SAFE_LENIENT
+        .decode(&raw)
+        .or_else(|_| STANDARD_LENIENT.decode(&raw));
+    let bytes = decoded.map_err(|_| invalid("raw must be a message in base64url"))?;
+    Ok(Some(Embedded {
+        bytes: Bytes::from(bytes),
+        content_type: MESSAGE.to_owned(),
+    }))
+}
+
+const LENIENT: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+
+/// With or without padding, as clients have it.
+const URL_SAFE_LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+
+/// What some clients send in its place; the service takes it.
+const STANDARD_LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+    use serde_json::json;
+
+    use super::*;
+
+    fn taken(raw: &Value) -> Result<Option<Embedded>, Rejection> {
+        let Value::Object(mut fields) = json!({"threadId": "1", "raw": raw}) else {
+            unreachable!("it is written as one")
+        };
+        let taken = embedded(&mut fields);
+        assert_eq!(Value::from(fields), json!({"threadId": "1"}));
+        taken
+    }
+
+    #[test]
+    fn raw_is_base64_of_either_alphabet_with_or_without_padding() {
+        let bytes = b"\xfb\xef\xbe?";
+        let all = [
+            URL_SAFE.encode(bytes),
+            URL_SAFE.encode(bytes).trim_end_matches('=').to_owned(),
+            STANDARD.encode(bytes),
+        ];
+        for text in all {
+            let embedded = taken(&text.clone().into()).unwrap().unwrap();
+            assert_eq!(&embedded.bytes[..], bytes, "{text}");
+            assert_eq!(embedded.content_type, "message/rfc822");
+        }
+        assert!(taken(&Value::Null).unwrap().is_none());
+        for wrong in [json!("not base64!"), json!(1), json!(["x"])] {
+            assert!(matches!(
+                taken(&wrong),
+                Err(Rejection::InvalidArgument { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn a_header_ends_at_the_first_empty_line() {
+        for (raw, expected) in [
+            ("a: b\r\nc: d\r\n\r\nbody\r\n\r\n", "a: b\r\nc: d\r\n"),
+            ("a: b\n\nbody", "a: b\n"),
+            ("a: b\r\n", "a: b\r\n"),
+            ("", ""),
+        ] {
+            assert_eq!(header(raw.as_bytes()), expected.as_bytes(), "{raw:?}");
+        }
+    }
+}

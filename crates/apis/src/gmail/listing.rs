@@ -1,0 +1,249 @@
+//! Lists of messages and threads, newest first, through a filter.
+//!
+//! A call looks at a bounded number of entries. When that did not fill the page, it returns what it has
+//! and a token to go on with.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+use windlass_server::kind::{Answer, Rejection};
+
+use super::mailbox::Mailbox;
+use super::query::Query;
+use super::records::{Entry, Key, Labels, Thread};
+use super::request::{Request, check_labels, parameter};
+use super::{body_of, label};
+
+/// How many entries a call looks at.
+const BUDGET: usize = 10_000;
+
+/// What it costs to look at the text of a message, in entries.
+const TEXT_COST: usize = 10;
+
+/// How many entries are taken out of the ledger at once.
+const BATCH: usize = 100;
+
+/// Which messages are listed.
+#[derive(Debug)]
+pub(super) struct Filter {
+    labels: Labels,
+    query: Query,
+    /// Whether messages in spam and trash are listed too.
+    everywhere: bool,
+}
+
+impl Filter {
+    pub(super) async fn of(
+        request: &Request<'_>,
+        mailbox: &mut Mailbox<'_, '_>,
+    ) -> Result<Self, Rejection> {
+        let labels = request.parameters("labelIds")?;
+        let labels: Labels = labels.into_iter().map(str::to_owned).collect();
+        check_labels(mailbox, &labels, |_| true).await?;
+        let text = request.parameter("q").unwrap_or_default();
+        let now = request.call.now.as_millis();
+        let query = Query::parse(text, now).map_err(|error| parameter("q", &error.to_string()))?;
+        let query = query.with_labels(mailbox).await?;
+        let hidden = ["SPAM", "TRASH"];
+        let everywhere = request.flag("includeSpamTrash")
+            || hidden.iter().any(|&label| labels.contains(label))
+            || query.looks_everywhere();
+        Ok(Self {
+            labels,
+            query,
+            everywhere,
+        })
+    }
+
+    /// Whether a message is listed.
+    pub(super) async fn matches(
+        &self,
+        mailbox: &Mailbox<'_, '_>,
+        entry: &Entry,
+    ) -> Result<bool, Rejection> {
+        if let Some(verdict) = self.judge(entry) {
+            return Ok(verdict);
+        }
+        let text = mailbox.peek_text(&entry.id).await?;
+        Ok(self.query.matches(entry, Some(&text)).unwrap_or(false))
+    }
+
+    /// The verdict, unless it takes the text of the message to reach one.
+    fn judge(&self, entry: &Entry) -> Option<bool> {
+        let is_hidden = !self.everywhere && (entry.has("SPAM") || entry.has("TRASH"));
+        if is_hidden || !self.labels.is_subset(&entry.labels) {
+            return Some(false);
+        }
+        self.query.matches(entry, None)
+    }
+
+    /// How many messages there are in all, where that is known.
+    async fn total(&self, mailbox: &mut Mailbox<'_, '_>) -> Result<Option<i64>, Rejection> {
+        let mut labels = self.labels.iter();
+        match (labels.next(), labels.next()) {
+            _ if !self.query.is_empty() => Ok(None),
+            (None, _) => Ok(i64::try_from(mailbox.account().await?.messages).ok()),
+            (Some(label), None) => Ok(Some(label::counts(mailbox, label).await?.messages)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// `users.messages.list`
+pub(super) async fn messages(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let filter = Filter::of(request, &mut mailbox).await?;
+    let mut scan = Scan::of(request)?;
+    let mut messages = Vec::new();
+    while let Some(entry) = scan.next(&mailbox, &filter, messages.len()).await? {
+        messages.push(json!({"id": entry.id, "threadId": entry.thread}));
+    }
+    let total = filter.total(&mut mailbox).await?;
+    Ok(body_of(page("messages", messages, scan.token(), total)))
+}
+
+/// `users.threads.list`: a thread is where the newest of its messages is that passes the filter.
+pub(super) async fn threads(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let filter = Filter::of(request, &mut mailbox).await?;
+    let mut scan = Scan::of(request)?;
+    let start = scan.at.clone();
+    let mut seen = HashSet::new();
+    let mut threads = Vec::new();
+    while let Some(entry) = scan.next(&mailbox, &filter, threads.len()).await? {
+        if !seen.insert(entry.thread.clone()) {
+            continue;
+        }
+        let Some(thread) = mailbox.peek_thread(&entry.thread).await? else {
+            continue;
+        };
+        if !was_shown(&mailbox, &filter, &thread, start.as_ref()).await? {
+            threads.push(json!({
+                "id": entry.thread,
+                "snippet": entry.snippet,
+                "historyId": thread.history.to_string(),
+            }));
+        }
+    }
+    Ok(body_of(page("threads", threads, scan.token(), None)))
+}
+
+/// Whether a thread was on an earlier page, which ended at `start`.
+async fn was_shown(
+    mailbox: &Mailbox<'_, '_>,
+    filter: &Filter,
+    thread: &Thread,
+    start: Option<&Key>,
+) -> Result<bool, Rejection> {
+    let Some(start) = start else {
+        return Ok(false);
+    };
+    for member in thread.messages.iter().filter(|it| it.key <= *start) {
+        if let Some(entry) = mailbox.peek_entry(&member.key).await?
+            && filter.matches(mailbox, &entry).await?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A way through the entries.
+#[derive(Debug)]
+struct Scan {
+    /// The entry looked at last.
+    at: Option<Key>,
+    limit: usize,
+    budget: usize,
+    /// Entries not looked at yet, the next one last.
+    batch: Vec<Entry>,
+    /// Whether there are others behind the batch.
+    more: bool,
+    /// Whether the page or the budget came to an end before the entries.
+    cut: bool,
+}
+
+impl Scan {
+    fn of(request: &Request<'_>) -> Result<Self, Rejection> {
+        let token = request.parameter("pageToken").map(|token| {
+            Key::parse(token).ok_or_else(|| parameter("pageToken", "is not a token of this list"))
+        });
+        Ok(Self {
+            at: token.transpose()?,
+            limit: request.page_size()?,
+            budget: BUDGET,
+            batch: Vec::new(),
+            more: true,
+            cut: false,
+        })
+    }
+
+    /// The next entry that passes the filter, unless `listed` fill the page.
+    async fn next(
+        &mut self,
+        mailbox: &Mailbox<'_, '_>,
+        filter: &Filter,
+        listed: usize,
+    ) -> Result<Option<Entry>, Rejection> {
+        loop {
+            if self.batch.is_empty() {
+                self.fill(mailbox).await?;
+            }
+            let Some(entry) = self.batch.last() else {
+                return Ok(None);
+            };
+            if listed == self.limit || self.budget == 0 {
+                self.cut = true;
+                return Ok(None);
+            }
+            let cost = filter.judge(entry).map_or(TEXT_COST, |_| 1);
+            self.budget = self.budget.saturating_sub(cost);
+            self.at = Some(entry.key());
+            let matches = filter.matches(mailbox, entry).await?;
+            let entry = self.batch.pop();
+            if matches {
+                return Ok(entry);
+            }
+        }
+    }
+
+    async fn fill(&mut self, mailbox: &Mailbox<'_, '_>) -> Result<(), Rejection> {
+        if !self.more {
+            return Ok(());
+        }
+        let place = mailbox.shelf("entries");
+        let after = self.at.as_ref().map(Key::as_str);
+        let found: Vec<(String, Entry)> = mailbox.rows.list(&place, after, BATCH).await?;
+        self.more = found.len() == BATCH;
+        self.batch = found.into_iter().rev().map(|(_, entry)| entry).collect();
+        Ok(())
+    }
+
+    /// What to go on with.
+    fn token(&self) -> Option<String> {
+        let at = self.at.as_ref().filter(|_| self.cut)?;
+        Some(at.as_str().to_owned())
+    }
+}
+
+/// The JSON of a page.
+pub(super) fn page(
+    field: &str,
+    items: Vec<Value>,
+    token: Option<String>,
+    total: Option<i64>,
+) -> Value {
+    let mut body = Map::new();
+    let listed = items.len() + usize::from(token.is_some());
+    if !items.is_empty() {
+        body.insert(field.to_owned(), items.into());
+    }
+    let total = total.map_or_else(|| listed.into(), Value::from);
+    if let Some(token) = token {
+        body.insert("nextPageToken".to_owned(), token.into());
+    }
+    body.insert("resultSizeEstimate".to_owned(), total);
+    body.into()
+}

@@ -1,0 +1,258 @@
+//! Messages as clients see them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use windlass_server::kind::{Answer, Rejection};
+use windlass_store::Media;
+
+use super::mailbox::Mailbox;
+use super::mime::{Bodies, Part, Structure};
+use super::records::{Content, Entry};
+use super::request::{Request, parameter};
+use super::{body_of, listing, not_found};
+
+/// Messages up to this many bytes are read at once; of larger ones only the parts that are shown.
+const READ_WHOLE: u64 = 1024 * 1024;
+
+/// How much of a message becomes base64 at once. A multiple of three leaves no padding in between.
+const PIECE: u64 = 3 * 256 * 1024;
+
+/// How much of a message is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Format {
+    /// What the list knows.
+    Minimal,
+    /// With the tree of parts and their text.
+    Full,
+    /// With the message itself.
+    Raw,
+    /// With these header fields, or all of them when none is named.
+    Metadata(Vec<String>),
+}
+
+impl Format {
+    pub(super) fn of(request: &Request<'_>) -> Result<Self, Rejection> {
+        match request.parameter("format").unwrap_or("full") {
+            "minimal" => Ok(Self::Minimal),
+            "full" => Ok(Self::Full),
+            "raw" => Ok(Self::Raw),
+            "metadata" => {
+                let names = request.parameters("metadataHeaders")?;
+                Ok(Self::Metadata(
+                    names.into_iter().map(str::to_owned).collect(),
+                ))
+            }
+            _ => Err(parameter("format", "is not known")),
+        }
+    }
+}
+
+/// `users.messages.get`
+pub(super) async fn get(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let format = Format::of(request)?;
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let cost = cost(&mut mailbox, request.id(), &format).await?;
+    reserve(request, cost).await?;
+    Ok(body_of(show(&mut mailbox, request.id(), &format).await?))
+}
+
+/// `users.messages.list`
+pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
+    listing::messages(request).await
+}
+
+/// `users.messages.attachments.get`
+pub(super) async fn attachment(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let id = request.call.path.value("messageId").unwrap_or_default();
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let content = mailbox.content(id).await?;
+    let part = attached(&content.structure, id, request.id())
+        .ok_or_else(|| not_found("attachment", request.id()))?;
+    let range = part.range();
+    // The body, what comes out of it, and that as text.
+    reserve(request, 2 * (range.end - range.start)).await?;
+    let media = media(&mut mailbox, id).await?;
+    let lookup = mailbox.rows.lookup();
+    let body = content
+        .composition
+        .read(lookup, media.as_ref(), range)
+        .await?;
+    let data = part.data(&body);
+    drop(body);
+    Ok(body_of(json!({
+        "size": data.len(),
+        "data": URL_SAFE.encode(data),
+    })))
+}
+
+/// The id that a client fetches a part by.
+fn attachment_id(message: &str, part: &str) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{message}/{part}"))
+}
+
+fn attached<'s>(structure: &'s Structure, message: &str, id: &str) -> Option<&'s Part> {
+    let text = String::from_utf8(URL_SAFE_NO_PAD.decode(id).ok()?).ok()?;
+    let (of, part) = text.split_once('/')?;
+    structure
+        .part(part)
+        .filter(|part| of == message && part.is_fetched())
+}
+
+/// About how many bytes of JSON a message becomes.
+pub(super) async fn cost(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+    format: &Format,
+) -> Result<u64, Rejection> {
+    let content = mailbox.content(id).await?;
+    let bytes: u64 = match format {
+        Format::Minimal | Format::Metadata(_) => 0,
+        Format::Full => content.structure.inline_parts().map(Part::size).sum(),
+        Format::Raw => content.composition.length(),
+    };
+    Ok(bytes / 3 * 4)
+}
+
+/// Takes memory for so much JSON: once as values, once as text.
+pub(super) async fn reserve(request: &Request<'_>, cost: u64) -> Result<(), Rejection> {
+    request.call.allowance.reserve(2 * cost).await
+}
+
+/// A message in a format.
+pub(super) async fn show(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+    format: &Format,
+) -> Result<Value, Rejection> {
+    let content = mailbox.content(id).await?;
+    let entry = mailbox.entry(id).await?;
+    let mut shown = minimal(mailbox, &entry).await?;
+    match format {
+        Format::Minimal => {}
+        Format::Metadata(names) => shown["payload"] = content.structure.headers_only(names),
+        Format::Full => {
+            let bodies = bodies(mailbox, id, &content).await?;
+            shown["payload"] = payload(id, &content.structure, &bodies);
+        }
+        Format::Raw => shown["raw"] = raw(mailbox, id, &content).await?.into(),
+    }
+    Ok(shown)
+}
+
+/// What is shown of every message.
+pub(super) async fn minimal(
+    mailbox: &mut Mailbox<'_, '_>,
+    entry: &Entry,
+) -> Result<Value, Rejection> {
+    Ok(json!({
+        "id": entry.id,
+        "threadId": entry.thread,
+        "labelIds": mailbox.living(&entry.labels).await?,
+        "snippet": entry.snippet,
+        "historyId": entry.history.to_string(),
+        "internalDate": entry.date.to_string(),
+        "sizeEstimate": entry.size,
+    }))
+}
+
+/// A message that has just been filed: with its tree, without its text, which the client has.
+pub(super) async fn filed(
+    mailbox: &mut Mailbox<'_, '_>,
+    entry: &Entry,
+    structure: &Structure,
+) -> Result<Value, Rejection> {
+    let mut shown = minimal(mailbox, entry).await?;
+    shown["payload"] = payload(&entry.id, structure, &Bodies::new());
+    Ok(shown)
+}
+
+fn payload(id: &str, structure: &Structure, bodies: &Bodies) -> Value {
+    structure.payload(bodies, |part| attachment_id(id, part.id()))
+}
+
+pub(super) async fn media(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+) -> Result<Option<Media>, Rejection> {
+    let place = mailbox.shelf("contents");
+    mailbox.rows.media(&place, id).await
+}
+
+/// The text that is shown with the message.
+async fn bodies(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+    content: &Content,
+) -> Result<Bodies, Rejection> {
+    let media = media(mailbox, id).await?;
+    let lookup = mailbox.rows.lookup();
+    let Content {
+        composition,
+        structure,
+        ..
+    } = content;
+    if composition.length() <= READ_WHOLE {
+        let raw = composition
+            .read(lookup, media.as_ref(), 0..u64::MAX)
+            .await?;
+        return Ok(structure.bodies(&raw));
+    }
+    let mut bodies = Bodies::new();
+    for part in structure.inline_parts() {
+        let body = composition.read(lookup, media.as_ref(), part.range());
+        bodies.insert(part.id().to_owned(), body.await?);
+    }
+    Ok(bodies)
+}
+
+/// The message itself in base64, without ever being in memory as it is.
+async fn raw(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+    content: &Content,
+) -> Result<String, Rejection> {
+    let media = media(mailbox, id).await?;
+    let lookup = mailbox.rows.lookup();
+    let mut text = String::new();
+    let mut at = 0;
+    while at < content.composition.length() {
+        let piece = content
+            .composition
+            .read(lookup, media.as_ref(), at..at + PIECE);
+        URL_SAFE.encode_string(piece.await?, &mut text);
+        at += PIECE;
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gmail::mime;
+
+    #[test]
+    fn an_attachment_id_opens_its_part_of_its_message_and_nothing_else() {
+        let raw = b"Content-Type: multipart/mixed; boundary=x\r\n\r\n\
+            --x\r\n\r\ntext\r\n--x\r\nContent-Disposition: attachment; filename=a.txt\r\n\r\nfile\r\n--x--\r\n";
+        let structure = mime::parse(raw).unwrap();
+        let id = attachment_id("12", "1");
+        assert_eq!(
+            attached(&structure, "12", &id).unwrap().file_name(),
+            "a.txt"
+        );
+        assert!(
+            attached(&structure, "13", &id).is_none(),
+            "of another message"
+        );
+        for wrong in [
+            attachment_id("12", "0"),
+            attachment_id("12", "7"),
+            "?".into(),
+        ] {
+            assert!(attached(&structure, "12", &wrong).is_none(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Messages on their way to the relay.
+//!
+//! The change set that sends a message leaves a row here. The worker hands it over once that is
+//! durable, tries again with longer and longer waits when the relay does not take it, and in the end
+//! tells the sender. A crash between the relay's word and the row's end sends a message twice, never
+//! not at all.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use windlass_server::kind::{Desk, Rejection, Worker};
+use windlass_store::{LedgerError, Media, Resource, ResourceChange, Timestamp};
+
+use super::address::Address;
+use super::bounce;
+use super::composition::Composition;
+use super::letter::Letter;
+use super::options::{Options, Relay};
+use super::relay::{self, Reason, Refusal};
+use super::rows::Rows;
+
+/// Where the rows are; their ids ascend with time.
+pub(super) const COLLECTION: &str = "gmail/outbox";
+
+/// The wait after the first failure; it doubles with each one.
+const FIRST_WAIT: Duration = Duration::from_secs(60);
+
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(4 * 60 * 60);
+
+/// After so long a sender is told that the message did not get through.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+
+/// How long the worker sleeps when it knows of nothing to do, and when the ledger fails.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// How many rows are taken out of the ledger at once.
+const BATCH: usize = 20;
+
+/// How often the end of a row is written when somebody else changes the sender's mailbox.
+const ATTEMPTS: usize = 8;
+
+/// A message for the relay. Its media is that of the message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Outbound {
+    pub(super) sender: String,
+    pub(super) recipients: BTreeSet<String>,
+    pub(super) composition: Composition,
+    pub(super) message_id: Option<String>,
+    pub(super) subject: String,
+    /// Milliseconds since the epoch.
+    pub(super) created: u64,
+    pub(super) failures: u32,
+    /// Not to be tried before, in milliseconds since the epoch.
+    pub(super) due: u64,
+}
+
+impl Outbound {
+    pub(super) fn new(
+        sender: &Address,
+        recipients: &BTreeSet<Address>,
+        letter: &Letter,
+        now: Timestamp,
+    ) -> Self {
+        let recipients = recipients.iter().map(ToString::to_string);
+        Self {
+            sender: sender.to_string(),
+            recipients: recipients.collect(),
+            composition: letter.composition.clone(),
+            message_id: letter.summary.message_id.clone(),
+            subject: letter.summary.subject.clone(),
+            created: now.as_millis(),
+            failures: 0,
+            due: now.as_millis(),
+        }
+    }
+
+    /// As it is after another failure; `None` when it is given up.
+    fn postponed(&self, now: u64) -> Option<Self> {
+        let age = Duration::from_millis(now.saturating_sub(self.created));
+        (age < GIVE_UP_AFTER).then(|| Self {
+            failures: self.failures + 1,
+            due: now + millis(wait(self.failures)),
+            ..self.clone()
+        })
+    }
+
+    /// One for each recipient: the relay refused some, and it is not known whom.
+    fn separated(&self, now: u64) -> impl Iterator<Item = Self> {
+        self.recipients.iter().map(move |recipient| Self {
+            recipients: BTreeSet::from([recipient.clone()]),
+            due: now,
+            ..self.clone()
+        })
+    }
+}
+
+fn wait(failures: u32) -> Duration {
+    let doubled = FIRST_WAIT.saturating_mul(2u32.saturating_pow(failures));
+    doubled.min(LONGEST_WAIT)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The worker that empties the outbox.
+#[derive(Debug)]
+pub(super) struct Postman {
+    options: Arc<Options>,
+    relay: Relay,
+    /// Told when there is something new.
+    bell: Arc<Notify>,
+}
+
+impl Postman {
+    pub(super) fn new(options: Arc<Options>, relay: Relay, bell: Arc<Notify>) -> Self {
+        Self {
+            options,
+            relay,
+            bell,
+        }
+    }
+
+    /// Tries all that is due, and returns how long to sleep.
+    async fn round(&self, desk: &Desk) -> Result<Duration, Rejection> {
+        let mut sleep = LONGEST_SLEEP;
+        let mut after: Option<String> = None;
+        loop {
+            let lookup = desk.lookup();
+            let rows = lookup.resources(COLLECTION, after.as_deref(), BATCH);
+            let rows = rows.await?;
+            let Some(last) = rows.last() else {
+                return Ok(sleep);
+            };
+            after = Some(last.id.clone());
+            for row in rows {
+                if let Some(due) = self.attend_to(desk, &row).await? {
+                    let now = desk.now().as_millis();
+                    sleep = sleep.min(Duration::from_millis(due.saturating_sub(now)));
+                }
+            }
+        }
+    }
+
+    /// Tries one row if it is due. Returns when it is due next, if it is still there.
+    async fn attend_to(&self, desk: &Desk, row: &Resource) -> Result<Option<u64>, Rejection> {
+        let outbound: Outbound = match serde_json::from_slice(&row.body) {
+            Ok(outbound) => outbound,
+            Err(error) => {
+                tracing::error!(id = row.id, %error, "a message in the outbox cannot be read");
+                return Ok(None);
+            }
+        };
+        if outbound.due > desk.now().as_millis() {
+            return Ok(Some(outbound.due));
+        }
+        let outcome = self.hand_over(desk, &outbound, row.media.as_ref()).await?;
+        self.conclude(desk, row, &outbound, outcome).await
+    }
+
+    async fn hand_over(
+        &self,
+        desk: &Desk,
+        outbound: &Outbound,
+        media: Option<&Media>,
+    ) -> Result<Result<(), Refusal>, Rejection> {
+        let whole = 0..u64::MAX;
+        let message = outbound.composition.read(desk.lookup(), media, whole);
+        let message = message.await?;
+        let recipients: Vec<_> = outbound.recipients.iter().cloned().collect();
+        let (options, relay) = (&self.options, &self.relay);
+        Ok(relay::send(options, relay, &outbound.sender, &recipients, &message).await)
+    }
+
+    /// Writes down what came of it.
+    async fn conclude(
+        &self,
+        desk: &Desk,
+        row: &Resource,
+        outbound: &Outbound,
+        outcome: Result<(), Refusal>,
+    ) -> Result<Option<u64>, Rejection> {
+        let now = desk.now().as_millis();
+        let (reason, is_permanent) = match outcome {
+            Ok(()) => {
+                desk.apply(vec![deletion(row)]).await?;
+                return Ok(None);
+            }
+            Err(Refusal::Permanent(reason)) => (reason, true),
+            Err(Refusal::Passing(reason)) => (reason, false),
+        };
+        if is_permanent && outbound.recipients.len() > 1 {
+            separate(desk, row, outbound, now).await?;
+            return Ok(Some(now));
+        }
+        let postponed = outbound.postponed(now).filter(|_| !is_permanent);
+        let Some(postponed) = postponed else {
+            tracing::warn!(id = row.id, error = %reason, "a message is given up");
+            self.give_up(desk, row, outbound, &reason).await?;
+            return Ok(None);
+        };
+        let failures = postponed.failures;
+        tracing::warn!(id = row.id, failures, error = %reason, "the relay takes a message later");
+        desk.apply(vec![replacement(row, &postponed, desk.now())])
+            .await?;
+        Ok(Some(postponed.due))
+    }
+
+    /// Tells the sender, and takes the message out of the outbox.
+    async fn give_up(
+        &self,
+        desk: &Desk,
+        row: &Resource,
+        outbound: &Outbound,
+        reason: &Reason,
+    ) -> Result<(), Rejection> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let mut rows = Rows::new(desk.lookup(), desk.now());
+            bounce::file(&mut rows, &self.options, &row.id, outbound, reason).await?;
+            let mut changes = rows.into_changes();
+            changes.push(deletion(row));
+            match desk.apply(changes).await {
+                Err(Rejection::Ledger(LedgerError::Conflict)) if attempt < ATTEMPTS => {}
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Worker for Postman {
+    async fn run(&self, desk: Desk) {
+        loop {
+            let sleep = self.round(&desk).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the outbox could not be gone through");
+                LONGEST_SLEEP
+            });
+            tokio::select! {
+                () = self.bell.notified() => {}
+                () = tokio::time::sleep(sleep) => {}
+            }
+        }
+    }
+}
+
+async fn separate(
+    desk: &Desk,
+    row: &Resource,
+    outbound: &Outbound,
+    now: u64,
+) -> Result<(), Rejection> {
+    let one = |(number, one): (usize, Outbound)| {
+        ResourceChange::Insert(Resource {
+            id: format!("{}.{number:03}", row.id),
+            version: 1,
+            body: to_bytes(&one),
+            created: desk.now(),
+            updated: desk.now(),
+            ..row.clone()
+        })
+    };
+    let mut changes: Vec<_> = outbound.separated(now).enumerate().map(one).collect();
+    changes.push(deletion(row));
+    desk.apply(changes).await
+}
+
+fn replacement(row: &Resource, outbound: &Outbound, now: Timestamp) -> ResourceChange {
+    ResourceChange::Replace {
+        expected: row.version,
+        resource: Resource {
+            version: row.version + 1,
+            body: to_bytes(outbound),
+            updated: now,
+            ..row.clone()
+        },
+    }
+}
+
+fn deletion(row: &Resource) -> ResourceChange {
+    ResourceChange::Delete {
+        collection: row.collection.clone(),
+        id: row.id.clone(),
+        expected: row.version,
+    }
+}
+
+fn to_bytes(outbound: &Outbound) -> bytes::Bytes {
+    let text = serde_json::to_vec(outbound);
+    text.expect("rows can be written").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outbound(created: u64, failures: u32) -> Outbound {
+        Outbound {
+            sender: "ann@farm.test".to_owned(),
+            recipients: ["bob@barn.test", "zoe@zoo.test"].map(str::to_owned).into(),
+            composition: Composition::default(),
+            message_id: None,
+            subject: String::new(),
+            created,
+            failures,
+            due: created,
+        }
+    }
+
+    #[test]
+    fn waits_double_up_to_four_hours_and_end_after_three_days() {
+        let waits: Vec<_> = (0..10)
+            .map(|failures| wait(failures).as_secs() / 60)
+            .collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 240, 240]);
+        assert_eq!(wait(u32::MAX), LONGEST_WAIT);
+        let once = outbound(1000, 0).postponed(2000).unwrap();
+        assert_eq!((once.failures, once.due), (1, 62_000));
+        let days = millis(GIVE_UP_AFTER);
+        assert!(outbound(1000, 30).postponed(999 + days).is_some());
+        assert!(outbound(1000, 30).postponed(1000 + days).is_none());
+    }
+
+    #[test]
+    fn a_message_that_some_are_refused_goes_to_each_alone() {
+        let each: Vec<_> = outbound(1000, 3).separated(5000).collect();
+        assert_eq!(each.len(), 2);
+        assert!(
+            each.iter()
+                .all(|one| one.recipients.len() == 1 && one.due == 5000)
+        );
+    }
+}

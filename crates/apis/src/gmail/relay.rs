@@ -1,0 +1,114 @@
+//! Handing a message to an SMTP server.
+
+use std::time::Duration;
+
+use lettre::address::Envelope;
+use lettre::transport::smtp;
+use lettre::transport::smtp::authentication;
+use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
+use lettre::{AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
+
+use super::options::{Options, Relay, Security};
+
+/// How long the relay may be silent.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Replies of the relay that are about this server and not about the message: it wants other
+/// credentials (RFC 4954, 6).
+const ABOUT_US: [u16; 5] = [454, 530, 534, 535, 538];
+
+/// Why the relay did not take a message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// It never will.
+    #[error("{0}")]
+    Permanent(Reason),
+    /// It may, later.
+    #[error("{0}")]
+    Passing(Reason),
+}
+
+/// What the relay said, or what happened to the connection.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub(super) struct Reason {
+    /// The status of the reply, if there was one.
+    pub(super) status: Option<u16>,
+    pub(super) text: String,
+}
+
+/// Hands a message over. When this returns without an error, the relay has it.
+pub(super) async fn send(
+    options: &Options,
+    relay: &Relay,
+    from: &str,
+    to: &[String],
+    message: &[u8],
+) -> Result<(), Refusal> {
+    let envelope = envelope(from, to)?;
+    // The library ends the last line, whether it has an end or not.
+    let message = message.strip_suffix(b"\r\n").unwrap_or(message);
+    let transport = transport(options, relay).map_err(|error| refusal(&error))?;
+    let sent = transport.send_raw(&envelope, message).await;
+    sent.map(drop).map_err(|error| refusal(&error))
+}
+
+fn envelope(from: &str, to: &[String]) -> Result<Envelope, Refusal> {
+    let address = |text: &str| text.parse::<lettre::Address>().map_err(not_sendable);
+    let to: Result<Vec<_>, _> = to.iter().map(|to| address(to)).collect();
+    Envelope::new(Some(address(from)?), to?).map_err(not_sendable)
+}
+
+fn not_sendable(error: impl std::fmt::Display) -> Refusal {
+    Refusal::Permanent(Reason {
+        status: None,
+        text: error.to_string(),
+    })
+}
+
+fn transport(
+    options: &Options,
+    relay: &Relay,
+) -> Result<AsyncSmtpTransport<Tokio1Executor>, smtp::Error> {
+    let helo = relay.helo.as_deref().unwrap_or(options.me.domain());
+    let tls = match relay.security {
+        Security::None => Tls::None,
+        Security::StartTls => Tls::Required(TlsParameters::new(relay.host.clone())?),
+        Security::Tls => Tls::Wrapper(TlsParameters::new(relay.host.clone())?),
+    };
+    let mut builder = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(&relay.host)
+        .port(relay.port)
+        .hello_name(ClientId::Domain(helo.to_owned()))
+        .timeout(Some(PATIENCE))
+        .tls(tls);
+    if let Some(credentials) = &relay.credentials {
+        builder = builder.credentials(authentication::Credentials::new(
+            credentials.username.clone(),
+            credentials.password.clone(),
+        ));
+    }
+    Ok(builder.build())
+}
+
+fn refusal(error: &smtp::Error) -> Refusal {
+    let status = error.status().map(u16::from);
+    let is_about_us = status.is_some_and(|status| ABOUT_US.contains(&status));
+    // An error of the client is that the relay cannot take such a message.
+    let is_permanent = (error.is_permanent() || error.is_client()) && !is_about_us;
+    let reason = Reason {
+        status,
+        text: with_sources(error),
+    };
+    if is_permanent {
+        Refusal::Permanent(reason)
+    } else {
+        Refusal::Passing(reason)
+    }
+}
+
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(Some(error), |error| error.source());
+    let texts: Vec<_> = sources.map(ToString::to_string).collect();
+    texts.join(": ")
+}

@@ -1,0 +1,193 @@
+//! A call, read: whose mailbox it is about and what it says.
+
+use serde_json::{Map, Value};
+use windlass_server::kind::{Call, Rejection};
+
+use super::address::Address;
+use super::mailbox::Mailbox;
+use super::options::Options;
+use super::records::Labels;
+use super::rows::Rows;
+use super::{invalid, label, not_found};
+
+/// The most entries of a page.
+const LARGEST_PAGE: usize = 500;
+
+/// The entries of a page when the client does not say.
+const DEFAULT_PAGE: usize = 100;
+
+/// The most values of a parameter or a field that names labels or headers.
+const MOST_NAMES: usize = 100;
+
+/// A call on a mailbox.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) call: &'a Call<'a>,
+    pub(super) options: &'a Options,
+    /// Whose mailbox.
+    pub(super) address: Address,
+}
+
+impl<'a> Request<'a> {
+    /// # Errors
+    /// [`Rejection::NotFound`] when `userId` names no mailbox of this server.
+    pub(super) fn new(call: &'a Call<'a>, options: &'a Options) -> Result<Self, Rejection> {
+        let user = call.path.value("userId").unwrap_or("me");
+        let address = match user {
+            "me" => options.me.clone(),
+            user => {
+                let address = user.parse::<Address>();
+                let local = address.ok().filter(|address| options.is_local(address));
+                local.ok_or_else(|| not_found("mailbox", user))?
+            }
+        };
+        Ok(Self {
+            call,
+            options,
+            address: address.without_tag(),
+        })
+    }
+
+    pub(super) fn rows(&self) -> Rows<'a> {
+        Rows::new(self.call.lookup, self.call.now)
+    }
+
+    /// The `id` in the path.
+    pub(super) fn id(&self) -> &'a str {
+        self.call.path.value("id").unwrap_or_default()
+    }
+
+    /// The id that a message made by this call gets: 16 hexadecimal digits that grow with time.
+    pub(super) fn fresh_id(&self) -> String {
+        self.call.fresh_id[1..17].to_owned()
+    }
+
+    pub(super) fn parameter(&self, name: &str) -> Option<&'a str> {
+        self.call
+            .query
+            .first(name)
+            .filter(|value| !value.is_empty())
+    }
+
+    pub(super) fn parameters(&self, name: &str) -> Result<Vec<&'a str>, Rejection> {
+        let pairs = self.call.query.iter().filter(|(key, _)| *key == name);
+        let values: Vec<_> = pairs.map(|(_, value)| value).collect();
+        check_count(name, values.len(), MOST_NAMES)?;
+        Ok(values)
+    }
+
+    pub(super) fn flag(&self, name: &str) -> bool {
+        matches!(self.call.query.first(name), Some("true" | "1" | ""))
+    }
+
+    pub(super) fn page_size(&self) -> Result<usize, Rejection> {
+        match self.parameter("maxResults").map(str::parse::<usize>) {
+            None => Ok(DEFAULT_PAGE),
+            Some(Ok(size)) if size > 0 => Ok(size.min(LARGEST_PAGE)),
+            Some(_) => Err(parameter("maxResults", "must be a positive number")),
+        }
+    }
+
+    /// What the metadata says of a message: the metadata itself, or its `message` where it is that of
+    /// a draft.
+    pub(super) fn message_fields(&self) -> Result<&'a Map<String, Value>, Rejection> {
+        let metadata = self.call.metadata;
+        if self.call.method.collection() != "users.drafts" {
+            return Ok(metadata);
+        }
+        match metadata.get("message") {
+            None | Some(Value::Null) => Ok(empty()),
+            Some(Value::Object(message)) => Ok(message),
+            Some(_) => Err(invalid("message must be an object")),
+        }
+    }
+
+    /// The thread that a new message shall belong to.
+    pub(super) fn wanted_thread(&self) -> Result<Option<&'a str>, Rejection> {
+        text(self.message_fields()?, "threadId")
+    }
+
+    /// The labels that a new message shall have; `None` when nothing is said.
+    pub(super) fn wanted_labels(&self) -> Result<Option<Labels>, Rejection> {
+        let fields = self.message_fields()?;
+        if !fields.contains_key("labelIds") {
+            return Ok(None);
+        }
+        let labels = texts(fields, "labelIds", MOST_NAMES)?;
+        Ok(Some(labels.into_iter().map(str::to_owned).collect()))
+    }
+}
+
+/// Refuses labels that do not exist, or that a client may not give or take.
+pub(super) async fn check_labels(
+    mailbox: &mut Mailbox<'_, '_>,
+    labels: &Labels,
+    may_change: fn(&str) -> bool,
+) -> Result<(), Rejection> {
+    for id in labels {
+        if !label::exists(mailbox, id).await? || !may_change(id) {
+            let id: String = id.chars().take(100).collect();
+            return Err(invalid(format!("invalid label: {id}")));
+        }
+    }
+    Ok(())
+}
+
+/// The text of a field; `None` when it is not there or empty.
+pub(super) fn text<'f>(
+    fields: &'f Map<String, Value>,
+    name: &str,
+) -> Result<Option<&'f str>, Rejection> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+        Some(_) => Err(field(name, "must be a string")),
+    }
+}
+
+/// The texts of a field that is a list, at most `most`; none when it is not there.
+pub(super) fn texts<'f>(
+    fields: &'f Map<String, Value>,
+    name: &str,
+    most: usize,
+) -> Result<Vec<&'f str>, Rejection> {
+    let list = match fields.get(name) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(list)) => list,
+        Some(_) => return Err(field(name, "must be a list")),
+    };
+    check_count(name, list.len(), most)?;
+    let texts = list.iter().map(Value::as_str);
+    let texts: Option<Vec<_>> = texts.collect();
+    texts.ok_or_else(|| field(name, "must be a list of strings"))
+}
+
+fn check_count(name: &str, count: usize, most: usize) -> Result<(), Rejection> {
+    if count > most {
+        return Err(invalid(format!(
+            "{name} has {count} values; at most {most} are taken"
+        )));
+    }
+    Ok(())
+}
+
+fn empty() -> &'static Map<String, Value> {
+    static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+    &EMPTY
+}
+
+/// That a field of the metadata is wrong.
+pub(super) fn field(name: &str, problem: &str) -> Rejection {
+    Rejection::InvalidField {
+        field: name.to_owned(),
+        problem: problem.to_owned(),
+    }
+}
+
+/// That a parameter is wrong.
+pub(super) fn parameter(name: &str, problem: &str) -> Rejection {
+    Rejection::InvalidParameter {
+        parameter: name.to_owned(),
+        problem: problem.to_owned(),
+    }
+}

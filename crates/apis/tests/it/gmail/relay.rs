@@ -1,0 +1,259 @@
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use windlass_apis::gmail::options::{Options as GmailOptions, Relay, Security};
+use windlass_server::Listener;
+
+use super::*;
+
+/// What the peer got in one connection.
+#[derive(Debug, Default, PartialEq)]
+struct Taken {
+    from: String,
+    to: Vec<String>,
+    message: String,
+}
+
+/// An SMTP server that answers as it is told.
+struct Peer(TcpListener);
+
+impl Peer {
+    async fn new() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").await.expect("a free port"))
+    }
+
+    fn gmail(&self) -> Gmail {
+        let relay = Relay {
+            host: "127.0.0.1".to_owned(),
+            port: self.0.local_addr().expect("it is bound").port(),
+            security: Security::None,
+            credentials: None,
+            helo: None,
+        };
+        Gmail::with(&Options {
+            gmail: GmailOptions {
+                relay: Some(relay),
+                ..GmailOptions::default()
+            },
+        })
+    }
+
+    /// Serves one connection. `verdict` answers each command, or the message when it is `.`; `None` is
+    /// a yes.
+    async fn serve(&self, verdict: impl Fn(&str) -> Option<&'static str>) -> Taken {
+        let (stream, _) = self.0.accept().await.expect("the worker connects");
+        let mut lines = BufReader::new(stream);
+        let mut taken = Taken::default();
+        say(&mut lines, "220 peer").await;
+        loop {
+            let command = line(&mut lines).await;
+            let (verb, rest) = command.split_at(command.len().min(4));
+            if verb == "EHLO" {
+                say(&mut lines, "250 peer").await;
+                continue;
+            }
+            if verb.is_empty() || verb == "QUIT" {
+                return taken;
+            }
+            match verdict(command.trim()) {
+                Some(refusal) => {
+                    say(&mut lines, refusal).await;
+                    continue;
+                }
+                None if verb == "DATA" => {}
+                None => say(&mut lines, "250 yes").await,
+            }
+            match verb {
+                "MAIL" => taken.from = address(rest),
+                "RCPT" => taken.to.push(address(rest)),
+                "DATA" => {
+                    say(&mut lines, "354 go on").await;
+                    let message = message(&mut lines).await;
+                    let refusal = verdict(".");
+                    say(&mut lines, refusal.unwrap_or("250 taken")).await;
+                    if refusal.is_none() {
+                        taken.message = message;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+async fn say(lines: &mut BufReader<TcpStream>, text: &str) {
+    let text = format!("{text}\r\n");
+    lines
+        .get_mut()
+        .write_all(text.as_bytes())
+        .await
+        .expect("it listens");
+}
+
+async fn line(lines: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    // A client that just goes has nothing more to say.
+    lines.read_line(&mut line).await.ok();
+    line
+}
+
+async fn message(lines: &mut BufReader<TcpStream>) -> String {
+    let mut message = String::new();
+    loop {
+        match line(lines).await.as_str() {
+            ".\r\n" => return message,
+            line => message.push_str(line),
+        }
+    }
+}
+
+fn address(rest: &str) -> String {
+    let (_, rest) = rest.split_once('<').expect("a path");
+    rest.split('>').next().unwrap_or_default().to_owned()
+}
+
+const LETTER: &str = "From: me@windlass.localhost\r\nTo: zoe@zoo.test\r\nCc: bob@windlass.localhost\r\n\
+    Bcc: yan@yak.test\r\nDate: Mon, 01 Apr 2024 10:00:00 +0000\r\nMessage-ID: <1@x>\r\n\
+    Subject: hay\r\n\r\n.dry\r\n";
+
+/// Runs the server, worker and all, as long as the test does something.
+async fn with_worker<T>(gmail: &Gmail, test: impl Future<Output = T>) -> T {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    tokio::select! {
+        _ = gmail.0.server.run(Listener::plain(listener), std::future::pending()) => unreachable!("it runs"),
+        result = test => result,
+    }
+}
+
+/// Waits until my mailbox has so many messages.
+async fn until(gmail: &Gmail, count: usize) -> Vec<String> {
+    loop {
+        let messages = gmail.list("").await;
+        if messages.len() == count {
+            return messages;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Sends another message, which wakes the worker up.
+async fn rings(gmail: &Gmail) {
+    let raw = LETTER
+        .replace("zoe@zoo.test", "bell@zoo.test")
+        .replace("yan@yak", "bell@zoo");
+    gmail.upload("me/messages/send", &raw).await.ok();
+}
+
+#[tokio::test]
+async fn others_get_a_message_by_the_relay_without_its_blind_copies() {
+    let peer = Peer::new().await;
+    let gmail = peer.gmail();
+    with_worker(&gmail, async {
+        let sent = gmail.upload("me/messages/send", LETTER).await.ok();
+        let taken = peer.serve(|_| None).await;
+        assert_eq!(taken.from, ME);
+        assert_eq!(taken.to, ["yan@yak.test", "zoe@zoo.test"]);
+        let expected = LETTER.replace("Bcc: yan@yak.test\r\n", "");
+        assert_eq!(taken.message.replace("\r\n..", "\r\n."), expected);
+        assert_eq!(labels(&sent), ["SENT"]);
+        let bob = gmail
+            .all("bob@windlass.localhost/messages", "messages", "")
+            .await;
+        assert_eq!(bob.len(), 1, "mailboxes of this server need no relay");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_relay_that_is_busy_is_asked_again_later() {
+    let peer = Peer::new().await;
+    let gmail = peer.gmail();
+    with_worker(&gmail, async {
+        gmail.upload("me/messages/send", LETTER).await.ok();
+        let busy = peer
+            .serve(|command| (command == ".").then_some("451 later"))
+            .await;
+        assert_eq!(busy.message, "");
+        // When this has come through, the failure is written down.
+        rings(&gmail).await;
+        peer.serve(|_| None).await;
+        // Before the minute is over, only the new message is handed over.
+        gmail.0.clock.advance(Duration::from_secs(30));
+        rings(&gmail).await;
+        assert_eq!(peer.serve(|_| None).await.to, ["bell@zoo.test"]);
+        gmail.0.clock.advance(Duration::from_secs(31));
+        rings(&gmail).await;
+        let mut to = [peer.serve(|_| None).await.to, peer.serve(|_| None).await.to];
+        to.sort();
+        assert_eq!(
+            to,
+            [vec!["bell@zoo.test"], vec!["yan@yak.test", "zoe@zoo.test"]]
+        );
+        assert_eq!(
+            gmail.list("labelIds=INBOX").await,
+            [""; 0],
+            "nobody is told of it"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_goes_back_to_the_sender_and_the_others_get_the_message() {
+    let peer = Peer::new().await;
+    let gmail = peer.gmail();
+    with_worker(&gmail, async {
+        let sent = gmail.upload("me/messages/send", LETTER).await.ok();
+        let refuse = |command: &str| command.contains("<zoe@").then_some("550 no Zoe here");
+        assert_eq!(peer.serve(refuse).await.message, "");
+        let (one, other) = (peer.serve(refuse).await, peer.serve(refuse).await);
+        let got: Vec<_> = [one, other]
+            .into_iter()
+            .filter(|it| !it.message.is_empty())
+            .collect();
+        assert_eq!(got.len(), 1);
+        assert_eq!(got[0].to, ["yan@yak.test"]);
+        let bounce = until(&gmail, 2)
+            .await
+            .into_iter()
+            .find(|it| *it != id(&sent));
+        let bounce = gmail.get(&format!("me/messages/{}", bounce.unwrap())).await;
+        assert_eq!(labels(&bounce), ["INBOX", "UNREAD"]);
+        assert_eq!(header(&bounce, "In-Reply-To").unwrap(), "<1@x>");
+        let raw = gmail.raw(&id(&bounce)).await;
+        assert!(
+            raw.contains("Final-Recipient: rfc822; zoe@zoo.test\r\n"),
+            "{raw}"
+        );
+        assert!(
+            raw.contains("no Zoe here") && !raw.contains("yan@yak.test"),
+            "{raw}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_three_days_without_a_relay_the_sender_is_told() {
+    let peer = Peer::new().await;
+    let gmail = peer.gmail();
+    drop(peer);
+    with_worker(&gmail, async {
+        let sent = gmail.upload("me/messages/send", LETTER).await.ok();
+        assert_eq!(until(&gmail, 1).await, [id(&sent)]);
+        gmail
+            .0
+            .clock
+            .advance(Duration::from_secs(3 * 24 * 60 * 60 + 1));
+        rings(&gmail).await;
+        let all = until(&gmail, 3).await;
+        let mut bounces = 0;
+        for id in all {
+            let raw = gmail.raw(&id).await;
+            bounces += usize::from(raw.contains("Action: failed") && raw.contains("zoe@zoo.test"));
+        }
+        assert_eq!(bounces, 1);
+    })
+    .await;
+}

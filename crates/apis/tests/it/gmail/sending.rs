@@ -1,0 +1,111 @@
+use super::*;
+
+fn to(recipients: &str) -> String {
+    format!("{recipients}Subject: hay\r\n\r\ndry\r\n")
+}
+
+/// The only message of a mailbox.
+async fn only(gmail: &Gmail, user: &str) -> Value {
+    let messages = gmail.all(&format!("{user}/messages"), "messages", "").await;
+    assert_eq!(messages.len(), 1, "{user} has {messages:?}");
+    gmail
+        .get(&format!("{user}/messages/{}?format=raw", messages[0]))
+        .await
+}
+
+fn raw_of(message: &Value) -> String {
+    let raw = URL_SAFE.decode(text(&message["raw"])).expect("base64");
+    String::from_utf8(raw).expect("tests write text")
+}
+
+#[tokio::test]
+async fn a_sent_message_is_with_its_sender_and_new_with_its_recipients() {
+    let gmail = Gmail::new();
+    let raw = to("From: me@windlass.localhost\r\nTo: Bob <BOB+farm@windlass.localhost>\r\n");
+    let sent = gmail.upload("me/messages/send", &raw).await.ok();
+    assert_eq!(labels(&sent), ["SENT"]);
+    assert_eq!(labels(&only(&gmail, "me").await), ["SENT"]);
+    let received = only(&gmail, "bob@windlass.localhost").await;
+    assert_eq!(labels(&received), ["INBOX", "UNREAD"]);
+    assert!(raw_of(&received).ends_with(&raw));
+}
+
+#[tokio::test]
+async fn a_message_to_oneself_is_one_message() {
+    let gmail = Gmail::new();
+    let raw = to("To: me+x@windlass.localhost\r\nCc: me@windlass.localhost\r\n");
+    let sent = gmail
+        .upload("me%40WINDLASS.localhost/messages/send", &raw)
+        .await
+        .ok();
+    assert_eq!(labels(&sent), ["INBOX", "SENT", "UNREAD"]);
+    only(&gmail, ME).await;
+}
+
+#[tokio::test]
+async fn what_the_author_left_out_is_put_in_front_and_the_same_for_all() {
+    let gmail = Gmail::new();
+    let raw = to("To: bob@windlass.localhost\r\n");
+    let sent = gmail.upload("me/messages/send", &raw).await.ok();
+    assert_eq!(header(&sent, "From").unwrap(), ME);
+    assert_eq!(
+        header(&sent, "Date").unwrap(),
+        "Wed, 1 May 2024 00:00:00 +0000"
+    );
+    assert!(header(&sent, "Message-ID").is_some());
+    let (mine, theirs) = (
+        only(&gmail, "me").await,
+        only(&gmail, "bob@windlass.localhost").await,
+    );
+    assert!(raw_of(&mine).ends_with(&raw), "{}", raw_of(&mine));
+    assert_eq!(raw_of(&mine), raw_of(&theirs));
+    assert_eq!(mine["sizeEstimate"], raw_of(&mine).len());
+}
+
+#[tokio::test]
+async fn blind_copies_are_seen_by_the_sender_alone() {
+    let gmail = Gmail::new();
+    let raw = "To: bob@windlass.localhost\r\nBcc: Eve\r\n <eve@windlass.localhost>\r\n\r\nBcc: no header\r\n";
+    gmail.upload("me/messages/send", raw).await.ok();
+    assert!(raw_of(&only(&gmail, "me").await).contains("Bcc: Eve"));
+    for user in ["bob@windlass.localhost", "eve@windlass.localhost"] {
+        let received = only(&gmail, user).await;
+        let raw = raw_of(&received);
+        assert!(!raw.contains("Eve") && !raw.contains("eve@"), "{raw}");
+        assert!(raw.ends_with("\r\n\r\nBcc: no header\r\n"), "{raw}");
+        let id = id(&received);
+        let full = gmail.get(&format!("{user}/messages/{id}")).await;
+        let body = URL_SAFE
+            .decode(text(&full["payload"]["body"]["data"]))
+            .unwrap();
+        assert_eq!(body, b"Bcc: no header\r\n");
+        assert!(header(&full, "Bcc").is_none());
+    }
+}
+
+#[tokio::test]
+async fn media_that_is_shared_lives_as_long_as_one_has_it() {
+    let gmail = Gmail::new();
+    let raw = format!(
+        "To: bob@windlass.localhost\r\n\r\n{}",
+        "hay ".repeat(50_000)
+    );
+    let sent = gmail.upload("me/messages/send", &raw).await.ok();
+    gmail
+        .delete(&format!("me/messages/{}", id(&sent)))
+        .await
+        .ok();
+    let received = only(&gmail, "bob@windlass.localhost").await;
+    assert!(raw_of(&received).ends_with(&raw));
+}
+
+#[tokio::test]
+async fn without_a_relay_a_message_to_others_stays_with_its_sender() {
+    let gmail = Gmail::new();
+    let sent = gmail
+        .upload("me/messages/send", &to("To: zoe@elsewhere.test\r\n"))
+        .await;
+    assert_eq!(labels(&sent.ok()), ["SENT"]);
+    let other = gmail.try_get("zoe@elsewhere.test/messages").await;
+    assert_eq!(other.refusal(), (404, "notFound".into()));
+}
