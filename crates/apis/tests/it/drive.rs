@@ -463,14 +463,17 @@ async fn a_published_document_gets_checksums_and_what_is_kept_with_files() {
     create["mediaUpload"] = json!({"accept": ["*/*"], "protocols": {
         "simple": {"multipart": true, "path": "/upload/drive/v3/files"},
     }});
-    let share = method(
+    let mut share = method(
         "drive.permissions.create",
         "POST",
         "files/{fileId}/permissions",
     );
+    share["request"] = json!({"$ref": "Permission"});
+    share["response"] = json!({"$ref": "Permission"});
     let export = method("drive.files.export", "GET", "files/{fileId}/export");
     let drive = World::adopting(&json!({
         "name": "drive", "version": "v3", "servicePath": "drive/v3/",
+        "schemas": {"Permission": {"type": "object", "properties": {"role": {"type": "string"}}}},
         "resources": {
             "files": {"methods": {"create": create, "export": export}},
             "permissions": {"methods": {"create": share}},
