@@ -263,6 +263,12 @@ async fn an_update_changes_what_it_names_and_the_media_if_there_is_new_one() {
     assert_eq!(filled["modifiedTime"], "2020-02-02T00:02:02.000Z");
     assert_ne!(filled["headRevisionId"], before["headRevisionId"]);
     assert_eq!(filled["version"], "3");
+    let stated = json!({"mimeType": "image/gif"});
+    let filled = drive
+        .multipart_by("PATCH", &uri, &stated, ("image/png", b"other"))
+        .await
+        .resource();
+    assert_eq!(filled["mimeType"], "image/gif");
     patch(&drive, &id, "", &json!({"mimeType": FOLDER}))
         .await
         .refusal(400, "invalid");
