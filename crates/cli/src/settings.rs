@@ -44,6 +44,10 @@ pub(crate) struct Settings {
     pub(crate) data: PathBuf,
     /// The APIs to serve.
     pub(crate) apis: Vec<ApiEntry>,
+    /// How the APIs that come with Windlass are set up.
+    pub(crate) options: windlass_apis::Options,
+    /// Where the password for the relay of messages is.
+    pub(crate) relay_password: Option<PathBuf>,
     /// What to log.
     pub(crate) log: LogFilter,
     /// How the store is opened.
@@ -185,6 +189,8 @@ impl Default for Settings {
             tls_key: None,
             data: PathBuf::from("./windlass-data"),
             apis: vec![ApiSource::BuiltIn("farm").into()],
+            options: windlass_apis::Options::default(),
+            relay_password: None,
             log: LogFilter::default(),
             store: windlass_store_local::Options::default(),
             server: windlass_server::Settings::default(),

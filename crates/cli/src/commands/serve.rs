@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use windlass_apis::Options;
 use windlass_server::{Ended, Listener, Registry, Server, Stores, SystemClock};
 use windlass_store_local::{Durability, LocalStore};
 
@@ -34,7 +33,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     };
     warn_of_ignored(&sources.environment);
     let mut merged = sources.merge()?;
-    let apis = settings::load(&merged.settings.apis, &Options::default())?;
+    read_relay_password(&mut merged.settings)?;
+    let apis = settings::load(&merged.settings.apis, &merged.settings.options)?;
     let certificate = load_certificate(&merged.settings)?;
     if args.check_config {
         output::data(merged.to_toml());
@@ -50,6 +50,22 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     // Whatever still runs waits for a disk or a client that may never answer.
     runtime.shutdown_background();
     result
+}
+
+/// Puts the password of the relay where the kind looks for it. Printed settings never show it.
+fn read_relay_password(settings: &mut Settings) -> Result<(), Error> {
+    let relay = settings.options.gmail.relay.as_mut();
+    let credentials = relay.and_then(|relay| relay.credentials.as_mut());
+    if let (Some(path), Some(credentials)) = (&settings.relay_password, credentials) {
+        let password = std::fs::read_to_string(path).map_err(|source| Error::Password {
+            path: path.clone(),
+            source,
+        })?;
+        password
+            .trim_end_matches(['\r', '\n'])
+            .clone_into(&mut credentials.password);
+    }
+    Ok(())
 }
 
 fn warn_of_ignored(environment: &Environment) {

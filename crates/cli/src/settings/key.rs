@@ -59,6 +59,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("limits.media_memory", |all| {
         Slot::Size(&mut all.server.limits.media_memory)
     }),
+    Key::new("limits.reading_memory", |all| {
+        Slot::Size(&mut all.server.limits.reading_memory)
+    }),
     Key::new("limits.connections", |all| {
         Slot::Count(&mut all.server.limits.connections)
     }),
@@ -91,6 +94,16 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::new("free_space.hard", |all| {
         Slot::Size(&mut all.server.free_space.hard)
+    }),
+    Key::new("gmail.me", |all| Slot::Mailbox(&mut all.options.gmail.me)),
+    Key::new("gmail.domains", |all| {
+        Slot::Domains(&mut all.options.gmail.domains)
+    }),
+    Key::new("gmail.relay", |all| {
+        Slot::Relay(&mut all.options.gmail.relay)
+    }),
+    Key::new("gmail.relay_password_file", |all| {
+        Slot::File(&mut all.relay_password)
     }),
 ];
 

@@ -64,6 +64,27 @@ const RULES: &[Rule] = &[
         holds: |all| all.server.limits.media_memory >= KIB * KIB,
     },
     Rule {
+        key: "limits.reading_memory",
+        says: "it is at least 1MB; less would let one message in at a time",
+        holds: |all| all.server.limits.reading_memory >= KIB * KIB,
+    },
+    Rule {
+        key: "gmail.relay",
+        says: "a name in it needs a gmail.relay_password_file beside it",
+        holds: |all| {
+            let relay = all.options.gmail.relay.as_ref();
+            all.relay_password.is_some() || relay.is_none_or(|it| it.credentials.is_none())
+        },
+    },
+    Rule {
+        key: "gmail.relay_password_file",
+        says: "it needs a name in gmail.relay: smtps://NAME@HOST",
+        holds: |all| {
+            let relay = all.options.gmail.relay.as_ref();
+            all.relay_password.is_none() || relay.is_some_and(|it| it.credentials.is_some())
+        },
+    },
+    Rule {
         key: "limits.connections",
         says: "it is at least 1",
         holds: |all| all.server.limits.connections >= 1,

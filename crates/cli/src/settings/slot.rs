@@ -10,6 +10,8 @@ use std::time::Duration;
 use http::Uri;
 use thiserror::Error;
 use toml::Value;
+use windlass_apis::gmail::options::{NotARelay, Relay};
+use windlass_apis::gmail::{Address, NotAnAddress};
 use windlass_discovery::ByteSize;
 use windlass_discovery::byte_size::ByteSizeError;
 use windlass_server::config::ChunkRule;
@@ -57,6 +59,9 @@ pub(super) enum Slot<'a> {
     SizeInMemory(&'a mut usize),
     Ratio(&'a mut u64),
     Count(&'a mut usize),
+    Mailbox(&'a mut Address),
+    Domains(&'a mut Vec<String>),
+    Relay(&'a mut Option<Relay>),
 }
 
 /// Why a text is not the value of a setting.
@@ -88,6 +93,12 @@ pub(crate) enum ValueError {
     Api(#[from] ApiEntryError),
     #[error(transparent)]
     Log(#[from] NotALogFilter),
+    #[error(transparent)]
+    Mailbox(#[from] NotAnAddress),
+    #[error("`{text}` is not a domain such as example.com")]
+    Domain { text: String },
+    #[error(transparent)]
+    Relay(#[from] NotARelay),
     #[error("it takes one value, not a list")]
     List,
     #[error("it is empty")]
@@ -132,6 +143,9 @@ impl Slot<'_> {
             Slot::SizeInMemory(size) => *size = parse_size_in_memory(text?)?,
             Slot::Ratio(ratio) => *ratio = parse_number(text?)?,
             Slot::Count(count) => *count = parse_number(text?)?,
+            Slot::Mailbox(address) => *address = text?.parse()?,
+            Slot::Domains(domains) => *domains = parse_domains(&given.texts())?,
+            Slot::Relay(relay) => *relay = Some(text?.parse()?),
         }
         Ok(())
     }
@@ -140,7 +154,7 @@ impl Slot<'_> {
     pub(super) fn write(self) -> Option<String> {
         let text = |text: &dyn Display| Some(Value::String(text.to_string()).to_string());
         match self {
-            Slot::Apis(apis) => Some(write_apis(apis)),
+            Slot::Apis(apis) => Some(write_list(apis)),
             Slot::Address(address) => text(address),
             Slot::Directory(directory) => text(&directory.display()),
             Slot::File(file) => text(&file.as_ref()?.display()),
@@ -155,6 +169,9 @@ impl Slot<'_> {
             Slot::SizeInMemory(size) => text(&ByteSize::from_bytes(*size as u64)),
             Slot::Ratio(ratio) => Some(ratio.to_string()),
             Slot::Count(count) => Some(count.to_string()),
+            Slot::Mailbox(address) => text(address),
+            Slot::Domains(domains) => (!domains.is_empty()).then(|| write_list(domains)),
+            Slot::Relay(relay) => text(relay.as_ref()?),
         }
     }
 }
@@ -164,9 +181,20 @@ fn parse_apis(texts: &[&str], base: &Path) -> Result<Vec<ApiEntry>, ValueError> 
     Ok(entries.collect::<Result<_, _>>()?)
 }
 
-fn write_apis(apis: &[ApiEntry]) -> String {
-    let entries = apis.iter().map(|entry| Value::String(entry.to_string()));
-    Value::Array(entries.collect()).to_string()
+/// Domains are those that an address can have.
+fn parse_domains(texts: &[&str]) -> Result<Vec<String>, ValueError> {
+    let domain = |text: &&str| match format!("postmaster@{text}").parse::<Address>() {
+        Ok(address) => Ok(address.domain().to_owned()),
+        Err(_) => Err(ValueError::Domain {
+            text: (*text).to_owned(),
+        }),
+    };
+    texts.iter().map(domain).collect()
+}
+
+fn write_list<T: Display>(values: &[T]) -> String {
+    let values = values.iter().map(|value| Value::String(value.to_string()));
+    Value::Array(values.collect()).to_string()
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, ValueError> {

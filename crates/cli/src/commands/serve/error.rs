@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use thiserror::Error as ThisError;
 use windlass_store_local::OpenError;
@@ -19,6 +20,8 @@ pub(crate) enum Error {
     Api(#[from] ApiError),
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    #[error("the password for gmail.relay cannot be read from {}", path.display())]
+    Password { path: PathBuf, source: io::Error },
     #[error("cannot start threads")]
     Runtime(#[source] io::Error),
     #[error("cannot catch signals")]
@@ -38,7 +41,9 @@ impl Error {
     /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> Code {
         match self {
-            Self::Settings(_) | Self::Api(_) | Self::Certificate(_) => Code::Usage,
+            Self::Settings(_) | Self::Api(_) | Self::Certificate(_) | Self::Password { .. } => {
+                Code::Usage
+            }
             Self::Runtime(_) | Self::Signals(_) | Self::Listen { .. } | Self::Store(_) => {
                 Code::CannotBegin
             }
@@ -59,7 +64,7 @@ impl Error {
                  acknowledged is kept"
                     .to_owned(),
             ),
-            Self::Runtime(_) | Self::Signals(_) => None,
+            Self::Password { .. } | Self::Runtime(_) | Self::Signals(_) => None,
         }
     }
 }

@@ -54,7 +54,15 @@ fn what_does_not_fit_is_refused_with_its_reason() {
     let cases = [
         ("listen", "localhost:8080", "not an IP address and a port"),
         ("listen", "", "empty"),
-        ("apis", "fram", "no built-in API `fram` (there is farm)"),
+        ("apis", "fram", "no built-in API `fram` (there is "),
+        ("gmail.me", "cow", "\"cow\" is not an address"),
+        ("gmail.domains", "a b", "`a b` is not a domain"),
+        ("gmail.relay", "mail.test", "it is not a URL such as smtp:"),
+        (
+            "gmail.relay",
+            "smtp://cow:moo@mail.test",
+            "a password does not belong into the URL",
+        ),
         ("apis", "farm@a:1", "`a:1` is not the name of a host"),
         ("tls_cert", "", "empty"),
         ("public_url", "up.example.com", "not a URL"),
