@@ -19,6 +19,7 @@ use super::sink::MediaSink;
 use crate::body::RequestBody;
 use crate::error::Error;
 use crate::kind::Embedded;
+use crate::registry::ServedMethod;
 
 /// Media that arrives in one request.
 struct OneShot<'a> {
@@ -61,7 +62,7 @@ impl House {
             metadata: self.settings.limits.metadata,
             ..RelatedLimits::default()
         };
-        let mut splitter = Splitter::new(multipart.boundary, limits, ThirdPart::Refused);
+        let mut splitter = Splitter::new(multipart.boundary, limits, third_part(head.method));
         let mut preface = Preface::default();
         while !preface.complete {
             let data = self
@@ -114,6 +115,15 @@ impl House {
             () = self.cut.cancelled() => Err(Error::Draining),
             data = body.next() => Ok(data?),
         }
+    }
+}
+
+/// What may come behind the media.
+fn third_part(method: ServedMethod<'_>) -> ThirdPart {
+    if method.served.api.settings().checksum_part {
+        ThirdPart::Checksums
+    } else {
+        ThirdPart::Refused
     }
 }
 
@@ -199,7 +209,12 @@ impl<'a> OneShot<'a> {
                 None => break,
             }
         }
-        splitter.finish()?;
+        if let Some(checksums) = splitter.finish()? {
+            let checksums = ExpectedDigests::from_metadata(&parse_metadata(&checksums)?)?;
+            self.request.expected = self.request.expected.merge(checksums)?;
+            // What was not computed on the way is computed from what is stored.
+            self.wanted = self.wanted.or(checksums.wanted());
+        }
         Ok(())
     }
 
