@@ -27,6 +27,7 @@ mod update_mask;
 mod view;
 
 pub(crate) use digests::with_digests;
+pub use fields::patched as patched_fields;
 
 use changes::{attach, delete, insert, replace};
 use facts::etag;

@@ -44,7 +44,7 @@ mod vitals;
 
 pub use clock::{Clock, SystemClock};
 pub use config::Settings;
-pub use generic::GenericKind;
+pub use generic::{GenericKind, patched_fields};
 pub use host::{Host, NotAHost};
 pub use listener::Listener;
 pub use origin::{LocalAddress, Scheme};

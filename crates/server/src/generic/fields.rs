@@ -70,8 +70,8 @@ pub(super) fn updated(_: Map<String, Value>, new: Map<String, Value>) -> Map<Str
     patched(Map::new(), new)
 }
 
-/// A patch sets what it names and removes what it sets to null (RFC 7396).
-pub(super) fn patched(mut old: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value> {
+/// What a patch makes of fields: it sets what it names and removes what it sets to null (RFC 7396).
+pub fn patched(mut old: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value> {
     for (name, value) in new {
         match value {
             Value::Null => {
