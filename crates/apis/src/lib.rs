@@ -22,6 +22,7 @@ pub mod gmail;
 mod look;
 mod picture;
 mod record;
+mod storage;
 mod youtube;
 
 /// How the APIs that come with Windlass are set up.
@@ -42,12 +43,13 @@ struct Family {
     adopt: fn(Api, &Options) -> ServedApi,
 }
 
-const FAMILIES: [Family; 6] = [
+const FAMILIES: [Family; 7] = [
     dfareporting::FAMILY,
     drive::FAMILY,
     farm::FAMILY,
     games_configuration::FAMILY,
     gmail::FAMILY,
+    storage::FAMILY,
     youtube::FAMILY,
 ];
 

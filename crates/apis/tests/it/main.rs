@@ -4,5 +4,6 @@ mod dfareporting;
 mod drive;
 mod games_configuration;
 mod gmail;
+mod storage;
 mod world;
 mod youtube;

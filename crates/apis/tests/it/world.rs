@@ -211,6 +211,13 @@ fn upload_uri(path: &str, upload_type: &str) -> String {
 }
 
 impl Reply {
+    /// A header that must be there.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        let value = value.unwrap_or_else(|| panic!("no {name} in {self:?}"));
+        value.to_str().expect("tests read plain text")
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }

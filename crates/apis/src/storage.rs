@@ -1,0 +1,107 @@
+//! Cloud Storage: buckets, and objects in them.
+//!
+//! | room | duty |
+//! |---|---|
+//! | `bucket`, `object` | what is kept of each, and how it is shown |
+//! | `bucket_name`, `object_name` | names that may be given |
+//! | `fields`, `bucket_fields` | what a client may say of an object, of a bucket |
+//! | `buckets`, `objects`, `copies`, `listing` | the methods |
+//! | `preconditions` | `ifGenerationMatch` and its kin |
+//! | `page` | pages of lists |
+//!
+//! Only the live generation of an object exists. What the kind does not know, it refuses: permissions,
+//! notifications, folders and versions have no meaning here.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::HeaderMap;
+use windlass_discovery::Api;
+use windlass_server::ServedApi;
+use windlass_server::kind::{Answer, Call, Kind, Rejection, Uploaded};
+use windlass_store::Resource;
+
+use crate::{Family, description};
+
+mod bucket;
+mod bucket_fields;
+mod bucket_name;
+mod buckets;
+mod copies;
+mod fields;
+mod listing;
+mod object;
+mod object_name;
+mod objects;
+mod page;
+mod preconditions;
+
+use object::Object;
+
+pub(crate) const FAMILY: Family = Family {
+    name: "storage",
+    built_in: |_| vec![served(own_description())],
+    // What the libraries rely on and no discovery document says is in our own description.
+    adopt: |api, _| served(api.with_settings(own_description().settings().clone())),
+};
+
+fn own_description() -> Api {
+    description(include_str!("storage/storage.toml"))
+}
+
+fn served(api: Api) -> ServedApi {
+    ServedApi::new(api, Arc::new(StorageKind))
+}
+
+/// The kind of Cloud Storage.
+#[derive(Debug, Clone, Copy)]
+struct StorageKind;
+
+#[async_trait]
+impl Kind for StorageKind {
+    async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
+        match call.method.id.as_str() {
+            "storage.objects.insert" => objects::admit(call).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+        match call.method.id.as_str() {
+            "storage.buckets.delete" => buckets::delete(call).await,
+            "storage.buckets.get" => buckets::show(call).await,
+            "storage.buckets.insert" => buckets::insert(call).await,
+            "storage.buckets.list" => buckets::list(call).await,
+            "storage.buckets.patch" => buckets::patch(call).await,
+            "storage.buckets.update" => buckets::update(call).await,
+            "storage.objects.copy" => copies::copy(call).await,
+            "storage.objects.delete" => objects::delete(call).await,
+            "storage.objects.get" => objects::show(call).await,
+            "storage.objects.insert" => objects::insert(call, media).await,
+            "storage.objects.list" => listing::list(call).await,
+            "storage.objects.move" => copies::rename(call).await,
+            "storage.objects.patch" => objects::patch(call).await,
+            "storage.objects.rewrite" => copies::rewrite(call).await,
+            "storage.objects.update" => objects::update(call).await,
+            other => Err(Rejection::NotImplemented {
+                method: other.to_owned(),
+            }),
+        }
+    }
+
+    async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        objects::find(call).await.map(Object::into_resource)
+    }
+
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
+        objects::turn(call)
+    }
+
+    fn media_etag(&self, resource: &Resource) -> Option<String> {
+        Some(Object::read(resource.clone()).etag())
+    }
+
+    fn media_headers(&self, resource: &Resource) -> HeaderMap {
+        Object::read(resource.clone()).media_headers()
+    }
+}

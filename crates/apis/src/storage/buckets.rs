@@ -1,0 +1,132 @@
+//! The methods of buckets.
+
+use serde_json::{Map, Value};
+use windlass_server::kind::{Answer, Call, Rejection};
+use windlass_server::patched_fields;
+
+use super::bucket::{Bucket, COLLECTION};
+use super::bucket_name::BucketName;
+use super::page::{self, PAGE_BYTES, PAGE_ROWS, Place, Rows};
+use super::preconditions::{Access, Preconditions};
+use super::{bucket_fields, object};
+
+/// `buckets.insert`.
+pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let name = call.metadata.get("name").and_then(Value::as_str);
+    let name = name.ok_or_else(|| Rejection::MissingField {
+        field: "name".to_owned(),
+    })?;
+    let name = BucketName::parse(name)?;
+    let fields = patched_fields(Map::new(), bucket_fields::parse(call.metadata)?);
+    let bucket = Bucket::make(call, name, fields);
+    if call
+        .lookup
+        .resource(COLLECTION, bucket.name())
+        .await?
+        .is_some()
+    {
+        return Err(Rejection::Conflict {
+            problem: format!(
+                "bucket {} exists already; choose another name",
+                bucket.name()
+            ),
+        });
+    }
+    Ok(Answer {
+        changes: vec![bucket.insert()],
+        body: Some(bucket.show(call.base_url)),
+    })
+}
+
+/// `buckets.get`.
+pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let bucket = find(call, Access::Read).await?;
+    Ok(Answer {
+        changes: Vec::new(),
+        body: Some(bucket.show(call.base_url)),
+    })
+}
+
+/// `buckets.patch`.
+pub(super) async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let bucket = find(call, Access::Write).await?;
+    // Nulls say what is to go, so they are held against the rules by what they leave.
+    let fields = patched_fields(
+        bucket.fields().clone(),
+        bucket_fields::parse(call.metadata)?,
+    );
+    bucket_fields::check(&fields)?;
+    Ok(change(call, bucket, fields))
+}
+
+/// `buckets.update`.
+pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let bucket = find(call, Access::Write).await?;
+    let fields = patched_fields(Map::new(), bucket_fields::parse(call.metadata)?);
+    Ok(change(call, bucket, fields))
+}
+
+/// `buckets.delete`. An object that comes in this very moment is not seen; it would be there again in
+/// a bucket of the same name.
+pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let bucket = find(call, Access::Write).await?;
+    let objects = object::collection(bucket.name());
+    if !call.lookup.resources(&objects, None, 1).await?.is_empty() {
+        return Err(Rejection::Conflict {
+            problem: format!(
+                "bucket {} is not empty; delete its objects first",
+                bucket.name()
+            ),
+        });
+    }
+    Ok(Answer {
+        changes: vec![bucket.delete()],
+        body: None,
+    })
+}
+
+/// `buckets.list`: of all projects, which have no meaning here.
+pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let (size, prefix) = (
+        page::size(call)?,
+        call.query.first("prefix").unwrap_or_default(),
+    );
+    let start = Place::of_token(call)?.max(Place::before(prefix));
+    let mut rows = Rows::new(call, COLLECTION.to_owned(), start);
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    let mut body = Map::new();
+    body.insert("kind".into(), "storage#buckets".into());
+    loop {
+        let here = rows.place().clone();
+        let Some(row) = rows.next().await?.filter(|row| row.id.starts_with(prefix)) else {
+            break;
+        };
+        if items.len() == size || bytes > PAGE_BYTES || rows.looked_at() > PAGE_ROWS {
+            body.insert("nextPageToken".into(), here.to_token().into());
+            break;
+        }
+        bytes += row.body.len();
+        items.push(Value::Object(Bucket::read(row).show(call.base_url)));
+    }
+    body.insert("items".into(), items.into());
+    Ok(Answer {
+        changes: Vec::new(),
+        body: Some(body),
+    })
+}
+
+/// The bucket that the path names, if it is as the call wants it.
+async fn find(call: &Call<'_>, access: Access) -> Result<Bucket, Rejection> {
+    let bucket = Bucket::find(call, call.path.value("bucket").unwrap_or_default()).await?;
+    Preconditions::on_target(call)?.check(Some(bucket.versions()), access)?;
+    call.check_conditions(&bucket.etag())?;
+    Ok(bucket)
+}
+
+fn change(call: &Call<'_>, bucket: Bucket, fields: Map<String, Value>) -> Answer {
+    let (bucket, change) = bucket.changed(call, fields);
+    Answer {
+        changes: vec![change],
+        body: Some(bucket.show(call.base_url)),
+    }
+}

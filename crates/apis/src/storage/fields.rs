@@ -1,0 +1,230 @@
+//! What a client may say of an object.
+
+use http::HeaderValue;
+use serde_json::{Map, Value};
+use windlass_server::kind::Rejection;
+
+use crate::record::Fields;
+
+/// Fields that become headers of a download.
+pub(super) const HEADER_FIELDS: [&str; 4] = [
+    "cacheControl",
+    "contentDisposition",
+    "contentEncoding",
+    "contentLanguage",
+];
+
+/// All fields that are kept as the client wrote them. The type of the media is kept with the media.
+const KEPT: [&str; 7] = [
+    "cacheControl",
+    "contentDisposition",
+    "contentEncoding",
+    "contentLanguage",
+    "customTime",
+    "metadata",
+    "storageClass",
+];
+
+/// Fields that promise something which is not kept here. Better no promise than a broken one.
+const NOT_SERVED: [&str; 5] = [
+    "customerEncryption",
+    "eventBasedHold",
+    "kmsKeyName",
+    "retention",
+    "temporaryHold",
+];
+
+/// The most bytes of an object's own metadata, keys and values together.
+const LARGEST_METADATA: usize = 8 * 1024;
+
+/// The most bytes of a field that becomes a header.
+const LONGEST_HEADER: usize = 1024;
+
+const STORAGE_CLASSES: [&str; 7] = [
+    "STANDARD",
+    "NEARLINE",
+    "COLDLINE",
+    "ARCHIVE",
+    "MULTI_REGIONAL",
+    "REGIONAL",
+    "DURABLE_REDUCED_AVAILABILITY",
+];
+
+/// A change of an object's fields.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Change {
+    /// The type of the media, where it is given: empty for none.
+    pub(super) content_type: Option<String>,
+    /// The other fields; null where one is to be removed.
+    pub(super) fields: Fields,
+}
+
+impl Change {
+    /// Reads the writable fields of an object resource. What else is in there is passed over, as it
+    /// is by the service: clients send back what they were shown.
+    pub(super) fn parse(metadata: &Map<String, Value>) -> Result<Self, Rejection> {
+        if let Some(name) = NOT_SERVED
+            .into_iter()
+            .find(|name| asks(metadata.get(*name)))
+        {
+            return Err(invalid(name, "is not supported by this server"));
+        }
+        let mut change = Self::default();
+        for (name, value) in metadata {
+            if name == "contentType" {
+                change.content_type = Some(media_type(value)?);
+            } else if KEPT.contains(&name.as_str()) {
+                check(name, value)?;
+                change.fields.insert(name.clone(), value.clone());
+            }
+        }
+        Ok(change)
+    }
+
+    /// Whether it says nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.content_type.is_none() && self.fields.is_empty()
+    }
+
+    /// The fields of an object that has none yet, or whose fields are replaced.
+    pub(super) fn into_fields(self) -> Fields {
+        let mut fields = self.fields;
+        fields.retain(|_, value| !value.is_null());
+        if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
+            metadata.retain(|_, value| !value.is_null());
+        }
+        fields
+    }
+}
+
+/// Whether a field asks for something: null, false and the empty text do not.
+fn asks(value: Option<&Value>) -> bool {
+    !matches!(value, None | Some(Value::Null | Value::Bool(false)))
+        && value.and_then(Value::as_str) != Some("")
+}
+
+fn check(name: &str, value: &Value) -> Result<(), Rejection> {
+    match (name, value) {
+        (_, Value::Null) => Ok(()),
+        ("metadata", Value::Object(metadata)) => check_metadata(metadata),
+        ("metadata", _) => Err(invalid(name, "must be an object")),
+        (_, Value::String(text)) => check_text(name, text),
+        _ => Err(invalid(name, "must be of type string")),
+    }
+}
+
+fn check_text(name: &str, text: &str) -> Result<(), Rejection> {
+    match name {
+        "storageClass" if !STORAGE_CLASSES.contains(&text) => {
+            Err(invalid(name, "is not a storage class"))
+        }
+        "customTime" if text.parse::<jiff::Timestamp>().is_err() => {
+            Err(invalid(name, "must be a time as RFC 3339 has it"))
+        }
+        "storageClass" | "customTime" => Ok(()),
+        _ => check_header(name, text),
+    }
+}
+
+/// A text that cannot stand in a header is refused when it is given, not when it is to be sent.
+fn check_header(name: &str, text: &str) -> Result<(), Rejection> {
+    if text.len() > LONGEST_HEADER {
+        return Err(invalid(name, "has at most 1024 bytes"));
+    }
+    match HeaderValue::from_str(text) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(invalid(name, "must not have control characters in it")),
+    }
+}
+
+/// Own metadata maps texts to texts; null, in a patch, removes one.
+fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Rejection> {
+    let mut bytes = 0;
+    for (key, value) in metadata {
+        bytes += key.len();
+        match value {
+            Value::String(text) => bytes += text.len(),
+            Value::Null => {}
+            _ => {
+                return Err(invalid(
+                    &format!("metadata.{key}"),
+                    "must be of type string",
+                ));
+            }
+        }
+    }
+    if bytes > LARGEST_METADATA {
+        return Err(invalid("metadata", "has at most 8 KiB"));
+    }
+    Ok(())
+}
+
+fn media_type(value: &Value) -> Result<String, Rejection> {
+    match value {
+        Value::Null => Ok(String::new()),
+        Value::String(text) => check_header("contentType", text).map(|()| text.clone()),
+        _ => Err(invalid("contentType", "must be of type string")),
+    }
+}
+
+/// Holds the result of a patch against the limits again: two small ones may make a large one.
+pub(super) fn check_whole(fields: &Fields) -> Result<(), Rejection> {
+    match fields.get("metadata") {
+        Some(Value::Object(metadata)) => check_metadata(metadata),
+        _ => Ok(()),
+    }
+}
+
+fn invalid(field: &str, problem: &str) -> Rejection {
+    Rejection::InvalidField {
+        field: field.to_owned(),
+        problem: problem.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn change(metadata: &Value) -> Result<Change, Rejection> {
+        Change::parse(metadata.as_object().expect("an object"))
+    }
+
+    #[test]
+    fn what_the_server_fills_in_is_passed_over() {
+        let change = change(&json!({"size": "7", "generation": 1, "cacheControl": "no-store"}));
+        assert_eq!(
+            change.unwrap().fields,
+            *json!({"cacheControl": "no-store"}).as_object().unwrap()
+        );
+    }
+
+    #[test]
+    fn fields_that_are_not_what_they_should_be_are_refused() {
+        for metadata in [
+            json!({"cacheControl": "no-store\r\nX-Evil: 1"}),
+            json!({"contentDisposition": 7}),
+            json!({"contentLanguage": "x".repeat(1025)}),
+            json!({"contentType": "text/plain\n"}),
+            json!({"contentType": 1}),
+            json!({"customTime": "yesterday"}),
+            json!({"storageClass": "GOLD"}),
+            json!({"metadata": "x"}),
+            json!({"metadata": {"a": 1}}),
+            json!({"metadata": {"a": "x".repeat(8192)}}),
+            json!({"temporaryHold": true}),
+            json!({"retention": {"mode": "Locked"}}),
+            json!({"kmsKeyName": "projects/p"}),
+        ] {
+            assert!(change(&metadata).is_err(), "{metadata}");
+        }
+    }
+
+    #[test]
+    fn a_hold_that_is_not_asked_for_is_none() {
+        let metadata = json!({"temporaryHold": false, "kmsKeyName": "", "retention": null});
+        assert!(change(&metadata).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,318 @@
+//! An object: what is kept of it, and how it is shown.
+
+use http::HeaderMap;
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, HeaderName, HeaderValue,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use windlass_server::kind::{Call, Rejection};
+use windlass_server::patched_fields;
+use windlass_store::{Media, Resource, ResourceChange};
+
+use super::bucket::Bucket;
+use super::fields::{Change, HEADER_FIELDS, check_whole};
+use super::object_name::{ObjectName, in_path};
+use super::preconditions::Versions;
+use crate::record::{Fields, rfc3339};
+
+/// The type of media that nothing is known of.
+const OCTETS: &str = "application/octet-stream";
+
+/// An object.
+#[derive(Debug, Clone)]
+pub(super) struct Object {
+    resource: Resource,
+    record: Record,
+}
+
+/// What the ledger keeps of an object beside its media.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Record {
+    generation: u64,
+    metageneration: u64,
+    fields: Fields,
+}
+
+/// The collection that holds the objects of a bucket, by name.
+pub(super) fn collection(bucket: &str) -> String {
+    format!("storage/b/{bucket}")
+}
+
+impl Object {
+    /// Reads what is in the ledger.
+    pub(super) fn read(resource: Resource) -> Self {
+        let record = serde_json::from_slice(&resource.body).unwrap_or_default();
+        Self { resource, record }
+    }
+
+    /// A new generation, in the place of `current` if there is such a thing.
+    pub(super) fn make(
+        call: &Call<'_>,
+        (bucket, name): (&Bucket, &ObjectName),
+        media: Media,
+        fields: Fields,
+        current: Option<&Self>,
+    ) -> Self {
+        let mut fields = fields;
+        fields
+            .entry("storageClass")
+            .or_insert_with(|| bucket.storage_class().into());
+        let record = Record {
+            generation: generation(call, current),
+            metageneration: 1,
+            fields,
+        };
+        let resource = Resource {
+            collection: collection(bucket.name()),
+            id: name.as_str().to_owned(),
+            version: current.map_or(1, |current| current.resource.version + 1),
+            body: to_body(&record),
+            media: Some(media),
+            created: call.now,
+            updated: call.now,
+        };
+        Self { resource, record }
+    }
+
+    /// The object with a change of its fields, on top of the old ones or instead of them.
+    pub(super) fn changed(
+        self,
+        call: &Call<'_>,
+        change: Change,
+        how: How,
+    ) -> Result<Self, Rejection> {
+        let Self { resource, record } = self;
+        let class = record.fields.get("storageClass").cloned();
+        let content_type = match how {
+            How::Patch => change.content_type.clone(),
+            How::Update => Some(change.content_type.clone().unwrap_or_default()),
+        };
+        let mut fields = match how {
+            How::Patch => patched_fields(record.fields, change.fields),
+            How::Update => change.into_fields(),
+        };
+        check_whole(&fields)?;
+        if let Some(class) = class {
+            fields.entry("storageClass").or_insert(class);
+        }
+        let record = Record {
+            metageneration: record.metageneration + 1,
+            fields,
+            ..record
+        };
+        let resource = Resource {
+            version: resource.version + 1,
+            body: to_body(&record),
+            media: resource.media.map(|media| retyped(media, content_type)),
+            updated: call.now,
+            ..resource
+        };
+        Ok(Self { resource, record })
+    }
+
+    /// The change that puts it into the ledger, in the place of `current`.
+    pub(super) fn put(&self, current: Option<&Self>) -> ResourceChange {
+        let resource = self.resource.clone();
+        match current {
+            None => ResourceChange::Insert(resource),
+            Some(current) => ResourceChange::Replace {
+                resource,
+                expected: current.resource.version,
+            },
+        }
+    }
+
+    /// A change that changes nothing, but fails when the object is not what it was any more: its media
+    /// must not be named by others after it was let go.
+    pub(super) fn hold(&self) -> ResourceChange {
+        let expected = self.resource.version;
+        ResourceChange::Replace {
+            resource: Resource {
+                version: expected + 1,
+                ..self.resource.clone()
+            },
+            expected,
+        }
+    }
+
+    /// The change that deletes it.
+    pub(super) fn delete(&self) -> ResourceChange {
+        ResourceChange::Delete {
+            collection: self.resource.collection.clone(),
+            id: self.resource.id.clone(),
+            expected: self.resource.version,
+        }
+    }
+
+    pub(super) fn into_resource(self) -> Resource {
+        self.resource
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.resource.id
+    }
+
+    pub(super) fn media(&self) -> Option<&Media> {
+        self.resource.media.as_ref()
+    }
+
+    pub(super) fn fields(&self) -> &Fields {
+        &self.record.fields
+    }
+
+    pub(super) fn versions(&self) -> Versions {
+        Versions {
+            generation: self.record.generation,
+            metageneration: self.record.metageneration,
+        }
+    }
+
+    /// Whether both are the same object of the same bucket.
+    pub(super) fn is_at(&self, other: &Self) -> bool {
+        (&self.resource.collection, &self.resource.id)
+            == (&other.resource.collection, &other.resource.id)
+    }
+
+    /// Its entity tag, quotes included.
+    pub(super) fn etag(&self) -> String {
+        let Versions {
+            generation,
+            metageneration,
+        } = self.versions();
+        format!("\"{generation}-{metageneration}\"")
+    }
+
+    /// The resource as replies show it.
+    pub(super) fn show(&self, base_url: &str) -> Map<String, Value> {
+        let (bucket, name) = (self.bucket(), self.name());
+        let generation = self.record.generation;
+        let path = format!("storage/v1/b/{}/o/{}", in_path(bucket), in_path(name));
+        let media_query = format!("generation={generation}&alt=media");
+        let created = rfc3339(self.resource.created);
+        let mut shown = Map::new();
+        let mut set = |name: &str, value: String| shown.insert(name.to_owned(), value.into());
+        set("kind", "storage#object".to_owned());
+        set("id", format!("{bucket}/{name}/{generation}"));
+        set("selfLink", format!("{base_url}/{path}"));
+        set(
+            "mediaLink",
+            format!("{base_url}/download/{path}?{media_query}"),
+        );
+        set("name", name.to_owned());
+        set("bucket", bucket.to_owned());
+        set("generation", generation.to_string());
+        set("metageneration", self.record.metageneration.to_string());
+        set("etag", self.etag());
+        set("timeCreated", created.clone());
+        set("updated", rfc3339(self.resource.updated));
+        set("timeStorageClassUpdated", created.clone());
+        set("timeFinalized", created);
+        if let Some(media) = self.media() {
+            set("contentType", media.content_type.clone());
+            set("size", media.length.to_string());
+            set("crc32c", media.digests.crc32c.to_string());
+            if let Some(md5) = media.digests.md5 {
+                set("md5Hash", md5.to_string());
+            }
+        }
+        shown.extend(self.record.fields.clone());
+        shown
+    }
+
+    /// The headers of a download.
+    pub(super) fn media_headers(&self) -> HeaderMap {
+        const OF_FIELDS: [HeaderName; 4] = [
+            CACHE_CONTROL,
+            CONTENT_DISPOSITION,
+            CONTENT_ENCODING,
+            CONTENT_LANGUAGE,
+        ];
+        let text = |name| self.record.fields.get(name).and_then(Value::as_str);
+        let mut headers = HeaderMap::new();
+        let mut set = |name: HeaderName, value: &str| {
+            // What cannot stand in a header was refused when it was given.
+            if let Some(value) = HeaderValue::from_str(value)
+                .ok()
+                .filter(|it| !it.is_empty())
+            {
+                headers.insert(name, value);
+            }
+        };
+        for (header, field) in OF_FIELDS.into_iter().zip(HEADER_FIELDS) {
+            set(header, text(field).unwrap_or_default());
+        }
+        let own = |name| HeaderName::from_static(name);
+        let length = self.media().map_or(0, |media| media.length).to_string();
+        let encoding = text("contentEncoding").filter(|it| !it.is_empty());
+        set(
+            own("x-goog-generation"),
+            &self.record.generation.to_string(),
+        );
+        set(
+            own("x-goog-metageneration"),
+            &self.record.metageneration.to_string(),
+        );
+        set(
+            own("x-goog-storage-class"),
+            text("storageClass").unwrap_or_default(),
+        );
+        set(own("x-goog-stored-content-length"), &length);
+        set(
+            own("x-goog-stored-content-encoding"),
+            encoding.unwrap_or("identity"),
+        );
+        headers
+    }
+
+    fn bucket(&self) -> &str {
+        let collection = self.resource.collection.as_str();
+        collection.strip_prefix("storage/b/").unwrap_or(collection)
+    }
+}
+
+/// How a change is applied to the fields there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// On top of them.
+    Patch,
+    /// In their place.
+    Update,
+}
+
+/// Media of another type; an empty one means that nothing is known of it.
+pub(super) fn retyped(media: Media, content_type: Option<String>) -> Media {
+    match content_type {
+        None => media,
+        Some(none) if none.is_empty() => Media {
+            content_type: OCTETS.to_owned(),
+            ..media
+        },
+        Some(content_type) => Media {
+            content_type,
+            ..media
+        },
+    }
+}
+
+/// Microseconds, as the service has them: always above the generation that was there, and hardly ever
+/// that of an object which was deleted in the same millisecond.
+fn generation(call: &Call<'_>, current: Option<&Object>) -> u64 {
+    let random = call
+        .fresh_id
+        .bytes()
+        .rev()
+        .take(8)
+        .fold(0_u64, |sum, byte| {
+            sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+        });
+    let micros = call.now.as_millis() * 1000 + random % 1000;
+    let after = current.map_or(1, |current| current.record.generation + 1);
+    micros.max(after)
+}
+
+fn to_body(record: &Record) -> bytes::Bytes {
+    serde_json::to_vec(record)
+        .expect("JSON can be written")
+        .into()
+}

@@ -1,0 +1,185 @@
+//! The methods of single objects, but for those that copy.
+
+use serde_json::Value;
+use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+
+use super::bucket::Bucket;
+use super::fields::Change;
+use super::object::{How, Object, collection, retyped};
+use super::object_name::ObjectName;
+use super::preconditions::{Access, Preconditions, number};
+
+/// Refuses an upload that cannot become an object, before its media comes.
+pub(super) async fn admit(call: &Call<'_>) -> Result<(), Rejection> {
+    destination(call).await?;
+    said_of_upload(call).map(drop)
+}
+
+/// `objects.insert`.
+pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
+    let Some(Uploaded { media, .. }) = media else {
+        return Err(Rejection::InvalidMedia {
+            problem: "an object is uploaded to the same path prefixed with /upload".to_owned(),
+        });
+    };
+    let Destination {
+        bucket,
+        name,
+        current,
+    } = destination(call).await?;
+    let change = said_of_upload(call)?;
+    // A type in the metadata is meant for the object, the other one describes the request.
+    let stated = change.content_type.clone().filter(|it| !it.is_empty());
+    let media = retyped(media, stated);
+    let object = Object::make(
+        call,
+        (&bucket, &name),
+        media,
+        change.into_fields(),
+        current.as_ref(),
+    );
+    Ok(Answer {
+        changes: vec![object.put(current.as_ref())],
+        body: Some(object.show(call.base_url)),
+    })
+}
+
+/// `objects.get`.
+pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let object = find(call).await?;
+    Ok(Answer {
+        changes: Vec::new(),
+        body: Some(object.show(call.base_url)),
+    })
+}
+
+/// `objects.patch`.
+pub(super) async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
+    change(call, How::Patch).await
+}
+
+/// `objects.update`.
+pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
+    change(call, How::Update).await
+}
+
+/// `objects.delete`.
+pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let object = named(call, Access::Write).await?;
+    Ok(Answer {
+        changes: vec![object.delete()],
+        body: None,
+    })
+}
+
+/// The object whose metadata or media is read.
+pub(super) async fn find(call: &Call<'_>) -> Result<Object, Rejection> {
+    named(call, Access::Read).await
+}
+
+/// What a call writes to: calls that write the same object take turns.
+pub(super) fn turn(call: &Call<'_>) -> Option<String> {
+    if call.method.http_method == http::Method::GET {
+        return None;
+    }
+    let (bucket, object) = (value(call, "bucket"), value(call, "object"));
+    let bucket = bucket.or_else(|| value(call, "destinationBucket"))?;
+    let object = object
+        .or_else(|| value(call, "destinationObject"))
+        .or_else(|| name_of_upload(call))?;
+    Some(format!("{}/{object}", collection(bucket)))
+}
+
+/// The live object of this name, if there is one.
+pub(super) async fn live(
+    call: &Call<'_>,
+    bucket: &str,
+    name: &str,
+) -> Result<Option<Object>, Rejection> {
+    let found = call.lookup.resource(&collection(bucket), name).await?;
+    Ok(found.map(Object::read))
+}
+
+/// The object of this name, in the generation that `parameter` asks for.
+pub(super) async fn existing(
+    call: &Call<'_>,
+    bucket: &str,
+    name: &str,
+    parameter: &str,
+) -> Result<Object, Rejection> {
+    let generation = number(parameter, call.query.first(parameter))?;
+    let wanted = |object: &Object| {
+        generation.is_none_or(|wanted| u64::try_from(wanted) == Ok(object.versions().generation))
+    };
+    let found = live(call, bucket, name).await?.filter(wanted);
+    found.ok_or_else(|| Rejection::NotFound {
+        what: "object".to_owned(),
+        id: format!("{bucket}/{name}"),
+    })
+}
+
+/// A variable of the path.
+pub(super) fn value<'a>(call: &Call<'a>, variable: &str) -> Option<&'a str> {
+    call.path.value(variable)
+}
+
+async fn change(call: &Call<'_>, how: How) -> Result<Answer, Rejection> {
+    let change = Change::parse(call.metadata)?;
+    let old = named(call, Access::Write).await?;
+    let object = old.clone().changed(call, change, how)?;
+    Ok(Answer {
+        changes: vec![object.put(Some(&old))],
+        body: Some(object.show(call.base_url)),
+    })
+}
+
+/// The object that the path names, if it is as the call wants it.
+async fn named(call: &Call<'_>, access: Access) -> Result<Object, Rejection> {
+    let bucket = value(call, "bucket").unwrap_or_default();
+    let name = value(call, "object").unwrap_or_default();
+    let object = existing(call, bucket, name, "generation").await?;
+    Preconditions::on_target(call)?.check(Some(object.versions()), access)?;
+    call.check_conditions(&object.etag())?;
+    Ok(object)
+}
+
+/// Where an upload goes.
+struct Destination {
+    bucket: Bucket,
+    name: ObjectName,
+    /// What is there.
+    current: Option<Object>,
+}
+
+async fn destination(call: &Call<'_>) -> Result<Destination, Rejection> {
+    let name = name_of_upload(call).ok_or_else(|| Rejection::MissingField {
+        field: "name".to_owned(),
+    })?;
+    let name = ObjectName::parse("name", name)?;
+    let bucket = Bucket::find(call, value(call, "bucket").unwrap_or_default()).await?;
+    let current = live(call, bucket.name(), name.as_str()).await?;
+    let versions = current.as_ref().map(Object::versions);
+    Preconditions::on_target(call)?.check(versions, Access::Write)?;
+    Ok(Destination {
+        bucket,
+        name,
+        current,
+    })
+}
+
+/// The parameter counts before the metadata.
+fn name_of_upload<'a>(call: &Call<'a>) -> Option<&'a str> {
+    let stated = call.metadata.get("name").and_then(Value::as_str);
+    call.query.first("name").or(stated)
+}
+
+/// What the metadata of an upload says, and the parameters that say the same.
+fn said_of_upload(call: &Call<'_>) -> Result<Change, Rejection> {
+    let mut metadata = call.metadata.clone();
+    for name in ["contentEncoding", "kmsKeyName"] {
+        if let Some(value) = call.query.first(name) {
+            metadata.insert(name.to_owned(), value.into());
+        }
+    }
+    Change::parse(&metadata)
+}

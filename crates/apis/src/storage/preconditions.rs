@@ -1,0 +1,220 @@
+//! `ifGenerationMatch` and its kin: what a call is conditional on.
+
+use windlass_server::kind::{Call, Rejection};
+
+/// Which generation of an object there is, and which version of its metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Versions {
+    pub(super) generation: u64,
+    pub(super) metageneration: u64,
+}
+
+/// What becomes of a call whose condition is that there is something new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It is told that there is nothing new: 304.
+    Read,
+    /// It is refused: 412.
+    Write,
+}
+
+/// The conditions of a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Preconditions {
+    generation: Condition,
+    metageneration: Condition,
+}
+
+/// A number that must be, and one that must not be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Condition {
+    equal: Option<i64>,
+    other_than: Option<i64>,
+}
+
+/// The names of the parameters: generation is, is not, metageneration is, is not.
+type Names = [&'static str; 4];
+
+const TARGET: Names = [
+    "ifGenerationMatch",
+    "ifGenerationNotMatch",
+    "ifMetagenerationMatch",
+    "ifMetagenerationNotMatch",
+];
+
+const SOURCE: Names = [
+    "ifSourceGenerationMatch",
+    "ifSourceGenerationNotMatch",
+    "ifSourceMetagenerationMatch",
+    "ifSourceMetagenerationNotMatch",
+];
+
+impl Preconditions {
+    /// Those on what the call reads or writes.
+    pub(super) fn on_target(call: &Call<'_>) -> Result<Self, Rejection> {
+        Self::parse(TARGET, |name| call.query.first(name))
+    }
+
+    /// Those on what the call copies.
+    pub(super) fn on_source(call: &Call<'_>) -> Result<Self, Rejection> {
+        Self::parse(SOURCE, |name| call.query.first(name))
+    }
+
+    fn parse<'a>(
+        names: Names,
+        value: impl Fn(&'static str) -> Option<&'a str>,
+    ) -> Result<Self, Rejection> {
+        let [
+            generation,
+            not_generation,
+            metageneration,
+            not_metageneration,
+        ] = names.map(|name| number(name, value(name)));
+        Ok(Self {
+            generation: Condition {
+                equal: generation?,
+                other_than: not_generation?,
+            },
+            metageneration: Condition {
+                equal: metageneration?,
+                other_than: not_metageneration?,
+            },
+        })
+    }
+
+    /// Holds them against what is there, which may be nothing.
+    pub(super) fn check(&self, current: Option<Versions>, access: Access) -> Result<(), Rejection> {
+        let conditions = [
+            (self.generation, current.map(|it| it.generation)),
+            (self.metageneration, current.map(|it| it.metageneration)),
+        ];
+        if conditions.iter().any(|(it, number)| it.differs(*number)) {
+            return Err(Rejection::ConditionNotMet);
+        }
+        if conditions.iter().any(|(it, number)| it.is_known(*number)) {
+            return Err(match access {
+                Access::Read => Rejection::NotModified,
+                Access::Write => Rejection::ConditionNotMet,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Condition {
+    /// Generation 0 is that of an object that is not there.
+    fn differs(&self, number: Option<u64>) -> bool {
+        self.equal.is_some_and(|equal| !is(equal, number))
+    }
+
+    fn is_known(&self, number: Option<u64>) -> bool {
+        self.other_than
+            .is_some_and(|other| number.is_none() || is(other, number))
+    }
+}
+
+fn is(expected: i64, number: Option<u64>) -> bool {
+    u64::try_from(expected) == Ok(number.unwrap_or_default())
+}
+
+/// The value of a parameter that is a number of 64 bits, if it has one.
+pub(super) fn number(name: &str, text: Option<&str>) -> Result<Option<i64>, Rejection> {
+    let text = text.filter(|text| !text.is_empty());
+    let number = text.map(str::parse::<i64>).transpose();
+    number.map_err(|_| Rejection::InvalidParameter {
+        parameter: name.to_owned(),
+        problem: "must be a number of 64 bits".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THERE: Option<Versions> = Some(Versions {
+        generation: 7,
+        metageneration: 2,
+    });
+
+    fn on_target(query: &str) -> Result<Preconditions, Rejection> {
+        let pairs: Vec<_> = query
+            .split('&')
+            .filter_map(|it| it.split_once('='))
+            .collect();
+        Preconditions::parse(TARGET, |name| {
+            let pair = pairs.iter().find(|(key, _)| *key == name);
+            pair.map(|(_, value)| *value)
+        })
+    }
+
+    fn verdict(query: &str, current: Option<Versions>, access: Access) -> &'static str {
+        let conditions = on_target(query).expect("numbers");
+        match conditions.check(current, access) {
+            Ok(()) => "proceed",
+            Err(Rejection::NotModified) => "not modified",
+            Err(Rejection::ConditionNotMet) => "not met",
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn conditions_hold_or_do_not() {
+        let table = [
+            ("", "proceed", "proceed"),
+            ("ifGenerationMatch=7", "proceed", "not met"),
+            ("ifGenerationMatch=8", "not met", "not met"),
+            ("ifGenerationMatch=-7", "not met", "not met"),
+            ("ifGenerationMatch=0", "not met", "proceed"),
+            ("ifGenerationNotMatch=8", "proceed", "not met"),
+            ("ifGenerationNotMatch=7", "not met", "not met"),
+            ("ifGenerationNotMatch=0", "proceed", "not met"),
+            ("ifMetagenerationMatch=2", "proceed", "not met"),
+            ("ifMetagenerationMatch=1", "not met", "not met"),
+            ("ifMetagenerationNotMatch=1", "proceed", "not met"),
+            ("ifMetagenerationNotMatch=2", "not met", "not met"),
+            (
+                "ifGenerationMatch=7&ifMetagenerationMatch=1",
+                "not met",
+                "not met",
+            ),
+        ];
+        for (query, there, nothing) in table {
+            assert_eq!(
+                verdict(query, THERE, Access::Write),
+                there,
+                "{query}, there"
+            );
+            assert_eq!(
+                verdict(query, None, Access::Write),
+                nothing,
+                "{query}, nothing"
+            );
+        }
+    }
+
+    #[test]
+    fn a_reader_that_has_it_is_told_so() {
+        assert_eq!(
+            verdict("ifGenerationNotMatch=7", THERE, Access::Read),
+            "not modified"
+        );
+        assert_eq!(
+            verdict("ifMetagenerationNotMatch=2", THERE, Access::Read),
+            "not modified"
+        );
+        assert_eq!(
+            verdict("ifGenerationMatch=8", THERE, Access::Read),
+            "not met"
+        );
+    }
+
+    #[test]
+    fn a_condition_that_is_no_number_is_refused() {
+        for query in [
+            "ifGenerationMatch=x",
+            "ifGenerationNotMatch=9223372036854775808",
+        ] {
+            assert!(on_target(query).is_err(), "{query}");
+        }
+    }
+}

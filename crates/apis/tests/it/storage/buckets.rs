@@ -1,0 +1,163 @@
+//! Buckets.
+
+use serde_json::{Value, json};
+
+use super::{BUCKET, Storage};
+use crate::world::{ORIGIN, World};
+
+const BUCKETS: &str = "/storage/v1/b?project=farm";
+
+#[tokio::test]
+async fn a_bucket_shows_what_was_said_of_it() {
+    let storage = Storage::new().await;
+    let said = json!({"name": "stall", "location": "eu", "labels": {"herd": "north"}});
+    let bucket = storage.json("POST", BUCKETS, &said).await.resource();
+    let expected = json!({
+        "kind": "storage#bucket",
+        "id": "stall",
+        "selfLink": format!("{ORIGIN}/storage/v1/b/stall"),
+        "name": "stall",
+        "metageneration": "1",
+        "etag": "\"1\"",
+        "timeCreated": bucket["timeCreated"],
+        "updated": bucket["timeCreated"],
+        "location": "EU",
+        "locationType": "multi-region",
+        "storageClass": "STANDARD",
+        "labels": {"herd": "north"},
+    });
+    assert_eq!(bucket, expected);
+    assert_eq!(
+        storage.call("GET", "/storage/v1/b/stall").await.resource(),
+        bucket
+    );
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_there_is_not_made_again() {
+    let storage = Storage::new().await;
+    storage.bucket("barn").await.refusal(409, "conflict");
+    storage.bucket("Barn").await.refusal(400, "invalid");
+    storage
+        .json("POST", BUCKETS, &json!({}))
+        .await
+        .refusal(400, "required");
+    storage
+        .json("POST", "/storage/v1/b", &json!({"name": "stall"}))
+        .await
+        .refusal(400, "invalidParameter");
+}
+
+#[tokio::test]
+async fn only_an_empty_bucket_is_deleted() {
+    let storage = Storage::new().await;
+    storage.put("cow", b"moo").await;
+    storage
+        .call("DELETE", BUCKET)
+        .await
+        .refusal(409, "conflict");
+    storage.call("DELETE", &format!("{BUCKET}/o/cow")).await;
+    assert_eq!(storage.call("DELETE", BUCKET).await.status, 204);
+    for uri in [BUCKET.to_owned(), format!("{BUCKET}/o")] {
+        storage.call("GET", &uri).await.refusal(404, "notFound");
+    }
+    storage
+        .alone("name=cow", "moo")
+        .await
+        .refusal(404, "notFound");
+}
+
+#[tokio::test]
+async fn a_patch_adds_and_an_update_replaces() {
+    let storage = Storage::new().await;
+    let patch = async |body: Value| storage.json("PATCH", BUCKET, &body).await.resource();
+    patch(json!({"labels": {"a": "1", "b": "2"}, "storageClass": "COLDLINE"})).await;
+    let patched = patch(json!({"labels": {"a": null, "c": "3"}})).await;
+    assert_eq!(patched["labels"], json!({"b": "2", "c": "3"}));
+    assert_eq!(
+        (&patched["metageneration"], &patched["storageClass"]),
+        (&json!("3"), &json!("COLDLINE"))
+    );
+    let updated = storage
+        .json("PUT", BUCKET, &json!({"labels": {"d": "4"}}))
+        .await
+        .resource();
+    assert_eq!(updated["labels"], json!({"d": "4"}));
+    assert_eq!(updated["storageClass"], "STANDARD");
+}
+
+#[tokio::test]
+async fn versions_and_retention_are_not_promised() {
+    let storage = Storage::new().await;
+    for body in [
+        json!({"versioning": {"enabled": true}}),
+        json!({"retentionPolicy": {"retentionPeriod": "1"}}),
+    ] {
+        storage
+            .json("PATCH", BUCKET, &body)
+            .await
+            .refusal(400, "invalid");
+    }
+}
+
+#[tokio::test]
+async fn many_small_patches_do_not_make_a_large_bucket() {
+    let storage = Storage::new().await;
+    for key in ["a", "b"] {
+        let reply = storage
+            .json("PATCH", BUCKET, &json!({"labels": {key: "x".repeat(9000)}}))
+            .await;
+        assert_eq!(reply.status, if key == "a" { 200 } else { 400 });
+    }
+}
+
+#[tokio::test]
+async fn buckets_are_listed_by_name_in_pages() {
+    let storage = Storage::new().await;
+    for name in ["stall-2", "stall-1", "stall-3", "zoo"] {
+        storage.bucket(name).await.resource();
+    }
+    let list = async |query: &str| {
+        storage
+            .call("GET", &format!("{BUCKETS}&{query}"))
+            .await
+            .resource()
+    };
+    let names = |page: &Value| -> Vec<String> {
+        let items = page["items"].as_array().unwrap();
+        items
+            .iter()
+            .map(|it| it["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        names(&list("").await),
+        ["barn", "stall-1", "stall-2", "stall-3", "zoo"]
+    );
+    let first = list("prefix=stall&maxResults=2").await;
+    assert_eq!(names(&first), ["stall-1", "stall-2"]);
+    let token = first["nextPageToken"].as_str().unwrap();
+    let rest = list(&format!("prefix=stall&maxResults=2&pageToken={token}")).await;
+    assert_eq!(names(&rest), ["stall-3"]);
+    assert_eq!(rest.get("nextPageToken"), None);
+    storage
+        .call("GET", &format!("{BUCKETS}&pageToken=!"))
+        .await
+        .refusal(400, "invalidParameter");
+}
+
+#[tokio::test]
+async fn a_published_document_is_given_the_kind_and_what_has_no_meaning_here_is_not_implemented() {
+    let document = json!({
+        "name": "storage", "version": "v1", "servicePath": "storage/v1/",
+        "resources": {"buckets": {"methods": {"getIamPolicy": {
+            "id": "storage.buckets.getIamPolicy", "httpMethod": "GET", "path": "b/{bucket}/iam",
+            "parameters": {"bucket": {"location": "path", "required": true, "type": "string"}}
+        }}}}
+    });
+    let world = World::adopting(&document);
+    world
+        .call("GET", "/storage/v1/b/barn/iam")
+        .await
+        .refusal(501, "notImplemented");
+}

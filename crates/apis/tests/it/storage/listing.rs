@@ -1,0 +1,191 @@
+//! Lists of objects.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{OBJECTS, Storage};
+
+/// What a page shows: names, prefixes, and the query of the next one.
+#[derive(Debug, PartialEq)]
+struct Page {
+    names: Vec<String>,
+    prefixes: Vec<String>,
+    token: Option<String>,
+}
+
+async fn page(storage: &Storage, query: &str) -> Page {
+    let page = storage
+        .call("GET", &format!("{OBJECTS}?{query}"))
+        .await
+        .resource();
+    assert_eq!(page["kind"], "storage#objects");
+    let texts = |value: &Value| -> Vec<String> {
+        let texts = value.as_array().into_iter().flatten();
+        texts
+            .map(|it| it.as_str().expect("as the list has it").to_owned())
+            .collect()
+    };
+    Page {
+        names: page["items"]
+            .as_array()
+            .expect("as the list has it")
+            .iter()
+            .map(|it| it["name"].as_str().expect("as the list has it").to_owned())
+            .collect(),
+        prefixes: texts(&page["prefixes"]),
+        token: page["nextPageToken"].as_str().map(str::to_owned),
+    }
+}
+
+async fn filled(names: &[&str]) -> Storage {
+    let storage = Storage::new().await;
+    for name in names {
+        storage
+            .alone(&format!("name={name}"), "moo")
+            .await
+            .resource();
+    }
+    storage
+}
+
+const NAMES: [&str; 9] = ["a", "a/", "a/1", "a/2", "a/b/1", "a0", "b/1", "c", "c/d/e"];
+
+#[tokio::test]
+async fn a_list_shows_what_was_asked_for() {
+    let storage = filled(&NAMES).await;
+    let table: [(&str, &[&str], &[&str]); 14] = [
+        ("", &NAMES, &[]),
+        ("prefix=a/", &["a/", "a/1", "a/2", "a/b/1"], &[]),
+        ("prefix=a/1", &["a/1"], &[]),
+        ("prefix=x", &[], &[]),
+        ("delimiter=/", &["a", "a0", "c"], &["a/", "b/", "c/"]),
+        ("delimiter=/&prefix=a/", &["a/", "a/1", "a/2"], &["a/b/"]),
+        ("delimiter=/&prefix=a", &["a", "a0"], &["a/"]),
+        (
+            "delimiter=/&includeTrailingDelimiter=true",
+            &["a", "a/", "a0", "c"],
+            &["a/", "b/", "c/"],
+        ),
+        (
+            "delimiter=/d/",
+            &["a", "a/", "a/1", "a/2", "a/b/1", "a0", "b/1", "c"],
+            &["c/d/"],
+        ),
+        ("startOffset=a0", &["a0", "b/1", "c", "c/d/e"], &[]),
+        ("endOffset=a/1", &["a", "a/"], &[]),
+        (
+            "startOffset=a/2&endOffset=c",
+            &["a/2", "a/b/1", "a0", "b/1"],
+            &[],
+        ),
+        ("prefix=a&startOffset=b", &[], &[]),
+        ("softDeleted=true", &[], &[]),
+    ];
+    for (query, names, prefixes) in table {
+        let page = page(&storage, query).await;
+        assert_eq!(
+            (page.names, page.prefixes),
+            (own(names), own(prefixes)),
+            "{query}"
+        );
+        assert_eq!(page.token, None, "{query}");
+    }
+}
+
+fn own(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+/// Every filter, in pages of every size, shows together what one page shows.
+#[tokio::test]
+async fn pages_together_show_what_one_page_shows() {
+    let storage = filled(&NAMES).await;
+    for query in [
+        "",
+        "prefix=a",
+        "delimiter=/",
+        "delimiter=/&prefix=a/",
+        "delimiter=/&startOffset=a/2&endOffset=c0",
+    ] {
+        let whole = page(&storage, query).await;
+        for size in 1..=NAMES.len() {
+            let (mut names, mut prefixes, mut token) = (Vec::new(), Vec::new(), String::new());
+            loop {
+                let next = page(
+                    &storage,
+                    &format!("{query}&maxResults={size}&pageToken={token}"),
+                )
+                .await;
+                assert!(next.names.len() + next.prefixes.len() <= size, "{next:?}");
+                names.extend(next.names);
+                prefixes.extend(next.prefixes);
+                match next.token {
+                    Some(next) => token = next,
+                    None => break,
+                }
+            }
+            assert_eq!(
+                (&names, &prefixes),
+                (&whole.names, &whole.prefixes),
+                "{query}, by {size}"
+            );
+        }
+    }
+}
+
+/// More rows than are taken out of the ledger at once, in front of a prefix and inside of it.
+#[tokio::test]
+async fn a_prefix_of_many_objects_is_shown_once() {
+    let storage = Storage::new().await;
+    let mut expected = BTreeSet::new();
+    for folder in 0..3 {
+        for n in 0..150 {
+            storage
+                .alone(&format!("name={folder}/{n}"), "moo")
+                .await
+                .resource();
+        }
+        expected.insert(format!("{folder}/"));
+    }
+    storage.alone("name=9", "moo").await.resource();
+    let page = page(&storage, "delimiter=/").await;
+    assert_eq!(page.prefixes, expected.into_iter().collect::<Vec<_>>());
+    assert_eq!(page.names, ["9"]);
+    let inside = self::page(&storage, "delimiter=/&prefix=1/").await;
+    assert_eq!(inside.names.len(), 150);
+}
+
+#[tokio::test]
+async fn what_cannot_be_filtered_by_is_refused() {
+    let storage = Storage::new().await;
+    for query in [
+        "matchGlob=*",
+        "filter=x",
+        "maxResults=-1",
+        "maxResults=x",
+        "pageToken=%C3%A9",
+    ] {
+        let reply = storage.call("GET", &format!("{OBJECTS}?{query}")).await;
+        reply.refusal(400, "invalidParameter");
+    }
+    storage
+        .call("GET", "/storage/v1/b/none/o")
+        .await
+        .refusal(404, "notFound");
+}
+
+#[tokio::test]
+async fn a_page_ends_by_its_bytes_too() {
+    let storage = Storage::new().await;
+    let much = json!({"metadata": {"a": "x".repeat(8000)}});
+    for n in 0..600 {
+        let mut said = much.clone();
+        said["name"] = format!("{n:03}").into();
+        storage.described(&said, b"moo").await.resource();
+    }
+    let first = page(&storage, "").await;
+    assert!(first.names.len() < 600, "{}", first.names.len());
+    let rest = page(&storage, &format!("pageToken={}", first.token.unwrap())).await;
+    assert_eq!(first.names.len() + rest.names.len(), 600);
+}
