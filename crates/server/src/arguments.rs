@@ -96,9 +96,13 @@ fn check_number(parameter: &Parameter, numbers: &Numbers, value: &str) -> Result
     }
 }
 
-/// An empty value is a flag that was only named: `?prettyPrint`.
+/// An empty value is a flag that was only named: `?prettyPrint`. Case counts for nothing: a library in
+/// Python writes `True`.
 fn check_boolean(value: &str) -> Result<(), String> {
-    if matches!(value, "true" | "false" | "1" | "0" | "") {
+    if matches!(
+        value.to_ascii_lowercase().as_str(),
+        "true" | "false" | "1" | "0" | ""
+    ) {
         Ok(())
     } else {
         Err("must be of type boolean".to_owned())

@@ -79,13 +79,17 @@ fn a_number_is_of_its_type() {
             "uint64",
         ),
         (json!({"type": "number"}), &["", "x", "1,5"], "number"),
-        (json!({"type": "boolean"}), &["yes", "TRUE", "2"], "boolean"),
+        (
+            json!({"type": "boolean"}),
+            &["yes", "truer", "2"],
+            "boolean",
+        ),
     ] {
         let problem = format!("must be of type {problem}");
         check_values(&described, &["0", "1"], refused, &problem);
     }
     let boolean = json!({"type": "boolean"});
-    check_values(&boolean, &["true", "false", ""], &[], "");
+    check_values(&boolean, &["true", "false", "True", "FALSE", ""], &[], "");
     check_values(&json!({"type": "number"}), &["-1.5e3", ".5"], &[], "");
 }
 
