@@ -65,7 +65,7 @@ struct Page {
 impl<'a> Wanted<'a> {
     fn parse(call: &Call<'a>) -> Result<Self, Rejection> {
         let text = |name| call.query.first(name).unwrap_or_default();
-        let flag = |name| matches!(call.query.first(name), Some("true" | "1"));
+        let flag = |name| text(name) == "1" || text(name).eq_ignore_ascii_case("true");
         let prefix = text("prefix");
         let start = Place::of_token(call)?
             .max(Place::before(prefix))

@@ -54,7 +54,7 @@ const NAMES: [&str; 9] = ["a", "a/", "a/1", "a/2", "a/b/1", "a0", "b/1", "c", "c
 #[tokio::test]
 async fn a_list_shows_what_was_asked_for() {
     let storage = filled(&NAMES).await;
-    let table: [(&str, &[&str], &[&str]); 14] = [
+    let table: [(&str, &[&str], &[&str]); 15] = [
         ("", &NAMES, &[]),
         ("prefix=a/", &["a/", "a/1", "a/2", "a/b/1"], &[]),
         ("prefix=a/1", &["a/1"], &[]),
@@ -80,7 +80,8 @@ async fn a_list_shows_what_was_asked_for() {
             &[],
         ),
         ("prefix=a&startOffset=b", &[], &[]),
-        ("softDeleted=true", &[], &[]),
+        ("softDeleted=True", &[], &[]),
+        ("versions=True", &NAMES, &[]),
     ];
     for (query, names, prefixes) in table {
         let page = page(&storage, query).await;
