@@ -271,7 +271,6 @@ fn every_variable_finds_its_key_and_the_keys_of_a_table_stand_together() {
         Some("checkpoints"),
         Some("free_space"),
         Some("gmail"),
-        Some("gmail"),
     ];
     assert_eq!(tables, expected);
 }

@@ -1,0 +1,127 @@
+"""Objects that are there: listed, changed, copied, deleted."""
+
+from store import LARGE, SMALL, refused
+
+
+def run(report, store):
+    bucket = store.bucket
+
+    def listed():
+        names = ["l/1", "l/2", "l/a/1", "l/a/2", "l/b/1", "l0"]
+        for name in names:
+            store.put(b"moo", name)
+        def found(**how):
+            blobs = bucket.list_blobs(**how)
+            return [blob.name for blob in blobs], sorted(blobs.prefixes)
+        assert found(prefix="l") == (names, [])
+        assert found(prefix="l", page_size=1) == (names, [])
+        assert found(prefix="l/", delimiter="/") == (["l/1", "l/2"], ["l/a/", "l/b/"])
+        assert found(prefix="l/", delimiter="/", page_size=1) == (["l/1", "l/2"], ["l/a/", "l/b/"])
+        assert found(prefix="l", start_offset="l/2", end_offset="l/b") == (["l/2", "l/a/1", "l/a/2"], [])
+        assert found(prefix="l", max_results=2) == (names[:2], [])
+        assert found(prefix="l", versions=True) == (names, [])
+        assert found(prefix="l/", delimiter="/", fields="items(name),prefixes,nextPageToken") == (
+            ["l/1", "l/2"], ["l/a/", "l/b/"])
+
+    def patched():
+        blob = store.put()
+        blob.metadata, blob.content_type = {"herd": "north"}, "video/mp4"
+        blob.patch()
+        resource = store.verify(blob, SMALL, contentType="video/mp4", metadata={"herd": "north"})
+        assert resource["metageneration"] == "2", resource["metageneration"]
+        blob.metadata = {"herd": None, "stall": "1"}
+        blob.patch()
+        store.verify(blob, SMALL, metadata={"stall": "1"})
+        refused(412, lambda: blob.patch(if_metageneration_match=1))
+
+    def updated():
+        blob = store.put()
+        blob.cache_control = "no-store"
+        blob.update()
+        store.verify(blob, SMALL, cacheControl="no-store")
+
+    def reloaded():
+        blob = store.put()
+        other = store.blob(blob.name)
+        other.reload()
+        assert other.size == len(SMALL) and other.generation == blob.generation
+        store.put(LARGE, blob.name)
+        # It asks for the generation that it knows, of which nothing is left.
+        refused(404, other.reload)
+        other = store.blob(blob.name)
+        other.reload()
+        assert other.size == len(LARGE)
+        refused(412, lambda: other.reload(if_generation_match=blob.generation))
+
+    def deleted():
+        blob = store.put()
+        assert blob.exists()
+        refused(412, lambda: blob.delete(if_generation_match=7))
+        blob.delete(if_generation_match=blob.generation)
+        assert not blob.exists()
+        refused(404, blob.delete)
+
+    def several_deleted():
+        blobs, missing = [store.put() for _ in range(3)], []
+        bucket.delete_blobs([*blobs, store.blob("none")], on_error=missing.append)
+        assert [blob.name for blob in missing] == ["none"]
+        assert not any(blob.exists() for blob in blobs)
+
+    def copied():
+        blob = store.put(LARGE)
+        copy = bucket.copy_blob(blob, bucket, store.name())
+        blob.delete()
+        store.verify(copy, LARGE)
+
+    def copied_elsewhere():
+        other = store.client.create_bucket("stall-for-copies")
+        blob = store.put(LARGE)
+        copy = bucket.copy_blob(blob, other, "a/b c")
+        assert copy.download_as_bytes() == LARGE
+        refused(412, lambda: bucket.copy_blob(blob, other, "a/b c", if_generation_match=0))
+        refused(404, lambda: bucket.copy_blob(store.blob("none"), other, "x"))
+
+    def renamed():
+        blob = store.put(LARGE)
+        renamed = bucket.rename_blob(blob, store.name())
+        assert not blob.exists()
+        store.verify(renamed, LARGE)
+
+    def moved():
+        blob = store.put(LARGE)
+        moved = bucket.move_blob(blob, store.name())
+        assert not blob.exists()
+        store.verify(moved, LARGE)
+
+    def rewritten():
+        blob, target = store.put(LARGE), store.blob()
+        token, done, total = target.rewrite(blob)
+        assert (token, done, total) == (None, len(LARGE), len(LARGE)), (token, done, total)
+        store.verify(target, LARGE)
+
+    def other_class():
+        blob = store.put(LARGE)
+        blob.update_storage_class("ARCHIVE")
+        store.verify(blob, LARGE, storageClass="ARCHIVE")
+
+    def not_served():
+        blob = store.put()
+        for call in bucket.get_iam_policy, blob.get_iam_policy, lambda: list(bucket.list_notifications()):
+            refused(store.unknown, call)
+
+    report.case("objects are listed", listed)
+    report.case("metadata is patched", patched)
+    report.case("metadata is updated", updated)
+    report.case("an object is read again", reloaded)
+    report.case("an object is deleted", deleted)
+    report.case("several are deleted", several_deleted)
+    report.case("an object is copied", copied)
+    report.case("an object is copied to another bucket", copied_elsewhere)
+    report.case("an object is renamed", renamed)
+    report.case("an object is moved", moved)
+    report.case("an object is rewritten", rewritten)
+    report.case("an object gets another storage class", other_class)
+    report.case("what has no meaning here is not implemented", not_served)
+    report.left_out("compose", "objects are not put together here")
+    report.left_out("batches of calls", "/batch is not served")
+    report.left_out("access control lists and policies", "whoever reaches the server may do everything")
