@@ -27,12 +27,18 @@ METADATA = {
     "dfareporting.creativeAssets.insert": ASSET,
     "dfareporting.media.upload": ASSET,
     "dfareporting.studioCreativeAssets.insert": {"studioAccountId": "1", "studioAdvertiserId": "2", "studioCreativeId": "3"},
+    # Version 3 shows four fields unless it is asked for others.
+    "drive.files.create": {"name": "cow"},
+    "drive.files.update": {"description": "A cow."},
     "storage.objects.insert": {"contentLanguage": "en", "metadata": {"colour": "brown"}},
     "youtube.videos.insert": {"snippet": {"title": "Cows"}, "status": {"privacyStatus": "private"}},
     "youtube.captions.insert": {"snippet": {"videoId": "none", "language": "en", "name": "moo"}},
     "youtube.playlistImages.insert": {"snippet": {"playlistId": "PLbarn", "type": "hero"}},
     "youtube.watermarks.set": {"timing": {"type": "offsetFromStart", "offsetMs": "0"}, "targetChannelId": "UCbarn"},
 }
+
+# The type of the media, where the metadata says what it is.
+MEDIA_TYPES = {"dfareporting": "image/png"}
 
 # Methods that a service refuses without metadata: of a simple upload, that is an answer as well.
 NEED_METADATA = {
@@ -95,8 +101,16 @@ def _telling(schema):
     }
 
 
+def media_type_for(method):
+    """The type of the media that is sent to a method."""
+    accept = method.upload.get("accept", ["*/*"])
+    if "image/png" in accept:
+        return "image/png"
+    return MEDIA_TYPES.get(method.document["name"]) or media_type(accept[0])
+
+
 def media_type(accept):
-    """A type that a method accepts."""
+    """A type of a range."""
     wildcards = {"*/*": "application/octet-stream", "image/*": "image/png", "video/*": "video/mp4", "message/*": "message/rfc822"}
     return wildcards.get(accept, accept)
 

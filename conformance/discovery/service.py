@@ -62,7 +62,7 @@ class Service:
 
     def prepare(self, method, length):
         """An upload that makes sense to the service: what it is about is there."""
-        content_type = samples.media_type(method.upload.get("accept", ["*/*"])[0])
+        content_type = samples.media_type_for(method)
         data = samples.media_of(content_type, length)
         body, telling = samples.metadata(method) if method.request else (None, {})
         upload = Upload(method, data, content_type, samples.parameters(method), body, telling)
@@ -81,7 +81,8 @@ class Service:
         elif method == "chromewebstore.items.update":
             values["itemId"] = self.made("chromewebstore.items.insert")["id"]
         elif method in ("youtube.captions.update", "youtube.playlistImages.update"):
-            upload.body = {"id": self.made(method.replace("update", "insert"))["id"]}
+            insert = method.replace("update", "insert")
+            upload.body = {"id": self.made(insert)["id"], "snippet": samples.METADATA[insert]["snippet"]}
         elif method == "youtube.thumbnails.set":
             values["videoId"] = self.made("youtube.videos.insert")["id"]
         elif method == "youtube.captions.insert":
