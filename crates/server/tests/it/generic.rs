@@ -119,6 +119,16 @@ async fn a_client_may_choose_the_id_once() {
 }
 
 #[tokio::test]
+async fn the_id_may_be_beside_the_resource_in_the_metadata() {
+    let barn = Barn::new();
+    let metadata = json!({"hayFileId": "first", "hayFile": {"title": "Hay"}});
+    let upload = || barn.upload("v1/barns/b/hayFiles:upload", "", &metadata);
+    let made = ok(&upload().await);
+    assert_eq!(made["hayFile"]["name"], "barns/b/hayFiles/first");
+    refused(&upload().await, 409, "first exists already");
+}
+
+#[tokio::test]
 async fn an_update_mask_says_what_a_patch_is_about() {
     let barn = Barn::new();
     let hay = json!({"title": "Hay", "weight": 3, "harvest": {"code": "a-1", "total": "7"}});
@@ -147,6 +157,11 @@ async fn a_path_with_a_verb_that_nothing_explains_is_not_implemented() {
             .await,
         501,
         "bless",
+    );
+    refused(
+        &barn.call("POST", "/counts", &json!({})).await,
+        501,
+        "count",
     );
 }
 

@@ -75,6 +75,7 @@ pub(super) fn description() -> Value {
                 "update": method("tags.update", "PUT", "tags", "Tag", "Tag"),
                 "delete": with(method("tags.delete", "DELETE", "tags", "", ""), "id"),
                 "list": with(method("tags.list", "GET", "tags", "", "TagList"), "id"),
+                "count": method("tags.count", "POST", "counts", "Tag", "Tag"),
                 "send": upload(method("tags.send", "POST", "tags/send", "Tag", "Tag")),
                 "blank": upload(method("tags.blank", "POST", "blank", "", "")),
             }},
@@ -108,7 +109,7 @@ fn schemas() -> Value {
             "seal": {"type": "string", "format": "byte"},
             "by": {"type": "string", "readOnly": true},
         }},
-        "UploadHayFileRequest": {"id": "UploadHayFileRequest", "type": "object", "properties": {"hayFile": {"$ref": "HayFile"}}},
+        "UploadHayFileRequest": {"id": "UploadHayFileRequest", "type": "object", "properties": {"hayFile": {"$ref": "HayFile"}, "hayFileId": text()}},
         "UploadHayFileResponse": {"id": "UploadHayFileResponse", "type": "object", "properties": {"hayFile": {"$ref": "HayFile"}}},
         "ListHayFilesResponse": {"id": "ListHayFilesResponse", "type": "object", "properties": {
             "hayFiles": {"type": "array", "items": {"$ref": "HayFile"}},

@@ -98,12 +98,14 @@ async fn unknown_fields_and_those_of_the_server_are_let_pass_and_not_kept() {
     let barn = Barn::new();
     let hay = json!({
         "hat": 1,
+        "sizeBytes": "9",
         "createTime": "2001-01-01T00:00:00Z",
         "title": null,
         "harvest": {"hat": 1, "by": "nobody", "code": "a-1"},
     });
     let made = ok(&barn.call("POST", "/v1/barns/b/hayFiles", &hay).await);
     assert_eq!(made["hat"], Value::Null);
+    assert_eq!(made["sizeBytes"], Value::Null);
     assert_eq!(made["createTime"], "1970-01-01T00:00:00.000Z");
     assert!(made.as_object().is_some_and(|it| !it.contains_key("title")));
     assert_eq!(
