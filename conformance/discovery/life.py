@@ -37,8 +37,9 @@ def cases(tally, name, service, method):
 class Life:
     def __init__(self, service, upload):
         self.service, self.upload = service, upload
+        # A draft has an id, and so has the message inside: the outer one counts.
         self.names = [
-            (name, value) for name, value in fields(upload.reply or {})
+            (name, value) for name, value in reversed(list(fields(upload.reply or {})))
             if isinstance(value, str) and (name in ("id", "name", "resourceName") or name.endswith("Id"))
         ]
         if "fileId" in (upload.body or {}) and "parent" in upload.values:
@@ -63,15 +64,16 @@ class Life:
     def _value(self, name, pattern):
         stem = "id" if name.endswith("Id") else name
         known = [value for key, value in self.upload.values.items() if key == name]
-        known += [value for key, value in self.names if key in (name, stem)]
+        known += [value for key, value in self.names if key == name]
         known += [(self.upload.body or {}).get("snippet", {}).get(name)]
+        known += [value for key, value in self.names if key == stem]
         fit = (value for value in known if value is not None and re.search(pattern, str(value)))
         return next(fit, None)
 
     def get(self, method, values, _beside):
         reply = self.service.call(method, values).execute()
         admit(self.service.document, method.response, reply)
-        check_facts(reply, self.upload.data)
+        check_facts(self.service.document, reply, self.upload.data)
         assert not self.ids(reply) or self.known() & self.ids(reply), f"{reply} is not {self.upload.reply}"
 
     def download(self, method, values, _beside):
