@@ -16,6 +16,9 @@ use super::{body_of, listing, not_found};
 /// The most messages of a thread, as in Gmail. The next one begins a new thread.
 pub(super) const LONGEST: usize = 100;
 
+/// The most bytes of text that a thread is shown with.
+const LARGEST_REPLY: u64 = 32 * 1024 * 1024;
+
 /// How many of the messages that a message names are looked for.
 const MOST_NAMED: usize = 100;
 
@@ -98,6 +101,13 @@ pub(super) async fn get(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut cost = 0;
     for member in &thread.messages {
         cost += message::cost(&mut mailbox, &member.id, &format).await?;
+    }
+    if cost > LARGEST_REPLY {
+        let problem = format!(
+            "the messages of the thread take about {cost} bytes, of which one reply has at most \
+             {LARGEST_REPLY}; fetch them one by one"
+        );
+        return Err(Rejection::FailedPrecondition { problem });
     }
     message::reserve(request, cost).await?;
     for member in &thread.messages {

@@ -230,6 +230,13 @@ async fn a_refusal_goes_back_to_the_sender_and_the_others_get_the_message() {
             raw.contains("no Zoe here") && !raw.contains("yan@yak.test"),
             "{raw}"
         );
+        rings(&gmail).await;
+        let next = peer.serve(|_| None).await;
+        assert_eq!(
+            next.to,
+            ["bell@zoo.test"],
+            "what came back is not tried again"
+        );
     })
     .await;
 }

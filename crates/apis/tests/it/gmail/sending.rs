@@ -100,6 +100,35 @@ async fn media_that_is_shared_lives_as_long_as_one_has_it() {
 }
 
 #[tokio::test]
+async fn many_senders_at_once_leave_one_story() {
+    let gmail = std::sync::Arc::new(Gmail::new());
+    let start = gmail.get("bob@windlass.localhost/profile").await["historyId"].clone();
+    let mut senders = tokio::task::JoinSet::new();
+    for number in 0..30 {
+        let gmail = std::sync::Arc::clone(&gmail);
+        senders.spawn(async move {
+            let user = format!("u{}@windlass.localhost", number % 3);
+            let raw = to("To: bob@windlass.localhost, all@windlass.localhost\r\n");
+            gmail
+                .upload(&format!("{user}/messages/send"), &raw)
+                .await
+                .ok();
+        });
+    }
+    senders.join_all().await;
+    for user in ["bob@windlass.localhost", "all@windlass.localhost"] {
+        let messages = gmail.all(&format!("{user}/messages"), "messages", "").await;
+        assert_eq!(messages.len(), 30);
+        let query = format!("startHistoryId={}", text(&start));
+        let history = gmail
+            .all(&format!("{user}/history"), "history", &query)
+            .await;
+        let ids: Vec<u64> = history.iter().map(|id| id.parse().unwrap()).collect();
+        assert_eq!(ids, (2..32).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
 async fn without_a_relay_a_message_to_others_stays_with_its_sender() {
     let gmail = Gmail::new();
     let sent = gmail

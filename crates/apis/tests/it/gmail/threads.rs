@@ -36,6 +36,18 @@ async fn an_answer_is_in_the_thread_of_what_it_answers() {
 }
 
 #[tokio::test]
+async fn an_answer_to_what_is_deleted_begins_a_thread() {
+    let gmail = Gmail::new();
+    let first = gmail.insert(&[], &letter("hay", "?")).await;
+    gmail
+        .delete(&format!("me/messages/{}", id(&first)))
+        .await
+        .ok();
+    let next = gmail.insert(&[], &answer("hay", 1)).await;
+    assert_eq!(thread(&next), id(&next));
+}
+
+#[tokio::test]
 async fn a_wanted_thread_takes_a_message_that_answers_it_and_no_other() {
     let gmail = Gmail::new();
     let first = gmail.insert(&[], &letter("hay", "?")).await;
@@ -116,6 +128,21 @@ async fn what_happens_to_a_thread_happens_to_all_its_messages() {
         404
     );
     assert_eq!(gmail.list("includeSpamTrash=true").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_thread_that_is_too_large_for_one_reply_is_shown_without_its_text() {
+    let gmail = Gmail::new();
+    let pad = "hay ".repeat(250_000);
+    let first = gmail.insert(&[], &letter("hay", &pad)).await;
+    for number in 1..27 {
+        gmail.insert(&[], &(answer("hay", number) + &pad)).await;
+    }
+    let path = format!("me/threads/{}", id(&first));
+    let refused = gmail.try_get(&path).await.refusal();
+    assert_eq!(refused, (400, "failedPrecondition".into()));
+    let shown = gmail.get(&format!("{path}?format=metadata")).await;
+    assert_eq!(shown["messages"].as_array().unwrap().len(), 27);
 }
 
 #[tokio::test]
