@@ -43,9 +43,10 @@ pub(crate) struct ServeArgs {
 
     /// An API to serve; may be given more than once [default: farm]
     ///
-    /// The name of a built-in API (farm), a description in the short form (*.toml), or a discovery
-    /// document as Google publishes them (*.json). With @HOST behind it, it answers on this host
-    /// alone; that is how APIs with the same paths are served side by side.
+    /// The name of an API that comes with Windlass (farm, gmail, dfareporting, gamesConfiguration, storage,
+    /// drive, youtube), a description in the short form (*.toml), or a discovery document as Google
+    /// publishes them (*.json). With @HOST behind it, it answers on this host alone; that is how APIs
+    /// with the same paths are served side by side.
     #[arg(long, value_name = "NAME|FILE[@HOST]")]
     api: Vec<String>,
 
