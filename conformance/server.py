@@ -25,7 +25,7 @@ class Server:
         environment = {**os.environ, "WINDLASS_LIMITS_BODY_TIMEOUT": "2s"}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         line = self.process.stdout.readline()
-        if not line.startswith("listening on http://"):
+        if not line.startswith(("listening on http://", "listening on https://")):
             raise RuntimeError(f"the server did not start: {line!r}")
         self.url = line.split()[-1]
         self.port = int(self.url.rsplit(":", 1)[1])

@@ -1,4 +1,4 @@
-"""google-cloud-storage, unmodified, against Cloud Storage: our own description, then the published one.
+"""google-cloud-storage and gsutil, unmodified, against Cloud Storage: by our own description and by the published one.
 
     storage.py BINARY
 """
@@ -13,6 +13,7 @@ import buckets
 import downloads
 import objects
 import uploads
+import with_gsutil
 from report import Report
 from server import Server
 from store import Store
@@ -46,6 +47,7 @@ def main():
     binary, report = sys.argv[1], Report()
     against(report, binary, "our own description", "storage", unknown=404)
     against(report, binary, "the published document", published(), unknown=501)
+    with_gsutil.run(report, binary)
     return report.end()
 
 
