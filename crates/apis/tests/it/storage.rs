@@ -12,6 +12,8 @@ mod uploads;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use windlass_store::{Resource, Timestamp};
+
 use crate::world::{Reply, World};
 
 const BUCKET: &str = "/storage/v1/b/barn";
@@ -87,6 +89,11 @@ impl Storage {
             .resource()
     }
 
+    /// Puts the row of an object into the ledger, past the server.
+    async fn row(&self, name: &str, generation: u64) {
+        self.world.put([row(name, generation)]).await;
+    }
+
     /// The reply to a question for an object; `rest` is its name as in a path, and the query.
     async fn object(&self, rest: &str) -> Reply {
         self.call("GET", &format!("{OBJECTS}/{rest}")).await
@@ -97,5 +104,19 @@ impl Storage {
         let reply = self.object(&format!("{name}?alt=media")).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.body
+    }
+}
+
+/// An object without media, as the ledger has it.
+fn row(name: &str, generation: u64) -> Resource {
+    let body = json!({"generation": generation, "metageneration": 1, "fields": {}});
+    Resource {
+        collection: "storage/b/barn".to_owned(),
+        id: name.to_owned(),
+        version: 1,
+        body: body.to_string().into(),
+        media: None,
+        created: Timestamp::from_millis(0),
+        updated: Timestamp::from_millis(0),
     }
 }

@@ -197,6 +197,13 @@ impl World {
         self.ledger.apply(changes).await.expect("they are new");
     }
 
+    /// A resource as it is in the ledger.
+    pub(crate) async fn stored(&self, collection: &str, id: &str) -> Resource {
+        let resource = self.ledger.resource(collection, id).await;
+        let resource = resource.expect("memory can be read");
+        resource.expect("it is there")
+    }
+
     /// How many resources a collection has; a thousand are many.
     pub(crate) async fn count(&self, collection: &str) -> usize {
         let resources = self.ledger.resources(collection, None, 1000).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{OBJECTS, Storage};
+use super::{OBJECTS, Storage, row};
 
 /// What a page shows: names, prefixes, and the query of the next one.
 #[derive(Debug, PartialEq)]
@@ -155,6 +155,28 @@ async fn a_prefix_of_many_objects_is_shown_once() {
     assert_eq!(page.names, ["9"]);
     let inside = self::page(&storage, "delimiter=/&prefix=1/").await;
     assert_eq!(inside.names.len(), 150);
+}
+
+/// Each prefix stands for more rows than are looked at for it, and all of them for more than one
+/// request looks at.
+#[tokio::test]
+async fn a_request_looks_at_a_bounded_number_of_rows() {
+    let storage = Storage::new().await;
+    let names = (0..300).flat_map(|folder| (0..70).map(move |n| format!("{folder:03}/{n}")));
+    storage.world.put(names.map(|name| row(&name, 1))).await;
+    let (mut prefixes, mut token, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let next = page(&storage, &format!("delimiter=/&pageToken={token}")).await;
+        prefixes.extend(next.prefixes);
+        pages += 1;
+        match next.token {
+            Some(next) => token = next,
+            None => break,
+        }
+    }
+    assert!(pages > 1);
+    let expected: Vec<_> = (0..300).map(|folder| format!("{folder:03}/")).collect();
+    assert_eq!(prefixes, expected);
 }
 
 #[tokio::test]

@@ -55,7 +55,10 @@ async fn a_resumable_upload_ends_with_200() {
     let end = storage
         .send("PUT", &session, &[("content-range", &range)], LARGE)
         .await;
-    assert_eq!(end.resource()["name"], "cow");
+    assert_eq!(
+        (end.status.as_u16(), &end.json()["name"]),
+        (200, &json!("cow"))
+    );
     assert_eq!(storage.media("cow").await, LARGE);
 }
 
@@ -185,6 +188,15 @@ async fn an_upload_in_the_place_of_an_object_is_a_new_generation() {
         .await
         .refusal(404, "notFound");
     storage.object(&query(generation(&new))).await.resource();
+}
+
+/// As by a clock that was set back, or two uploads within a millisecond.
+#[tokio::test]
+async fn a_generation_is_above_the_one_before_whatever_the_clock_says() {
+    let storage = Storage::new().await;
+    storage.row("cow", 9_000_000_000_000_000).await;
+    let new = storage.put("cow", b"moo").await;
+    assert_eq!(new["generation"], "9000000000000001");
 }
 
 #[tokio::test]
