@@ -20,7 +20,7 @@ pub struct Relay {
     /// What the server is told before it takes anything, if it wants to be told. Without
     /// [`Security::StartTls`] or [`Security::Tls`] it goes in the clear.
     pub credentials: Option<Credentials>,
-    /// The name that this server greets with. Default: the domain of [`Options::me`].
+    /// The name that this server greets with. Default: the domain of [`Options::me`](super::Options::me).
     pub helo: Option<String>,
 }
 
