@@ -5,9 +5,12 @@
 //! `kind` a resource is.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::pattern::Pattern;
 
 /// A schema, or the schema of one property of another.
 ///
@@ -40,9 +43,12 @@ pub struct Schema {
     /// The allowed values; empty where there is no such list.
     #[serde(rename = "enum", skip_serializing_if = "Vec::is_empty")]
     pub allowed_values: Vec<String>,
-    /// A regular expression for the value.
+    /// A regular expression for the value; see [`fits_pattern`](Self::fits_pattern).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
+    /// The pattern, once it was needed.
+    #[serde(skip)]
+    pub(crate) compiled: Compiled,
     /// The value where none is given, usually written as a string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
@@ -116,6 +122,17 @@ impl Schema {
         self.required || self.annotations.as_ref().is_some_and(annotated)
     }
 
+    /// Whether a text matches the pattern, if there is one. It is compiled once.
+    pub fn fits_pattern(&self, text: &str) -> bool {
+        let Some(pattern) = &self.pattern else {
+            return true;
+        };
+        self.compiled
+            .0
+            .get_or_init(|| Pattern::new(pattern))
+            .fits(text)
+    }
+
     /// The property of this name.
     pub fn property(&self, name: &str) -> Option<&Schema> {
         self.properties.get(name)
@@ -126,6 +143,17 @@ impl Schema {
     /// Documents write it as the default of the property.
     pub fn kind(&self) -> Option<&str> {
         self.property("kind")?.default.as_ref()?.as_str()
+    }
+}
+
+/// A pattern that is compiled when it is first needed. It follows from the schema and is no part of
+/// what makes two schemas equal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Compiled(OnceLock<Pattern>);
+
+impl PartialEq for Compiled {
+    fn eq(&self, _: &Self) -> bool {
+        true
     }
 }
 
@@ -210,6 +238,14 @@ mod tests {
         let schema: Schema = serde_json::from_value(animal()).unwrap();
         assert_eq!(schema.kind(), Some("farm#animal"));
         assert_eq!(Schema::of_type("object").kind(), None);
+    }
+
+    #[test]
+    fn a_pattern_is_for_the_whole_text() {
+        let mut schema = Schema::of_type("string");
+        assert!(schema.fits_pattern("anything"));
+        schema.pattern = Some("[a-z]+".to_owned());
+        assert!(schema.fits_pattern("cow") && !schema.fits_pattern("cow 2"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Number, Value};
-use windlass_discovery::{Document, Pattern, Schema};
+use windlass_discovery::{Document, Schema};
 
 use crate::kind::Rejection;
 
@@ -113,7 +113,7 @@ impl Admission<'_> {
     fn check_pattern(&self, schema: &Schema, text: &str, path: Path<'_>) -> Result<(), Rejection> {
         let pattern = schema.pattern.as_deref();
         match pattern.filter(|_| self.purpose == Purpose::Taking) {
-            Some(pattern) if !Pattern::new(pattern).fits(text) => {
+            Some(pattern) if !schema.fits_pattern(text) => {
                 Err(wrong(path, format!("must match the pattern {pattern}")))
             }
             _ => Ok(()),

@@ -185,9 +185,10 @@ mod tests {
 
     #[test]
     fn a_fact_is_written_as_its_property_wants_it() {
-        let property = |json_type: &str, format: &str| Schema {
-            format: (!format.is_empty()).then(|| format.to_owned()),
-            ..Schema::of_type(json_type)
+        let property = |json_type: &str, format: &str| {
+            let mut schema = Schema::of_type(json_type);
+            schema.format = (!format.is_empty()).then(|| format.to_owned());
+            schema
         };
         let size = Fact::Number(5_000_000_000);
         let time = Fact::Time(Timestamp::from_millis(1_000));
