@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, Method as Verb};
 use serde_json::{Map, Value};
 use windlass_discovery::{Api, Method, PathParameters};
 use windlass_proto::parameters::Parameters;
@@ -50,10 +50,9 @@ pub trait Kind: Send + Sync + 'static {
 
     /// The name of what the call changes together with other calls, such as the counters of a
     /// mailbox. Calls of the same name take turns inside a process, so that they need not be asked
-    /// again and again. Default: none.
+    /// again and again. Default: the path, for PUT, PATCH and DELETE.
     fn turn(&self, call: &Call<'_>) -> Option<String> {
-        let _ = call;
-        None
+        call.turn_by_path()
     }
 
     /// The longest JSON body that the method takes on its plain path, in bytes, where media may come
@@ -127,6 +126,20 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// The turn of the resource that the path names, for a call that changes it.
+    fn turn_by_path(&self) -> Option<String> {
+        let changes = [Verb::PUT, Verb::PATCH, Verb::DELETE].contains(&self.method.http_method);
+        let path = self.method.template.expand(self.path).ok();
+        path.filter(|_| changes)
+    }
+
+    /// What a kind answers to a method that it does not know.
+    pub fn not_implemented(&self) -> Rejection {
+        Rejection::NotImplemented {
+            method: self.method.id.clone(),
+        }
+    }
+
     /// Holds the request's conditions (`If-Match` and `If-None-Match`) against the resource that it
     /// names. `etag` is the tag of the resource as it is now, quotes included.
     pub fn check_conditions(&self, etag: &str) -> Result<(), Rejection> {

@@ -110,6 +110,7 @@ impl Server {
                 memory: memory::Memory::new(reading, patience),
             },
             large_bodies: memory::Memory::new(reading, patience),
+            large_replies: memory::Memory::new(reading, patience),
             turns: Arc::default(),
             budget: uploads::batch::MemoryBudget::new(settings.limits.media_memory),
             settings,

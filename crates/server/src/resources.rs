@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
+use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, Method as Verb, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::{Method, PathParameters};
@@ -24,6 +24,9 @@ use crate::reply::{Reply, empty, json_bytes, stored_json};
 use crate::uploads::House;
 use crate::uploads::finish::ATTEMPTS;
 use crate::uploads::request::UploadHead;
+
+/// A body that is longer than usual pays for so many bytes at once.
+const STEP: usize = 1024 * 1024;
 
 /// The head of a call.
 #[derive(Clone, Copy)]
@@ -132,6 +135,7 @@ async fn run(
                 return Ok((answer, allowance));
             }
             Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
+            Err(LedgerError::Conflict) => return Err(Error::Crowded),
             Err(error) => return Err(error.into()),
         }
     }
@@ -227,15 +231,7 @@ async fn read_metadata(
     let kind = &head.method.served.kind;
     let usual = house.settings.limits.metadata;
     let limit = kind.body_limit(method).unwrap_or(usual).max(usual);
-    // Text, its values and the media in them exist side by side for a moment.
-    let need = 3 * announced(head.headers).unwrap_or(limit).min(limit);
-    let _share = if limit > usual {
-        let share = house.large_bodies.reserve(need as u64).await;
-        share.map_err(|_| Rejection::Busy)?
-    } else {
-        None
-    };
-    let text = body.collect(limit).await?;
+    let (text, _share) = collect(house, body, limit).await?;
     let mut metadata = parse_metadata(&text)?;
     let embedded = kind.embedded(method, &mut metadata)?;
     if embedded.is_none() && text.len() > usual {
@@ -244,12 +240,29 @@ async fn read_metadata(
     Ok((metadata, embedded))
 }
 
-/// How long the body will be, where the client says so and it is not compressed.
-fn announced(headers: &HeaderMap) -> Option<usize> {
-    if headers.contains_key(CONTENT_ENCODING) {
-        return None;
+/// The whole body. What is longer than usual takes its share of memory as it comes, so that nobody holds
+/// more of it than was sent.
+async fn collect(
+    house: &House,
+    body: &mut RequestBody,
+    limit: usize,
+) -> Result<(Vec<u8>, Vec<Share>), Error> {
+    let usual = house.settings.limits.metadata;
+    let (mut text, mut shares) = (Vec::new(), Vec::new());
+    let mut covered = usual;
+    while let Some(piece) = body.next().await? {
+        if text.len() + piece.len() > limit {
+            return Err(BodyError::TooLong { limit }.into());
+        }
+        text.extend_from_slice(&piece);
+        while text.len() > covered {
+            // Text, its values and the media in them exist side by side for a moment.
+            let share = house.large_bodies.reserve(3 * STEP as u64).await;
+            shares.extend(share.map_err(|_| Rejection::Busy)?);
+            covered += STEP;
+        }
     }
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    Ok((text, shares))
 }
 
 /// Whether a body is surely no JSON. Clients that state no type, or a vague one, are believed to
@@ -263,6 +276,7 @@ fn is_media(content_type: &HeaderValue) -> bool {
         "image/",
         "video/",
         "audio/",
+        "message/",
         "multipart/",
         "application/octet-stream",
         "application/pdf",

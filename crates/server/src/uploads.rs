@@ -55,6 +55,8 @@ pub(crate) struct House {
     pub(crate) shelf: Shelf,
     /// For JSON bodies that may have media inside, both ways.
     pub(crate) large_bodies: Memory,
+    /// For replies that have media inside.
+    pub(crate) large_replies: Memory,
     pub(crate) turns: Arc<Turns>,
     pub(crate) budget: batch::MemoryBudget,
     /// Work on uploads that must not be torn when a connection dies.
@@ -108,7 +110,7 @@ impl House {
     /// For a call whose reply may be large. Calls that read media hold such a share at the same time,
     /// so it must come from another memory.
     pub(crate) fn allowance(&self) -> Allowance {
-        Allowance::new(self.large_bodies.clone())
+        Allowance::new(self.large_replies.clone())
     }
 
     pub(crate) fn patience(&self) -> Duration {

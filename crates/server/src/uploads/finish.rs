@@ -7,7 +7,7 @@ use windlass_discovery::PathParameters;
 use windlass_proto::digest::Digests;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, FinishSession, LedgerError, Media, MediaId, Progress,
+    ChangeSet, EndSession, Epoch, FinishSession, LedgerError, Media, MediaId, Place, Progress,
     ResourceChange, SessionId, Timestamp,
 };
 
@@ -89,6 +89,9 @@ impl House {
             match self.ledger.apply(changes).await {
                 Ok(()) => {
                     kind.committed(&answer.changes);
+                    if held.is_none() {
+                        self.drop_unused(complete, &answer.changes).await;
+                    }
                     if !request.creates() {
                         // The resource that was replaced has left its media behind.
                         self.garbage.notify_one();
@@ -96,8 +99,25 @@ impl House {
                     return Ok(reply);
                 }
                 Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
+                Err(LedgerError::Conflict) => return Err(Error::Crowded),
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    /// Deletes media that came with a call and that no resource has taken. That of a session goes with
+    /// its end.
+    async fn drop_unused(&self, complete: &Complete, changes: &[ResourceChange]) {
+        let at = complete.media.at;
+        let is_used = |change: &ResourceChange| match change {
+            ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. } => {
+                resource.media.as_ref().is_some_and(|media| media.at == at)
+            }
+            ResourceChange::Delete { .. } => false,
+        };
+        if at.place == Place::Vault && !changes.iter().any(is_used) {
+            // What stays is an orphan, which the sweep finds.
+            self.vault.delete(at.id).await.ok();
         }
     }
 
