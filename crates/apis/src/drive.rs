@@ -59,7 +59,7 @@ impl Kind for Drive {
         match call.method.id.as_str() {
             "drive.files.create" => write::admit_creation(call).await,
             "drive.files.update" => write::admit_update(call).await,
-            _ => Err(not_implemented(call)),
+            _ => Err(call.not_implemented()),
         }
     }
 
@@ -78,14 +78,19 @@ impl Kind for Drive {
                 tree::named(call).await?;
                 GenericKind.run(call, media).await
             }
-            _ => Err(not_implemented(call)),
+            _ => Err(call.not_implemented()),
         }
+    }
+
+    /// Files hang together: where one may be moved depends on where others are.
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
+        (call.method.http_method != http::Method::GET).then(|| tree::FILES.to_owned())
     }
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
         match call.method.id.as_str() {
             "drive.files.get" => Ok(file::as_download(tree::named(call).await?)),
-            _ => Err(not_implemented(call)),
+            _ => Err(call.not_implemented()),
         }
     }
 }
@@ -140,11 +145,5 @@ fn shown(body: Value) -> Answer {
     Answer {
         changes: Vec::new(),
         body: Some(body),
-    }
-}
-
-fn not_implemented(call: &Call<'_>) -> Rejection {
-    Rejection::NotImplemented {
-        method: call.method.id.clone(),
     }
 }

@@ -144,12 +144,12 @@ impl Kind for GmailKind {
             "labels.delete" => label::delete(request).await,
             "history.list" => history::list(request).await,
             "getProfile" => profile(request).await,
-            _ => Err(not_implemented(call)),
+            _ => Err(call.not_implemented()),
         }
     }
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
-        Err(not_implemented(call))
+        Err(call.not_implemented())
     }
 
     /// One for all mailboxes: whom a message is for is not known before it is read.
@@ -223,12 +223,6 @@ fn body_of(body: Value) -> Answer {
     Answer {
         changes: Vec::new(),
         body: Some(body),
-    }
-}
-
-fn not_implemented(call: &Call<'_>) -> Rejection {
-    Rejection::NotImplemented {
-        method: call.method.id.clone(),
     }
 }
 

@@ -64,7 +64,7 @@ impl Kind for YouTube {
             "youtube.playlistImages.insert" => playlist_images::admit_insertion(call),
             "youtube.playlistImages.update" => playlist_images::admit_update(call).await,
             "youtube.channelBanners.insert" | "youtube.watermarks.set" => Ok(()),
-            _ => Err(not_implemented(call)),
+            _ => Err(call.not_implemented()),
         }
     }
 
@@ -86,7 +86,7 @@ impl Kind for YouTube {
             "youtube.playlistImages.update" => playlist_images::update(call, media).await,
             "youtube.playlistImages.list" => playlist_images::list(call).await,
             "youtube.playlistImages.delete" => playlist_images::delete(call).await,
-            _ => Err(not_implemented(call)),
+            _ => Err(call.not_implemented()),
         }
     }
 
@@ -106,7 +106,7 @@ impl Kind for YouTube {
                 captions::check_unconverted(call)?;
                 ("caption track", captions::CAPTIONS, in_path("id"))
             }
-            _ => return Err(not_implemented(call)),
+            _ => return Err(call.not_implemented()),
         };
         found(call, what, collection, id).await
     }
@@ -114,6 +114,7 @@ impl Kind for YouTube {
     /// What belongs to a video changes the video with it.
     fn turn(&self, call: &Call<'_>) -> Option<String> {
         let video = match call.method.id.as_str() {
+            "youtube.videos.insert" => return None,
             "youtube.thumbnails.set" => call.query.first("videoId"),
             "youtube.captions.insert" => {
                 let snippet = call.metadata.get("snippet").and_then(|it| it.as_object());
@@ -121,7 +122,9 @@ impl Kind for YouTube {
             }
             _ => None,
         };
-        video.map(|id| format!("{}/{id}", videos::VIDEOS))
+        let path = (call.method.http_method != http::Method::GET)
+            .then(|| format!("youtube/{}", call.method.collection()));
+        video.map(|id| format!("{}/{id}", videos::VIDEOS)).or(path)
     }
 }
 
@@ -182,11 +185,5 @@ fn shown(body: Fields) -> Answer {
     Answer {
         changes: Vec::new(),
         body: Some(body),
-    }
-}
-
-fn not_implemented(call: &Call<'_>) -> Rejection {
-    Rejection::NotImplemented {
-        method: call.method.id.clone(),
     }
 }

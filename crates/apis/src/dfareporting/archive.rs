@@ -88,7 +88,8 @@ impl<R: Read + Seek> Archive<R> {
     /// Reads the list of entries and refuses what must not be unpacked.
     pub(super) fn open(mut reader: R) -> Result<Self, ArchiveError> {
         let entries = directory::read(&mut reader)?;
-        check_sizes(&entries)?;
+        let length = reader.seek(SeekFrom::End(0))?;
+        check_sizes(&entries, length)?;
         Ok(Self { reader, entries })
     }
 
@@ -146,7 +147,11 @@ impl Entry {
     }
 }
 
-fn check_sizes(entries: &[Entry]) -> Result<(), ArchiveError> {
+fn check_sizes(entries: &[Entry], length: u64) -> Result<(), ArchiveError> {
+    // Entries that share their bytes could make work of many times the archive.
+    if entries.iter().map(|entry| entry.packed).sum::<u64>() > length {
+        return Err(ArchiveError::TooLarge);
+    }
     // A thousand numbers of 32 bits do not overflow.
     if entries.iter().map(|entry| entry.unpacked).sum::<u64>() > MOST_UNPACKED {
         return Err(ArchiveError::TooLarge);

@@ -101,14 +101,21 @@ impl Query {
 
     /// Whether a file of these fields is wanted. `trashed`: it is in the trash, or a folder above is.
     pub(super) fn wants(&self, fields: &Fields, trashed: bool) -> bool {
+        let name = text(fields, "name").unwrap_or_default().to_lowercase();
+        self.matches(fields, &name, trashed)
+    }
+
+    /// `file_name` is in lower case, once for all that ask for it.
+    fn matches(&self, fields: &Fields, file_name: &str, trashed: bool) -> bool {
         let field = |name| text(fields, name).unwrap_or_default();
+        let holds = |query: &Self| query.matches(fields, file_name, trashed);
         match self {
             Self::All => true,
-            Self::And(one, other) => one.wants(fields, trashed) && other.wants(fields, trashed),
-            Self::Or(one, other) => one.wants(fields, trashed) || other.wants(fields, trashed),
-            Self::Not(query) => !query.wants(fields, trashed),
-            Self::Name(Match::Equal, name) => field("name").to_lowercase() == *name,
-            Self::Name(Match::Contains, name) => begins_a_word(&field("name").to_lowercase(), name),
+            Self::And(one, other) => holds(one) && holds(other),
+            Self::Or(one, other) => holds(one) || holds(other),
+            Self::Not(query) => !holds(query),
+            Self::Name(Match::Equal, name) => file_name == *name,
+            Self::Name(Match::Contains, name) => begins_a_word(file_name, name),
             Self::MediaType(Match::Equal, media_type) => field("mimeType") == media_type,
             Self::MediaType(Match::Contains, part) => field("mimeType").contains(part),
             Self::Time(name, comparison, moment) => {

@@ -144,7 +144,7 @@ impl Trash {
         let mut trashed = flag(fields, "trashed");
         let mut above = parent(fields).to_owned();
         let mut passed = Vec::new();
-        while !trashed && above != ROOT && passed.len() <= DEEPEST {
+        while !trashed && above != ROOT && !passed.contains(&above) {
             if let Some(known) = self.folders.get(&above) {
                 trashed = *known;
                 break;

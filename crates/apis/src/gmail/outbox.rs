@@ -139,7 +139,12 @@ impl Postman {
             };
             after = Some(last.id.clone());
             for row in rows {
-                if let Some(due) = self.attend_to(desk, &row).await? {
+                // What stands in the way of one message is in the way of no other.
+                let due = self.attend_to(desk, &row).await.unwrap_or_else(|error| {
+                    tracing::warn!(id = row.id, %error, "a message in the outbox has to wait");
+                    Some(desk.now().as_millis() + millis(FIRST_WAIT))
+                });
+                if let Some(due) = due {
                     let now = desk.now().as_millis();
                     sleep = sleep.min(Duration::from_millis(due.saturating_sub(now)));
                 }

@@ -47,11 +47,29 @@ pub(super) async fn send(
     message: &[u8],
 ) -> Result<(), Refusal> {
     let envelope = envelope(from, to)?;
+    let message = with_line_ends(message);
     // The library ends the last line, whether it has an end or not.
-    let message = message.strip_suffix(b"\r\n").unwrap_or(message);
+    let message = message.strip_suffix(b"\r\n").unwrap_or(&message);
     let transport = transport(options, relay).map_err(|error| refusal(&error))?;
     let sent = transport.send_raw(&envelope, message).await;
     sent.map(drop).map_err(|error| refusal(&error))
+}
+
+/// The message with CRLF wherever a line ends, however it ends there. Some relays take a lone LF or CR
+/// for the end of a line, and could be told the end of the message, and commands behind it, by one that
+/// nobody has escaped (RFC 5321, 2.3.8).
+fn with_line_ends(message: &[u8]) -> Vec<u8> {
+    let mut lines = Vec::with_capacity(message.len() + message.len() / 64);
+    let mut before = 0;
+    for &byte in message {
+        match (before, byte) {
+            (b'\r', b'\n') => {}
+            (_, b'\r' | b'\n') => lines.extend_from_slice(b"\r\n"),
+            _ => lines.push(byte),
+        }
+        before = byte;
+    }
+    lines
 }
 
 fn envelope(from: &str, to: &[String]) -> Result<Envelope, Refusal> {
@@ -111,4 +129,24 @@ fn with_sources(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(Some(error), |error| error.source());
     let texts: Vec<_> = sources.map(ToString::to_string).collect();
     texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_as_the_relay_expects_however_they_ended() {
+        let table: [(&[u8], &[u8]); 6] = [
+            (b"", b""),
+            (b"a\r\nb\r\n", b"a\r\nb\r\n"),
+            (b"a\nb", b"a\r\nb"),
+            (b"a\n.\r\nQUIT\r\n", b"a\r\n.\r\nQUIT\r\n"),
+            (b"a\r.\rb", b"a\r\n.\r\nb"),
+            (b"\r\r\n\n", b"\r\n\r\n\r\n"),
+        ];
+        for (message, expected) in table {
+            assert_eq!(with_line_ends(message), expected, "{message:?}");
+        }
+    }
 }

@@ -149,3 +149,13 @@ fn an_archive_cut_off_anywhere_is_refused() {
         open(whole[..length].to_vec()).unwrap_err();
     }
 }
+
+/// Entries that share their bytes would make work of many times the archive.
+#[test]
+fn entries_cannot_have_more_bytes_together_than_the_archive() {
+    let archive = open(zip(&[Packed::new("a", b"one"), Packed::new("b", b"two")])).unwrap();
+    let packed: u64 = archive.entries().iter().map(|entry| entry.packed).sum();
+    check_sizes(archive.entries(), packed).unwrap();
+    let error = check_sizes(archive.entries(), packed - 1).unwrap_err();
+    assert!(matches!(error, ArchiveError::TooLarge), "{error}");
+}

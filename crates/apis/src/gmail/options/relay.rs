@@ -107,7 +107,7 @@ impl FromStr for Relay {
             return Err(NotARelay::Form);
         }
         Ok(Self {
-            host: authority.host().to_owned(),
+            host: authority.host().trim_matches(['[', ']']).to_owned(),
             port: authority.port_u16().unwrap_or(security.port()),
             security,
             credentials: credentials(authority)?,
@@ -138,7 +138,11 @@ impl fmt::Display for Relay {
             let name = utf8_percent_encode(&credentials.username, NON_ALPHANUMERIC);
             write!(f, "{name}@")?;
         }
-        write!(f, "{}:{}", self.host, self.port)
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
     }
 }
 
@@ -158,11 +162,15 @@ mod tests {
                 Some("cow@mail.test"),
             ),
             ("smtp+plain://mail.test", Security::None, 25, None),
+            ("smtp+plain://[::1]:2525", Security::None, 2525, None),
         ];
         for (text, security, port, name) in table {
             let relay: Relay = text.parse().unwrap();
             assert_eq!((relay.security, relay.port), (security, port), "{text}");
-            assert_eq!(relay.host, "mail.test", "{text}");
+            assert!(
+                ["mail.test", "::1"].contains(&relay.host.as_str()),
+                "{text}"
+            );
             let username = relay.credentials.as_ref().map(|it| it.username.as_str());
             assert_eq!(username, name, "{text}");
             let again: Relay = relay.to_string().parse().unwrap();
