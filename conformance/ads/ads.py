@@ -12,7 +12,6 @@ import urllib.error
 import urllib.request
 
 import googleapiclient.errors as errors
-import httplib2
 from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build
 from googleapiclient.http import MediaIoBaseUpload
@@ -21,6 +20,7 @@ import files
 import published
 from line import BreakingLine
 from report import Report
+from resumable import to_the_end
 from server import Server
 
 KIB, MIB = 1024, 1024 * 1024
@@ -35,24 +35,6 @@ def service(url, name, version):
 
 def upload(data, mimetype, **how):
     return MediaIoBaseUpload(io.BytesIO(data), mimetype=mimetype, **how)
-
-
-def to_the_end(request, tries=20):
-    """Goes on as the library's guide says: after a fault, call next_chunk() again; it asks first."""
-    while True:
-        try:
-            _, resource = request.next_chunk()
-        except errors.HttpError as error:
-            if error.resp.status < 500 or tries == 0:
-                raise
-            tries -= 1
-        except (OSError, httplib2.HttpLib2Error):
-            if tries == 0:
-                raise
-            tries -= 1
-        else:
-            if resource is not None:
-                return resource
 
 
 def refusal(function, status, reason, words):

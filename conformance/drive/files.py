@@ -2,9 +2,10 @@
 
 import hashlib
 
-from library import CHUNK, KIB, MIB, download, raw, refused, same, to_the_end, upload
+from library import CHUNK, KIB, MIB, download, raw, refused, same, upload
 from line import BreakingLine
 from report import media
+from resumable import to_the_end
 
 SMALL, LARGE = media(1000), media(3 * MIB + 12_345, seed=2)
 FOLDER = "application/vnd.google-apps.folder"

@@ -1,11 +1,10 @@
-"""How the library is used: uploads to their end, refusals, and requests past it."""
+"""How the library is used: uploads, downloads, refusals, and requests past it."""
 
 import io
 import json
 import urllib.error
 import urllib.request
 
-import httplib2
 from googleapiclient import errors
 from googleapiclient.http import MediaIoBaseDownload, MediaIoBaseUpload
 
@@ -15,24 +14,6 @@ CHUNK = 256 * KIB
 
 def upload(data, mimetype="text/plain", **how):
     return MediaIoBaseUpload(io.BytesIO(data), mimetype=mimetype, **how)
-
-
-def to_the_end(request, tries=20):
-    """Goes on as the library's guide says: after a fault, call next_chunk() again; it asks first."""
-    while True:
-        try:
-            _, resource = request.next_chunk()
-        except errors.HttpError as error:
-            if error.resp.status < 500 or tries == 0:
-                raise
-            tries -= 1
-        except (OSError, httplib2.HttpLib2Error):
-            if tries == 0:
-                raise
-            tries -= 1
-        else:
-            if resource is not None:
-                return resource
 
 
 def download(request, chunk=CHUNK):

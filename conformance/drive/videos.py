@@ -3,8 +3,9 @@
 import struct
 import zlib
 
-from library import CHUNK, MIB, raw, refused, same, to_the_end, upload
+from library import CHUNK, MIB, raw, refused, same, upload
 from report import media
+from resumable import to_the_end
 
 SMALL, LARGE = media(1000), media(3 * MIB + 12_345, seed=3)
 

@@ -13,13 +13,13 @@ import sys
 import urllib.request
 
 import googleapiclient.errors as errors
-import httplib2
 from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build, build_from_document
 from googleapiclient.http import MediaFileUpload, MediaInMemoryUpload, MediaIoBaseDownload, MediaIoBaseUpload
 
 from line import BreakingLine
 from report import Report, check, media
+from resumable import to_the_end
 from server import Server
 
 KIB, MIB = 1024, 1024 * 1024
@@ -45,24 +45,6 @@ def upload(data, mimetype="video/mp4", **how):
 
 def unknown(data):
     return UnknownLength(io.BytesIO(data), mimetype="video/mp4", chunksize=CHUNK, resumable=True)
-
-
-def to_the_end(request, tries=20):
-    """Goes on as the library's guide says: after a fault, call next_chunk() again; it asks first."""
-    while True:
-        try:
-            _, resource = request.next_chunk()
-        except errors.HttpError as error:
-            if error.resp.status < 500 or tries == 0:
-                raise
-            tries -= 1
-        except (OSError, httplib2.HttpLib2Error):
-            if tries == 0:
-                raise
-            tries -= 1
-        else:
-            if resource is not None:
-                return resource
 
 
 def refusal(function, status, reason):
