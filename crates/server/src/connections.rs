@@ -109,10 +109,10 @@ impl Connections {
         };
         tokio::spawn(async move {
             match tls {
-                None => connection.run(tcp).await,
+                None => Box::pin(connection.run(tcp)).await,
                 Some(tls) => {
                     if let Some(stream) = connection.shake_hands(tls, tcp).await {
-                        connection.run(stream).await;
+                        Box::pin(connection.run(stream)).await;
                     }
                 }
             }
@@ -169,12 +169,16 @@ impl Connection {
                 Ok::<_, Infallible>(answer(house, request).await)
             }
         });
-        let connection = self
-            .builder
-            .serve_connection(TokioIo::new(stream), service)
-            .into_owned();
+        // It holds a request with all that is done for it. Boxed, it is not kept twice when it is moved.
+        let connection = Box::pin(
+            self.watcher.watch(
+                self.builder
+                    .serve_connection(TokioIo::new(stream), service)
+                    .into_owned(),
+            ),
+        );
         tokio::select! {
-            ended = self.watcher.watch(connection) => {
+            ended = connection => {
                 if let Err(error) = ended {
                     tracing::debug!(error = %error, "connection ended");
                 }

@@ -90,7 +90,7 @@ impl House {
         let expected = leased.request.expected.merge(expected)?;
         let mut append = Append::open(self, leased, Some(total), expected).await?;
         let (settled, _) = append.settle().await?;
-        append.finish(settled, expected).await
+        Box::pin(append.finish(settled, expected)).await
     }
 
     /// Finishes a session that is in state finishing. Its digests have been checked.
@@ -101,7 +101,7 @@ impl House {
         let total = leased.session.progress.total;
         let mut append = Append::open(self, leased, total, ExpectedDigests::default()).await?;
         let (settled, _) = append.settle().await?;
-        append.finish(settled, ExpectedDigests::default()).await
+        Box::pin(append.finish(settled, ExpectedDigests::default())).await
     }
 }
 
@@ -223,7 +223,7 @@ impl Append {
         match intake.end(Ending::Complete) {
             Ok(Outcome::Finished { total }) => {
                 self.total = Some(total);
-                self.finish(settled, expected)
+                Box::pin(self.finish(settled, expected))
                     .await
                     .map(SessionReply::Final)
             }
