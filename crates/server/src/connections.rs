@@ -29,9 +29,10 @@ use crate::uploads::House;
 
 use lingering::{Lingering, Patience};
 
-/// The most that is read from a socket at once, and the longest request head. A connection can hold
-/// this much before its request is known.
-const READ_BUFFER: usize = 128 * 1024;
+/// The most that is read from a socket at once, and the longest request head, as on HTTP/2. A connection
+/// can hold this much before its request is known, and an upload whose client is faster than the disk
+/// as much again.
+const READ_BUFFER: usize = 64 * 1024;
 
 /// How much a client may send on HTTP/2 before the server has taken it: of one body, and of all
 /// bodies of a connection.
