@@ -35,6 +35,25 @@ pub fn simple(media: Media) -> Request {
         .body(media.whole())
 }
 
+/// A multipart upload of a new animal of this name.
+pub fn multipart(name: &str, media: Media) -> Request {
+    const BOUNDARY: &str = "farm-boundary";
+    let mut body = format!(
+        "--{BOUNDARY}\r\nContent-Type: application/json\r\n\r\n{}\r\n--{BOUNDARY}\r\nContent-Type: \
+         image/png\r\n\r\n",
+        named(name)
+    )
+    .into_bytes();
+    body.extend(media.whole());
+    body.extend(format!("\r\n--{BOUNDARY}--\r\n").into_bytes());
+    Request::new("POST", format!("{UPLOADS}?uploadType=multipart"))
+        .header(
+            "Content-Type",
+            format!("multipart/related; boundary={BOUNDARY}"),
+        )
+        .body(body)
+}
+
 /// A new animal from a simple upload; the reply shows it.
 #[track_caller]
 pub fn upload(address: SocketAddr, media: Media) -> Reply {
@@ -76,14 +95,21 @@ pub fn download(id: &str) -> Request {
     Request::new("GET", format!("{}?alt=media", animal(id)))
 }
 
+/// A page of the list of all animals; the first one for an empty token.
+pub fn list(page_token: &str) -> Request {
+    Request::new(
+        "GET",
+        format!("{ANIMALS}?maxResults=1000&pageToken={page_token}"),
+    )
+}
+
 /// How many animals have this name.
 #[track_caller]
 pub fn count(address: SocketAddr, name: &str) -> usize {
     let mut count = 0;
     let mut page = String::new();
     loop {
-        let list = Request::new("GET", format!("{ANIMALS}?maxResults=1000&pageToken={page}"));
-        let reply = exchange(address, &list).expect(200);
+        let reply = exchange(address, &list(&page)).expect(200);
         let animals = reply.field("items");
         let animals = animals.as_array().map_or(&[][..], Vec::as_slice);
         count += animals

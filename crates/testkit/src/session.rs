@@ -27,16 +27,8 @@ impl Session {
     /// The session that a reply to a start names.
     #[track_caller]
     pub fn of_reply(address: SocketAddr, reply: &Reply) -> Self {
-        let location = reply
-            .header("location")
-            .expect("a started session has a URI");
-        let path = location
-            .split_once("://")
-            .and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..]));
-        Self {
-            address,
-            target: path.expect("a session URI is absolute").to_owned(),
-        }
+        let target = target_of(reply).expect("a started session has an absolute URI");
+        Self { address, target }
     }
 
     /// The same session at another address, such as that of the server's next life.
@@ -114,6 +106,12 @@ impl Session {
     pub fn cancel(&self) -> Reply {
         self.exchange(&self.request("DELETE").body(""))
     }
+}
+
+/// Path and query of the absolute URI in a reply's `Location`.
+pub fn target_of(reply: &Reply) -> Option<String> {
+    let (_, rest) = reply.header("location")?.split_once("://")?;
+    Some(rest[rest.find('/')?..].to_owned())
 }
 
 /// The `Content-Range` of a range of the media; one that reaches the end names the total.

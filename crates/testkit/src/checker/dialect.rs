@@ -1,0 +1,83 @@
+//! What differs between upload protocols.
+
+mod google;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use crate::media::Media;
+use crate::raw::{Reply, Request};
+
+pub use google::Google;
+
+/// Resources by the name they were uploaded under: of each, what [`Dialect::download`] wants.
+pub type Census = HashMap<String, Vec<String>>;
+
+/// What a reply means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// A session was started; this is the target of its requests.
+    Started(String),
+    /// So many bytes are committed.
+    Committed(u64),
+    /// The upload is complete. The body is to be repeated, in every reply to come.
+    Finished(Vec<u8>),
+    /// The session was cancelled.
+    Cancelled,
+    /// There is no such session.
+    Unknown,
+    /// Not now, with this status.
+    NotNow(u16),
+    /// The protocol has no place for it.
+    Strange(String),
+}
+
+impl Answer {
+    /// A reply that the protocol has no place for, in a few words.
+    pub fn strange(reply: &Reply) -> Self {
+        let body = String::from_utf8_lossy(&reply.body);
+        let body: String = body.chars().take(200).collect();
+        Self::Strange(format!("{} {} {body}", reply.status, reply.reason))
+    }
+}
+
+/// An upload protocol as a client speaks it: requests out, answers in.
+pub trait Dialect: Send + Sync + fmt::Debug {
+    /// What tables call it.
+    fn name(&self) -> &'static str;
+
+    /// Starts a session for media under a name that no other upload has.
+    fn start(&self, name: &str, media: Media) -> Request;
+
+    /// Sends a range of the media; one that reaches its end ends the upload.
+    fn append(&self, target: &str, media: Media, range: Range<u64>) -> Request;
+
+    /// Asks how much is committed.
+    fn query(&self, target: &str) -> Request;
+
+    /// Cancels a session, where that exists.
+    fn cancel(&self, target: &str) -> Option<Request>;
+
+    /// An upload in one request, without a session, where that exists; with the name when
+    /// `multipart`.
+    fn one_shot(&self, name: &str, media: Media, multipart: bool) -> Option<Request>;
+
+    /// What a reply to any of these says.
+    fn answer(&self, reply: &Reply, media: Media) -> Answer;
+
+    /// What [`Dialect::download`] wants of a finished upload: from its session's target and its
+    /// final reply.
+    fn resource(&self, target: Option<&str>, finished: &[u8]) -> Option<String>;
+
+    /// Asks for the media of a resource, where that is possible.
+    fn download(&self, resource: &str) -> Option<Request>;
+
+    /// All resources by name, where the server can list them.
+    ///
+    /// # Errors
+    /// What breaks on the way.
+    fn census(&self, address: SocketAddr) -> io::Result<Option<Census>>;
+}

@@ -1,0 +1,77 @@
+//! What the clients do: which media they send, and how.
+
+use crate::dice::Dice;
+use crate::media::Media;
+use crate::session::CHUNK_GRANULARITY;
+
+/// Media up to this length is kept in the ledger by default; the checker wants both sides of it.
+const SMALL: u64 = 64 * 1024;
+
+/// How a client sends its media.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// A session, chunk after chunk of so many bytes.
+    Chunks(u64),
+    /// A session, and all that is missing in one request.
+    Rest,
+    /// A session, chunk after chunk, each of which begins with bytes that were acknowledged before.
+    Overlap(u64),
+    /// A session; the client hangs up in the middle of every other request.
+    Vanish,
+    /// A session that is cancelled before its last byte.
+    Cancel,
+    /// One request, the media alone.
+    Simple,
+    /// One request, metadata and media.
+    Multipart,
+}
+
+/// How much the clients send, and in which manners.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// How many clients upload at the same time, each one upload after another.
+    pub clients: usize,
+    /// The longest media in bytes.
+    pub largest: u64,
+    /// The manners, each as likely as the others. A dialect without one-shot uploads leaves those out.
+    pub manners: Vec<Manner>,
+    /// How many uploads a client makes; `None` for as long as it is let.
+    pub uploads: Option<u64>,
+}
+
+impl Default for Load {
+    /// Eight clients, media up to 4 MiB, every manner.
+    fn default() -> Self {
+        Self {
+            clients: 8,
+            largest: 4 << 20,
+            manners: vec![
+                Manner::Chunks(CHUNK_GRANULARITY),
+                Manner::Chunks(4 * CHUNK_GRANULARITY),
+                Manner::Rest,
+                Manner::Rest,
+                Manner::Overlap(CHUNK_GRANULARITY),
+                Manner::Vanish,
+                Manner::Cancel,
+                Manner::Simple,
+                Manner::Multipart,
+            ],
+            uploads: None,
+        }
+    }
+}
+
+impl Load {
+    /// The `number`th upload of a client: its media and manner follow from the seed.
+    pub(super) fn upload(&self, seed: u64, client: usize, number: u64) -> (Media, Manner) {
+        let mut dice = Dice::new(seed).fork(client as u64).fork(number);
+        let largest = self.largest.max(2);
+        let length = match dice.within(0..4) {
+            0 => dice.within(1..SMALL.min(largest)),
+            1 => dice.within(1..(8 * SMALL).min(largest)),
+            _ => dice.within(1..largest),
+        };
+        let manner = *dice.pick(&self.manners);
+        (Media::new(dice.throw(), length), manner)
+    }
+}

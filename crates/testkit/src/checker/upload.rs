@@ -1,0 +1,348 @@
+//! One upload, from the client's side.
+
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::dialect::{Answer, Census, Dialect};
+use super::load::{Load, Manner};
+use super::record::{Event, Known, Record};
+use super::rule::{Rule, Violation, judge};
+use crate::media::Media;
+use crate::raw::{RawPeer, Request};
+use crate::session::CHUNK_GRANULARITY;
+
+/// How often an upload that nothing disturbs may be told to wait, or break, before it is stuck.
+const TRIES: u32 = 200;
+
+/// The pause between them.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What an upload needs of its fleet.
+pub(super) struct Scene<'a> {
+    /// How the server is spoken to.
+    pub(super) dialect: Arc<dyn Dialect>,
+    /// Where it is.
+    pub(super) address: SocketAddr,
+    /// How long a reply may take.
+    pub(super) patience: Duration,
+    /// What goes into records: time and stamp.
+    pub(super) moment: &'a (dyn Fn() -> (Duration, u64) + Sync),
+}
+
+/// An upload with its history.
+#[derive(Debug, Clone)]
+pub struct Upload {
+    name: String,
+    media: Media,
+    manner: Manner,
+    target: Option<String>,
+    records: Vec<Record>,
+    known: Known,
+    /// The offset is not known since the last connection broke.
+    must_ask: bool,
+    violations: Vec<Violation>,
+}
+
+impl Upload {
+    /// The `number`th upload of a client. It has not begun yet.
+    pub(super) fn begin(load: &Load, seed: u64, client: usize, number: u64) -> Self {
+        let (media, manner) = load.upload(seed, client, number);
+        Self {
+            name: format!("client {client}, upload {number}"),
+            media,
+            manner,
+            target: None,
+            records: Vec::new(),
+            known: Known::default(),
+            must_ask: false,
+            violations: Vec::new(),
+        }
+    }
+
+    /// Its name, by which the server knows the resource.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What happened to it, in order.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// What the server is bound by.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Where its session is, once it was started.
+    pub fn target(&self) -> Option<&str> {
+        self.target.as_deref()
+    }
+
+    pub(super) fn take_violations(&mut self) -> Vec<Violation> {
+        std::mem::take(&mut self.violations)
+    }
+
+    /// Whether nothing is left to be sent: it is over, or it was one request that was answered by
+    /// nothing, which nobody can go on with.
+    pub(super) fn is_over(&self) -> bool {
+        self.known.is_over() || (self.is_one_shot() && self.was_sent())
+    }
+
+    /// The upload as it was at a stamp.
+    pub(super) fn at(&self, stamp: u64) -> Self {
+        let records = self
+            .records
+            .iter()
+            .take_while(|record| record.stamp <= stamp);
+        let records: Vec<_> = records.cloned().collect();
+        let known = Known::of(&records);
+        Self {
+            target: self.target.clone().filter(|_| known.started),
+            known,
+            records,
+            must_ask: true,
+            violations: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Sends the next request and takes its answer in.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub(super) fn step(&mut self, scene: &Scene<'_>) -> io::Result<()> {
+        match (self.next(&*scene.dialect), self.must_ask) {
+            (Next::OneShot(request), _) => self.send(scene, 0..self.media.len(), &request),
+            (Next::Start(request), _) => self.exchange(scene, &request),
+            (_, true) => self.ask(scene),
+            (Next::Cancel(request), _) => {
+                self.note(scene, Event::CancelSent);
+                self.exchange(scene, &request)
+            }
+            (Next::Append(range), _) if self.vanishes() => self.vanish(scene, range),
+            (Next::Append(range), _) => {
+                let request = self.append(&*scene.dialect, range.clone());
+                self.send(scene, range, &request)
+            }
+        }
+    }
+
+    /// Asks the session how it is, if there is one.
+    pub(super) fn ask(&mut self, scene: &Scene<'_>) -> io::Result<()> {
+        let Some(target) = &self.target else {
+            return Ok(());
+        };
+        self.exchange(scene, &scene.dialect.query(target))
+    }
+
+    /// As [`Upload::ask`], again and again until there is an answer.
+    pub(super) fn check(&mut self, scene: &Scene<'_>) {
+        let undecided = |upload: &Self| upload.must_ask;
+        self.must_ask = self.target.is_some();
+        self.persist(scene, undecided, Self::ask);
+    }
+
+    /// Brings the upload to its end.
+    pub(super) fn finish(&mut self, scene: &Scene<'_>) {
+        self.persist(scene, |upload| !upload.is_over(), Self::step);
+    }
+
+    fn persist(
+        &mut self,
+        scene: &Scene<'_>,
+        goes_on: impl Fn(&Self) -> bool,
+        step: impl Fn(&mut Self, &Scene<'_>) -> io::Result<()>,
+    ) {
+        let mut setbacks = 0;
+        while goes_on(self) && self.violations.is_empty() {
+            let before = self.known.clone();
+            let result = step(self, scene);
+            if self.known != before {
+                setbacks = 0;
+                continue;
+            }
+            if result.is_ok() && !goes_on(self) {
+                return;
+            }
+            setbacks += 1;
+            if setbacks > TRIES {
+                return self.violate(Rule::Stuck(format!(
+                    "{:?}, {:?}",
+                    result,
+                    self.records.last()
+                )));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Looks at what has become of the upload: the media of its resource, and how many there are.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub(super) fn check_resource(
+        &mut self,
+        scene: &Scene<'_>,
+        census: Option<&Census>,
+    ) -> io::Result<()> {
+        let named = census.filter(|_| self.manner != Manner::Simple);
+        let found = named.map(|census| census.get(&self.name).map_or(&[][..], Vec::as_slice));
+        let (least, most) = match (&self.known.finished, self.known.cancelled) {
+            (_, true) => (0, 0),
+            (Some(_), _) => (1, 1),
+            // It was never answered: it may have happened.
+            (None, _) => (0, 1),
+        };
+        if let Some(found) = found.map(<[_]>::len)
+            && !(least..=most).contains(&found)
+        {
+            self.violate(Rule::Resources { found, least, most });
+        }
+        let body = self.known.finished.as_deref();
+        let resource = body.and_then(|body| scene.dialect.resource(self.target(), body));
+        let resource = resource.or_else(|| found?.first().cloned());
+        match resource.and_then(|resource| scene.dialect.download(&resource)) {
+            Some(download) => self.compare(scene, &download),
+            None => Ok(()),
+        }
+    }
+
+    fn compare(&mut self, scene: &Scene<'_>, download: &Request) -> io::Result<()> {
+        let reply = exchange(scene, download)?;
+        let whole = 0..self.media.len();
+        match self.media.compare(whole, &reply.body[..]) {
+            _ if reply.status != 200 => self.violate(Rule::MediaDiffers(format!(
+                "its download answers {}",
+                reply.status
+            ))),
+            Err(how) => self.violate(Rule::MediaDiffers(how.to_string())),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    fn next(&self, dialect: &dyn Dialect) -> Next {
+        let multipart = self.manner == Manner::Multipart;
+        if self.is_one_shot()
+            && let Some(request) = dialect.one_shot(&self.name, self.media, multipart)
+        {
+            return Next::OneShot(request);
+        }
+        let Some(target) = &self.target else {
+            return Next::Start(dialect.start(&self.name, self.media));
+        };
+        let (from, len) = (self.known.offset, self.media.len());
+        let granules = |bytes: u64| bytes / CHUNK_GRANULARITY * CHUNK_GRANULARITY;
+        match self.manner {
+            Manner::Cancel if from + CHUNK_GRANULARITY < len => {
+                Next::Append(from..granules(len - 1).max(from + 1))
+            }
+            Manner::Cancel => dialect
+                .cancel(target)
+                .map_or(Next::Append(from..len), Next::Cancel),
+            Manner::Chunks(chunk) => Next::Append(from..(from + chunk).min(len)),
+            Manner::Overlap(chunk) => {
+                Next::Append(from.saturating_sub(chunk / 2)..(from + chunk).min(len))
+            }
+            _ => Next::Append(from..len),
+        }
+    }
+
+    fn append(&self, dialect: &dyn Dialect, range: Range<u64>) -> Request {
+        let target = self.target.as_deref().expect("the session was started");
+        dialect.append(target, self.media, range)
+    }
+
+    /// Every other request of a client that vanishes.
+    fn vanishes(&self) -> bool {
+        let sent = |record: &&Record| matches!(record.event, Event::Sent(_));
+        self.manner == Manner::Vanish && self.records.iter().filter(sent).count() % 2 == 0
+    }
+
+    /// Sends half of a request and hangs up.
+    fn vanish(&mut self, scene: &Scene<'_>, range: Range<u64>) -> io::Result<()> {
+        let bytes = self.append(&*scene.dialect, range.clone()).to_bytes();
+        self.note(scene, Event::Sent(range));
+        self.must_ask = true;
+        let mut peer = RawPeer::try_connect(scene.address)?;
+        peer.try_send(&bytes[..bytes.len() - bytes.len() / 2])
+    }
+
+    fn send(&mut self, scene: &Scene<'_>, range: Range<u64>, request: &Request) -> io::Result<()> {
+        self.note(scene, Event::Sent(range));
+        self.exchange(scene, request)
+    }
+
+    fn exchange(&mut self, scene: &Scene<'_>, request: &Request) -> io::Result<()> {
+        self.must_ask = true;
+        match exchange(scene, request) {
+            Ok(reply) => {
+                let answer = scene.dialect.answer(&reply, self.media);
+                self.take_in(scene, answer);
+                Ok(())
+            }
+            Err(error) => {
+                self.note(scene, Event::Broken(error.kind()));
+                Err(error)
+            }
+        }
+    }
+
+    fn take_in(&mut self, scene: &Scene<'_>, answer: Answer) {
+        if let Some(rule) = judge(&self.known, &answer) {
+            self.violate(rule);
+        }
+        self.must_ask = matches!(answer, Answer::NotNow(_));
+        match answer {
+            Answer::Started(target) => {
+                self.target.get_or_insert(target);
+                self.note(scene, Event::Started);
+            }
+            Answer::Committed(offset) => self.note(scene, Event::Committed(offset)),
+            Answer::Finished(body) => self.note(scene, Event::Finished(body)),
+            Answer::Cancelled | Answer::Unknown => self.note(scene, Event::Cancelled),
+            Answer::NotNow(status) => self.note(scene, Event::Refused(status)),
+            Answer::Strange(_) => {}
+        }
+    }
+
+    pub(super) fn note(&mut self, scene: &Scene<'_>, event: Event) {
+        let (at, stamp) = (scene.moment)();
+        self.known.note(&event);
+        self.records.push(Record { at, stamp, event });
+    }
+
+    fn violate(&mut self, rule: Rule) {
+        let upload = self.name.clone();
+        self.violations.push(Violation { upload, rule });
+    }
+
+    fn is_one_shot(&self) -> bool {
+        matches!(self.manner, Manner::Simple | Manner::Multipart)
+    }
+
+    fn was_sent(&self) -> bool {
+        self.known.sent > 0
+    }
+}
+
+/// What the upload does next.
+enum Next {
+    OneShot(Request),
+    Start(Request),
+    Append(Range<u64>),
+    Cancel(Request),
+}
+
+fn exchange(scene: &Scene<'_>, request: &Request) -> io::Result<crate::raw::Reply> {
+    let mut peer = RawPeer::try_connect(scene.address)?;
+    peer.set_patience(scene.patience);
+    // A server that refuses may answer and hang up before it has read all.
+    let sent = peer.try_send(request.to_bytes());
+    peer.try_reply()
+        .map_err(|error| sent.err().unwrap_or(error))
+}
