@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Each crate with the crates of the house that it may depend on.
-const MAY_KNOW: [(&str, &[&str]); 9] = [
+const MAY_KNOW: [(&str, &[&str]); 10] = [
     ("proto", &[]),
     ("discovery", &[]),
     ("store", &["proto"]),
@@ -16,6 +16,7 @@ const MAY_KNOW: [(&str, &[&str]); 9] = [
         &["apis", "client", "discovery", "server", "store-local"],
     ),
     ("testkit", &[]),
+    ("proof", &["testkit"]),
 ];
 
 /// The crates of the house that a manifest names as dependencies; those of its tests do not count.

@@ -1,0 +1,40 @@
+//! The checker by itself, pointed at a server that somebody else runs, and breaks.
+//!
+//! Injected: nothing. Clients upload for a while; then every upload is brought to its end and all are looked at.
+
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::Duration;
+
+use windlass_testkit::checker::{Fleet, Google, Load};
+
+use crate::outcome::Outcome;
+
+/// Points the checker at a server of the Farm API that is already there.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Where it listens.
+    address: SocketAddr,
+    /// For how many seconds clients upload.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// How many clients upload at the same time.
+    #[arg(long, default_value_t = 8)]
+    clients: usize,
+    /// What the clients send follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let load = Load {
+        clients: arguments.clients,
+        ..Load::default()
+    };
+    let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
+    fleet.run_while(arguments.address, || {
+        sleep(Duration::from_secs(arguments.seconds))
+    });
+    fleet.finish(arguments.address);
+    Outcome::of_fleet("nothing injected", &fleet)
+}

@@ -1,0 +1,49 @@
+//! `windlass-proof`: the proof that an acknowledged byte survives.
+//!
+//! Each tier is a command. It injects the faults that the head of its file names into a real server, and lets the checker
+//! (`windlass_testkit::checker`) hold the server to every acknowledgement. Whatever a tier needs and the machine does not have makes
+//! it say SKIPPED with the reason.
+//!
+//! Exit codes: 0 no rule was broken; 1 a rule was broken, or the tier could not be carried out; 77 skipped.
+
+mod check;
+mod disk;
+mod kill;
+mod outcome;
+mod power;
+mod subject;
+mod tool;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use outcome::Outcome;
+
+/// Breaks machines under a server, and looks whether an acknowledged byte was lost.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    /// Treats a tier that this machine cannot carry out as a failure.
+    #[arg(long, global = true)]
+    no_skip: bool,
+    #[command(subcommand)]
+    tier: Tier,
+}
+
+#[derive(Debug, Subcommand)]
+enum Tier {
+    Check(check::Arguments),
+    Kill(kill::Arguments),
+    Power(power::Arguments),
+}
+
+fn main() -> ExitCode {
+    let Arguments { no_skip, tier } = Arguments::parse();
+    let result = match &tier {
+        Tier::Check(arguments) => Ok(check::run(arguments)),
+        Tier::Kill(arguments) => kill::run(arguments),
+        Tier::Power(arguments) => power::run(arguments),
+    };
+    outcome::report(result.unwrap_or_else(Outcome::of_error), no_skip)
+}

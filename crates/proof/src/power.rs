@@ -1,0 +1,140 @@
+//! Tier T3: the power is cut.
+//!
+//! Injected: the file-system shutdown ioctl without a flush of the log, on a loop-mounted file system under the running server with live
+//! sessions. Whatever was not synced is lost; the page cache is thrown away with the mount.
+//! To be survived: everything that was acknowledged.
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::dice::Dice;
+
+use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
+use crate::outcome::{Outcome, progress};
+use crate::subject::{Server, Subject};
+use crate::tool::{need, run as run_tool};
+
+/// Room for some hundred uploads, and more than what XFS asks for.
+const DISK: u64 = 4 << 30;
+
+/// Cuts the power again and again while clients upload.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// The file system; Btrfs has no such ioctl.
+    #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
+    file_system: FileSystem,
+    /// How often the power is cut.
+    #[arg(long, default_value_t = 50)]
+    cuts: u64,
+    /// How many clients upload at the same time.
+    #[arg(long, default_value_t = 32)]
+    clients: usize,
+    /// What the clients send, and when the power is cut, follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    arguments.file_system.need()?;
+    need(&["xfs_io"])?;
+    let load = Load {
+        clients: arguments.clients,
+        largest: 1 << 20,
+        ..Load::default()
+    };
+    let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
+    let mut dice = Dice::new(arguments.seed);
+    let scratch = tempfile::tempdir()?;
+    let mut machine = Machine::new(arguments, scratch.path())?;
+    let name = arguments.file_system.name();
+    for cut in 1..=arguments.cuts {
+        let delay = Duration::from_micros(dice.within(20_000..250_000));
+        fleet.run_while(machine.server.address(), || {
+            sleep(delay);
+            machine.cut_power()
+        })?;
+        machine = machine.start_again()?;
+        fleet.check(machine.server.address());
+        if cut % 50 == 0 {
+            progress(format_args!(
+                "{name}: {cut} power cuts; {}",
+                fleet.figures()
+            ));
+        }
+        if !fleet.violations().is_empty() {
+            return Ok(Outcome::of_fleet(
+                format_args!("{name}: {cut} power cuts"),
+                &fleet,
+            ));
+        }
+    }
+    fleet.finish(machine.server.address());
+    Ok(Outcome::of_fleet(
+        format_args!("{name}: {} power cuts", arguments.cuts),
+        &fleet,
+    ))
+}
+
+/// A server on a disk of its own. Fields are dropped in order: the server ends before its disk goes.
+struct Machine {
+    server: Server,
+    mount: Mount,
+    device: LoopDevice,
+    file_system: FileSystem,
+    subject: Subject,
+    log: PathBuf,
+}
+
+impl Machine {
+    fn new(arguments: &Arguments, scratch: &Path) -> anyhow::Result<Self> {
+        let image = scratch.join("disk");
+        make_image(&image, DISK)?;
+        let device = LoopDevice::attach(&image)?;
+        arguments.file_system.make(&device)?;
+        let mount = Mount::new(arguments.file_system, &device, &scratch.join("mount"))?;
+        let log = scratch.join("log");
+        Ok(Self {
+            server: arguments.subject.start(&mount.path().join("data"), &log)?,
+            mount,
+            device,
+            file_system: arguments.file_system,
+            subject: arguments.subject.clone(),
+            log,
+        })
+    }
+
+    /// From here on the file system takes nothing any more, and what it had not written is gone.
+    fn cut_power(&mut self) -> anyhow::Result<()> {
+        let place = self.mount.path().to_string_lossy();
+        run_tool("xfs_io", ["-x", "-c", "shutdown", &place])?;
+        self.server.kill9();
+        Ok(())
+    }
+
+    fn start_again(self) -> anyhow::Result<Self> {
+        let Self {
+            mut server,
+            mount,
+            device,
+            file_system,
+            subject,
+            log,
+        } = self;
+        server.kill9();
+        let place = mount.path().to_owned();
+        mount.unmount()?;
+        let mount = Mount::new(file_system, &device, &place)?;
+        Ok(Self {
+            server: subject.start(&place.join("data"), &log)?,
+            mount,
+            device,
+            file_system,
+            subject,
+            log,
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! The server under proof: ours, or another one that says `listening on http://ADDRESS` in its first line.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a server may take to listen.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often a wait looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Which server is put to the proof.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Subject {
+    /// The binary `windlass`.
+    #[arg(long, value_name = "FILE", default_value_os_t = default_binary())]
+    pub(crate) binary: PathBuf,
+    /// An argument for `windlass serve`, e.g. `--server-argument=--config=FILE`.
+    #[arg(long = "server-argument", value_name = "ARGUMENT")]
+    pub(crate) arguments: Vec<String>,
+}
+
+/// The binary beside this one.
+fn default_binary() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.with_file_name("windlass")
+}
+
+impl Subject {
+    /// The command that serves what is in `data`. Whatever lies before it, such as a tracer, is in `wrapper`.
+    fn command(&self, data: &Path, wrapper: &[String]) -> Command {
+        let mut words = wrapper
+            .iter()
+            .map(Into::into)
+            .chain([self.binary.clone().into_os_string()]);
+        let mut command = Command::new(words.next().expect("the binary, at least"));
+        command.args(words);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
+        command.arg(data).args(&self.arguments);
+        command
+    }
+
+    /// Starts the server on its data and waits until it listens.
+    ///
+    /// # Errors
+    /// When it does not; the error holds what it wrote to stderr.
+    pub(crate) fn start(&self, data: &Path, log: &Path) -> anyhow::Result<Server> {
+        self.start_under(&[], data, log)
+    }
+
+    /// As [`Subject::start`], under another program that gets the server's command as its arguments.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn start_under(
+        &self,
+        wrapper: &[String],
+        data: &Path,
+        log: &Path,
+    ) -> anyhow::Result<Server> {
+        Server::start(self.command(data, wrapper), log)
+    }
+}
+
+/// A server that runs. It is killed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+    /// Kept open, so that the server can go on writing.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Starts a command and waits for the line that says where it listens. What it writes to stderr goes to the end of `log`.
+    ///
+    /// # Errors
+    /// When there is no such line in time.
+    pub(crate) fn start(mut command: Command, log: &Path) -> anyhow::Result<Self> {
+        let stderr = File::options().create(true).append(true).open(log)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(stderr);
+        let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+        let (sender, receiver) = mpsc::sync_channel(1);
+        thread::spawn(move || {
+            let mut line = String::new();
+            stdout.read_line(&mut line).ok();
+            sender.send((line, stdout)).ok();
+        });
+        let heard = receiver.recv_timeout(STARTS_WITHIN).ok();
+        let place = heard.and_then(|(line, stdout)| Some((place(&line)?, stdout)));
+        let Some((address, stdout)) = place else {
+            child.kill().ok();
+            child.wait().ok();
+            bail!("the server does not start: {}", tail(log));
+        };
+        Ok(Self {
+            child,
+            address,
+            log: log.to_owned(),
+            _stdout: stdout,
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Sends it a signal. One that has ended does not mind.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).ok();
+    }
+
+    /// Kills it without a warning and waits until it is gone.
+    pub(crate) fn kill9(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    /// When it does not within `limit`.
+    pub(crate) fn wait(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            sleep(LOOK_AGAIN);
+        }
+        bail!(
+            "the server does not end within {limit:?}: {}",
+            tail(&self.log)
+        )
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+/// Where a server listens, by its first line.
+fn place(line: &str) -> Option<SocketAddr> {
+    let (_, address) = line
+        .trim()
+        .strip_prefix("listening on ")?
+        .split_once("://")?;
+    address.parse().ok()
+}
+
+/// The end of a log.
+fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
+}

@@ -1,0 +1,59 @@
+//! Programs of the machine that tiers use.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+use crate::outcome::Lacking;
+
+/// Asks for programs that must be on the machine.
+///
+/// # Errors
+/// [`Lacking`] names the first that is not.
+pub(crate) fn need(programs: &[&str]) -> anyhow::Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places: Vec<_> = std::env::split_paths(&path)
+        .chain(["/sbin", "/usr/sbin"].map(Into::into))
+        .collect();
+    let is_missing = |program: &&&str| !places.iter().any(|place| place.join(program).is_file());
+    match programs.iter().find(is_missing) {
+        Some(missing) => bail!(Lacking(format!("the program {missing} is not installed"))),
+        None => Ok(()),
+    }
+}
+
+/// Asks for the rights to mount file systems and the devices to do it with.
+///
+/// # Errors
+/// [`Lacking`] when there are none.
+pub(crate) fn need_loop_devices() -> anyhow::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!(Lacking("mounting file systems needs root".to_owned()));
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        bail!(Lacking("there are no loop devices".to_owned()));
+    }
+    Ok(())
+}
+
+/// Runs a program to its end and returns what it wrote to stdout, trimmed.
+///
+/// # Errors
+/// When it cannot be started or fails; the error holds what it wrote to stderr.
+pub(crate) fn run<S: AsRef<OsStr>>(
+    program: &str,
+    arguments: impl IntoIterator<Item = S>,
+) -> anyhow::Result<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{program} cannot be started"))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("{program} failed ({}): {}", output.status, stderr.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
