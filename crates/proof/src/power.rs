@@ -53,6 +53,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let name = arguments.file_system.name();
     for cut in 1..=arguments.cuts {
         let delay = Duration::from_micros(dice.within(20_000..250_000));
+        if dice.once_in(3) {
+            machine.kill_under_load(&mut fleet, delay)?;
+        }
         fleet.run_while(machine.server.address(), || {
             sleep(delay);
             machine.cut_power()
@@ -105,6 +108,19 @@ impl Machine {
             subject: arguments.subject.clone(),
             log,
         })
+    }
+
+    /// The process dies and another one takes over what it had written, of which not all was synced.
+    fn kill_under_load(&mut self, fleet: &mut Fleet, delay: Duration) -> anyhow::Result<()> {
+        fleet.run_while(self.server.address(), || {
+            sleep(delay);
+            self.server.kill9();
+        });
+        self.server = self
+            .subject
+            .start(&self.mount.path().join("data"), &self.log)?;
+        fleet.check(self.server.address());
+        Ok(())
     }
 
     /// From here on the file system takes nothing any more, and what it had not written is gone.
