@@ -188,13 +188,25 @@ impl RequestBody {
     /// The whole body, at most `limit` bytes.
     pub(crate) async fn collect(&mut self, limit: usize) -> Result<Vec<u8>, BodyError> {
         let mut all = Vec::new();
-        while let Some(piece) = self.next().await? {
-            if all.len() + piece.len() > limit {
-                return Err(BodyError::TooLong { limit });
-            }
-            all.extend_from_slice(&piece);
-        }
+        while self.append(&mut all, limit).await? {}
         Ok(all)
+    }
+
+    /// Appends the next bytes to those that came before, which are then at most `limit`. Returns whether
+    /// there were any.
+    pub(crate) async fn append(
+        &mut self,
+        all: &mut Vec<u8>,
+        limit: usize,
+    ) -> Result<bool, BodyError> {
+        let Some(piece) = self.next().await? else {
+            return Ok(false);
+        };
+        if all.len() + piece.len() > limit {
+            return Err(BodyError::TooLong { limit });
+        }
+        all.extend_from_slice(&piece);
+        Ok(true)
     }
 
     /// Reads up to the end and says whether the body was empty. Stops at the first byte.

@@ -17,7 +17,7 @@ use crate::download;
 use crate::error::Error;
 use crate::identifiers::new_resource_id;
 use crate::kind::{Allowance, Answer, Call, Conditions, Embedded, Lookup, Rejection};
-use crate::memory::Share;
+use crate::memory::{Growing, Share};
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::{Reply, empty, json_bytes, stored_json};
@@ -25,8 +25,8 @@ use crate::uploads::House;
 use crate::uploads::finish::ATTEMPTS;
 use crate::uploads::request::UploadHead;
 
-/// A body that is longer than usual pays for so many bytes at once.
-const STEP: usize = 1024 * 1024;
+/// Text, its values and the media in them exist side by side for a moment.
+const COPIES: u64 = 3;
 
 /// The head of a call.
 #[derive(Clone, Copy)]
@@ -246,23 +246,15 @@ async fn collect(
     house: &House,
     body: &mut RequestBody,
     limit: usize,
-) -> Result<(Vec<u8>, Vec<Share>), Error> {
+) -> Result<(Vec<u8>, Growing), Error> {
     let usual = house.settings.limits.metadata;
-    let (mut text, mut shares) = (Vec::new(), Vec::new());
-    let mut covered = usual;
-    while let Some(piece) = body.next().await? {
-        if text.len() + piece.len() > limit {
-            return Err(BodyError::TooLong { limit }.into());
-        }
-        text.extend_from_slice(&piece);
-        while text.len() > covered {
-            // Text, its values and the media in them exist side by side for a moment.
-            let share = house.large_bodies.reserve(3 * STEP as u64).await;
-            shares.extend(share.map_err(|_| Rejection::Busy)?);
-            covered += STEP;
-        }
+    let (mut text, mut share) = (Vec::new(), house.large_bodies.growing());
+    while body.append(&mut text, limit).await? {
+        let unusual = text.len().saturating_sub(usual) as u64;
+        let covered = share.cover(COPIES * unusual).await;
+        covered.map_err(|_| Rejection::Busy)?;
     }
-    Ok((text, shares))
+    Ok((text, share))
 }
 
 /// Whether a body is surely no JSON. Clients that state no type, or a vague one, are believed to

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, oneshot};
 use windlass_discovery::{Api, Method};
+use windlass_server::config::Limits;
 use windlass_server::kind::{Answer, Call, Desk, Embedded, Kind, Rejection, Uploaded, Worker};
 use windlass_server::{Listener, ServedApi, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
@@ -169,6 +170,10 @@ impl Worker for Postman {
 
 /// A post office, its ledger, and a note for when the postman has been there.
 fn post_office() -> (World, Arc<MemoryLedger>, Arc<Notify>) {
+    post_office_within(Limits::default())
+}
+
+fn post_office_within(limits: Limits) -> (World, Arc<MemoryLedger>, Arc<Notify>) {
     let ledger = Arc::new(MemoryLedger::default());
     let stores = Stores {
         ledger: Arc::clone(&ledger) as Arc<_>,
@@ -181,7 +186,7 @@ fn post_office() -> (World, Arc<MemoryLedger>, Arc<Notify>) {
     };
     let api = Api::from_toml(POST_OFFICE).expect("it is valid");
     let served = ServedApi::new(api, Arc::new(kind));
-    let world = World::of(served, stores, Arc::new(ManualClock::default()));
+    let world = World::limited(served, stores, Arc::new(ManualClock::default()), limits);
     (world, ledger, emptied)
 }
 
@@ -228,6 +233,24 @@ async fn media_inside_of_json_is_stored_as_an_upload() {
     let letters = letters(&ledger).await.into_iter();
     let lengths = letters.filter_map(|letter| Some(letter.media?.length));
     assert_eq!(lengths.sum::<u64>(), 700_110);
+}
+
+/// All the memory that there is would hold a third of it.
+#[tokio::test]
+async fn a_json_body_larger_than_the_memory_for_bodies_is_taken_alone() {
+    let limits = Limits {
+        metadata: 16 * 1024,
+        reading_memory: 512 * 1024,
+        ..Limits::default()
+    };
+    let (world, ledger, _) = post_office_within(limits);
+    let json = json!({"text": STANDARD.encode(Media::new(1, 1_000_000).whole())});
+    let replies = futures_util::future::join_all((0..2).map(|_| post_json(&world, &json)));
+    for reply in replies.await {
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.field("size"), "1000000");
+    }
+    assert_eq!(letters(&ledger).await.len(), 2);
 }
 
 #[tokio::test]

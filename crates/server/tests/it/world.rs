@@ -82,13 +82,23 @@ impl World {
 
     /// A server of this API.
     pub(crate) fn of(api: ServedApi, stores: Stores, clock: Arc<ManualClock>) -> Self {
+        Self::limited(api, stores, clock, Limits::default())
+    }
+
+    /// A server of this API with these limits, but for that on small media.
+    pub(crate) fn limited(
+        api: ServedApi,
+        stores: Stores,
+        clock: Arc<ManualClock>,
+        limits: Limits,
+    ) -> Self {
         let settings = Settings {
             public_url: Some("http://farm.test".to_owned()),
             chunks: ChunkRule::Lenient,
             session_lifetime: LIFETIME,
             limits: Limits {
                 small_media: SMALL_MEDIA,
-                ..Limits::default()
+                ..limits
             },
             ..Settings::default()
         };
