@@ -45,45 +45,44 @@ fn an_upload_that_is_not_there_is_not_found_and_leaves_no_file() {
     assert!(files_of(&journal, &id).is_empty());
 }
 
+/// Names the journal for the process that the next test runs itself in.
 const DIRECTORY: &str = "WINDLASS_TEST_JOURNAL";
-
-/// What the child of the next test runs.
-#[test]
-#[ignore = "it waits to be killed"]
-fn child_that_holds_an_upload() {
-    let Some(directory) = env::var_os(DIRECTORY) else {
-        return;
-    };
-    let journal = Journal::open(directory).unwrap();
-    let held = journal.hold(&records(&journal)[0].id).unwrap();
-    println!("\nholding");
-    let _ = std::io::stdin().read(&mut [0]);
-    drop(held);
-}
 
 #[test]
 fn an_upload_that_another_process_holds_is_free_when_that_is_killed() {
+    const NAME: &str = "an_upload_that_another_process_holds_is_free_when_that_is_killed";
+    if let Some(directory) = env::var_os(DIRECTORY) {
+        return hold_until_killed(directory.as_ref());
+    }
     let (_above, journal) = journal();
     let id = journal.create(new_record()).unwrap().record().id.clone();
-    let name = module_path!().split_once("::").unwrap().1;
-    let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "--nocapture"])
-        .arg(format!("{name}::child_that_holds_an_upload"))
+    let module = module_path!().split_once("::").unwrap().1;
+    let mut other = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "--nocapture"])
+        .arg(format!("{module}::{NAME}"))
         .env(DIRECTORY, journal.directory())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let lines = BufReader::new(other.stdout.take().unwrap()).lines();
     assert!(lines.map_while(Result::ok).any(|line| line == "holding"));
 
     assert_in_use(&journal, &id);
     // It is looked at, and left alone, by a journal that is opened.
     Journal::open(journal.directory()).unwrap();
     assert_eq!(files_of(&journal, &id), ["json", "lock"]);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    other.kill().unwrap();
+    other.wait().unwrap();
     assert_eq!(journal.hold(&id).unwrap().record().id, id);
+}
+
+/// Holds the upload of a journal. Its input ends when the test does, also by failing.
+fn hold_until_killed(directory: &Path) {
+    let journal = Journal::open(directory).unwrap();
+    let _held = journal.hold(&records(&journal)[0].id).unwrap();
+    println!("\nholding");
+    let _ = std::io::stdin().read(&mut [0]);
 }
 
 /// Threads with journals of their own create, hold, finish and sweep as fast as they can: nothing is
