@@ -166,13 +166,6 @@ fn missing(field: &str) -> Rejection {
     }
 }
 
-fn invalid(field: &str, problem: impl Into<String>) -> Rejection {
-    Rejection::InvalidField {
-        field: field.to_owned(),
-        problem: problem.into(),
-    }
-}
-
 fn invalid_parameter(parameter: &str, problem: impl Into<String>) -> Rejection {
     Rejection::InvalidParameter {
         parameter: parameter.to_owned(),

@@ -183,10 +183,7 @@ fn missing(name: &str) -> Rejection {
 }
 
 fn invalid(name: &str, problem: impl Into<String>) -> Rejection {
-    Rejection::InvalidField {
-        field: path(name),
-        problem: problem.into(),
-    }
+    Rejection::invalid_field(path(name), problem)
 }
 
 #[cfg(test)]

@@ -85,10 +85,7 @@ fn id(field: &str, value: &Value) -> Result<i64, Rejection> {
         value => value.as_i64(),
     };
     let id = number.filter(|number| *number > 0);
-    id.ok_or_else(|| Rejection::InvalidField {
-        field: field.to_owned(),
-        problem: "must be a positive number of 64 bits".to_owned(),
-    })
+    id.ok_or_else(|| Rejection::invalid_field(field, "must be a positive number of 64 bits"))
 }
 
 /// The type that Studio has for it.

@@ -119,7 +119,7 @@ pub(super) fn media_type(fields: &Fields, media: Option<&Media>) -> Result<Strin
 pub(super) fn check_convertible(media_type: &str) -> Result<(), Rejection> {
     if media_type.starts_with(WITHOUT_MEDIA) {
         let problem = format!("a file of type {media_type} has no media, and none is converted");
-        return Err(invalid("mimeType", problem));
+        return Err(Rejection::invalid_field("mimeType", problem));
     }
     Ok(())
 }
@@ -143,7 +143,8 @@ pub(super) fn chosen_id(metadata: &Fields) -> Result<Option<&str>, Rejection> {
             "must have 1 to {LONGEST_ID} letters, digits, - and _, as files.generateIds gives them"
         )
     };
-    id.map(Some).ok_or_else(|| invalid("id", problem()))
+    id.map(Some)
+        .ok_or_else(|| Rejection::invalid_field("id", problem()))
 }
 
 /// An id that nobody else has; there are as many of a call as it wants.
@@ -254,10 +255,10 @@ impl Shape {
             Self::Array => value.is_array(),
         };
         match (self, value) {
-            _ if !fits => Err(invalid(field, self.expected())),
+            _ if !fits => Err(Rejection::invalid_field(field, self.expected())),
             (Self::Time, Value::String(text)) => normal_time(text)
                 .map(Value::String)
-                .ok_or_else(|| invalid(field, self.expected())),
+                .ok_or_else(|| Rejection::invalid_field(field, self.expected())),
             _ => Ok(value.clone()),
         }
     }
@@ -299,15 +300,8 @@ fn check_length(fields: &Fields) -> Result<(), Rejection> {
     match lengths.max() {
         Some((_, longest)) if total > MOST_FIELDS => {
             let problem = format!("the fields of a file take at most {MOST_FIELDS} bytes together");
-            Err(invalid(longest, problem))
+            Err(Rejection::invalid_field(longest, problem))
         }
         _ => Ok(()),
-    }
-}
-
-pub(super) fn invalid(field: &str, problem: impl Into<String>) -> Rejection {
-    Rejection::InvalidField {
-        field: field.to_owned(),
-        problem: problem.into(),
     }
 }

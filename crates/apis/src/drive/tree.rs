@@ -13,7 +13,7 @@ use windlass_store::{Resource, ResourceChange, Timestamp};
 
 use crate::record::{self, Fields, fields_of, removing};
 
-use super::file::{FOLDER, flag, invalid, is_folder, parent};
+use super::file::{FOLDER, flag, is_folder, parent};
 
 /// Where files live.
 pub(super) const FILES: &str = "drive/files";
@@ -89,18 +89,24 @@ pub(super) async fn check_place(
         }
         let folder = fields_of(&file(call, &above).await?);
         if !is_folder(&folder) {
-            return Err(invalid("parents", format!("{above} is not a folder")));
+            return Err(Rejection::invalid_field(
+                "parents",
+                format!("{above} is not a folder"),
+            ));
         }
         if !is_folder(fields) {
             return Ok(());
         }
         if above == id {
-            return Err(invalid("parents", "a folder cannot be inside of itself"));
+            return Err(Rejection::invalid_field(
+                "parents",
+                "a folder cannot be inside of itself",
+            ));
         }
         parent(&folder).clone_into(&mut above);
     }
     let problem = format!("there are {DEEPEST} folders above it already");
-    Err(invalid("parents", problem))
+    Err(Rejection::invalid_field("parents", problem))
 }
 
 /// The rows that come and go beside a file which changes from `old` to `new`.

@@ -6,8 +6,8 @@ use windlass_store::{Media, Resource, ResourceChange};
 use crate::record::{self, Fields, fields_of, replacing, rfc3339, text};
 
 use super::file::{
-    check_convertible, chosen_id, fresh_id, invalid, is_folder, media_type, media_type_of,
-    own_fields, parent, patched, show,
+    check_convertible, chosen_id, fresh_id, is_folder, media_type, media_type_of, own_fields,
+    parent, patched, show,
 };
 use super::tree::{ROOT, Trash, changeable, check_place, rows};
 
@@ -142,7 +142,7 @@ fn changed_fields(call: &Call<'_>, before: &Fields) -> Result<Fields, Rejection>
     let own = own_fields(call.metadata)?;
     if own.contains_key("parents") {
         let problem = "is changed by the parameters addParents and removeParents";
-        return Err(invalid("parents", problem));
+        return Err(Rejection::invalid_field("parents", problem));
     }
     let mut fields = patched(before.clone(), own)?;
     for name in ["name", "mimeType", "createdTime"] {
@@ -182,7 +182,10 @@ fn check_kind(before: &Fields, after: &Fields) -> Result<(), Rejection> {
     if is_folder(before) == is_folder(after) {
         Ok(())
     } else {
-        Err(invalid("mimeType", "cannot be changed from or to a folder"))
+        Err(Rejection::invalid_field(
+            "mimeType",
+            "cannot be changed from or to a folder",
+        ))
     }
 }
 

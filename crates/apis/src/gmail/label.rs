@@ -7,7 +7,7 @@ use windlass_server::kind::{Answer, Rejection};
 
 use super::mailbox::Mailbox;
 use super::records::{Counts, Label, Named};
-use super::request::{Request, field, text};
+use super::request::{Request, text};
 use super::thread::finish;
 use super::{body_of, invalid, not_found};
 
@@ -302,9 +302,9 @@ fn one_of(
     allowed: &[&str],
 ) -> Result<Option<String>, Rejection> {
     match text(fields, name)? {
-        Some(value) if !allowed.contains(&value) => Err(field(
+        Some(value) if !allowed.contains(&value) => Err(Rejection::invalid_field(
             name,
-            &format!("must be one of {}", allowed.join(", ")),
+            format!("must be one of {}", allowed.join(", ")),
         )),
         value => Ok(value.map(str::to_owned)),
     }
@@ -315,7 +315,7 @@ fn color(fields: &Map<String, Value>) -> Result<Option<(String, String)>, Reject
     let color = match fields.get("color") {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Object(color)) => color,
-        Some(_) => return Err(field("color", "must be an object")),
+        Some(_) => return Err(Rejection::invalid_field("color", "must be an object")),
     };
     let one = |name| {
         let value = text(color, name)?.unwrap_or_default();
@@ -323,7 +323,10 @@ fn color(fields: &Map<String, Value>) -> Result<Option<(String, String)>, Reject
         if digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             Ok(value.to_lowercase())
         } else {
-            Err(field(name, "must be a colour as #rrggbb"))
+            Err(Rejection::invalid_field(
+                name,
+                "must be a colour as #rrggbb",
+            ))
         }
     };
     Ok(Some((one("backgroundColor")?, one("textColor")?)))

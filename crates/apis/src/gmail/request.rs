@@ -141,7 +141,7 @@ pub(super) fn text<'f>(
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-        Some(_) => Err(field(name, "must be a string")),
+        Some(_) => Err(Rejection::invalid_field(name, "must be a string")),
     }
 }
 
@@ -154,12 +154,12 @@ pub(super) fn texts<'f>(
     let list = match fields.get(name) {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(list)) => list,
-        Some(_) => return Err(field(name, "must be a list")),
+        Some(_) => return Err(Rejection::invalid_field(name, "must be a list")),
     };
     check_count(name, list.len(), most)?;
     let texts = list.iter().map(Value::as_str);
     let texts: Option<Vec<_>> = texts.collect();
-    texts.ok_or_else(|| field(name, "must be a list of strings"))
+    texts.ok_or_else(|| Rejection::invalid_field(name, "must be a list of strings"))
 }
 
 fn check_count(name: &str, count: usize, most: usize) -> Result<(), Rejection> {
@@ -174,14 +174,6 @@ fn check_count(name: &str, count: usize, most: usize) -> Result<(), Rejection> {
 fn empty() -> &'static Map<String, Value> {
     static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
     &EMPTY
-}
-
-/// That a field of the metadata is wrong.
-pub(super) fn field(name: &str, problem: &str) -> Rejection {
-    Rejection::InvalidField {
-        field: name.to_owned(),
-        problem: problem.to_owned(),
-    }
 }
 
 /// That a parameter is wrong.

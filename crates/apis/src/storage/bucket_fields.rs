@@ -51,13 +51,16 @@ pub(super) fn parse(metadata: &Map<String, Value>) -> Result<Fields, Rejection> 
 pub(super) fn check(fields: &Fields) -> Result<(), Rejection> {
     let versioning = fields.get("versioning").and_then(|it| it.get("enabled"));
     if versioning == Some(&Value::Bool(true)) {
-        return Err(invalid("versioning", "is not supported by this server"));
+        return Err(Rejection::invalid_field(
+            "versioning",
+            "is not supported by this server",
+        ));
     }
     if fields
         .get("retentionPolicy")
         .is_some_and(|it| !it.is_null())
     {
-        return Err(invalid(
+        return Err(Rejection::invalid_field(
             "retentionPolicy",
             "is not supported by this server",
         ));
@@ -65,21 +68,17 @@ pub(super) fn check(fields: &Fields) -> Result<(), Rejection> {
     for name in ["location", "storageClass"] {
         let value = fields.get(name);
         if value.is_some_and(|value| !value.is_string() && !value.is_null()) {
-            return Err(invalid(name, "must be of type string"));
+            return Err(Rejection::invalid_field(name, "must be of type string"));
         }
     }
     let bytes = serde_json::to_vec(fields).map_or(usize::MAX, |json| json.len());
     if bytes > LARGEST {
-        return Err(invalid("bucket", "has at most 16 KiB of fields"));
+        return Err(Rejection::invalid_field(
+            "bucket",
+            "has at most 16 KiB of fields",
+        ));
     }
     Ok(())
-}
-
-fn invalid(field: &str, problem: &str) -> Rejection {
-    Rejection::InvalidField {
-        field: field.to_owned(),
-        problem: problem.to_owned(),
-    }
 }
 
 #[cfg(test)]

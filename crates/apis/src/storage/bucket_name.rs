@@ -13,10 +13,7 @@ impl BucketName {
     pub(super) fn parse(text: &str) -> Result<Self, Rejection> {
         match fault(text) {
             None => Ok(Self(text.to_owned())),
-            Some(problem) => Err(Rejection::InvalidField {
-                field: "name".to_owned(),
-                problem: problem.to_owned(),
-            }),
+            Some(problem) => Err(Rejection::invalid_field("name", problem)),
         }
     }
 

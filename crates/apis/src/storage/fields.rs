@@ -67,7 +67,10 @@ impl Change {
             .into_iter()
             .find(|name| asks(metadata.get(*name)))
         {
-            return Err(invalid(name, "is not supported by this server"));
+            return Err(Rejection::invalid_field(
+                name,
+                "is not supported by this server",
+            ));
         }
         let mut change = Self::default();
         for (name, value) in metadata {
@@ -107,20 +110,21 @@ fn check(name: &str, value: &Value) -> Result<(), Rejection> {
     match (name, value) {
         (_, Value::Null) => Ok(()),
         ("metadata", Value::Object(metadata)) => check_metadata(metadata),
-        ("metadata", _) => Err(invalid(name, "must be an object")),
+        ("metadata", _) => Err(Rejection::invalid_field(name, "must be an object")),
         (_, Value::String(text)) => check_text(name, text),
-        _ => Err(invalid(name, "must be of type string")),
+        _ => Err(Rejection::invalid_field(name, "must be of type string")),
     }
 }
 
 fn check_text(name: &str, text: &str) -> Result<(), Rejection> {
     match name {
         "storageClass" if !STORAGE_CLASSES.contains(&text) => {
-            Err(invalid(name, "is not a storage class"))
+            Err(Rejection::invalid_field(name, "is not a storage class"))
         }
-        "customTime" if text.parse::<jiff::Timestamp>().is_err() => {
-            Err(invalid(name, "must be a time as RFC 3339 has it"))
-        }
+        "customTime" if text.parse::<jiff::Timestamp>().is_err() => Err(Rejection::invalid_field(
+            name,
+            "must be a time as RFC 3339 has it",
+        )),
         "storageClass" | "customTime" => Ok(()),
         _ => check_header(name, text),
     }
@@ -129,11 +133,14 @@ fn check_text(name: &str, text: &str) -> Result<(), Rejection> {
 /// A text that cannot stand in a header is refused when it is given, not when it is to be sent.
 fn check_header(name: &str, text: &str) -> Result<(), Rejection> {
     if text.len() > LONGEST_HEADER {
-        return Err(invalid(name, "has at most 1024 bytes"));
+        return Err(Rejection::invalid_field(name, "has at most 1024 bytes"));
     }
     match HeaderValue::from_str(text) {
         Ok(_) => Ok(()),
-        Err(_) => Err(invalid(name, "must not have control characters in it")),
+        Err(_) => Err(Rejection::invalid_field(
+            name,
+            "must not have control characters in it",
+        )),
     }
 }
 
@@ -146,15 +153,15 @@ fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Rejection> {
             Value::String(text) => bytes += text.len(),
             Value::Null => {}
             _ => {
-                return Err(invalid(
-                    &format!("metadata.{key}"),
+                return Err(Rejection::invalid_field(
+                    format!("metadata.{key}"),
                     "must be of type string",
                 ));
             }
         }
     }
     if bytes > LARGEST_METADATA {
-        return Err(invalid("metadata", "has at most 8 KiB"));
+        return Err(Rejection::invalid_field("metadata", "has at most 8 KiB"));
     }
     Ok(())
 }
@@ -163,7 +170,10 @@ fn media_type(value: &Value) -> Result<String, Rejection> {
     match value {
         Value::Null => Ok(String::new()),
         Value::String(text) => check_header("contentType", text).map(|()| text.clone()),
-        _ => Err(invalid("contentType", "must be of type string")),
+        _ => Err(Rejection::invalid_field(
+            "contentType",
+            "must be of type string",
+        )),
     }
 }
 
@@ -172,13 +182,6 @@ pub(super) fn check_whole(fields: &Fields) -> Result<(), Rejection> {
     match fields.get("metadata") {
         Some(Value::Object(metadata)) => check_metadata(metadata),
         _ => Ok(()),
-    }
-}
-
-fn invalid(field: &str, problem: &str) -> Rejection {
-    Rejection::InvalidField {
-        field: field.to_owned(),
-        problem: problem.to_owned(),
     }
 }
 

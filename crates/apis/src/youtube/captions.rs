@@ -8,7 +8,7 @@ use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339,
 
 use super::parts::{Parts, listed};
 use super::videos::{fresh_id, held, video};
-use super::{found, id_in_body, id_in_query, invalid, invalid_parameter, missing};
+use super::{found, id_in_body, id_in_query, invalid_parameter, missing};
 
 /// Where tracks live. The id is that of the video, a dot, and one of the track's own.
 pub(super) const CAPTIONS: &str = "youtube/captions";
@@ -59,7 +59,10 @@ pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     let given = call.metadata.get("snippet");
     if let Some(draft) = given.and_then(|snippet| snippet.get("isDraft")) {
         if !draft.is_boolean() {
-            return Err(invalid("snippet.isDraft", "must be true or false"));
+            return Err(Rejection::invalid_field(
+                "snippet.isDraft",
+                "must be true or false",
+            ));
         }
         fields.insert("isDraft".into(), draft.clone());
     }
@@ -159,14 +162,14 @@ impl<'a> Track<'a> {
         let is_language = (1..=LONGEST_LANGUAGE).contains(&self.language.len())
             && self.language.bytes().all(language_byte);
         if !is_language {
-            return Err(invalid(
+            return Err(Rejection::invalid_field(
                 "snippet.language",
                 "must be a tag such as en or pt-BR",
             ));
         }
         if self.name.chars().count() > LONGEST_NAME {
             let problem = format!("must have at most {LONGEST_NAME} characters");
-            return Err(invalid("snippet.name", problem));
+            return Err(Rejection::invalid_field("snippet.name", problem));
         }
         Ok(())
     }

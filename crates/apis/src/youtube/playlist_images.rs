@@ -9,7 +9,7 @@ use crate::record::{self, Fields, fields_of, removing, replacing, text};
 use super::images::{Image, put, resource};
 use super::page::page;
 use super::parts::Parts;
-use super::{found, id_in_query, invalid, missing};
+use super::{found, id_in_query, missing};
 
 /// Where they live. The id is that of the playlist, a dot, and the type.
 pub(super) const PLAYLIST_IMAGES: &str = "youtube/playlistImages";
@@ -109,7 +109,10 @@ impl<'a> Name<'a> {
             let name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
             if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(name_byte) {
                 let problem = format!("must have 1 to {LONGEST_NAME} letters, digits, - and _");
-                return Err(invalid(&format!("snippet.{field}"), problem));
+                return Err(Rejection::invalid_field(
+                    format!("snippet.{field}"),
+                    problem,
+                ));
             }
         }
         Ok(Self {

@@ -10,9 +10,7 @@ use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339}
 
 use super::page::{LARGEST_PAGE, Page, page};
 use super::parts::{Parts, listed};
-use super::{
-    captions, found, id_in_body, id_in_query, images, invalid, invalid_parameter, missing,
-};
+use super::{captions, found, id_in_body, id_in_query, images, invalid_parameter, missing};
 
 /// Where videos live.
 pub(super) const VIDEOS: &str = "youtube/videos";
@@ -169,7 +167,7 @@ fn written(call: &Call<'_>, parts: &Parts<'_>, mut fields: Fields) -> Result<Fie
         match call.metadata.get(part) {
             None | Some(Value::Null) => drop(fields.shift_remove(part)),
             Some(Value::Object(given)) => drop(fields.insert(part.into(), given.clone().into())),
-            Some(_) => return Err(invalid(part, "must be an object")),
+            Some(_) => return Err(Rejection::invalid_field(part, "must be an object")),
         }
     }
     check_snippet(fields.get("snippet"))?;
@@ -177,7 +175,7 @@ fn written(call: &Call<'_>, parts: &Parts<'_>, mut fields: Fields) -> Result<Fie
     let length = Value::Object(fields.clone()).to_string().len();
     if length > MOST_FIELDS {
         let problem = format!("all parts together take at most {MOST_FIELDS} bytes");
-        return Err(invalid("snippet", problem));
+        return Err(Rejection::invalid_field("snippet", problem));
     }
     Ok(fields)
 }
@@ -209,7 +207,10 @@ fn check_snippet(snippet: Option<&Value>) -> Result<(), Rejection> {
             _ => true,
         };
         if !fits {
-            return Err(invalid(&format!("snippet.{name}"), expected(name)));
+            return Err(Rejection::invalid_field(
+                format!("snippet.{name}"),
+                expected(name),
+            ));
         }
     }
     Ok(())
@@ -232,7 +233,7 @@ fn check_status(status: Option<&Value>) -> Result<(), Rejection> {
         return Ok(());
     }
     let problem = format!("must be one of {}", PRIVACY.join(", "));
-    Err(invalid("status.privacyStatus", problem))
+    Err(Rejection::invalid_field("status.privacyStatus", problem))
 }
 
 /// The video with all its parts.

@@ -234,10 +234,7 @@ fn number(value: &Value, path: Path<'_>) -> Result<Value, Rejection> {
 }
 
 fn wrong(path: Path<'_>, problem: String) -> Rejection {
-    Rejection::InvalidField {
-        field: path.to_string(),
-        problem,
-    }
+    Rejection::invalid_field(path.to_string(), problem)
 }
 
 impl std::fmt::Display for Path<'_> {

@@ -100,3 +100,13 @@ pub enum Rejection {
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
+
+impl Rejection {
+    /// That this field of the metadata is wrong, and what is wrong with it.
+    pub fn invalid_field(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::InvalidField {
+            field: field.into(),
+            problem: problem.into(),
+        }
+    }
+}

@@ -18,7 +18,7 @@ use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Resource, ResourceChange};
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, ManualClock, Reply, World};
+use crate::world::{Body, ManualClock, Reply, World, limits};
 
 const POST_OFFICE: &str = r#"
 name = "post"
@@ -98,10 +98,8 @@ impl Kind for PostOffice {
         let Some(Value::String(text)) = metadata.shift_remove("text") else {
             return Ok(None);
         };
-        let bytes = STANDARD.decode(text).map_err(|_| Rejection::InvalidField {
-            field: "text".to_owned(),
-            problem: "is not base64".to_owned(),
-        })?;
+        let bytes = STANDARD.decode(text);
+        let bytes = bytes.map_err(|_| Rejection::invalid_field("text", "is not base64"))?;
         Ok(Some(Embedded {
             bytes: bytes.into(),
             content_type: "text/plain".to_owned(),
@@ -170,7 +168,7 @@ impl Worker for Postman {
 
 /// A post office, its ledger, and a note for when the postman has been there.
 fn post_office() -> (World, Arc<MemoryLedger>, Arc<Notify>) {
-    post_office_within(Limits::default())
+    post_office_within(limits())
 }
 
 fn post_office_within(limits: Limits) -> (World, Arc<MemoryLedger>, Arc<Notify>) {
@@ -241,7 +239,7 @@ async fn a_json_body_larger_than_the_memory_for_bodies_is_taken_alone() {
     let limits = Limits {
         metadata: 16 * 1024,
         reading_memory: 512 * 1024,
-        ..Limits::default()
+        ..limits()
     };
     let (world, ledger, _) = post_office_within(limits);
     let json = json!({"text": STANDARD.encode(Media::new(1, 1_000_000).whole())});

@@ -82,10 +82,10 @@ impl World {
 
     /// A server of this API.
     pub(crate) fn of(api: ServedApi, stores: Stores, clock: Arc<ManualClock>) -> Self {
-        Self::limited(api, stores, clock, Limits::default())
+        Self::limited(api, stores, clock, limits())
     }
 
-    /// A server of this API with these limits, but for that on small media.
+    /// A server of this API with these limits.
     pub(crate) fn limited(
         api: ServedApi,
         stores: Stores,
@@ -96,10 +96,7 @@ impl World {
             public_url: Some("http://farm.test".to_owned()),
             chunks: ChunkRule::Lenient,
             session_lifetime: LIFETIME,
-            limits: Limits {
-                small_media: SMALL_MEDIA,
-                ..limits
-            },
+            limits,
             ..Settings::default()
         };
         let ticking = Arc::clone(&clock) as Arc<dyn Clock>;
@@ -224,6 +221,14 @@ impl Reply {
             .strip_prefix("bytes=0-")
             .expect("as the protocol has it");
         last.parse::<u64>().expect("a number") + 1
+    }
+}
+
+/// The usual limits, and little media is enough to be in the vault.
+pub(crate) fn limits() -> Limits {
+    Limits {
+        small_media: SMALL_MEDIA,
+        ..Limits::default()
     }
 }
 
