@@ -54,8 +54,15 @@ pub(super) struct Files {
 /// The lock of an upload. All changes of its files are made by who has it.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Closing it unlocks.
-    _open: File,
+    pub(super) file: File,
+}
+
+impl Drop for Lock {
+    /// A child process has every descriptor of its parent until it runs a program of its own. Closing
+    /// this one alone would leave the lock to a child that is just then being made.
+    fn drop(&mut self) {
+        self.file.unlock().ok();
+    }
 }
 
 /// Who may have written the files of a journal.
@@ -163,7 +170,7 @@ impl Files {
                 Err(TryLockError::Error(error)) => return Err(cannot_lock(error)),
             }
             if has_name(&file, &self.lock).map_err(cannot_lock)? {
-                return Ok(Some(Lock { _open: file }));
+                return Ok(Some(Lock { file }));
             }
         }
     }

@@ -133,6 +133,18 @@ fn how_far_it_was_is_never_more_than_there_is() {
     assert_eq!(only_record(&journal).committed, 1000);
 }
 
+/// As a child process has it, for a moment.
+#[test]
+fn a_descriptor_that_outlives_its_lock_keeps_nobody_out() {
+    let (_above, journal) = journal();
+    let files = journal.files(&UploadRef::random().unwrap());
+    let lock = files.take_lock().unwrap().unwrap();
+    let _copy = lock.file.try_clone().unwrap();
+    assert!(files.take_lock().unwrap().is_none());
+    drop(lock);
+    assert!(files.take_lock().unwrap().is_some());
+}
+
 /// The lock file that another process has open may lose its name before it is locked.
 #[test]
 fn a_lock_without_a_name_locks_nothing() {
