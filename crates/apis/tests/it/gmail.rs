@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use windlass_apis::Options;
 
-use world::{Reply, World};
+use crate::world::{ManualClock, Reply, World};
 
 mod drafts;
 mod history;
@@ -16,12 +16,11 @@ mod refusals;
 mod relay;
 mod sending;
 mod threads;
-mod world;
 
 const ME: &str = "me@windlass.localhost";
 
 /// The Gmail API with some verbs.
-pub(crate) struct Gmail(World);
+pub(crate) struct Gmail(World<ManualClock>);
 
 impl Gmail {
     fn new() -> Self {
@@ -29,35 +28,20 @@ impl Gmail {
     }
 
     fn with(options: &Options) -> Self {
-        Self(World::of("gmail", options))
+        Self(World::timed("gmail", options))
     }
 
     /// Uploads a message to a method in one request.
     async fn upload(&self, method: &str, raw: &str) -> Reply {
-        let uri = format!("/upload/gmail/v1/users/{method}");
-        let uri = format!(
-            "{uri}{}uploadType=media",
-            if uri.contains('?') { '&' } else { '?' }
-        );
-        self.0
-            .send("POST", &uri, "message/rfc822", raw.to_owned())
-            .await
+        let path = format!("/gmail/v1/users/{method}");
+        self.0.simple(&path, "message/rfc822", raw.as_bytes()).await
     }
 
     /// Uploads a message with metadata.
     async fn upload_with(&self, verb: &str, method: &str, metadata: &Value, raw: &str) -> Reply {
-        let uri = format!("/upload/gmail/v1/users/{method}");
-        let uri = format!(
-            "{uri}{}uploadType=multipart",
-            if uri.contains('?') { '&' } else { '?' }
-        );
-        let body = format!(
-            "--sep\r\nContent-Type: application/json\r\n\r\n{metadata}\r\n\
-             --sep\r\nContent-Type: message/rfc822\r\n\r\n{raw}\r\n--sep--\r\n"
-        );
-        self.0
-            .send(verb, &uri, "multipart/related; boundary=sep", body)
-            .await
+        let path = format!("/gmail/v1/users/{method}");
+        let media = ("message/rfc822", raw.as_bytes());
+        self.0.multipart_by(verb, &path, metadata, media).await
     }
 
     /// Puts a message into my mailbox and returns the resource.
@@ -66,11 +50,11 @@ impl Gmail {
         let reply = self
             .upload_with("POST", "me/messages", &metadata, raw)
             .await;
-        reply.ok()
+        reply.resource()
     }
 
     async fn get(&self, path: &str) -> Value {
-        self.try_get(path).await.ok()
+        self.try_get(path).await.resource()
     }
 
     async fn try_get(&self, path: &str) -> Reply {
@@ -78,7 +62,8 @@ impl Gmail {
     }
 
     async fn delete(&self, path: &str) -> Reply {
-        self.0.delete(&format!("/gmail/v1/users/{path}")).await
+        let uri = format!("/gmail/v1/users/{path}");
+        self.0.call("DELETE", &uri).await
     }
 
     async fn call(&self, verb: &str, path: &str, body: &Value) -> Reply {
@@ -87,7 +72,7 @@ impl Gmail {
     }
 
     async fn post(&self, path: &str, body: &Value) -> Value {
-        self.call("POST", path, body).await.ok()
+        self.call("POST", path, body).await.resource()
     }
 
     /// The ids of the messages that a list shows, page after page.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -20,7 +21,7 @@ pub(crate) const ORIGIN: &str = "http://apis.test";
 
 /// A clock that goes on by a second whenever it is looked at.
 #[derive(Debug, Default)]
-struct TickingClock(AtomicU64);
+pub(crate) struct TickingClock(AtomicU64);
 
 impl Clock for TickingClock {
     fn now(&self) -> Timestamp {
@@ -28,9 +29,36 @@ impl Clock for TickingClock {
     }
 }
 
+/// When a manual clock begins: 1 May 2024.
+pub(crate) const START: u64 = 1_714_521_600_000;
+
+/// A clock that stands still until it is moved.
+#[derive(Debug)]
+pub(crate) struct ManualClock(AtomicU64);
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self(AtomicU64::new(START))
+    }
+}
+
+impl ManualClock {
+    pub(crate) fn advance(&self, by: Duration) {
+        let millis = u64::try_from(by.as_millis()).expect("a short time");
+        self.0.fetch_add(millis, Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
 /// A server over memory.
-pub(crate) struct World {
-    server: Server,
+pub(crate) struct World<C = TickingClock> {
+    pub(crate) server: Server,
+    pub(crate) clock: Arc<C>,
     ledger: Arc<MemoryLedger>,
 }
 
@@ -53,7 +81,16 @@ impl World {
         let api = Api::from_json(&document.to_string()).expect("tests write valid documents");
         Self::serving(vec![adopt(api, &Options::default())])
     }
+}
 
+impl World<ManualClock> {
+    /// Serves the APIs of this name, with these options, at a time that tests drive.
+    pub(crate) fn timed(name: &str, options: &Options) -> Self {
+        Self::serving(by_name(name, options).expect("it comes with Windlass"))
+    }
+}
+
+impl<C: Clock + Default> World<C> {
     fn serving(apis: Vec<ServedApi>) -> Self {
         let settings = Settings {
             public_url: Some(ORIGIN.to_owned()),
@@ -70,9 +107,13 @@ impl World {
             vault: Arc::new(MemoryVault::new()),
         };
         let registry = Registry::new(apis).expect("they do not collide");
-        let clock = Arc::new(TickingClock::default());
-        let server = Server::new(settings, registry, stores, clock);
-        Self { server, ledger }
+        let clock = Arc::new(C::default());
+        let time = Arc::clone(&clock) as Arc<dyn Clock>;
+        Self {
+            server: Server::new(settings, registry, stores, time),
+            clock,
+            ledger,
+        }
     }
 
     /// Sends a request and reads the reply.
@@ -229,9 +270,12 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
 
-    /// The resource of a reply that must not be an error.
+    /// The resource of a reply that must not be an error; null when it has no body.
     pub(crate) fn resource(&self) -> Value {
         assert!(self.status.is_success(), "{self:?}");
+        if self.body.is_empty() {
+            return Value::Null;
+        }
         self.json()
     }
 
@@ -245,12 +289,19 @@ impl Reply {
 
     /// The reply must refuse with this status and reason; its message is returned.
     pub(crate) fn refusal(&self, status: u16, reason: &str) -> String {
-        assert_eq!(self.status.as_u16(), status, "{self:?}");
-        let json = self.json();
-        assert_eq!(json["error"]["errors"][0]["reason"], reason, "{json}");
-        json["error"]["message"]
+        let refused = self.refused();
+        assert_eq!(refused, (status, reason.to_owned()), "{self:?}");
+        self.json()["error"]["message"]
             .as_str()
             .expect("a message")
             .to_owned()
+    }
+
+    /// The status and the reason of a reply that must refuse.
+    pub(crate) fn refused(&self) -> (u16, String) {
+        assert!(!self.status.is_success(), "{self:?}");
+        let reason = &self.json()["error"]["errors"][0]["reason"];
+        let reason = reason.as_str().unwrap_or_default();
+        (self.status.as_u16(), reason.to_owned())
     }
 }

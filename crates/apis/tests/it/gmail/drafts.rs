@@ -23,7 +23,7 @@ async fn a_draft_is_a_message_with_a_name_of_its_own() {
     let path = format!("me/drafts/{}", id(&draft));
     let shown = gmail.get(&format!("{path}?format=raw")).await;
     assert_eq!(shown["message"]["raw"], URL_SAFE.encode(raw("dry")));
-    let uploaded = gmail.upload("me/drafts", &raw("wet")).await.ok();
+    let uploaded = gmail.upload("me/drafts", &raw("wet")).await.resource();
     gmail.0.clock.advance(std::time::Duration::from_secs(1));
     let last = id(&create(&gmail, "damp").await);
     let drafts = gmail.all("me/drafts", "drafts", "maxResults=2").await;
@@ -41,7 +41,7 @@ async fn an_update_replaces_the_message_and_keeps_the_name() {
     let updated = gmail
         .upload_with("PUT", &path, &json!({}), &raw("wet"))
         .await
-        .ok();
+        .resource();
     assert_eq!(id(&updated), id(&draft));
     assert_ne!(updated["message"]["id"], draft["message"]["id"]);
     assert_eq!(gmail.list("").await, [id(&updated["message"])]);
@@ -49,8 +49,8 @@ async fn an_update_replaces_the_message_and_keeps_the_name() {
     let unknown = gmail
         .upload_with("PUT", "me/drafts/r1", &json!({}), &raw("wet"))
         .await;
-    assert_eq!(unknown.refusal(), (404, "notFound".into()));
-    gmail.delete(&path).await.ok();
+    assert_eq!(unknown.refused(), (404, "notFound".into()));
+    gmail.delete(&path).await.resource();
     assert_eq!(gmail.list("").await, [""; 0]);
     assert_eq!(gmail.all("me/drafts", "drafts", "").await, [""; 0]);
 }
@@ -72,7 +72,7 @@ async fn a_draft_that_is_sent_is_a_draft_no_more() {
     let again = gmail
         .call("POST", "me/drafts/send", &json!({"id": id(&draft)}))
         .await;
-    assert_eq!(again.refusal(), (404, "notFound".into()));
+    assert_eq!(again.refused(), (404, "notFound".into()));
 }
 
 #[tokio::test]
@@ -83,11 +83,16 @@ async fn media_that_comes_with_the_sending_replaces_that_of_the_draft() {
     let sent = gmail
         .upload_with("POST", "me/drafts/send", &fields, &raw("wet"))
         .await;
-    assert!(gmail.raw(&id(&sent.ok())).await.ends_with(&raw("wet")));
+    assert!(
+        gmail
+            .raw(&id(&sent.resource()))
+            .await
+            .ends_with(&raw("wet"))
+    );
     assert_eq!(gmail.list("").await.len(), 1);
     for body in [json!({}), json!({"id": 7}), json!({"message": 1})] {
         let refused = gmail.call("POST", "me/drafts/send", &body).await;
-        assert_eq!(refused.refusal().0, 400, "{body}");
+        assert_eq!(refused.refused().0, 400, "{body}");
     }
 }
 
@@ -99,7 +104,7 @@ async fn an_answer_that_was_drafted_stays_in_its_thread() {
     let draft = gmail
         .upload_with("POST", "me/drafts", &fields, &answer("hay", 1))
         .await
-        .ok();
+        .resource();
     assert_eq!(draft["message"]["threadId"], first["id"]);
     let sent = gmail
         .post("me/drafts/send", &json!({"id": id(&draft)}))

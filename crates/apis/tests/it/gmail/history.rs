@@ -17,7 +17,7 @@ async fn history_tells_what_happened_in_its_order() {
     let body = json!({"addLabelIds": ["STARRED"], "removeLabelIds": ["INBOX"]});
     let changed = gmail.post(&format!("{path}/modify"), &body).await;
     gmail.post(&format!("{path}/modify"), &body).await;
-    gmail.delete(&path).await.ok();
+    gmail.delete(&path).await.resource();
     let all = since(&gmail, &start, "").await;
     let kinds = [
         "messagesAdded",
@@ -85,9 +85,9 @@ async fn history_that_is_unknown_or_forgotten_is_not_found() {
     let start = gmail.get("me/profile").await["historyId"].clone();
     gmail.insert(&[], &letter("one", "x")).await;
     let future = gmail.try_get("me/history?startHistoryId=99").await;
-    assert_eq!(future.refusal(), (404, "notFound".into()));
+    assert_eq!(future.refused(), (404, "notFound".into()));
     for wrong in ["me/history", "me/history?startHistoryId=x"] {
-        assert_eq!(gmail.try_get(wrong).await.refusal().0, 400, "{wrong}");
+        assert_eq!(gmail.try_get(wrong).await.refused().0, 400, "{wrong}");
     }
     gmail
         .0
@@ -97,7 +97,7 @@ async fn history_that_is_unknown_or_forgotten_is_not_found() {
     let third = gmail.insert(&[], &letter("three", "x")).await;
     let old = format!("me/history?startHistoryId={}", text(&start));
     assert_eq!(
-        gmail.try_get(&old).await.refusal(),
+        gmail.try_get(&old).await.refused(),
         (404, "notFound".into())
     );
     let fresh = since(&gmail, &second["historyId"], "").await;

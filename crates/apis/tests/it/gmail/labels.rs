@@ -23,14 +23,14 @@ async fn labels_of_the_system_are_always_there_and_cannot_be_changed() {
     }
     assert_eq!(gmail.get("me/labels/INBOX").await["type"], "system");
     let refused = (400, "invalidArgument".to_owned());
-    assert_eq!(gmail.delete("me/labels/INBOX").await.refusal(), refused);
+    assert_eq!(gmail.delete("me/labels/INBOX").await.refused(), refused);
     let renamed = gmail
         .call("PATCH", "me/labels/INBOX", &json!({"name": "x"}))
         .await;
-    assert_eq!(renamed.refusal(), refused);
+    assert_eq!(renamed.refused(), refused);
     let body = json!({"name": "inbox"});
     assert_eq!(
-        gmail.call("POST", "me/labels", &body).await.refusal().0,
+        gmail.call("POST", "me/labels", &body).await.refused().0,
         409
     );
 }
@@ -49,13 +49,13 @@ async fn a_label_is_made_shown_changed_and_deleted() {
     let patched = gmail
         .call("PATCH", &path, &json!({"name": "Farm/Straw"}))
         .await
-        .ok();
+        .resource();
     assert_eq!(
         patched["color"]["textColor"], "#ffffff",
         "a patch keeps what it does not name"
     );
     let body = json!({"id": id(&label), "name": "farm/straw", "messageListVisibility": "hide"});
-    let updated = gmail.call("PUT", &path, &body).await.ok();
+    let updated = gmail.call("PUT", &path, &body).await.resource();
     assert!(updated.get("color").is_none(), "an update does not");
     assert_eq!(gmail.get(&path).await["messageListVisibility"], "hide");
     assert_eq!(
@@ -63,12 +63,12 @@ async fn a_label_is_made_shown_changed_and_deleted() {
         "Label_2",
         "the old name is free"
     );
-    gmail.delete(&path).await.ok();
+    gmail.delete(&path).await.resource();
     assert_eq!(
-        gmail.try_get(&path).await.refusal(),
+        gmail.try_get(&path).await.refused(),
         (404, "notFound".into())
     );
-    assert_eq!(gmail.delete(&path).await.refusal().0, 404);
+    assert_eq!(gmail.delete(&path).await.refused().0, 404);
 }
 
 #[tokio::test]
@@ -79,14 +79,14 @@ async fn names_that_a_search_cannot_tell_apart_are_duplicates() {
         let refused = gmail
             .call("POST", "me/labels", &json!({"name": name}))
             .await;
-        assert_eq!(refused.refusal(), (409, "duplicate".into()), "{name}");
+        assert_eq!(refused.refused(), (409, "duplicate".into()), "{name}");
     }
     let other = create(&gmail, "other").await;
     let path = format!("me/labels/{other}");
     let refused = gmail
         .call("PATCH", &path, &json!({"name": "hay/PRICES 2024"}))
         .await;
-    assert_eq!(refused.refusal().0, 409);
+    assert_eq!(refused.refused().0, 409);
     for bad in [
         json!({}),
         json!({"name": ""}),
@@ -94,7 +94,7 @@ async fn names_that_a_search_cannot_tell_apart_are_duplicates() {
         json!({"name": 1}),
     ] {
         assert_eq!(
-            gmail.call("POST", "me/labels", &bad).await.refusal().0,
+            gmail.call("POST", "me/labels", &bad).await.refused().0,
             400,
             "{bad}"
         );
@@ -124,7 +124,10 @@ async fn a_label_counts_its_messages_and_threads() {
         .post(&format!("me/messages/{first}/modify"), &read)
         .await;
     assert_eq!(counts().await, [3, 0, 2, 0]);
-    gmail.delete(&format!("me/threads/{first}")).await.ok();
+    gmail
+        .delete(&format!("me/threads/{first}"))
+        .await
+        .resource();
     assert_eq!(counts().await, [1, 0, 1, 0]);
 }
 
@@ -133,14 +136,14 @@ async fn messages_lose_a_label_that_is_deleted() {
     let gmail = Gmail::new();
     let hay = create(&gmail, "hay").await;
     let message = id(&gmail.insert(&[&hay, "INBOX"], &letter("one", "x")).await);
-    gmail.delete(&format!("me/labels/{hay}")).await.ok();
+    gmail.delete(&format!("me/labels/{hay}")).await.resource();
     let path = format!("me/messages/{message}");
     assert_eq!(labels(&gmail.get(&path).await), ["INBOX"]);
     let again = create(&gmail, "hay").await;
     assert_ne!(again, hay, "ids are not used again");
     assert_eq!(gmail.list("q=label:hay").await, [""; 0]);
     let refused = gmail.try_get(&format!("me/messages?labelIds={hay}")).await;
-    assert_eq!(refused.refusal(), (400, "invalidArgument".into()));
+    assert_eq!(refused.refused(), (400, "invalidArgument".into()));
     gmail
         .post(&format!("{path}/modify"), &json!({"addLabelIds": [again]}))
         .await;

@@ -30,7 +30,7 @@ async fn messages_are_listed_newest_first_in_pages() {
     for wrong in ["maxResults=0", "maxResults=x", "pageToken=x"] {
         let refused = gmail.try_get(&format!("me/messages?{wrong}")).await;
         assert_eq!(
-            refused.refusal(),
+            refused.refused(),
             (400, "invalidParameter".into()),
             "{wrong}"
         );
@@ -46,7 +46,7 @@ async fn an_old_message_that_comes_late_is_listed_by_its_date() {
     let old = id(&gmail
         .upload("me/messages/import", &letter("old", "x"))
         .await
-        .ok());
+        .resource());
     assert_eq!(gmail.list("").await, [new, old]);
 }
 
@@ -98,7 +98,7 @@ async fn a_search_finds_messages_by_their_header_their_labels_and_their_text() {
     }
     let long = format!("me/messages?q={}", "x".repeat(3000));
     assert_eq!(
-        gmail.try_get(&long).await.refusal(),
+        gmail.try_get(&long).await.refused(),
         (400, "invalidParameter".into())
     );
 }

@@ -10,7 +10,7 @@ const ATTACHED: &str = "From: ann@farm.test\r\nSubject: offer\r\nMIME-Version: 1
 async fn an_inserted_message_is_a_resource_and_comes_back_as_it_was() {
     let gmail = Gmail::new();
     let raw = letter("hay", "The hay is in & dry.");
-    let message = gmail.upload("me/messages", &raw).await.ok();
+    let message = gmail.upload("me/messages", &raw).await.resource();
     let id = id(&message);
     assert_eq!(id.len(), 16);
     assert!(id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
@@ -34,22 +34,24 @@ async fn a_message_comes_as_media_as_multipart_in_a_session_and_inside_of_json()
     let multipart = gmail
         .upload_with("POST", "me/messages", &fields, &raw)
         .await;
-    let uri = "/upload/gmail/v1/users/me/messages?uploadType=resumable";
-    let session = gmail.0.start(uri, "message/rfc822", &fields).await;
-    let resumable = gmail.0.send("PUT", &session, "", raw.clone()).await;
+    let path = "/gmail/v1/users/me/messages";
+    let resumable = gmail
+        .0
+        .resumable(path, &fields, "message/rfc822", raw.as_bytes())
+        .await;
     assert_eq!(resumable.status, 201, "as the documents of the API promise");
     let padded = json!({"labelIds": ["STARRED"], "raw": URL_SAFE.encode(&raw)});
     let padded = gmail.call("POST", "me/messages", &padded).await;
     let bare = json!({"labelIds": ["STARRED"], "raw": URL_SAFE_NO_PAD.encode(&raw)});
     let bare = gmail.call("POST", "me/messages", &bare).await;
     for reply in [multipart, resumable, padded, bare] {
-        let message = reply.ok();
+        let message = reply.resource();
         assert_eq!(labels(&message), ["STARRED"]);
         assert_eq!(gmail.raw(&id(&message)).await, raw);
     }
     let both = json!({"raw": URL_SAFE.encode("To: x\r\n\r\n")});
     let media_wins = gmail.upload_with("POST", "me/messages", &both, &raw).await;
-    assert_eq!(gmail.raw(&id(&media_wins.ok())).await, raw);
+    assert_eq!(gmail.raw(&id(&media_wins.resource())).await, raw);
 }
 
 #[tokio::test]
@@ -59,7 +61,7 @@ async fn formats_show_so_much_and_no_more() {
     let minimal = gmail.get(&format!("me/messages/{id}?format=minimal")).await;
     assert!(minimal.get("payload").is_none() && minimal.get("raw").is_none());
     assert_eq!(labels(&minimal), ["INBOX"]);
-    assert_eq!(minimal["internalDate"], super::world::START.to_string());
+    assert_eq!(minimal["internalDate"], crate::world::START.to_string());
     let uri =
         format!("me/messages/{id}?format=metadata&metadataHeaders=subject&metadataHeaders=To");
     let metadata = gmail.get(&uri).await;
@@ -69,7 +71,7 @@ async fn formats_show_so_much_and_no_more() {
     let wrong = gmail
         .try_get(&format!("me/messages/{id}?format=other"))
         .await;
-    assert_eq!(wrong.refusal(), (400, "invalidParameter".into()));
+    assert_eq!(wrong.refused(), (400, "invalidParameter".into()));
 }
 
 #[tokio::test]
@@ -89,9 +91,9 @@ async fn an_attachment_is_fetched_by_its_id() {
     );
     let other = gmail.insert(&[], ATTACHED).await;
     let elsewhere = format!("me/messages/{}/attachments/{attachment}", id(&other));
-    assert_eq!(gmail.try_get(&elsewhere).await.refusal().0, 404);
+    assert_eq!(gmail.try_get(&elsewhere).await.refused().0, 404);
     assert_eq!(
-        gmail.try_get(&format!("{messages}/x")).await.refusal().0,
+        gmail.try_get(&format!("{messages}/x")).await.refused().0,
         404
     );
 }
@@ -100,7 +102,7 @@ async fn an_attachment_is_fetched_by_its_id() {
 async fn insert_dates_by_arrival_and_import_by_the_header_unless_told_otherwise() {
     let gmail = Gmail::new();
     let raw = letter("hay", "dry");
-    let arrival = super::world::START.to_string();
+    let arrival = crate::world::START.to_string();
     let header = "1711965600000";
     for (method, expected) in [
         ("me/messages", arrival.as_str()),
@@ -111,13 +113,13 @@ async fn insert_dates_by_arrival_and_import_by_the_header_unless_told_otherwise(
             &arrival,
         ),
     ] {
-        let message = gmail.upload(method, &raw).await.ok();
+        let message = gmail.upload(method, &raw).await.resource();
         assert_eq!(message["internalDate"], expected, "{method}");
     }
     let undated = gmail
         .upload("me/messages/import", "Subject: x\r\n\r\n")
         .await
-        .ok();
+        .resource();
     assert_eq!(undated["internalDate"], arrival.as_str());
 }
 
@@ -125,19 +127,19 @@ async fn insert_dates_by_arrival_and_import_by_the_header_unless_told_otherwise(
 async fn an_imported_message_is_in_the_inbox_and_one_that_is_deleted_at_once_nowhere() {
     let gmail = Gmail::new();
     let raw = letter("hay", "dry");
-    let message = gmail.upload("me/messages/import", &raw).await.ok();
+    let message = gmail.upload("me/messages/import", &raw).await.resource();
     assert_eq!(labels(&message), ["INBOX", "UNREAD"]);
     let fields = json!({"labelIds": ["SPAM"]});
     let told = gmail
         .upload_with("POST", "me/messages/import", &fields, &raw)
         .await;
-    assert_eq!(labels(&told.ok()), ["SPAM"]);
+    assert_eq!(labels(&told.resource()), ["SPAM"]);
     let gone = gmail
         .upload("me/messages/import?deleted=true", &raw)
         .await
-        .ok();
+        .resource();
     let gone = gmail.try_get(&format!("me/messages/{}", id(&gone))).await;
-    assert_eq!(gone.refusal(), (404, "notFound".into()));
+    assert_eq!(gone.refused(), (404, "notFound".into()));
 }
 
 #[tokio::test]

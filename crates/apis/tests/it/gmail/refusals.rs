@@ -12,7 +12,7 @@ async fn what_is_no_message_is_refused_and_nothing_is_stored() {
         ] {
             let refused = gmail.upload(method, raw).await;
             assert_eq!(
-                refused.refusal(),
+                refused.refused(),
                 (400, "invalidArgument".into()),
                 "{raw:?} {method}"
             );
@@ -35,7 +35,7 @@ async fn a_message_to_nobody_or_to_what_is_no_address_is_not_sent() {
             .upload("me/messages/send", &format!("{header}\r\nx"))
             .await;
         assert_eq!(
-            refused.refusal(),
+            refused.refused(),
             (400, "invalidArgument".into()),
             "{header}"
         );
@@ -45,7 +45,7 @@ async fn a_message_to_nobody_or_to_what_is_no_address_is_not_sent() {
         .collect();
     let raw = format!("To: {}\r\n\r\nx", many.join(",\r\n "));
     let refused = gmail.upload("me/messages/send", &raw).await;
-    assert_eq!(refused.refusal(), (400, "invalidArgument".into()));
+    assert_eq!(refused.refused(), (400, "invalidArgument".into()));
     assert_eq!(gmail.list("").await, [""; 0]);
 }
 
@@ -58,7 +58,7 @@ async fn labels_that_are_unknown_or_not_for_clients_are_refused() {
     for label in ["Label_9", "inbox", "DRAFT", ""] {
         let body = json!({"labelIds": [label]});
         let refused = gmail.upload_with("POST", "me/messages", &body, &raw).await;
-        assert_eq!(refused.refusal(), invalid, "{label}");
+        assert_eq!(refused.refused(), invalid, "{label}");
     }
     for body in [
         json!({"addLabelIds": ["Label_9"]}),
@@ -71,13 +71,13 @@ async fn labels_that_are_unknown_or_not_for_clients_are_refused() {
         let refused = gmail
             .call("POST", &format!("me/messages/{message}/modify"), &body)
             .await;
-        assert_eq!(refused.refusal(), invalid, "{body}");
+        assert_eq!(refused.refused(), invalid, "{body}");
     }
     let wrong = json!({"addLabelIds": "INBOX"});
     let wrong = gmail
         .call("POST", &format!("me/messages/{message}/modify"), &wrong)
         .await;
-    assert_eq!(wrong.refusal(), (400, "invalid".into()));
+    assert_eq!(wrong.refused(), (400, "invalid".into()));
 }
 
 #[tokio::test]
@@ -86,24 +86,22 @@ async fn a_batch_that_names_an_unknown_message_changes_none() {
     let message = id(&gmail.insert(&["INBOX"], &letter("hay", "x")).await);
     let body = json!({"ids": [message, "ff"], "addLabelIds": ["STARRED"]});
     let refused = gmail.call("POST", "me/messages/batchModify", &body).await;
-    assert_eq!(refused.refusal(), (404, "notFound".into()));
+    assert_eq!(refused.refused(), (404, "notFound".into()));
     assert_eq!(gmail.list("labelIds=STARRED").await, [""; 0]);
     for ids in [json!([]), json!(vec!["ff"; 1001]), json!([1])] {
         let refused = gmail
             .call("POST", "me/messages/batchDelete", &json!({"ids": ids}))
             .await;
-        assert_eq!(refused.refusal().0, 400);
+        assert_eq!(refused.refused().0, 400);
     }
 }
 
 #[tokio::test]
 async fn media_of_another_type_and_json_without_a_message_are_refused() {
     let gmail = Gmail::new();
-    let uri = "/upload/gmail/v1/users/me/messages?uploadType=media";
-    let refused = gmail
-        .0
-        .send("POST", uri, "image/png", letter("hay", "x"))
-        .await;
+    let path = "/gmail/v1/users/me/messages";
+    let letter = letter("hay", "x");
+    let refused = gmail.0.simple(path, "image/png", letter.as_bytes()).await;
     assert_eq!(refused.status, 400);
     for (body, reason) in [
         (json!({}), "invalidArgument"),
@@ -116,7 +114,7 @@ async fn media_of_another_type_and_json_without_a_message_are_refused() {
         ),
     ] {
         let refused = gmail.call("POST", "me/messages", &body).await;
-        assert_eq!(refused.refusal(), (400, reason.into()), "{body}");
+        assert_eq!(refused.refused(), (400, reason.into()), "{body}");
     }
 }
 
@@ -132,7 +130,7 @@ async fn what_is_not_there_is_not_found_and_what_is_not_made_is_not_implemented(
         "somebody@elsewhere.test/profile",
         "nobody/profile",
     ] {
-        let refused = gmail.try_get(path).await.refusal();
+        let refused = gmail.try_get(path).await.refused();
         assert_eq!(refused, (404, "notFound".into()), "{path}");
     }
     let profile = gmail.get("Me%40Windlass.Localhost/profile").await;

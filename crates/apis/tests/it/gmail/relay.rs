@@ -142,7 +142,7 @@ async fn rings(gmail: &Gmail) {
     let raw = LETTER
         .replace("zoe@zoo.test", "bell@zoo.test")
         .replace("yan@yak", "bell@zoo");
-    gmail.upload("me/messages/send", &raw).await.ok();
+    gmail.upload("me/messages/send", &raw).await.resource();
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn others_get_a_message_by_the_relay_without_its_blind_copies() {
     let peer = Peer::new().await;
     let gmail = peer.gmail();
     with_worker(&gmail, async {
-        let sent = gmail.upload("me/messages/send", LETTER).await.ok();
+        let sent = gmail.upload("me/messages/send", LETTER).await.resource();
         let taken = peer.serve(|_| None).await;
         assert_eq!(taken.from, ME);
         assert_eq!(taken.to, ["yan@yak.test", "zoe@zoo.test"]);
@@ -170,7 +170,7 @@ async fn a_relay_that_is_busy_is_asked_again_later() {
     let peer = Peer::new().await;
     let gmail = peer.gmail();
     with_worker(&gmail, async {
-        gmail.upload("me/messages/send", LETTER).await.ok();
+        gmail.upload("me/messages/send", LETTER).await.resource();
         let busy = peer
             .serve(|command| (command == ".").then_some("451 later"))
             .await;
@@ -204,7 +204,7 @@ async fn a_refusal_goes_back_to_the_sender_and_the_others_get_the_message() {
     let peer = Peer::new().await;
     let gmail = peer.gmail();
     with_worker(&gmail, async {
-        let sent = gmail.upload("me/messages/send", LETTER).await.ok();
+        let sent = gmail.upload("me/messages/send", LETTER).await.resource();
         let refuse = |command: &str| command.contains("<zoe@").then_some("550 no Zoe here");
         assert_eq!(peer.serve(refuse).await.message, "");
         let (one, other) = (peer.serve(refuse).await, peer.serve(refuse).await);
@@ -247,7 +247,7 @@ async fn after_three_days_without_a_relay_the_sender_is_told() {
     let gmail = peer.gmail();
     drop(peer);
     with_worker(&gmail, async {
-        let sent = gmail.upload("me/messages/send", LETTER).await.ok();
+        let sent = gmail.upload("me/messages/send", LETTER).await.resource();
         assert_eq!(until(&gmail, 1).await, [id(&sent)]);
         gmail
             .0

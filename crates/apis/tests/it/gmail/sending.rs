@@ -22,7 +22,7 @@ fn raw_of(message: &Value) -> String {
 async fn a_sent_message_is_with_its_sender_and_new_with_its_recipients() {
     let gmail = Gmail::new();
     let raw = to("From: me@windlass.localhost\r\nTo: Bob <BOB+farm@windlass.localhost>\r\n");
-    let sent = gmail.upload("me/messages/send", &raw).await.ok();
+    let sent = gmail.upload("me/messages/send", &raw).await.resource();
     assert_eq!(labels(&sent), ["SENT"]);
     assert_eq!(labels(&only(&gmail, "me").await), ["SENT"]);
     let received = only(&gmail, "bob@windlass.localhost").await;
@@ -37,7 +37,7 @@ async fn a_message_to_oneself_is_one_message() {
     let sent = gmail
         .upload("me%40WINDLASS.localhost/messages/send", &raw)
         .await
-        .ok();
+        .resource();
     assert_eq!(labels(&sent), ["INBOX", "SENT", "UNREAD"]);
     only(&gmail, ME).await;
 }
@@ -46,7 +46,7 @@ async fn a_message_to_oneself_is_one_message() {
 async fn what_the_author_left_out_is_put_in_front_and_the_same_for_all() {
     let gmail = Gmail::new();
     let raw = to("To: bob@windlass.localhost\r\n");
-    let sent = gmail.upload("me/messages/send", &raw).await.ok();
+    let sent = gmail.upload("me/messages/send", &raw).await.resource();
     assert_eq!(header(&sent, "From").unwrap(), ME);
     assert_eq!(
         header(&sent, "Date").unwrap(),
@@ -66,7 +66,7 @@ async fn what_the_author_left_out_is_put_in_front_and_the_same_for_all() {
 async fn blind_copies_are_seen_by_the_sender_alone() {
     let gmail = Gmail::new();
     let raw = "To: bob@windlass.localhost\r\nBcc: Eve\r\n <eve@windlass.localhost>\r\n\r\nBcc: no header\r\n";
-    gmail.upload("me/messages/send", raw).await.ok();
+    gmail.upload("me/messages/send", raw).await.resource();
     assert!(raw_of(&only(&gmail, "me").await).contains("Bcc: Eve"));
     for user in ["bob@windlass.localhost", "eve@windlass.localhost"] {
         let received = only(&gmail, user).await;
@@ -90,11 +90,11 @@ async fn media_that_is_shared_lives_as_long_as_one_has_it() {
         "To: bob@windlass.localhost\r\n\r\n{}",
         "hay ".repeat(50_000)
     );
-    let sent = gmail.upload("me/messages/send", &raw).await.ok();
+    let sent = gmail.upload("me/messages/send", &raw).await.resource();
     gmail
         .delete(&format!("me/messages/{}", id(&sent)))
         .await
-        .ok();
+        .resource();
     let received = only(&gmail, "bob@windlass.localhost").await;
     assert!(raw_of(&received).ends_with(&raw));
 }
@@ -112,7 +112,7 @@ async fn many_senders_at_once_leave_one_story() {
             gmail
                 .upload(&format!("{user}/messages/send"), &raw)
                 .await
-                .ok();
+                .resource();
         });
     }
     senders.join_all().await;
@@ -134,7 +134,7 @@ async fn without_a_relay_a_message_to_others_stays_with_its_sender() {
     let sent = gmail
         .upload("me/messages/send", &to("To: zoe@elsewhere.test\r\n"))
         .await;
-    assert_eq!(labels(&sent.ok()), ["SENT"]);
+    assert_eq!(labels(&sent.resource()), ["SENT"]);
     let other = gmail.try_get("zoe@elsewhere.test/messages").await;
-    assert_eq!(other.refusal(), (404, "notFound".into()));
+    assert_eq!(other.refused(), (404, "notFound".into()));
 }

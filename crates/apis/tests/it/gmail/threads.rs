@@ -42,7 +42,7 @@ async fn an_answer_to_what_is_deleted_begins_a_thread() {
     gmail
         .delete(&format!("me/messages/{}", id(&first)))
         .await
-        .ok();
+        .resource();
     let next = gmail.insert(&[], &answer("hay", 1)).await;
     assert_eq!(thread(&next), id(&next));
 }
@@ -56,7 +56,7 @@ async fn a_wanted_thread_takes_a_message_that_answers_it_and_no_other() {
         gmail
             .upload_with("POST", "me/messages", &wanted, &raw)
             .await
-            .ok()
+            .resource()
     };
     assert_eq!(thread(&insert(answer("hay", 1)).await), id(&first));
     let other_subject = insert(answer("hay", 2).replace("Re: hay", "straw")).await;
@@ -67,7 +67,7 @@ async fn a_wanted_thread_takes_a_message_that_answers_it_and_no_other() {
     let refused = gmail
         .upload_with("POST", "me/messages/send", &unknown, &answer("hay", 3))
         .await;
-    assert_eq!(refused.refusal(), (404, "notFound".into()));
+    assert_eq!(refused.refused(), (404, "notFound".into()));
 }
 
 #[tokio::test]
@@ -115,15 +115,21 @@ async fn what_happens_to_a_thread_happens_to_all_its_messages() {
         .post(&format!("me/threads/{first}/untrash"), &json!({}))
         .await;
     assert_eq!(gmail.list("").await.len(), 2);
-    gmail.delete(&format!("me/messages/{first}")).await.ok();
+    gmail
+        .delete(&format!("me/messages/{first}"))
+        .await
+        .resource();
     let left = gmail.get(&format!("me/threads/{first}")).await;
     assert_eq!(id(&left["messages"][0]), second);
-    gmail.delete(&format!("me/threads/{first}")).await.ok();
+    gmail
+        .delete(&format!("me/threads/{first}"))
+        .await
+        .resource();
     assert_eq!(
         gmail
             .try_get(&format!("me/threads/{first}"))
             .await
-            .refusal()
+            .refused()
             .0,
         404
     );
@@ -139,7 +145,7 @@ async fn a_thread_that_is_too_large_for_one_reply_is_shown_without_its_text() {
         gmail.insert(&[], &(answer("hay", number) + &pad)).await;
     }
     let path = format!("me/threads/{}", id(&first));
-    let refused = gmail.try_get(&path).await.refusal();
+    let refused = gmail.try_get(&path).await.refused();
     assert_eq!(refused, (400, "failedPrecondition".into()));
     let shown = gmail.get(&format!("{path}?format=metadata")).await;
     assert_eq!(shown["messages"].as_array().unwrap().len(), 27);
