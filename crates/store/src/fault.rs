@@ -23,8 +23,7 @@
 mod ledger;
 mod vault;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::Cause;
@@ -59,45 +58,76 @@ pub enum Trouble {
     Slow(Duration),
 }
 
-/// A schedule of trouble, and the count of calls it goes by.
+impl When {
+    fn is_due(self, call: u64) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Once(nth) => call == nth,
+            Self::From(nth) => call >= nth,
+        }
+    }
+}
+
+/// A schedule of trouble, and the calls it goes by.
 #[derive(Debug)]
 pub struct Faults {
-    when: When,
-    trouble: Trouble,
-    calls: AtomicU64,
+    schedule: Vec<(When, Trouble)>,
+    calls: Mutex<Vec<&'static str>>,
 }
 
 impl Faults {
     /// A schedule. Share it between the decorators whose calls shall be counted together.
     pub fn new(when: When, trouble: Trouble) -> Self {
         Self {
-            when,
-            trouble,
-            calls: AtomicU64::new(0),
+            schedule: vec![(when, trouble)],
+            calls: Mutex::default(),
         }
+    }
+
+    /// The power goes out before the nth call: neither that nor any later one is done.
+    pub fn outage_before(nth: u64) -> Self {
+        Self::new(When::From(nth), Trouble::Fault)
+    }
+
+    /// The power goes out after the nth call: it is done, its caller never learns of it, and no later
+    /// one is done.
+    pub fn outage_after(nth: u64) -> Self {
+        let mut faults = Self::new(When::Once(nth), Trouble::Lost);
+        faults
+            .schedule
+            .push((When::From(nth.saturating_add(1)), Trouble::Fault));
+        faults
     }
 
     /// How many calls there were.
     pub fn calls(&self) -> u64 {
-        self.calls.load(Ordering::SeqCst)
+        self.log().len() as u64
+    }
+
+    /// The calls that there were: the names of the contracts' methods.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.log().clone()
     }
 
     /// Counts a call. Waits, when it is to be slow; any other trouble is the caller's.
-    async fn next(&self) -> Option<Trouble> {
-        let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let is_due = match self.when {
-            When::Never => false,
-            When::Once(nth) => call == nth,
-            When::From(nth) => call >= nth,
+    async fn next(&self, name: &'static str) -> Option<Trouble> {
+        let call = {
+            let mut log = self.log();
+            log.push(name);
+            log.len() as u64
         };
-        match self.trouble {
-            _ if !is_due => None,
+        let mut due = self.schedule.iter().filter(|(when, _)| when.is_due(call));
+        match due.next()?.1 {
             Trouble::Slow(delay) => {
                 tokio::time::sleep(delay).await;
                 None
             }
             trouble => Some(trouble),
         }
+    }
+
+    fn log(&self) -> MutexGuard<'_, Vec<&'static str>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -24,9 +24,10 @@ impl FaultyLedger {
 
     async fn change<T>(
         &self,
+        name: &'static str,
         change: impl Future<Output = Result<T, LedgerError>>,
     ) -> Result<T, LedgerError> {
-        match self.faults.next().await {
+        match self.faults.next(name).await {
             None | Some(Trouble::Slow(_)) => change.await,
             Some(Trouble::Fault | Trouble::Torn) => Err(LedgerError::Fault(scheduled())),
             Some(Trouble::NoSpace) => Err(LedgerError::NoSpace),
@@ -39,11 +40,14 @@ impl FaultyLedger {
 
     async fn read<T>(
         &self,
+        name: &'static str,
         read: impl Future<Output = Result<T, LedgerError>>,
     ) -> Result<T, LedgerError> {
-        match self.faults.next().await {
+        match self.faults.next(name).await {
             None | Some(Trouble::NoSpace | Trouble::Slow(_)) => read.await,
-            Some(Trouble::Fault | Trouble::Lost | Trouble::Torn) => {
+            Some(Trouble::Fault | Trouble::Torn) => Err(LedgerError::Fault(scheduled())),
+            Some(Trouble::Lost) => {
+                read.await?;
                 Err(LedgerError::Fault(scheduled()))
             }
         }
@@ -61,15 +65,15 @@ impl fmt::Debug for FaultyLedger {
 #[async_trait]
 impl Ledger for FaultyLedger {
     async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
-        self.change(self.inner.start(session)).await
+        self.change("start", self.inner.start(session)).await
     }
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        self.read(self.inner.session(id)).await
+        self.read("session", self.inner.session(id)).await
     }
 
     async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        self.read(self.inner.lease(id)).await
+        self.read("lease", self.inner.lease(id)).await
     }
 
     async fn advance(
@@ -78,19 +82,21 @@ impl Ledger for FaultyLedger {
         epoch: Epoch,
         advance: Advance,
     ) -> Result<(), LedgerError> {
-        self.change(self.inner.advance(id, epoch, advance)).await
+        self.change("advance", self.inner.advance(id, epoch, advance))
+            .await
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
-        self.change(self.inner.end(id, epoch, end)).await
+        self.change("end", self.inner.end(id, epoch, end)).await
     }
 
     async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
-        self.change(self.inner.apply(changes)).await
+        self.change("apply", self.inner.apply(changes)).await
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {
-        self.read(self.inner.resource(collection, id)).await
+        self.read("resource", self.inner.resource(collection, id))
+            .await
     }
 
     async fn resources(
@@ -99,12 +105,12 @@ impl Ledger for FaultyLedger {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Resource>, LedgerError> {
-        self.read(self.inner.resources(collection, after, limit))
+        self.read("resources", self.inner.resources(collection, after, limit))
             .await
     }
 
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
-        self.read(self.inner.small_media(id)).await
+        self.read("small_media", self.inner.small_media(id)).await
     }
 
     async fn finishing(
@@ -112,26 +118,29 @@ impl Ledger for FaultyLedger {
         after: Option<SessionId>,
         limit: usize,
     ) -> Result<Vec<SessionId>, LedgerError> {
-        self.read(self.inner.finishing(after, limit)).await
+        self.read("finishing", self.inner.finishing(after, limit))
+            .await
     }
 
     async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError> {
-        self.change(self.inner.expire(now, limit)).await
+        self.change("expire", self.inner.expire(now, limit)).await
     }
 
     async fn garbage(&self, limit: usize) -> Result<Vec<MediaId>, LedgerError> {
-        self.read(self.inner.garbage(limit)).await
+        self.read("garbage", self.inner.garbage(limit)).await
     }
 
     async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {
-        self.change(self.inner.forget_garbage(ids)).await
+        self.change("forget_garbage", self.inner.forget_garbage(ids))
+            .await
     }
 
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
-        self.read(self.inner.unknown_media(ids)).await
+        self.read("unknown_media", self.inner.unknown_media(ids))
+            .await
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
-        self.read(self.inner.check()).await
+        self.read("check", self.inner.check()).await
     }
 }

@@ -41,7 +41,7 @@ impl fmt::Debug for FaultyVault {
 impl Vault for FaultyVault {
     async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
         let full = || VaultError::NoSpace { written: 0 };
-        let created = change(&self.faults, self.inner.create(id), Some(full)).await?;
+        let created = change(&self.faults, "create", self.inner.create(id), Some(full)).await?;
         Ok(self.writer(created))
     }
 
@@ -51,7 +51,13 @@ impl Vault for FaultyVault {
         committed: u64,
         verify: Option<Extent>,
     ) -> Result<Box<dyn MediaWriter>, VaultError> {
-        let reopened = read(&self.faults, id, self.inner.reopen(id, committed, verify)).await?;
+        let reopened = read(
+            &self.faults,
+            "reopen",
+            id,
+            self.inner.reopen(id, committed, verify),
+        )
+        .await?;
         Ok(self.writer(reopened))
     }
 
@@ -60,13 +66,13 @@ impl Vault for FaultyVault {
         id: MediaId,
         range: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError> {
-        let inner = read(&self.faults, id, self.inner.read(id, range)).await?;
+        let inner = read(&self.faults, "read", id, self.inner.read(id, range)).await?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FaultyReader { inner, id, faults }))
     }
 
     async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
-        read(&self.faults, id, self.inner.delete(id)).await
+        read(&self.faults, "delete", id, self.inner.delete(id)).await
     }
 
     async fn list(
@@ -75,11 +81,11 @@ impl Vault for FaultyVault {
         limit: usize,
     ) -> Result<Vec<StoredMedia>, VaultError> {
         let from = after.unwrap_or(MediaId::from_bytes([0; 16]));
-        read(&self.faults, from, self.inner.list(after, limit)).await
+        read(&self.faults, "list", from, self.inner.list(after, limit)).await
     }
 
     async fn space(&self) -> Result<Space, VaultError> {
-        change(&self.faults, self.inner.space(), NEEDS_NO_ROOM).await
+        change(&self.faults, "space", self.inner.space(), NEEDS_NO_ROOM).await
     }
 }
 
@@ -109,7 +115,7 @@ impl FaultyWriter {
 impl MediaWriter for FaultyWriter {
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         let fault = || Err(VaultError::Fault(scheduled()));
-        match self.faults.next().await {
+        match self.faults.next("write").await {
             None | Some(Trouble::Slow(_)) => self.inner.write(offset, data).await,
             Some(Trouble::Fault) => fault(),
             Some(Trouble::Torn) => {
@@ -128,7 +134,7 @@ impl MediaWriter for FaultyWriter {
     }
 
     async fn sync(&self) -> Result<(), VaultError> {
-        change(&self.faults, self.inner.sync(), NEEDS_NO_ROOM).await
+        change(&self.faults, "sync", self.inner.sync(), NEEDS_NO_ROOM).await
     }
 }
 
@@ -142,7 +148,7 @@ struct FaultyReader {
 #[async_trait]
 impl MediaReader for FaultyReader {
     async fn next(&mut self) -> Result<Bytes, VaultError> {
-        read(&self.faults, self.id, self.inner.next()).await
+        read(&self.faults, "next", self.id, self.inner.next()).await
     }
 }
 
@@ -152,10 +158,11 @@ const NEEDS_NO_ROOM: Option<fn() -> VaultError> = None;
 /// A call whose failure is a fault.
 async fn change<T>(
     faults: &Faults,
+    name: &'static str,
     change: impl Future<Output = Result<T, VaultError>>,
     full: Option<fn() -> VaultError>,
 ) -> Result<T, VaultError> {
-    match (faults.next().await, full) {
+    match (faults.next(name).await, full) {
         (Some(Trouble::NoSpace), Some(full)) => Err(full()),
         (None | Some(Trouble::Slow(_) | Trouble::NoSpace), _) => change.await,
         (Some(Trouble::Fault | Trouble::Torn), _) => Err(VaultError::Fault(scheduled())),
@@ -169,14 +176,20 @@ async fn change<T>(
 /// A call whose failure concerns its media only.
 async fn read<T>(
     faults: &Faults,
+    name: &'static str,
     id: MediaId,
     read: impl Future<Output = Result<T, VaultError>>,
 ) -> Result<T, VaultError> {
-    match faults.next().await {
+    let unreadable = || VaultError::Unreadable {
+        id,
+        cause: scheduled(),
+    };
+    match faults.next(name).await {
         None | Some(Trouble::NoSpace | Trouble::Slow(_)) => read.await,
-        Some(Trouble::Fault | Trouble::Lost | Trouble::Torn) => Err(VaultError::Unreadable {
-            id,
-            cause: scheduled(),
-        }),
+        Some(Trouble::Fault | Trouble::Torn) => Err(unreadable()),
+        Some(Trouble::Lost) => {
+            read.await?;
+            Err(unreadable())
+        }
     }
 }

@@ -7,7 +7,7 @@ use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Ledger, LedgerError, Vault, VaultError};
 
-use crate::samples::{create, data, media_id, new_session, session_id, start};
+use crate::samples::{create, data, media_id, new_session, session_id, start, step, stored};
 
 /// Whether session 1 was started, and how the call that was in trouble ended.
 async fn start_in(trouble: Trouble) -> (bool, Result<(), LedgerError>) {
@@ -94,6 +94,44 @@ async fn a_reader_and_a_writer_are_on_the_schedule_too() {
         Err(VaultError::Fault(_))
     ));
     assert_eq!(faults.calls(), 4);
+}
+
+/// Whether sessions 1, 2 and 3 were started before the power went out, and what their callers heard.
+async fn start_in_outage(faults: Faults) -> ([bool; 3], [bool; 3]) {
+    let inner = Arc::new(MemoryLedger::new());
+    let ledger = FaultyLedger::new(inner.clone(), Arc::new(faults));
+    let (mut started, mut heard) = ([false; 3], [false; 3]);
+    for n in 0..3 {
+        heard[usize::from(n)] = ledger.start(new_session(n, 100)).await.is_ok();
+    }
+    for n in 0..3 {
+        started[usize::from(n)] = inner.session(session_id(n)).await.unwrap().is_some();
+    }
+    (started, heard)
+}
+
+#[tokio::test]
+async fn an_outage_ends_all_calls_before_or_after_the_nth() {
+    let before = start_in_outage(Faults::outage_before(2)).await;
+    assert_eq!(before, ([true, false, false], [true, false, false]));
+    let after = start_in_outage(Faults::outage_after(2)).await;
+    assert_eq!(after, ([true, true, false], [true, false, false]));
+}
+
+#[tokio::test]
+async fn a_call_that_is_done_but_seems_to_fail_is_done_whatever_it_is() {
+    let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
+    let epoch = start(&*ledger, 1, 100).await;
+    create(&vault, 1).await;
+    let faults = Arc::new(Faults::new(When::From(1), Trouble::Lost));
+    let faulty_ledger = FaultyLedger::new(ledger.clone(), Arc::clone(&faults));
+    let faulty_vault = FaultyVault::new(Arc::new(vault.clone()), Arc::clone(&faults));
+    assert!(faulty_vault.delete(media_id(1)).await.is_err());
+    assert!(stored(&vault).await.is_empty());
+    assert!(faulty_ledger.lease(session_id(1)).await.is_err());
+    let late = ledger.advance(session_id(1), epoch, step(1, 0, 8)).await;
+    assert!(matches!(late, Err(LedgerError::Fenced)));
+    assert_eq!(faults.names(), ["delete", "lease"]);
 }
 
 #[tokio::test]

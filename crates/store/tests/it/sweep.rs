@@ -105,33 +105,50 @@ async fn media_that_cannot_be_deleted_is_tried_again() {
     assert_eq!((swept.garbage, swept.failed), (1, 0));
 }
 
+/// A sweep over stores in trouble, then one over the same stores without: what is dead is gone, the
+/// living is there. Returns how many calls the first one made.
+async fn sweep_after(faults: Faults) -> u64 {
+    let case = format!("{faults:?}");
+    let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
+    for n in 0..4 {
+        upload(&*ledger, &vault, n, if n < 3 { 1_000 } else { 1_000_000 }).await;
+        create(&vault, 100 + n).await;
+    }
+    let faults = Arc::new(faults);
+    let faulty_ledger = FaultyLedger::new(ledger.clone(), Arc::clone(&faults));
+    let faulty_vault = FaultyVault::new(Arc::new(vault.clone()), Arc::clone(&faults));
+    let mut sweep = sweep();
+    for _ in 0..5 {
+        // The fault is the point; what it left behind is looked at below.
+        let _ = sweep.step(&faulty_ledger, &faulty_vault, LATER).await;
+    }
+    ledger.crash();
+    vault.crash();
+    sweep_all(&*ledger, &vault, LATER).await;
+    assert_eq!(stored(&vault).await, [media_id(3)], "{case}");
+    assert!(ledger.garbage(10).await.unwrap().is_empty(), "{case}");
+    assert!(ledger.session(session_id(3)).await.unwrap().is_some());
+    faults.calls()
+}
+
 #[tokio::test]
 async fn a_sweep_that_fails_anywhere_is_made_up_for_by_the_next() {
-    for trouble in [Trouble::Fault, Trouble::Lost] {
-        for nth in 1.. {
-            let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
-            for n in 0..4 {
-                upload(&*ledger, &vault, n, if n < 3 { 1_000 } else { 1_000_000 }).await;
-                create(&vault, 100 + n).await;
-            }
-            let faults = Arc::new(Faults::new(When::Once(nth), trouble));
-            let faulty_ledger = FaultyLedger::new(ledger.clone(), Arc::clone(&faults));
-            let faulty_vault = FaultyVault::new(Arc::new(vault.clone()), Arc::clone(&faults));
-            let mut sweep = sweep();
-            for _ in 0..5 {
-                // The fault is the point; what it left behind is looked at below.
-                let _ = sweep.step(&faulty_ledger, &faulty_vault, LATER).await;
-            }
-            sweep_all(&*ledger, &vault, LATER).await;
-            assert_eq!(
-                stored(&vault).await,
-                [media_id(3)],
-                "{trouble:?} at call {nth}"
-            );
-            assert!(ledger.garbage(10).await.unwrap().is_empty());
-            if faults.calls() < nth {
-                break;
+    let calls = sweep_after(Faults::new(When::Never, Trouble::Fault)).await;
+    assert!(calls > 20, "{calls}");
+    for nth in 1..=calls {
+        for when in [When::Once(nth), When::From(nth)] {
+            for trouble in [Trouble::Fault, Trouble::Lost] {
+                sweep_after(Faults::new(when, trouble)).await;
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_that_a_power_cut_ends_anywhere_is_made_up_for_by_the_next() {
+    let calls = sweep_after(Faults::new(When::Never, Trouble::Fault)).await;
+    for nth in 1..=calls {
+        sweep_after(Faults::outage_before(nth)).await;
+        sweep_after(Faults::outage_after(nth)).await;
     }
 }
