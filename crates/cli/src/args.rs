@@ -12,9 +12,11 @@ mod man;
 mod resume;
 mod serve;
 mod status;
+mod store;
 mod upload;
 mod uploads;
 mod value;
+mod verify;
 
 pub(crate) use cancel::CancelArgs;
 pub(crate) use completions::CompletionsArgs;
@@ -25,9 +27,11 @@ pub(crate) use man::ManArgs;
 pub(crate) use resume::ResumeArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use status::StatusArgs;
+pub(crate) use store::StoreArgs;
 pub(crate) use upload::UploadArgs;
 pub(crate) use uploads::UploadsArgs;
 pub(crate) use value::Target;
+pub(crate) use verify::VerifyArgs;
 
 /// A server and a client for Google's media upload protocol.
 ///
@@ -45,6 +49,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(ServeArgs),
+    Verify(VerifyArgs),
     Upload(UploadArgs),
     Resume(ResumeArgs),
     Uploads(UploadsArgs),

@@ -14,9 +14,11 @@ mod resume;
 mod serve;
 mod signals;
 mod status;
+mod store;
 mod transfers;
 mod upload;
 mod uploads;
+mod verify;
 mod warnings;
 
 use crate::args::Command;
@@ -31,6 +33,7 @@ pub(crate) fn run(command: Command) -> Result<Code, Error> {
             serve::run(&args)?;
             Ok(Code::Success)
         }
+        Command::Verify(args) => verify::run(&args),
         Command::Upload(args) => line::block_on(upload::run(args)),
         Command::Resume(args) => line::block_on(resume::run(args)),
         Command::Uploads(args) => uploads::run(&args),

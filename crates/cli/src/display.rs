@@ -11,6 +11,7 @@ use std::sync::Arc;
 mod bars;
 mod event;
 mod line;
+mod meter;
 mod pace;
 mod text;
 mod track;
@@ -18,6 +19,7 @@ mod view;
 
 pub(crate) use event::{Downloaded, Event, Failed, Uploaded, checked};
 pub(crate) use line::{bytes_of, committed};
+pub(crate) use meter::Meter;
 pub(crate) use text::{age, json_shown, percent, shown, size};
 pub(crate) use track::Track;
 pub(crate) use view::{Doing, View, Waiting, Way};

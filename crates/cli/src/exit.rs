@@ -22,6 +22,8 @@ pub(crate) enum Code {
     Failure,
     /// The other side has other media than was sent.
     Mismatch,
+    /// A store holds other bytes than it should.
+    Damaged,
 }
 
 /// The codes of the client's commands, for their help.
@@ -45,6 +47,7 @@ impl Code {
             Self::CannotBegin => 3,
             Self::Unfinished => 4,
             Self::Mismatch => 5,
+            Self::Damaged => 6,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 mod safety;
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -188,6 +188,35 @@ pub(crate) fn names(path: &Path) -> io::Result<Vec<String>> {
     };
     let names = entries.map(|entry| Ok(entry?.file_name().into_string().unwrap_or_default()));
     names.collect()
+}
+
+/// A name in a directory.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) path: PathBuf,
+    /// What it is, not what a link points to.
+    pub(crate) kind: FileType,
+}
+
+/// What is in a directory, in the order of the names. A directory that does not exist is empty.
+pub(crate) fn entries(path: &Path) -> io::Result<Vec<Entry>> {
+    let entries = match path.read_dir() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let entries = entries.map(|entry| {
+        let entry = entry?;
+        let (path, kind) = (entry.path(), entry.file_type()?);
+        Ok(Entry { path, kind })
+    });
+    let mut entries: Vec<Entry> = entries.collect::<io::Result<_>>()?;
+    entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(entries)
+}
+
+/// Whether there is a file of this name.
+pub(crate) fn exists(path: &Path) -> io::Result<bool> {
+    path.try_exists()
 }
 
 /// When a file was last written; `None` when it does not exist.

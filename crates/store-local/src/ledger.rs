@@ -3,8 +3,10 @@
 //! One thread writes ([`writer`]), a few connections read ([`readers`]), and SQLite's WAL keeps
 //! them apart. Nothing here reads a clock, and nothing walks a table at the start.
 
+mod audit;
 mod change;
 mod leases;
+mod mend;
 mod readers;
 mod rows;
 mod schema;
@@ -32,6 +34,9 @@ use change::Change;
 use leases::Leases;
 use readers::Readers;
 use writer::Writer;
+
+pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow};
+pub(crate) use mend::Mend;
 
 /// Reads that run at once. They come from the page cache almost always, so few are enough.
 const READERS: usize = 4;

@@ -72,6 +72,7 @@ mod ledger;
 mod open;
 mod poison;
 mod vault;
+pub mod verify;
 
 pub use ledger::LocalLedger;
 pub use open::{Durability, LocalStore, OpenError, Options};

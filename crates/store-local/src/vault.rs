@@ -3,6 +3,7 @@
 //! A media is a file that has its final name from birth; there is no rename. The name and the
 //! length mean nothing: the ledger says which media there are and how much of each counts.
 
+pub(crate) mod inventory;
 mod lanes;
 mod layout;
 mod media;

@@ -6,15 +6,21 @@ use std::path::PathBuf;
 
 use thiserror::Error as ThisError;
 use windlass_client::{InvalidTokenSource, JournalError, UploadRef};
+use windlass_store_local::verify::VerifyError;
 
-use super::{advice, discovery, journal, serve};
+use super::{advice, discovery, journal, serve, verify};
 use crate::exit::Code;
+use crate::settings;
 
 /// Why a command does nothing.
 #[derive(Debug, ThisError)]
 pub(crate) enum Error {
     #[error(transparent)]
     Serve(#[from] serve::Error),
+    #[error(transparent)]
+    Settings(#[from] settings::Error),
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
     #[error(transparent)]
     Discovery(#[from] discovery::Error),
     #[error("cannot start threads")]
@@ -67,8 +73,10 @@ impl Error {
         match self {
             Self::Serve(error) => error.exit_code(),
             Self::Discovery(error) => error.exit_code(),
+            Self::Verify(error) => verify::exit_code(error),
             Self::Client(error) => advice::exit_code(error),
-            Self::Token(_)
+            Self::Settings(_)
+            | Self::Token(_)
             | Self::NotUnicode { .. }
             | Self::MetadataNotJson(_)
             | Self::StdinTwice
@@ -93,6 +101,8 @@ impl Error {
         let hint = match self {
             Self::Serve(error) => return error.hint(),
             Self::Discovery(error) => return error.hint(),
+            Self::Settings(error) => return error.hint(),
+            Self::Verify(error) => return verify::hint(error).map(str::to_owned),
             Self::Client(error) => return advice::hint(error, advice::Surroundings::default()),
             Self::NoHome => {
                 "choose a directory with --journal, or remember nothing with --no-journal"

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::Durability;
@@ -77,6 +78,8 @@ pub(crate) enum SchemaError {
     Sqlite(#[from] rusqlite::Error),
     #[error("it has schema version {found}; this build knows versions up to {VERSION}")]
     Newer { found: i32 },
+    #[error("it is empty")]
+    Empty,
     #[error("it is the database of another application")]
     Foreign,
 }
@@ -103,6 +106,19 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Opens a connection that only reads in a database that somebody else may be writing, or that a
+/// crash has left. It leaves the WAL to them: closing it brings nothing into the database.
+pub(super) fn open_onlooker(path: &Path) -> Result<Connection, SchemaError> {
+    let connection = open_reader(path)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    match marks(&connection)? {
+        (APPLICATION_ID, VERSION) => Ok(connection),
+        (0, 0) => Err(SchemaError::Empty),
+        (APPLICATION_ID, found) => Err(SchemaError::Newer { found }),
+        _ => Err(SchemaError::Foreign),
+    }
+}
+
 /// A connection is used by one thread at a time, so SQLite need not lock it.
 fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -125,8 +141,7 @@ fn synchronous(durability: Durability) -> &'static str {
 
 fn make_tables(connection: &mut Connection) -> Result<(), SchemaError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let read = |pragma| transaction.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
-    match (read("application_id")?, read("user_version")?) {
+    match marks(&transaction)? {
         (0, 0) => {
             transaction.execute_batch(TABLES)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -137,4 +152,10 @@ fn make_tables(connection: &mut Connection) -> Result<(), SchemaError> {
         _ => return Err(SchemaError::Foreign),
     }
     Ok(transaction.commit()?)
+}
+
+/// Whose database it is, and of which version.
+fn marks(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
+    let read = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
+    Ok((read("application_id")?, read("user_version")?))
 }

@@ -360,7 +360,7 @@ impl Tables<'_> {
     }
 
     /// A row that named `media` has gone or names another: drops the media when it was the last.
-    fn let_go(&self, media: MediaRef) -> Changed {
+    pub(super) fn let_go(&self, media: MediaRef) -> Changed {
         let mut named = self.connection.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1 AND place = ?2)
                  OR EXISTS (SELECT 1 FROM resources WHERE media = ?1 AND place = ?2)",

@@ -35,8 +35,7 @@ impl Layout {
     }
 
     pub(super) fn path(&self, id: MediaId) -> PathBuf {
-        let name = id.to_string();
-        self.root.join(&name[..2]).join(&name[2..4]).join(name)
+        path(&self.root, id)
     }
 
     /// Makes the directories for a media, not durable yet.
@@ -113,6 +112,12 @@ impl Layout {
             .lock()
             .expect("nothing panics while it is held")
     }
+}
+
+/// Where a media lies in the vault at `root`.
+pub(super) fn path(root: &Path, id: MediaId) -> PathBuf {
+    let name = id.to_string();
+    root.join(&name[..2]).join(&name[2..4]).join(name)
 }
 
 /// The outer and the inner directory of a media.

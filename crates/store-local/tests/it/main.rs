@@ -7,3 +7,4 @@ mod directory;
 mod model;
 mod open;
 mod uploads;
+mod verify;

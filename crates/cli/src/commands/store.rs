@@ -1,0 +1,30 @@
+//! Finding the store that a command is about.
+
+use std::path::PathBuf;
+
+use windlass_store_local::OpenError;
+
+use crate::args::StoreArgs;
+use crate::settings::{self, Environment, Sources};
+
+/// The data directory that a server with the same flags, environment and file would use.
+pub(super) fn directory(args: &StoreArgs) -> Result<PathBuf, settings::Error> {
+    let sources = Sources {
+        config: args.config.clone(),
+        flags: args.given(),
+        environment: Environment::new(std::env::vars_os())?,
+    };
+    Ok(sources.merge()?.settings.data)
+}
+
+/// What can be done about a store that cannot be opened.
+pub(super) fn hint(error: &OpenError) -> Option<&'static str> {
+    match error {
+        OpenError::InUse { .. } => Some("stop the server first"),
+        OpenError::Ledger { .. } => Some(
+            "is it the data directory of a server? A newer version of Windlass may have made it; a \
+             damaged ledger comes back from a backup",
+        ),
+        OpenError::UnsafeFilesystem { .. } | OpenError::Io { .. } => None,
+    }
+}

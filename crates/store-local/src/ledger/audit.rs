@@ -1,0 +1,203 @@
+//! The rows as somebody sees them who checks or copies the ledger from outside of its writer.
+//!
+//! Rows come in pages, each of them a read of its own: whoever looks through millions of rows holds
+//! no snapshot meanwhile, which would keep the WAL from being brought into the database. A row that
+//! cannot be read is handed on as such and keeps nobody from the others.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use windlass_proto::digest::{Crc32c, Digests, Md5, Sha256};
+use windlass_store::{Epoch, Extent, MediaId, MediaRef, SessionId, SessionState};
+
+use super::{rows, schema};
+use crate::OpenError;
+
+/// Rows that are read at once.
+const PAGE_LEN: i64 = 256;
+
+/// Lines of `PRAGMA integrity_check` that are worth having.
+const INTEGRITY_LINES: u32 = 20;
+
+/// A connection that only reads, beside whoever writes.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    connection: Connection,
+}
+
+/// Some rows of a table with their rowids, in order. Empty at the end.
+pub(crate) type Page<T> = Vec<(i64, Result<T, rusqlite::Error>)>;
+
+/// What a session's row says of its bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionRow {
+    pub(crate) id: SessionId,
+    pub(crate) state: SessionState,
+    pub(crate) epoch: Epoch,
+    pub(crate) offset: u64,
+    pub(crate) total: Option<u64>,
+    pub(crate) crc32c: Crc32c,
+    pub(crate) media: Option<MediaRef>,
+    pub(crate) extent: Option<Extent>,
+    pub(crate) has_reply: bool,
+}
+
+/// What a resource's row says of its media.
+#[derive(Debug, Clone)]
+pub(crate) struct ResourceRow {
+    pub(crate) collection: String,
+    pub(crate) id: String,
+    /// The media with its length and digests.
+    pub(crate) media: Option<(MediaRef, u64, Digests)>,
+}
+
+impl Audit {
+    /// Opens the ledger in `path`, which must exist. Changes nothing in it, not even the place of
+    /// its last commits.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let connection = schema::open_onlooker(path);
+        let connection = connection.map_err(|source| OpenError::ledger(path, source))?;
+        Ok(Self { connection })
+    }
+
+    /// What SQLite finds wrong with the file; nothing when it is sound. `thorough` compares indexes
+    /// with their tables too, which takes longer. It is one long read.
+    pub(crate) fn integrity(&self, thorough: bool) -> rusqlite::Result<Vec<String>> {
+        let check = if thorough { "integrity" } else { "quick" };
+        let pragma = format!("PRAGMA {check}_check({INTEGRITY_LINES})");
+        let mut statement = self.connection.prepare(&pragma)?;
+        let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+        let lines: Vec<_> = lines.collect::<Result<_, _>>()?;
+        Ok(lines.into_iter().filter(|line| line != "ok").collect())
+    }
+
+    /// The largest rowid of a table: who stops there has seen all rows of this moment.
+    pub(crate) fn last_row(&self, table: &'static str) -> rusqlite::Result<i64> {
+        let newest = format!("SELECT coalesce(max(rowid), 0) FROM {table}");
+        self.connection.query_row(&newest, [], |row| row.get(0))
+    }
+
+    /// Sessions behind a rowid.
+    pub(crate) fn sessions(&self, after: i64) -> rusqlite::Result<Page<SessionRow>> {
+        let sql = "SELECT rowid, id, state, epoch, offset, total, crc32c, media, place,
+                       extent_start, extent_crc32c, reply IS NOT NULL AS has_reply
+                   FROM sessions WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+        self.page(sql, after, |row| {
+            let extent_start: Option<i64> = row.get("extent_start")?;
+            let extent_crc32c: Option<u32> = row.get("extent_crc32c")?;
+            Ok(SessionRow {
+                id: SessionId::from_bytes(row.get("id")?),
+                state: rows::state(row)?,
+                epoch: Epoch(rows::count(row, "epoch")?),
+                offset: rows::count(row, "offset")?,
+                total: row.get::<_, Option<i64>>("total")?.map(i64::cast_unsigned),
+                crc32c: Crc32c(row.get("crc32c")?),
+                media: rows::media_ref(row)?,
+                extent: extent_start
+                    .zip(extent_crc32c)
+                    .map(|(start, crc32c)| Extent {
+                        start: start.cast_unsigned(),
+                        crc32c: Crc32c(crc32c),
+                    }),
+                has_reply: row.get("has_reply")?,
+            })
+        })
+    }
+
+    /// Resources behind a rowid.
+    pub(crate) fn resources(&self, after: i64) -> rusqlite::Result<Page<ResourceRow>> {
+        let sql = "SELECT rowid, collection, id, media, place, length, content_type, crc32c, md5,
+                       sha256
+                   FROM resources WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+        self.page(sql, after, |row| {
+            let media = match rows::media_ref(row)? {
+                None => None,
+                Some(at) => {
+                    row.get::<_, String>("content_type")?;
+                    Some((at, rows::count(row, "length")?, digests(row)?))
+                }
+            };
+            Ok(ResourceRow {
+                collection: row.get("collection")?,
+                id: row.get("id")?,
+                media,
+            })
+        })
+    }
+
+    /// Small media behind a rowid, each with whether a row names it.
+    pub(crate) fn small_media_names(&self, after: i64) -> rusqlite::Result<Page<(MediaId, bool)>> {
+        let sql = "SELECT rowid, id,
+                       EXISTS (SELECT 1 FROM sessions WHERE media = small_media.id AND place = 0)
+                       OR EXISTS (SELECT 1 FROM resources WHERE media = small_media.id AND place = 0)
+                   FROM small_media WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+        self.page(sql, after, |row| {
+            Ok((MediaId::from_bytes(row.get(1)?), row.get(2)?))
+        })
+    }
+
+    /// Garbage behind `after`, each with whether a row names it, which none should.
+    pub(crate) fn garbage(&self, after: Option<MediaId>) -> rusqlite::Result<Vec<(MediaId, bool)>> {
+        let sql = "SELECT media,
+                       EXISTS (SELECT 1 FROM sessions
+                               WHERE sessions.media = garbage.media AND place = 1)
+                       OR EXISTS (SELECT 1 FROM resources
+                                  WHERE resources.media = garbage.media AND place = 1)
+                   FROM garbage WHERE media > ?1 ORDER BY media LIMIT ?2";
+        let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let found = statement.query_map(params![after, PAGE_LEN], |row| {
+            Ok((MediaId::from_bytes(row.get(0)?), row.get(1)?))
+        })?;
+        found.collect()
+    }
+
+    /// The bytes of a small media.
+    pub(crate) fn small_media(&self, id: MediaId) -> rusqlite::Result<Option<Vec<u8>>> {
+        self.connection
+            .prepare_cached("SELECT bytes FROM small_media WHERE id = ?1")?
+            .query_row([id.as_bytes()], |row| row.get(0))
+            .optional()
+    }
+
+    /// Whether a session or a resource names a media.
+    pub(crate) fn is_named(&self, media: MediaRef) -> rusqlite::Result<bool> {
+        self.connection
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1 AND place = ?2)
+                     OR EXISTS (SELECT 1 FROM resources WHERE media = ?1 AND place = ?2)",
+            )?
+            .query_row(
+                params![media.id.as_bytes(), rows::sql_place(media.place)],
+                |row| row.get(0),
+            )
+    }
+
+    /// Those of `ids` that neither a session, nor a resource, nor the list of garbage names.
+    pub(crate) fn unknown_media(&self, ids: Vec<MediaId>) -> rusqlite::Result<Vec<MediaId>> {
+        rows::unknown_media(&self.connection, ids)
+    }
+
+    fn page<T>(
+        &self,
+        sql: &str,
+        after: i64,
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Page<T>> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query(params![after, PAGE_LEN])?;
+        let mut page = Vec::new();
+        while let Some(row) = found.next()? {
+            page.push((row.get(0)?, read(row)));
+        }
+        Ok(page)
+    }
+}
+
+fn digests(row: &Row<'_>) -> rusqlite::Result<Digests> {
+    Ok(Digests {
+        crc32c: Crc32c(row.get("crc32c")?),
+        md5: row.get::<_, Option<[u8; 16]>>("md5")?.map(Md5),
+        sha256: row.get::<_, Option<[u8; 32]>>("sha256")?.map(Sha256),
+    })
+}

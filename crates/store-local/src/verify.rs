@@ -1,0 +1,258 @@
+//! Checks every media of a store against its row, and every row against its media.
+//!
+//! [`verify`] reads the whole store in pages and pieces: its memory does not grow with the store. It
+//! works beside a server as well as without one. What is below a committed offset never changes, and
+//! a media is named from its first commit until it is let go of; so a finding stands if, after it
+//! was made, a row still names the media.
+//!
+//! Two kinds of things are found ([`Severity`]). *Damage* is what neither a crash nor a power cut
+//! leaves: a disk has rotted, somebody has had a hand in the directory, or Windlass has a fault.
+//! *Remains* are what a crash does leave, and what the server's sweep clears away by itself.
+//!
+//! A repair does what is safe, and nothing else ([`Finding::is_mended`]). It never deletes a resource.
+//!
+//! Absent: a clock (time comes in), and anything that makes damaged bytes whole again.
+
+mod check;
+mod finding;
+mod media;
+mod rows;
+mod vault;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_store::{Cause, MediaId, MediaRef, Place, SweepOptions, Timestamp};
+
+use crate::ledger::{Audit, Mend};
+use crate::{OpenError, filesystem};
+use check::Expected;
+pub use finding::{Fault, Finding, Severity, Subject};
+
+/// How a store is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VerifyOptions {
+    /// Mends what can be mended safely. The directory must not be in use then.
+    pub repair: bool,
+    /// Now, by which the age of media is told that nothing names.
+    pub now: Timestamp,
+    /// How long such media is left alone after it was last written, while a server runs: it belongs
+    /// to an upload that has not committed yet. Without a server there is no such upload.
+    pub grace: Duration,
+}
+
+impl VerifyOptions {
+    /// Only looks, with the grace of the server's sweep: a day.
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            repair: false,
+            now,
+            grace: SweepOptions::default().grace,
+        }
+    }
+}
+
+/// What a verification tells while it runs.
+#[derive(Debug)]
+pub enum VerifyEvent {
+    /// Something is wrong.
+    Finding(Finding),
+    /// It goes on: what has been looked at so far.
+    Progress(Verified),
+}
+
+/// What was looked at, and what was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Verified {
+    /// A server had the store open meanwhile.
+    pub beside_server: bool,
+    /// Sessions whose rows were read.
+    pub sessions: u64,
+    /// Resources whose rows were read.
+    pub resources: u64,
+    /// Media whose bytes were read.
+    pub media: u64,
+    /// Those bytes.
+    pub bytes: u64,
+    /// Files in the vault.
+    pub files: u64,
+    /// Damage, mended or not.
+    pub damage: u64,
+    /// Damage that was mended.
+    pub damage_mended: u64,
+    /// Remains, cleared away or not.
+    pub remains: u64,
+    /// Remains that were cleared away.
+    pub remains_cleared: u64,
+    /// The ledger itself is damaged: rows may have been passed over, and nothing was mended.
+    pub ledger_is_damaged: bool,
+}
+
+impl Verified {
+    /// Whether no damage is left.
+    pub fn is_sound(&self) -> bool {
+        self.damage == self.damage_mended
+    }
+}
+
+/// Why a store was not verified to the end.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// The directory does not exist, or there is no ledger in it.
+    #[error("there is no store in {}", dir.display())]
+    NoStore {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// It cannot be opened, or is in use and was to be repaired.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The ledger could not be read or, in a repair, written.
+    #[error("the ledger fails")]
+    Ledger(#[source] Cause),
+    /// The vault could not be listed, or media could not be deleted.
+    #[error("the vault fails")]
+    Vault(#[from] std::io::Error),
+}
+
+impl From<rusqlite::Error> for VerifyError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Ledger(Arc::new(error))
+    }
+}
+
+/// Verifies the store in `dir`, and tells what it finds as it goes.
+///
+/// It blocks, for as long as it takes to read everything. Without [`VerifyOptions::repair`] nothing
+/// is changed, whatever is found; when no server runs, none can start until it is done.
+///
+/// # Errors
+/// When there is no store, when it is in use and was to be repaired, and when the ledger or the
+/// vault fails in a way that says nothing of what is stored. Damage is no error.
+pub fn verify(
+    dir: &Path,
+    options: VerifyOptions,
+    tell: &mut dyn FnMut(VerifyEvent),
+) -> Result<Verified, VerifyError> {
+    let ledger = dir.join("ledger.sqlite");
+    if !filesystem::exists(&ledger)? {
+        let dir = dir.to_owned();
+        return Err(VerifyError::NoStore { dir });
+    }
+    let lock = filesystem::lock(&dir.join("lock"));
+    let lock = lock.map_err(|source| OpenError::io(dir, source))?;
+    if options.repair && lock.is_none() {
+        let dir = dir.to_owned();
+        return Err(OpenError::InUse { dir }.into());
+    }
+    // A writer would make tables in a file without any, and nothing would be named then.
+    drop(Audit::open(&ledger)?);
+    let mend = options.repair.then(|| Mend::open(&ledger)).transpose()?;
+    let verifier = Verifier {
+        audit: Audit::open(&ledger)?,
+        mend,
+        vault: dir.join("vault"),
+        options,
+        counts: Verified {
+            beside_server: lock.is_none(),
+            ..Verified::default()
+        },
+        tell,
+        _lock: lock,
+    };
+    verifier.run()
+}
+
+/// A verification under way.
+struct Verifier<'a> {
+    // Dropped in this order: the last connection that closes is the one that writes.
+    audit: Audit,
+    /// There in a repair.
+    mend: Option<Mend>,
+    vault: PathBuf,
+    options: VerifyOptions,
+    counts: Verified,
+    tell: &'a mut dyn FnMut(VerifyEvent),
+    _lock: Option<File>,
+}
+
+impl Verifier<'_> {
+    fn run(mut self) -> Result<Verified, VerifyError> {
+        match self.check_all() {
+            Err(VerifyError::Ledger(cause)) if is_corrupt(&cause) => {
+                self.ledger_damaged(cause.to_string());
+            }
+            result => result?,
+        }
+        Ok(self.counts)
+    }
+
+    fn check_all(&mut self) -> Result<(), VerifyError> {
+        // Beside a server the long read is kept as short as it can be.
+        for line in self.audit.integrity(!self.counts.beside_server)? {
+            self.ledger_damaged(line);
+        }
+        self.each("sessions", Audit::sessions, Self::check_session)?;
+        self.each("resources", Audit::resources, Self::check_resource)?;
+        self.each("small_media", Audit::small_media_names, Self::check_small)?;
+        self.check_garbage()?;
+        self.check_vault()
+    }
+
+    /// Nothing is deleted by a ledger that may be wrong about what it names.
+    fn ledger_damaged(&mut self, line: String) {
+        self.counts.ledger_is_damaged = true;
+        self.mend = None;
+        self.report(Subject::Ledger, Fault::Database(line), false);
+    }
+
+    /// What is wrong with a media, if anything is. A finding about media that nothing names any more
+    /// is none: it was let go of meanwhile.
+    fn fault_of(
+        &mut self,
+        media: MediaRef,
+        expected: &Expected,
+    ) -> Result<Option<Fault>, VerifyError> {
+        self.counts.media += 1;
+        let fault = match media.place {
+            Place::Vault => self.fault_in_vault(media.id, expected),
+            Place::Ledger => self.fault_in_ledger(media.id, expected)?,
+        };
+        let stands = fault.is_some() && self.audit.is_named(media)?;
+        Ok(fault.filter(|_| stands))
+    }
+
+    fn report(&mut self, subject: Subject, fault: Fault, is_mended: bool) {
+        let finding = Finding {
+            subject,
+            fault,
+            is_mended,
+        };
+        let (found, mended) = match finding.severity() {
+            Severity::Damage => (&mut self.counts.damage, &mut self.counts.damage_mended),
+            Severity::Remains => (&mut self.counts.remains, &mut self.counts.remains_cleared),
+        };
+        *found += 1;
+        *mended += u64::from(is_mended);
+        (self.tell)(VerifyEvent::Finding(finding));
+    }
+
+    fn progress(&mut self) {
+        (self.tell)(VerifyEvent::Progress(self.counts));
+    }
+
+    fn path(&self, id: MediaId) -> PathBuf {
+        crate::vault::inventory::path(&self.vault, id)
+    }
+}
+
+/// Whether SQLite says that the file is damaged, rather than that it cannot get at it.
+fn is_corrupt(cause: &Cause) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    let code = cause
+        .downcast_ref::<rusqlite::Error>()
+        .and_then(rusqlite::Error::sqlite_error_code);
+    matches!(code, Some(DatabaseCorrupt | NotADatabase))
+}

@@ -1,0 +1,543 @@
+//! What a verification finds in a store, and what a repair makes of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rusqlite::Connection;
+use tempfile::TempDir;
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, SlowHasher, Wanted};
+use windlass_store::{
+    Advance, ChangeSet, EndSession, Epoch, Extent, FinishSession, Ledger, Media, MediaId, MediaRef,
+    NewSession, Place, Progress, Resource, ResourceChange, SessionId, SessionState, Timestamp,
+    Vault,
+};
+use windlass_store_local::LocalStore;
+use windlass_store_local::verify::{
+    Fault, Severity, Verified, VerifyError, VerifyEvent, VerifyOptions, verify,
+};
+
+use crate::directory;
+
+const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
+
+/// The media that is uploaded to the vault: the session of this number has it as well.
+const BYTES: &[u8] = b"the pawl holds what the drum has wound";
+
+const OPEN: u8 = 1;
+const FINISHING: u8 = 2;
+const FINISHED: u8 = 3;
+const CANCELLED: u8 = 4;
+const EMPTY: u8 = 5;
+const SMALL: u8 = 6;
+const SMALL_FINISHED: u8 = 7;
+
+fn session(number: u8) -> SessionId {
+    SessionId::from_bytes([number; 32])
+}
+
+fn media(number: u8) -> MediaId {
+    MediaId::from_bytes([number; 16])
+}
+
+fn crc32c(bytes: &[u8]) -> Crc32c {
+    let mut hasher = Crc32cHasher::default();
+    hasher.update(bytes);
+    hasher.value()
+}
+
+fn digests() -> Digests {
+    let mut slow = SlowHasher::new(Wanted {
+        md5: true,
+        sha256: true,
+    });
+    slow.update(BYTES);
+    let (md5, sha256) = slow.finish();
+    Digests {
+        crc32c: crc32c(BYTES),
+        md5,
+        sha256,
+    }
+}
+
+/// A store with a session in every state, with media in both places.
+async fn store_with_everything() -> TempDir {
+    let dir = directory::new();
+    let store = directory::open(&dir);
+    for number in [OPEN, FINISHING, FINISHED, CANCELLED] {
+        upload(&store, number, Place::Vault).await;
+    }
+    for number in [SMALL, SMALL_FINISHED] {
+        upload(&store, number, Place::Ledger).await;
+    }
+    start(&store, EMPTY).await;
+    finish(&store, FINISHED, Place::Vault).await;
+    finish(&store, SMALL_FINISHED, Place::Ledger).await;
+    let epoch = lease(&store, CANCELLED).await;
+    let end = EndSession::Cancelled;
+    store
+        .ledger
+        .end(session(CANCELLED), epoch, end)
+        .await
+        .unwrap();
+    store.vault.delete(media(CANCELLED)).await.unwrap();
+    store
+        .ledger
+        .forget_garbage(&[media(CANCELLED)])
+        .await
+        .unwrap();
+    drop(store);
+    // Bytes behind the committed offset mean nothing.
+    let path = path(&dir, OPEN);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend(b"never committed");
+    std::fs::write(path, bytes).unwrap();
+    dir
+}
+
+async fn start(store: &LocalStore, number: u8) {
+    let new = NewSession {
+        id: session(number),
+        context: Vec::new(),
+        created: Timestamp::from_millis(0),
+        expires: NOW,
+        total: None,
+    };
+    store.ledger.start(new).await.unwrap();
+}
+
+async fn lease(store: &LocalStore, number: u8) -> Epoch {
+    store
+        .ledger
+        .lease(session(number))
+        .await
+        .unwrap()
+        .unwrap()
+        .epoch
+}
+
+fn progress(number: u8, place: Place) -> Progress {
+    let extent = Extent {
+        start: 8,
+        crc32c: crc32c(&BYTES[8..]),
+    };
+    Progress {
+        offset: BYTES.len() as u64,
+        crc32c: crc32c(BYTES),
+        media: Some(MediaRef {
+            id: media(number),
+            place,
+        }),
+        extent: (place == Place::Vault).then_some(extent),
+        ..Progress::none(Some(BYTES.len() as u64))
+    }
+}
+
+async fn upload(store: &LocalStore, number: u8, place: Place) {
+    start(store, number).await;
+    let epoch = lease(store, number).await;
+    let bytes = Bytes::from_static(BYTES);
+    if place == Place::Vault {
+        let writer = store.vault.create(media(number)).await.unwrap();
+        writer.write(0, vec![bytes.clone()]).await.unwrap();
+        writer.sync().await.unwrap();
+    }
+    let advance = Advance {
+        from: 0,
+        progress: progress(number, place),
+        small_media: (place == Place::Ledger).then_some(bytes),
+        state: match number {
+            FINISHING => SessionState::Finishing,
+            _ => SessionState::Active,
+        },
+        expires: None,
+    };
+    store
+        .ledger
+        .advance(session(number), epoch, advance)
+        .await
+        .unwrap();
+}
+
+async fn finish(store: &LocalStore, number: u8, place: Place) {
+    let resource = Resource {
+        collection: "farm/v1/animals".to_owned(),
+        id: number.to_string(),
+        version: 1,
+        body: Bytes::from_static(b"{}"),
+        media: Some(Media {
+            at: MediaRef {
+                id: media(number),
+                place,
+            },
+            length: BYTES.len() as u64,
+            content_type: "image/jpeg".to_owned(),
+            digests: digests(),
+        }),
+        created: NOW,
+        updated: NOW,
+    };
+    let changes = ChangeSet {
+        resources: vec![ResourceChange::Insert(resource)],
+        small_media: None,
+        finish: Some(FinishSession {
+            id: session(number),
+            epoch: lease(store, number).await,
+            progress: progress(number, place),
+            reply: b"201".to_vec(),
+        }),
+    };
+    store.ledger.apply(changes).await.unwrap();
+}
+
+fn path(dir: &TempDir, number: u8) -> PathBuf {
+    let name = media(number).to_string();
+    dir.path()
+        .join("vault")
+        .join(&name[..2])
+        .join(&name[2..4])
+        .join(name)
+}
+
+fn sql(dir: &TempDir, sql: &str) {
+    let connection = Connection::open(dir.path().join("ledger.sqlite")).unwrap();
+    connection.execute_batch(sql).unwrap();
+}
+
+fn flip(dir: &TempDir, number: u8, at: usize) {
+    let mut bytes = std::fs::read(path(dir, number)).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(path(dir, number), bytes).unwrap();
+}
+
+/// What was found: `damage session rotten`, with `mended` behind it where that is so.
+fn found(dir: &TempDir, repair: bool) -> (Vec<String>, Verified) {
+    let mut lines = Vec::new();
+    let options = VerifyOptions {
+        repair,
+        ..VerifyOptions::new(NOW)
+    };
+    let verified = verify(dir.path(), options, &mut |event| {
+        if let VerifyEvent::Finding(finding) = event {
+            let severity = match finding.severity() {
+                Severity::Damage => "damage",
+                Severity::Remains => "remains",
+            };
+            let mended = if finding.is_mended { " mended" } else { "" };
+            let (subject, fault) = (finding.subject.kind(), finding.fault.name());
+            lines.push(format!("{severity} {subject} {fault}{mended}"));
+        }
+    });
+    (lines, verified.unwrap())
+}
+
+#[track_caller]
+fn assert_found(dir: &TempDir, expected: &[&str]) {
+    let (lines, verified) = found(dir, false);
+    assert_eq!(lines, expected);
+    let is_damaged = expected.iter().any(|line| line.starts_with("damage"));
+    assert_eq!(verified.is_sound(), !is_damaged);
+}
+
+#[track_caller]
+fn assert_repaired(dir: &TempDir, expected: &[&str]) {
+    assert_eq!(found(dir, true).0, expected);
+}
+
+#[tokio::test]
+async fn nothing_is_found_in_a_sound_store_with_everything_in_it() {
+    let dir = store_with_everything().await;
+    let (lines, verified) = found(&dir, false);
+    assert_eq!(lines, [""; 0]);
+    let counts = (
+        verified.sessions,
+        verified.resources,
+        verified.media,
+        verified.files,
+    );
+    assert_eq!(counts, (7, 2, 5, 3));
+    assert_eq!(verified.bytes, 5 * BYTES.len() as u64);
+    assert!(!verified.beside_server);
+    assert_repaired(&dir, &[]);
+}
+
+#[tokio::test]
+async fn damage_to_media_is_found_wherever_it_is() {
+    type Harm = fn(&TempDir);
+    let cases: [(&str, Harm); 9] = [
+        ("resource rotten", |dir| flip(dir, FINISHED, 0)),
+        ("resource missing", |dir| {
+            std::fs::remove_file(path(dir, FINISHED)).unwrap();
+        }),
+        ("resource short", |dir| {
+            std::fs::write(path(dir, FINISHED), "the pawl").unwrap();
+        }),
+        ("session rotten", |dir| flip(dir, OPEN, 3)),
+        ("session rotten", |dir| {
+            flip(dir, FINISHING, BYTES.len() - 1);
+        }),
+        ("session short", |dir| {
+            std::fs::write(path(dir, OPEN), "the pawl").unwrap();
+        }),
+        ("session missing", |dir| {
+            std::fs::remove_file(path(dir, FINISHING)).unwrap();
+        }),
+        ("resource rotten", |dir| {
+            sql(
+                dir,
+                "UPDATE resources SET md5 = zeroblob(16) WHERE id = '3'",
+            );
+        }),
+        ("resource rotten", |dir| {
+            sql(
+                dir,
+                "UPDATE resources SET sha256 = zeroblob(32) WHERE id = '7'",
+            );
+        }),
+    ];
+    for (expected, harm) in cases {
+        let dir = store_with_everything().await;
+        harm(&dir);
+        assert_found(&dir, &[&format!("damage {expected}")]);
+    }
+}
+
+#[tokio::test]
+async fn rot_is_told_to_be_in_the_last_extent_or_before_it() {
+    for (at, expected) in [(3, 0..8), (20, 8..BYTES.len() as u64)] {
+        let dir = store_with_everything().await;
+        flip(&dir, OPEN, at);
+        let mut places = Vec::new();
+        verify(dir.path(), VerifyOptions::new(NOW), &mut |event| {
+            if let VerifyEvent::Finding(finding) = event
+                && let Fault::Rotten { bytes, .. } = finding.fault
+            {
+                places.push(bytes);
+            }
+        })
+        .unwrap();
+        assert_eq!(places, [expected]);
+    }
+}
+
+#[tokio::test]
+async fn damage_to_small_media_is_found() {
+    let dir = store_with_everything().await;
+    sql(&dir, "UPDATE small_media SET bytes = zeroblob(38)");
+    assert_found(&dir, &["damage session rotten", "damage resource rotten"]);
+    sql(&dir, "UPDATE small_media SET bytes = x'00'");
+    assert_found(&dir, &["damage session short", "damage resource short"]);
+    sql(&dir, "DELETE FROM small_media");
+    assert_found(&dir, &["damage session missing", "damage resource missing"]);
+}
+
+#[tokio::test]
+async fn what_crashes_leave_is_no_damage_and_a_repair_clears_it_away() {
+    let dir = store_with_everything().await;
+    let orphan = path(&dir, 0xab);
+    std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
+    std::fs::write(&orphan, "nobody's").unwrap();
+    let garbage = path(&dir, 0xcd);
+    std::fs::create_dir_all(garbage.parent().unwrap()).unwrap();
+    std::fs::write(&garbage, "let go of").unwrap();
+    sql(
+        &dir,
+        &format!("INSERT INTO garbage VALUES (x'{}')", media(0xcd)),
+    );
+    assert_found(&dir, &["remains media garbage", "remains media unnamed"]);
+    assert!(orphan.exists() && garbage.exists(), "only a repair deletes");
+    let mended = [
+        "remains media garbage mended",
+        "remains media unnamed mended",
+    ];
+    assert_repaired(&dir, &mended);
+    assert!(!orphan.exists() && !garbage.exists());
+    assert_found(&dir, &[]);
+}
+
+#[tokio::test]
+async fn foreign_names_are_told_and_left_alone() {
+    let dir = store_with_everything().await;
+    let names = ["vault/notes.txt", "vault/01/01/notes.txt", "vault/zz"];
+    for name in names {
+        std::fs::write(dir.path().join(name), "mine").unwrap();
+    }
+    // A media's name in another media's directory.
+    let lost = dir.path().join("vault/01/01").join(media(9).to_string());
+    std::fs::write(&lost, "mine").unwrap();
+    assert_found(&dir, &["remains path foreign"; 4]);
+    assert_repaired(&dir, &["remains path foreign"; 4]);
+    assert!(lost.exists() && names.iter().all(|name| dir.path().join(name).exists()));
+}
+
+#[tokio::test]
+async fn a_repair_fails_sessions_whose_bytes_are_gone_and_deletes_no_resource() {
+    let dir = store_with_everything().await;
+    flip(&dir, OPEN, 3);
+    std::fs::remove_file(path(&dir, FINISHING)).unwrap();
+    flip(&dir, FINISHED, 3);
+    let expected = [
+        "damage session rotten mended",
+        "damage session missing mended",
+        "damage resource rotten",
+        "remains media garbage mended",
+        "remains media garbage mended",
+    ];
+    assert_repaired(&dir, &expected);
+    assert!(!path(&dir, OPEN).exists() && path(&dir, FINISHED).exists());
+    assert_found(&dir, &["damage resource rotten"]);
+    let store = directory::open(&dir);
+    for number in [OPEN, FINISHING] {
+        let session = store
+            .ledger
+            .session(session(number))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(session.state, SessionState::Failed);
+        assert_eq!(session.progress.media, None);
+    }
+    assert!(
+        store
+            .ledger
+            .resource("farm/v1/animals", "3")
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn media_that_a_row_names_is_taken_off_the_garbage_list_before_a_sweep_deletes_it() {
+    let dir = store_with_everything().await;
+    sql(
+        &dir,
+        &format!("INSERT INTO garbage VALUES (x'{}')", media(FINISHED)),
+    );
+    assert_found(&dir, &["damage media named_garbage"]);
+    assert_repaired(&dir, &["damage media named_garbage mended"]);
+    assert!(path(&dir, FINISHED).exists());
+    assert_found(&dir, &[]);
+}
+
+#[tokio::test]
+async fn small_media_that_no_row_names_is_found_and_dropped() {
+    let dir = store_with_everything().await;
+    sql(
+        &dir,
+        &format!("INSERT INTO small_media VALUES (x'{}', x'00')", media(0xee)),
+    );
+    assert_found(&dir, &["damage media unnamed_in_ledger"]);
+    assert_repaired(&dir, &["damage media unnamed_in_ledger mended"]);
+    assert_found(&dir, &[]);
+}
+
+#[tokio::test]
+async fn rows_that_cannot_be_are_found_and_keep_a_repair_from_deleting() {
+    let dir = store_with_everything().await;
+    sql(&dir, "UPDATE sessions SET state = 9 WHERE rowid = 1");
+    std::fs::write(path(&dir, 1), "whoever names this cannot be told").unwrap();
+    std::fs::remove_file(path(&dir, FINISHING)).unwrap();
+    let expected = ["damage row row", "damage session missing"];
+    assert_found(&dir, &expected);
+    assert_repaired(&dir, &expected);
+    assert!(path(&dir, 1).exists());
+}
+
+#[tokio::test]
+async fn rows_that_contradict_themselves_are_found() {
+    let cases = [
+        "UPDATE sessions SET media = NULL, place = NULL WHERE rowid = 1",
+        "UPDATE sessions SET total = 1 WHERE rowid = 1",
+        "UPDATE sessions SET extent_start = 1000 WHERE rowid = 1",
+        "UPDATE sessions SET state = 4 WHERE rowid = 1",
+        "UPDATE sessions SET reply = NULL WHERE rowid = 3",
+    ];
+    for case in cases {
+        let dir = store_with_everything().await;
+        sql(&dir, case);
+        let (lines, _) = found(&dir, false);
+        assert_eq!(lines[0], "damage session contradiction", "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_found_and_nothing_is_mended_in_it() {
+    let dir = store_with_everything().await;
+    let orphan = path(&dir, 0xab);
+    std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
+    std::fs::write(&orphan, "nobody's").unwrap();
+    // The index forgets a media; without the check it would look unnamed.
+    sql(
+        &dir,
+        "PRAGMA writable_schema = 1;
+         UPDATE sqlite_schema SET sql = replace(sql, '(media)', '(place)')
+         WHERE name = 'resources_media';",
+    );
+    let (lines, verified) = found(&dir, true);
+    assert_eq!(lines[0], "damage ledger database", "{lines:?}");
+    assert!(verified.ledger_is_damaged && !verified.is_sound());
+    assert!(orphan.exists());
+}
+
+#[tokio::test]
+async fn a_store_in_use_is_verified_and_not_repaired() {
+    let dir = store_with_everything().await;
+    let store = directory::open(&dir);
+    // Of an upload that has not committed yet, and of one that never will.
+    store.vault.create(media(0xab)).await.unwrap();
+    let mut seen = 0;
+    let options = VerifyOptions {
+        now: Timestamp::from_millis(0),
+        ..VerifyOptions::new(NOW)
+    };
+    let mut count = |event| seen += u32::from(matches!(event, VerifyEvent::Finding(_)));
+    let verified = verify(dir.path(), options, &mut count).unwrap();
+    assert!(verified.beside_server && verified.is_sound());
+    let past_grace = VerifyOptions {
+        grace: Duration::ZERO,
+        ..VerifyOptions::new(NOW)
+    };
+    verify(dir.path(), past_grace, &mut count).unwrap();
+    assert_eq!(seen, 1, "only the one whose grace is over");
+    let repair = VerifyOptions {
+        repair: true,
+        ..options
+    };
+    let refused = verify(dir.path(), repair, &mut |_| ()).unwrap_err();
+    assert!(refused.to_string().contains("in use"), "{refused}");
+    drop(store);
+}
+
+#[tokio::test]
+async fn a_verification_changes_no_file() {
+    let dir = store_with_everything().await;
+    flip(&dir, FINISHED, 0);
+    let ledger = || std::fs::read(dir.path().join("ledger.sqlite")).unwrap();
+    let before = ledger();
+    found(&dir, false);
+    assert!(ledger() == before);
+}
+
+#[test]
+fn a_directory_without_a_store_is_refused_and_left_alone() {
+    let dir = directory::new();
+    for data in [dir.path().join("absent"), dir.path().to_owned()] {
+        let refused = verify(&data, VerifyOptions::new(NOW), &mut |_| ());
+        assert!(matches!(refused, Err(VerifyError::NoStore { dir }) if dir == data));
+    }
+    assert_eq!(dir.path().read_dir().unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_repair_takes_no_empty_file_for_a_ledger() {
+    let dir = store_with_everything().await;
+    std::fs::write(dir.path().join("ledger.sqlite"), "").unwrap();
+    let repair = VerifyOptions {
+        repair: true,
+        ..VerifyOptions::new(NOW)
+    };
+    let refused = verify(dir.path(), repair, &mut |_| ());
+    assert!(matches!(refused, Err(VerifyError::Open(_))), "{refused:?}");
+    assert!(path(&dir, FINISHED).exists());
+}
