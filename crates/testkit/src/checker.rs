@@ -34,8 +34,8 @@ mod rule;
 mod tests;
 mod upload;
 
-pub use dialect::{Answer, Census, Dialect, Google};
-pub use fleet::{Figures, Fleet};
+pub use dialect::{Answer, Census, Dialect, Google, Resumable308, Tus};
+pub use fleet::{Figures, Fleet, Losses};
 pub use load::{Load, Manner};
 pub use record::{Event, Known, Record};
 pub use rule::{Rule, Violation};

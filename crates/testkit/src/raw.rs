@@ -168,6 +168,18 @@ impl RawPeer {
         }
     }
 
+    /// Reads the final reply to a request: that to a HEAD has no body, whatever its length.
+    ///
+    /// # Errors
+    /// As [`RawPeer::try_reply`].
+    pub fn try_reply_to(&mut self, request: &Request) -> io::Result<Reply> {
+        if request.verb() == "HEAD" {
+            self.head()
+        } else {
+            self.try_reply()
+        }
+    }
+
     /// Reads the next head of a reply, be it an interim one, such as `100 Continue`.
     pub fn head(&mut self) -> io::Result<Reply> {
         let mut reply = Reply::from_status_line(&self.line()?)?;

@@ -1,6 +1,8 @@
 //! What differs between upload protocols.
 
 mod google;
+mod resumable_308;
+mod tus;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,6 +14,8 @@ use crate::media::Media;
 use crate::raw::{Reply, Request};
 
 pub use google::Google;
+pub use resumable_308::Resumable308;
+pub use tus::Tus;
 
 /// Resources by the name they were uploaded under: of each, what [`Dialect::download`] wants.
 pub type Census = HashMap<String, Vec<String>>;

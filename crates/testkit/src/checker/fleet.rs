@@ -66,6 +66,17 @@ pub struct Figures {
     pub violations: u64,
 }
 
+/// What of the acknowledged was not there any more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Uploads that lost acknowledged bytes.
+    pub uploads: u64,
+    /// Those of them that were finished.
+    pub finished: u64,
+    /// The most bytes that one of them lost.
+    pub worst: u64,
+}
+
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -101,8 +112,13 @@ impl fmt::Debug for Fleet {
 impl Fleet {
     /// Clients that have not begun.
     pub fn new(dialect: impl Dialect + 'static, load: Load, seed: u64) -> Self {
+        Self::speaking(Arc::new(dialect), load, seed)
+    }
+
+    /// As [`Fleet::new`], where the dialect is chosen at run time.
+    pub fn speaking(dialect: Arc<dyn Dialect>, load: Load, seed: u64) -> Self {
         Self {
-            dialect: Arc::new(dialect),
+            dialect,
             clients: (0..load.clients).map(Client::new).collect(),
             load,
             seed,
@@ -215,6 +231,17 @@ impl Fleet {
         figures
     }
 
+    /// What was lost so far, whatever rule tells of it.
+    pub fn losses(&self) -> Losses {
+        let mut losses = Losses::default();
+        for upload in self.uploads().filter(|upload| upload.lost() > 0) {
+            losses.uploads += 1;
+            losses.finished += u64::from(upload.known().finished.is_some());
+            losses.worst = losses.worst.max(upload.lost());
+        }
+        losses
+    }
+
     /// Lets every client do something at the same time, then gathers what is wrong.
     fn each(
         &mut self,
@@ -304,6 +331,9 @@ impl Client {
         if let Some(upload) = &mut self.current {
             upload.check(scene);
             checks += 1;
+        }
+        if self.current.as_ref().is_some_and(Upload::is_let_down) {
+            self.settled.extend(self.current.take());
         }
         Ok(checks)
     }

@@ -79,6 +79,15 @@ impl Known {
         }
     }
 
+    /// So many bytes the server has to keep. Of what was cancelled it is none any more.
+    pub fn acknowledged(&self) -> u64 {
+        match self.finished {
+            _ if self.cancelled => 0,
+            Some(_) => self.sent,
+            None => self.offset,
+        }
+    }
+
     /// Whether the upload has come to an end.
     pub fn is_over(&self) -> bool {
         self.finished.is_some() || self.cancelled

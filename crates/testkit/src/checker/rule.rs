@@ -107,6 +107,15 @@ pub(super) fn judge(known: &Known, answer: &Answer) -> Option<Rule> {
     }
 }
 
+/// How many acknowledged bytes are not there any more by an answer that may not be given.
+pub(super) fn lost(known: &Known, answer: &Answer) -> u64 {
+    match answer {
+        Answer::Committed(now) => known.acknowledged().saturating_sub(*now),
+        Answer::Cancelled | Answer::Unknown => known.acknowledged(),
+        Answer::Started(_) | Answer::Finished(_) | Answer::NotNow(_) | Answer::Strange(_) => 0,
+    }
+}
+
 fn judge_offset(known: &Known, now: u64) -> Option<Rule> {
     if known.finished.is_some() {
         return Some(Rule::Unfinished);

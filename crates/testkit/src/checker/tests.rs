@@ -1,5 +1,5 @@
 use super::record::{Event, Known};
-use super::rule::{Rule, judge};
+use super::rule::{Rule, judge, lost};
 use super::{Answer, Load};
 
 fn known(events: &[Event]) -> Known {
@@ -75,6 +75,23 @@ fn a_finished_session_says_the_same_for_ever() {
 fn a_refusal_says_nothing() {
     assert_eq!(judge(&finished(), &Answer::NotNow(503)), None);
     assert_eq!(judge(&half(), &Answer::NotNow(503)), None);
+}
+
+#[test]
+fn what_was_lost_is_what_was_acknowledged_and_is_not_there() {
+    assert_eq!(lost(&half(), &Answer::Committed(30)), 20);
+    assert_eq!(lost(&half(), &Answer::Committed(101)), 0);
+    assert_eq!(lost(&half(), &Answer::Unknown), 50);
+    assert_eq!(lost(&finished(), &Answer::Committed(2)), 7);
+    assert_eq!(lost(&finished(), &Answer::Finished(b"b".to_vec())), 0);
+}
+
+#[test]
+fn what_was_cancelled_cannot_be_lost() {
+    let mut known = half();
+    known.note(&Event::CancelSent);
+    known.note(&Event::Cancelled);
+    assert_eq!(lost(&known, &Answer::Committed(0)), 0);
 }
 
 #[test]

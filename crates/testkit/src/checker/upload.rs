@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::dialect::{Answer, Census, Dialect};
 use super::load::{Load, Manner};
 use super::record::{Event, Known, Record};
-use super::rule::{Rule, Violation, judge};
+use super::rule::{Rule, Violation, judge, lost};
 use crate::media::Media;
 use crate::raw::{RawPeer, Request};
 use crate::session::CHUNK_GRANULARITY;
@@ -44,6 +44,10 @@ pub struct Upload {
     /// The offset is not known since the last connection broke.
     must_ask: bool,
     violations: Vec<Violation>,
+    /// A rule was broken: nobody goes on with it.
+    let_down: bool,
+    /// Acknowledged bytes that are not there any more.
+    lost: u64,
 }
 
 impl Upload {
@@ -59,6 +63,8 @@ impl Upload {
             known: Known::default(),
             must_ask: false,
             violations: Vec::new(),
+            let_down: false,
+            lost: 0,
         }
     }
 
@@ -82,6 +88,16 @@ impl Upload {
         self.target.as_deref()
     }
 
+    /// How many acknowledged bytes were not there any more when they were asked for.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Whether the server has broken a rule with it. It is over then, and not looked at again.
+    pub(super) fn is_let_down(&self) -> bool {
+        self.let_down
+    }
+
     pub(super) fn take_violations(&mut self) -> Vec<Violation> {
         std::mem::take(&mut self.violations)
     }
@@ -89,7 +105,7 @@ impl Upload {
     /// Whether nothing is left to be sent: it is over, or it was one request that was answered by
     /// nothing, which nobody can go on with.
     pub(super) fn is_over(&self) -> bool {
-        self.known.is_over() || (self.is_one_shot() && self.was_sent())
+        self.let_down || self.known.is_over() || (self.is_one_shot() && self.was_sent())
     }
 
     /// The upload as it was at a stamp.
@@ -106,6 +122,8 @@ impl Upload {
             records,
             must_ask: true,
             violations: Vec::new(),
+            let_down: false,
+            lost: 0,
             ..self.clone()
         }
     }
@@ -142,8 +160,12 @@ impl Upload {
     /// As [`Upload::ask`], again and again until there is an answer.
     pub(super) fn check(&mut self, scene: &Scene<'_>) {
         let undecided = |upload: &Self| upload.must_ask;
-        self.must_ask = self.target.is_some();
+        self.must_ask = self.target.is_some() && !self.let_down;
         self.persist(scene, undecided, Self::ask);
+        if self.must_ask {
+            // What nobody can ask for is gone.
+            self.lost = self.known.acknowledged();
+        }
     }
 
     /// Brings the upload to its end.
@@ -189,6 +211,9 @@ impl Upload {
         scene: &Scene<'_>,
         census: Option<&Census>,
     ) -> io::Result<()> {
+        if self.let_down {
+            return Ok(());
+        }
         let named = census.filter(|_| self.manner != Manner::Simple);
         let found = named.map(|census| census.get(&self.name).map_or(&[][..], Vec::as_slice));
         let (least, most) = match (&self.known.finished, self.known.cancelled) {
@@ -200,6 +225,9 @@ impl Upload {
         if let Some(found) = found.map(<[_]>::len)
             && !(least..=most).contains(&found)
         {
+            if found < least {
+                self.lost = self.known.acknowledged();
+            }
             self.violate(Rule::Resources { found, least, most });
         }
         let body = self.known.finished.as_deref();
@@ -213,15 +241,17 @@ impl Upload {
 
     fn compare(&mut self, scene: &Scene<'_>, download: &Request) -> io::Result<()> {
         let reply = exchange(scene, download)?;
-        let whole = 0..self.media.len();
-        match self.media.compare(whole, &reply.body[..]) {
-            _ if reply.status != 200 => self.violate(Rule::MediaDiffers(format!(
-                "its download answers {}",
-                reply.status
-            ))),
-            Err(how) => self.violate(Rule::MediaDiffers(how.to_string())),
-            Ok(()) => {}
-        }
+        let how = match self.media.compare(0..self.media.len(), &reply.body[..]) {
+            _ if reply.status != 200 => format!("its download answers {}", reply.status),
+            Err(how) => how.to_string(),
+            Ok(()) => return Ok(()),
+        };
+        let body = reply.body.iter().filter(|_| reply.status == 200);
+        let pairs = self.media.whole().into_iter().zip(body);
+        let right = pairs.filter(|(sent, now)| sent == *now).count() as u64;
+        // Where nothing is missing and something was added, every byte that was acknowledged is still there.
+        self.lost = self.known.acknowledged().saturating_sub(right);
+        self.violate(Rule::MediaDiffers(how));
         Ok(())
     }
 
@@ -294,6 +324,7 @@ impl Upload {
 
     fn take_in(&mut self, scene: &Scene<'_>, answer: Answer) {
         if let Some(rule) = judge(&self.known, &answer) {
+            self.lost = lost(&self.known, &answer);
             self.violate(rule);
         }
         self.must_ask = matches!(answer, Answer::NotNow(_));
@@ -319,6 +350,7 @@ impl Upload {
     fn violate(&mut self, rule: Rule) {
         let upload = self.name.clone();
         self.violations.push(Violation { upload, rule });
+        self.let_down = true;
     }
 
     fn is_one_shot(&self) -> bool {
@@ -343,6 +375,6 @@ fn exchange(scene: &Scene<'_>, request: &Request) -> io::Result<crate::raw::Repl
     peer.set_patience(scene.patience);
     // A server that refuses may answer and hang up before it has read all.
     let sent = peer.try_send(request.to_bytes());
-    peer.try_reply()
-        .map_err(|error| sent.err().unwrap_or(error))
+    let reply = peer.try_reply_to(request);
+    reply.map_err(|error| sent.err().unwrap_or(error))
 }
