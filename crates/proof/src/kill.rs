@@ -54,6 +54,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         }
     }
     fleet.finish(server.address());
+    drop(server);
+    fleet.extend_violations(arguments.subject.verify(&data)?);
     Ok(Outcome::of_fleet(
         format_args!("{} kills", arguments.rounds),
         &fleet,

@@ -1,5 +1,6 @@
 //! How a tier ends, and how it tells.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -39,6 +40,7 @@ impl std::error::Error for Lacking {}
 impl Outcome {
     /// The outcome of a tier whose last word is the fleet's: `faults` says what was injected.
     pub(crate) fn of_fleet(faults: impl Display, fleet: &Fleet) -> Self {
+        tell_histories(fleet);
         Self::Done {
             figures: format!("{faults}; {}", fleet.figures()),
             violations: fleet.violations().to_vec(),
@@ -50,6 +52,22 @@ impl Outcome {
         match error.downcast::<Lacking>() {
             Ok(Lacking(what)) => Self::Skipped(what),
             Err(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// What happened to the first uploads that show a broken rule.
+fn tell_histories(fleet: &Fleet) {
+    const MOST: usize = 3;
+    let broken = fleet.violations().iter().map(|violation| &violation.upload);
+    let broken: BTreeSet<_> = broken.take(MOST).collect();
+    for upload in fleet
+        .uploads()
+        .filter(|upload| broken.contains(&upload.name().to_owned()))
+    {
+        progress(format_args!("{}:", upload.name()));
+        for record in upload.records() {
+            progress(format_args!("  {:>12?}  {:?}", record.at, record.event));
         }
     }
 }

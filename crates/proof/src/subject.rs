@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use windlass_testkit::checker::{Rule, Violation};
 
 /// How long a server may take to listen.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
@@ -71,6 +73,62 @@ impl Subject {
     }
 }
 
+/// How a verification that found damage ends.
+const DAMAGED: i32 = 6;
+
+impl Subject {
+    /// Rule 5, once the server has ended: lets its own verification look at every row and every media. What a crash leaves and a sweep
+    /// takes away is no violation; when it is taken away nothing may be left to find.
+    ///
+    /// # Errors
+    /// When the verification cannot be carried out.
+    pub(crate) fn verify(&self, data: &Path) -> anyhow::Result<Vec<Violation>> {
+        let damage = self.findings(data, &[], |finding| finding["severity"] == "damage")?;
+        if !damage.is_empty() {
+            return Ok(damage);
+        }
+        self.findings(data, &["--repair"], |_| false)?;
+        self.findings(data, &[], |_| true)
+    }
+
+    fn findings(
+        &self,
+        data: &Path,
+        arguments: &[&str],
+        wanted: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Vec<Violation>> {
+        let mut command = Command::new(&self.binary);
+        command
+            .args(["verify", "--json", "--data"])
+            .arg(data)
+            .args(arguments);
+        let output = command.output().with_context(|| format!("{command:?}"))?;
+        if !matches!(output.status.code(), Some(0 | DAMAGED)) {
+            bail!(
+                "{command:?} failed: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+        let rows: Vec<Value> = lines
+            .lines()
+            .map(serde_json::from_str)
+            .collect::<Result<_, _>>()?;
+        let findings = rows
+            .iter()
+            .filter(|row| row["event"] == "finding" && wanted(row));
+        Ok(findings.map(violation).collect())
+    }
+}
+
+fn violation(finding: &Value) -> Violation {
+    let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+    Violation {
+        upload: format!("{} {}", text("subject"), text("name")),
+        rule: Rule::Store(text("message")),
+    }
+}
+
 /// A server that runs. It is killed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -128,6 +186,39 @@ impl Server {
     /// Sends it a signal. One that has ended does not mind.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).ok();
+    }
+
+    /// Stops it where it is: when this returns nothing more comes out of it. What its threads have begun inside the kernel, such as a
+    /// sync, goes on.
+    ///
+    /// # Errors
+    /// When it does not stop.
+    pub(crate) fn freeze(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP);
+        let start = Instant::now();
+        while start.elapsed() < STARTS_WITHIN {
+            if self.is_still()? {
+                return Ok(());
+            }
+            sleep(LOOK_AGAIN);
+        }
+        bail!("the server cannot be stopped")
+    }
+
+    /// Whether every thread is stopped, or waits inside the kernel for a disk.
+    fn is_still(&self) -> anyhow::Result<bool> {
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let stat = std::fs::read_to_string(task?.path().join("stat"))?;
+            // The state follows the name, which is in parentheses and may hold anything.
+            let state = stat
+                .rsplit(')')
+                .next()
+                .and_then(|rest| rest.trim_start().chars().next());
+            if !matches!(state, Some('T' | 't' | 'D' | 'Z' | 'X')) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Kills it without a warning and waits until it is gone.

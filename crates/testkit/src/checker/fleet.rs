@@ -198,6 +198,11 @@ impl Fleet {
         }
     }
 
+    /// Adds rules whose breaking was seen from elsewhere.
+    pub fn extend_violations(&mut self, seen: impl IntoIterator<Item = Violation>) {
+        self.violations.extend(seen);
+    }
+
     /// Every broken rule so far.
     pub fn violations(&self) -> &[Violation] {
         &self.violations

@@ -41,6 +41,8 @@ pub enum Rule {
         /// At most so many there may be.
         most: usize,
     },
+    /// Rule 5: rows and media do not fit together, as the server's own verification says.
+    Store(String),
     /// A reply that the protocol has no place for.
     Strange(String),
     /// The upload could not be brought to its end, though nothing disturbed it any more.
@@ -70,6 +72,7 @@ impl fmt::Display for Rule {
                     "rules 3 and 4: {found} resources, wanted {least} to {most}"
                 )
             }
+            Self::Store(finding) => write!(f, "rule 5: {finding}"),
             Self::Strange(reply) => write!(f, "a reply without a place in the protocol: {reply}"),
             Self::Stuck(how) => write!(f, "the upload does not come to its end: {how}"),
         }
