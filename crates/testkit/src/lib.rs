@@ -6,6 +6,7 @@
 pub mod checker;
 pub mod coding;
 pub mod dice;
+pub mod effort;
 pub mod error_object;
 pub mod farm;
 pub mod fault_proxy;

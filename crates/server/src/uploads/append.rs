@@ -62,6 +62,14 @@ impl House {
         {
             return Err(append.fail((*error).into()).await);
         }
+        let stop = match stop {
+            // Bytes that were taken may be missing: a later sync would not tell.
+            Stop::Storage(error) if !is_full(&error) => {
+                let pending = append.commits.join().await;
+                return Err(pending.err().unwrap_or(error));
+            }
+            stop => stop,
+        };
         let (settled, full) = match append.settle().await {
             Ok(settled) => settled,
             // As when the session expired meanwhile and its media was swept.
@@ -319,6 +327,16 @@ impl Append {
         self.house.fail(self.session.id, self.session.epoch).await;
         pending.err().unwrap_or(error)
     }
+}
+
+/// Whether there was no room, and else nothing wrong.
+fn is_full(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NoSpace
+            | Error::Vault(VaultError::NoSpace { .. })
+            | Error::Ledger(LedgerError::NoSpace)
+    )
 }
 
 /// What to answer when a session's bytes cannot be opened. When they are lost, so is the session.

@@ -1,143 +1,113 @@
-//! Every call to the stores fails once, and for ever; nothing acknowledged is lost by it.
+//! Every call to a store fails, once or from then on, in the middle of every kind of life.
+//!
+//! Fault model: a call fails undone; it is done and seems to fail; a write is torn; the disk is full. Over
+//! memory the power goes out afterwards and takes what was not synced; over the local store the process
+//! dies. What must be survived: everything that was acknowledged, whatever call was struck.
 
-use std::sync::Arc;
+use windlass_store::fault::{Trouble, When};
+use windlass_testkit::effort::is_long;
 
-use windlass_server::Stores;
-use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
-use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_testkit::media::Media;
+use crate::lives::{Life, Manner, Plan, Tally};
+use crate::power::{LocalStores, MemoryStores, PoweredStores, Survivors};
 
-use crate::world::{Body, ManualClock, World};
+/// A little of everything: small media that stays in the ledger, media that moves from there to the vault,
+/// and media that is in the vault from its first byte.
+pub(crate) const SHORT_LIVES: [Life; 14] = [
+    Life::Simple { len: 10 },
+    Life::Simple { len: 40 },
+    Life::Multipart { len: 10 },
+    Life::Multipart { len: 40 },
+    chunks(10, 10, Manner::Plain),
+    chunks(12, 5, Manner::OpenEnded),
+    chunks(40, 40, Manner::Plain),
+    chunks(40, 10, Manner::Plain),
+    chunks(40, 15, Manner::Overlapping),
+    chunks(40, 20, Manner::Broken),
+    Life::Cancelled { len: 40, chunk: 20 },
+    Life::Expired { len: 40, chunk: 20 },
+    Life::Replaced { len: 40 },
+    Life::Deleted { len: 40 },
+];
 
-/// More calls than any of the runs makes.
-const MANY_CALLS: u64 = 200;
+/// Lives with media of several batches, or that take many requests.
+pub(crate) const LONG_LIVES: [Life; 7] = [
+    Life::Simple { len: 750_000 },
+    Life::Multipart { len: 750_000 },
+    chunks(750_000, 300_000, Manner::Plain),
+    chunks(750_000, 300_000, Manner::Broken),
+    chunks(40, 10, Manner::OpenEnded),
+    Life::Cancelled {
+        len: 750_000,
+        chunk: 300_000,
+    },
+    Life::Replaced { len: 15 },
+];
 
-/// One upload in chunks, in front of stores with trouble, then the same upload brought to its end
-/// behind the trouble.
-struct Run {
-    ledger: Arc<MemoryLedger>,
-    vault: MemoryVault,
-    media: Media,
-    /// The highest offset that was acknowledged.
-    acknowledged: u64,
-    /// A final reply that was given.
-    finished: Option<bytes::Bytes>,
+const fn chunks(len: u64, chunk: u64, manner: Manner) -> Life {
+    Life::Chunks { len, chunk, manner }
 }
 
-impl Run {
-    fn new(len: u64) -> Self {
-        Self {
-            ledger: Arc::default(),
-            vault: MemoryVault::new(),
-            media: Media::new(len, len),
-            acknowledged: 0,
-            finished: None,
-        }
+fn fail_each_call<S: PoweredStores>(lives: &[Life], trouble: Trouble) {
+    let mut tally = Tally::default();
+    for &life in lives {
+        tally.strike::<S>(life, |nth| {
+            let whens = [When::Once(nth), When::From(nth)];
+            whens
+                .map(|when| (Plan::Trouble(trouble, when), Survivors::None))
+                .to_vec()
+        });
     }
+    tally.check();
+}
 
-    fn world(&self, faults: &Arc<Faults>) -> World {
-        let ledger = FaultyLedger::new(Arc::clone(&self.ledger) as Arc<_>, Arc::clone(faults));
-        let vault = FaultyVault::new(Arc::new(self.vault.clone()), Arc::clone(faults));
-        let stores = Stores {
-            ledger: Arc::new(ledger),
-            vault: Arc::new(vault),
-        };
-        World::new(stores, Arc::new(ManualClock::default()))
-    }
+fn over_memory(trouble: Trouble) {
+    fail_each_call::<MemoryStores>(&SHORT_LIVES, trouble);
+    fail_each_call::<MemoryStores>(&LONG_LIVES, trouble);
+}
 
-    /// Sends chunk after chunk as long as the server takes them.
-    async fn send_chunks(&mut self, world: &World, session: &str, chunk: u64) {
-        let len = self.media.len();
-        while self.finished.is_none() {
-            let from = self.acknowledged;
-            let to = (from + chunk).min(len);
-            let range = format!("bytes {from}-{}/{len}", to - 1);
-            let reply = world
-                .put(session, &range, Body::Whole(self.media.bytes(from..to)))
-                .await;
-            match reply.status.as_u16() {
-                308 => {
-                    assert_eq!(reply.committed(), to);
-                    self.acknowledged = to;
-                }
-                200 | 201 => self.finished = Some(reply.body),
-                503 => return,
-                _ => panic!("{reply:?}"),
-            }
-        }
-    }
-
-    /// After the power went out and came back, without trouble: what was acknowledged is there, and
-    /// the upload can be brought to its end.
-    async fn recover(&mut self, session: &str, chunk: u64) {
-        self.ledger.crash();
-        self.vault.crash();
-        let world = self.world(&Arc::new(Faults::new(When::Never, Trouble::Fault)));
-        let reply = world.query(session).await;
-        if reply.status.as_u16() == 308 {
-            assert!(
-                self.finished.is_none(),
-                "a finished upload is unfinished: {reply:?}"
-            );
-            assert!(
-                reply.committed() >= self.acknowledged,
-                "{reply:?} after {}",
-                self.acknowledged
-            );
-            self.acknowledged = reply.committed();
-            self.send_chunks(&world, session, chunk).await;
-        } else {
-            assert!(reply.status.is_success(), "{reply:?}");
-            if let Some(finished) = &self.finished {
-                assert_eq!(*finished, reply.body, "the final reply has changed");
-            }
-        }
-        let reply = world.query(session).await;
-        assert!(reply.status.is_success(), "{reply:?}");
-        assert_eq!(world.media(&reply).await, self.media.whole());
-        assert_eq!(world.count().await, 1);
+fn over_the_local_store(trouble: Trouble) {
+    fail_each_call::<LocalStores>(&SHORT_LIVES, trouble);
+    if is_long() {
+        fail_each_call::<LocalStores>(&LONG_LIVES, trouble);
     }
 }
 
-async fn run(len: u64, chunk: u64, when: When, trouble: Trouble) -> u64 {
-    let mut run = Run::new(len);
-    let faults = Arc::new(Faults::new(when, trouble));
-    let world = run.world(&faults);
-    if let Ok(session) = world.start(Some(len)).await {
-        run.send_chunks(&world, &session, chunk).await;
-        run.recover(&session, chunk).await;
-    }
-    faults.calls()
+#[test]
+fn no_acknowledged_byte_is_lost_when_the_nth_call_fails() {
+    over_memory(Trouble::Fault);
 }
 
-async fn fail_each_call(trouble: Trouble) {
-    // Small media that stays in the ledger, media that moves from there to the vault, larger media.
-    for (len, chunk) in [(10, 10), (12, 5), (40, 10), (3_000_000 / 4, 300_000)] {
-        let calls = run(len, chunk, When::Never, trouble).await;
-        assert!(calls < MANY_CALLS, "{calls} calls");
-        for nth in 1..=calls {
-            run(len, chunk, When::Once(nth), trouble).await;
-            run(len, chunk, When::From(nth), trouble).await;
-        }
-    }
+#[test]
+fn no_acknowledged_byte_is_lost_when_the_nth_call_is_done_but_seems_to_fail() {
+    over_memory(Trouble::Lost);
 }
 
-#[tokio::test]
-async fn no_acknowledged_byte_is_lost_when_the_nth_call_fails() {
-    fail_each_call(Trouble::Fault).await;
+#[test]
+fn no_acknowledged_byte_is_lost_when_the_nth_write_is_torn() {
+    over_memory(Trouble::Torn);
 }
 
-#[tokio::test]
-async fn no_acknowledged_byte_is_lost_when_the_nth_call_is_done_but_seems_to_fail() {
-    fail_each_call(Trouble::Lost).await;
+#[test]
+fn no_acknowledged_byte_is_lost_when_the_disk_is_full() {
+    over_memory(Trouble::NoSpace);
 }
 
-#[tokio::test]
-async fn no_acknowledged_byte_is_lost_when_the_nth_write_is_torn() {
-    fail_each_call(Trouble::Torn).await;
+#[test]
+fn over_the_local_store_no_acknowledged_byte_is_lost_when_the_nth_call_fails() {
+    over_the_local_store(Trouble::Fault);
 }
 
-#[tokio::test]
-async fn no_acknowledged_byte_is_lost_when_the_disk_is_full() {
-    fail_each_call(Trouble::NoSpace).await;
+#[test]
+fn over_the_local_store_none_is_lost_when_the_nth_call_is_done_but_seems_to_fail() {
+    over_the_local_store(Trouble::Lost);
+}
+
+#[test]
+fn over_the_local_store_none_is_lost_when_the_nth_write_is_torn() {
+    over_the_local_store(Trouble::Torn);
+}
+
+#[test]
+fn over_the_local_store_none_is_lost_when_the_disk_is_full() {
+    over_the_local_store(Trouble::NoSpace);
 }

@@ -3,5 +3,8 @@
 mod faults;
 mod generic;
 mod kinds;
+mod lives;
 mod model;
+mod outages;
+mod power;
 mod world;

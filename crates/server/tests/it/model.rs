@@ -6,11 +6,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
-use windlass_server::Stores;
-use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_store_local::{LocalStore, Options};
+use windlass_testkit::effort::cases;
 use windlass_testkit::media::Media;
 
+use crate::power::{LocalStores, MemoryStores, PoweredStores, Survivors};
 use crate::world::{Body, LIFETIME, ManualClock, Reply, World};
 
 /// Long enough to be larger than what stays in the ledger, short enough to be hit at every byte.
@@ -221,77 +220,6 @@ impl ReferenceStateMachine for Model {
     }
 }
 
-/// Stores that can lose power.
-trait PoweredStores {
-    fn new() -> Self;
-    fn stores(&self) -> Stores;
-    /// What was not durable is gone.
-    fn crash(&mut self);
-}
-
-struct MemoryStores {
-    ledger: Arc<MemoryLedger>,
-    vault: MemoryVault,
-}
-
-impl PoweredStores for MemoryStores {
-    fn new() -> Self {
-        Self {
-            ledger: Arc::default(),
-            vault: MemoryVault::new(),
-        }
-    }
-
-    fn stores(&self) -> Stores {
-        Stores {
-            ledger: Arc::clone(&self.ledger) as Arc<_>,
-            vault: Arc::new(self.vault.clone()),
-        }
-    }
-
-    fn crash(&mut self) {
-        self.ledger.crash();
-        self.vault.crash();
-    }
-}
-
-/// The local store, closed and opened again.
-struct LocalStores {
-    dir: tempfile::TempDir,
-    open: Option<Stores>,
-}
-
-impl LocalStores {
-    fn open(dir: &tempfile::TempDir) -> Stores {
-        let options = Options {
-            allow_unsafe_filesystem: true,
-            ..Options::default()
-        };
-        let store = LocalStore::open(dir.path(), options).expect("an empty directory can be used");
-        Stores {
-            ledger: Arc::new(store.ledger),
-            vault: Arc::new(store.vault),
-        }
-    }
-}
-
-impl PoweredStores for LocalStores {
-    fn new() -> Self {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("it can be written to");
-        let open = Some(Self::open(&dir));
-        Self { dir, open }
-    }
-
-    fn stores(&self) -> Stores {
-        self.open.clone().expect("open but for a moment")
-    }
-
-    fn crash(&mut self) {
-        self.open = None;
-        self.open = Some(Self::open(&self.dir));
-    }
-}
-
 /// A server under test with one session.
 struct Subject<S> {
     stores: S,
@@ -309,7 +237,7 @@ impl<S: PoweredStores> Subject<S> {
     fn crash(&mut self) {
         let clock = Arc::clone(&self.world().clock);
         self.world = None;
-        self.stores.crash();
+        self.stores.crash(Survivors::None);
         self.world = Some(World::new(self.stores.stores(), clock));
     }
 
@@ -464,14 +392,14 @@ fn expected_after(after: &Model, transition: &Transition, reply: &Reply) -> Expe
 }
 
 prop_state_machine! {
-    #![proptest_config(Config { cases: 300, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: cases(300), failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn a_session_over_the_memory_store_follows_the_model(sequential 1..25 => Subject<MemoryStores>);
 }
 
 prop_state_machine! {
-    #![proptest_config(Config { cases: 40, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: cases(40), failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn a_session_over_the_local_store_follows_the_model(sequential 1..25 => Subject<LocalStores>);

@@ -15,8 +15,9 @@ use serde_json::Value;
 use tower_service::Service as _;
 use windlass_discovery::Api;
 use windlass_server::config::{ChunkRule, Limits};
-use windlass_server::{Clock, Registry, ServedApi, Server, Settings, Stores};
+use windlass_server::{Clock, Registry, ReplyBody, ServedApi, Server, Settings, Stores};
 use windlass_store::Timestamp;
+use windlass_testkit::media::Media;
 
 const FARM: &str = r#"
 name = "farm"
@@ -71,6 +72,8 @@ pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// Whether the body came to its end.
+    pub(crate) is_whole: bool,
 }
 
 impl World {
@@ -105,8 +108,26 @@ impl World {
         Self { server, clock }
     }
 
+    /// The time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// Sends a request and reads the reply.
     pub(crate) async fn send(
+        &self,
+        method: &str,
+        uri: &str,
+        headers: &[(&str, &str)],
+        body: Body,
+    ) -> Reply {
+        let reply = self.try_send(method, uri, headers, body).await;
+        assert!(reply.is_whole, "{reply:?}");
+        reply
+    }
+
+    /// Sends a request and reads the reply as far as it comes.
+    pub(crate) async fn try_send(
         &self,
         method: &str,
         uri: &str,
@@ -133,16 +154,31 @@ impl World {
             .await
             .expect("it cannot fail");
         let (head, body) = reply.into_parts();
-        let body = body
-            .collect()
-            .await
-            .expect("media in memory can be read")
-            .to_bytes();
+        let (body, is_whole) = read(body).await;
         Reply {
             status: head.status,
             headers: head.headers,
             body,
+            is_whole,
         }
+    }
+
+    /// Uploads media in one request.
+    pub(crate) async fn simple(&self, method: &str, path: &str, media: Media) -> Reply {
+        let uri = format!("{path}?uploadType=media");
+        let headers = [("content-type", "image/png")];
+        let body = Body::Whole(media.whole());
+        self.send(method, &uri, &headers, body).await
+    }
+
+    /// Uploads media with metadata, in one request.
+    pub(crate) async fn multipart(&self, path: &str, media: Media) -> Reply {
+        let uri = format!("{path}?uploadType=multipart");
+        let head = "--=b=\r\nContent-Type: application/json\r\n\r\n{\"name\":\"ox\"}\r\n\
+                    --=b=\r\nContent-Type: image/png\r\n\r\n";
+        let body = [head.as_bytes(), &media.whole(), b"\r\n--=b=--\r\n"].concat();
+        let headers = [("content-type", "multipart/related; boundary=\"=b=\"")];
+        self.send("POST", &uri, &headers, Body::Whole(body)).await
     }
 
     /// Starts an upload and returns its session URI.
@@ -179,21 +215,30 @@ impl World {
 
     /// The media of the resource that a final reply shows.
     pub(crate) async fn media(&self, reply: &Reply) -> Bytes {
-        let uri = format!("/farm/v1/animals/{}?alt=media", reply.field("id"));
+        self.animal(&reply.field("id")).await.body
+    }
+
+    /// The media of a resource.
+    pub(crate) async fn animal(&self, id: &str) -> Reply {
+        let uri = format!("/farm/v1/animals/{id}?alt=media");
         let media = self.send("GET", &uri, &[], Body::Whole(Vec::new())).await;
         assert_eq!(media.status, StatusCode::OK, "{media:?}");
-        media.body
+        media
+    }
+
+    /// The ids of all resources.
+    pub(crate) async fn ids(&self) -> Vec<String> {
+        let uri = "/farm/v1/animals?maxResults=1000";
+        let reply = self.send("GET", uri, &[], Body::Whole(Vec::new())).await;
+        let list = reply.json();
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let ids = items.iter().filter_map(|item| item["id"].as_str());
+        ids.map(str::to_owned).collect()
     }
 
     /// How many resources there are.
     pub(crate) async fn count(&self) -> usize {
-        let reply = self.send(
-            "GET",
-            "/farm/v1/animals?maxResults=1000",
-            &[],
-            Body::Whole(Vec::new()),
-        );
-        reply.await.json()["items"].as_array().map_or(0, Vec::len)
+        self.ids().await.len()
     }
 }
 
@@ -230,6 +275,18 @@ pub(crate) fn limits() -> Limits {
         small_media: SMALL_MEDIA,
         ..Limits::default()
     }
+}
+
+/// The bytes of a body, and whether it came to its end.
+async fn read(mut body: ReplyBody) -> (Bytes, bool) {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),
+            Err(_) => return (bytes.into(), false),
+        }
+    }
+    (bytes.into(), true)
 }
 
 fn whole(bytes: Vec<u8>) -> UnsyncBoxBody<Bytes, BoxError> {

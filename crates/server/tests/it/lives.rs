@@ -1,0 +1,260 @@
+//! Lives of uploads: a client that goes about its business over stores in trouble, a restart, and the
+//! promises that it is held to afterwards.
+//!
+//! Fault model: one process at a time. In the first one calls of the ledger and the vault are in
+//! trouble, as the [`Plan`] says; whatever is under way when the client has given up goes with the process.
+//! The power goes out ([`PoweredStores::crash`]). The second process has no trouble: what was acknowledged
+//! is there, and the client brings its business to an end. The power goes out once more. The third
+//! process still knows all of it, and after a sweep there is no media without a row and no row without
+//! media.
+
+mod client;
+mod promises;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use windlass_server::Stores;
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::{Sweep, SweepOptions, Timestamp};
+use windlass_testkit::effort;
+
+use crate::power::{PoweredStores, Survivors};
+use crate::world::{ManualClock, World};
+use client::Client;
+
+/// What a client is up to. Media of up to 16 bytes stays in the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Media alone, in one request.
+    Simple { len: u64 },
+    /// Metadata and media in one request.
+    Multipart { len: u64 },
+    /// Chunk after chunk.
+    Chunks {
+        len: u64,
+        chunk: u64,
+        manner: Manner,
+    },
+    /// Some chunks, and then no more of them.
+    Cancelled { len: u64, chunk: u64 },
+    /// Some chunks, and then not a word until the session has died.
+    Expired { len: u64, chunk: u64 },
+    /// A simple upload whose media is replaced.
+    Replaced { len: u64 },
+    /// A simple upload whose resource is deleted.
+    Deleted { len: u64 },
+}
+
+/// How chunks are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Plain,
+    /// The total is said only at the end, by a request without a body.
+    OpenEnded,
+    /// Each repeats some bytes of the one before.
+    Overlapping,
+    /// The connection breaks in the middle of each; the client asks what there is and goes on.
+    Broken,
+}
+
+/// What happens to the calls of the first process. The first call is number 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plan {
+    Calm,
+    Trouble(Trouble, When),
+    OutageBefore(u64),
+    OutageAfter(u64),
+}
+
+impl Plan {
+    fn faults(self) -> Faults {
+        match self {
+            Self::Calm => Faults::new(When::Never, Trouble::Fault),
+            Self::Trouble(trouble, when) => Faults::new(when, trouble),
+            Self::OutageBefore(nth) => Faults::outage_before(nth),
+            Self::OutageAfter(nth) => Faults::outage_after(nth),
+        }
+    }
+
+    /// The first call that it strikes.
+    fn nth(self) -> Option<u64> {
+        match self {
+            Self::Calm | Self::Trouble(_, When::Never) => None,
+            Self::Trouble(_, When::Once(nth) | When::From(nth))
+            | Self::OutageBefore(nth)
+            | Self::OutageAfter(nth) => Some(nth),
+        }
+    }
+}
+
+/// One life over one kind of stores in one kind of trouble.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) life: Life,
+    pub(crate) plan: Plan,
+    pub(crate) survivors: Survivors,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            life,
+            plan,
+            survivors,
+        } = self;
+        write!(f, "{life:?} {plan:?} {survivors:?}")
+    }
+}
+
+/// How many cases there should have been, and how many there were.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    planned: usize,
+    tried: usize,
+    /// Calls in calm lives that made something durable.
+    durable: usize,
+}
+
+impl Tally {
+    /// Lives a life without trouble, and then once with each of the plans for each of its calls.
+    pub(crate) fn strike<S: PoweredStores>(
+        &mut self,
+        life: Life,
+        plans: impl Fn(u64) -> Vec<(Plan, Survivors)>,
+    ) {
+        let calm = Case {
+            life,
+            plan: Plan::Calm,
+            survivors: Survivors::None,
+        };
+        let calls = live_or_tell::<S>(calm);
+        self.durable += calls.iter().filter(|name| is_durable(name)).count();
+        for nth in 1..=calls.len() as u64 {
+            let plans = plans(nth);
+            self.planned += plans.len();
+            for (plan, survivors) in plans {
+                let case = Case {
+                    life,
+                    plan,
+                    survivors,
+                };
+                self.tried += usize::from(try_case::<S>(case));
+            }
+        }
+    }
+
+    /// No case was left out, and there was something to lose.
+    pub(crate) fn check(&self) {
+        if effort::is_single() {
+            return;
+        }
+        assert_eq!(self.tried, self.planned);
+        assert!(self.durable > 0 && self.planned > self.durable, "{self:?}");
+    }
+}
+
+/// Whether a call makes something durable when it succeeds.
+pub(crate) fn is_durable(name: &str) -> bool {
+    let changes = [
+        "start",
+        "advance",
+        "end",
+        "apply",
+        "expire",
+        "forget_garbage",
+    ];
+    let vault = ["create", "sync", "delete"];
+    changes.contains(&name) || vault.contains(&name)
+}
+
+/// Tries a case if it is wanted, and says how to try it again when it fails.
+fn try_case<S: PoweredStores>(case: Case) -> bool {
+    let name = name::<S>(case);
+    if !effort::is_wanted(&name) {
+        return false;
+    }
+    let calls = live_or_tell::<S>(case);
+    let nth = case.plan.nth().unwrap_or(0);
+    assert!(
+        calls.len() as u64 >= nth,
+        "{name} met no trouble: {calls:?}"
+    );
+    true
+}
+
+fn name<S: PoweredStores>(case: Case) -> String {
+    format!("{} {case}", S::NAME)
+}
+
+#[expect(clippy::print_stderr, reason = "it is shown with the failure")]
+fn live_or_tell<S: PoweredStores>(case: Case) -> Vec<&'static str> {
+    let lived = catch_unwind(AssertUnwindSafe(|| live::<S>(case)));
+    lived.unwrap_or_else(|panic| {
+        let (variable, name) = (effort::CASE, name::<S>(case));
+        eprintln!("this case again: {variable}='{name}' cargo test -p windlass-server --test it");
+        resume_unwind(panic)
+    })
+}
+
+/// Lives one life. Returns the names of the calls to the stores in trouble.
+fn live<S: PoweredStores>(case: Case) -> Vec<&'static str> {
+    let (mut stores, clock) = (S::new(), Arc::default());
+    let mut client = Client::new(case.life);
+    let faults = Arc::new(case.plan.faults());
+    in_process(
+        &in_trouble(stores.stores(), &faults),
+        &clock,
+        async |world, stores| {
+            client.live(world).await;
+            sweep(stores, world).await;
+        },
+    );
+    if case.plan == Plan::Calm {
+        client.assert_complete();
+    }
+    stores.crash(case.survivors);
+    in_process(&stores.stores(), &clock, async |world, _| {
+        client.come_to_an_end(world).await;
+    });
+    stores.crash(Survivors::None);
+    in_process(&stores.stores(), &clock, async |world, stores| {
+        client.check(world).await;
+        promises::check_media(world, stores).await;
+    });
+    faults.names()
+}
+
+/// Work in a process of its own: whatever it leaves under way ends with it.
+fn in_process(stores: &Stores, clock: &Arc<ManualClock>, work: impl AsyncFnOnce(&World, &Stores)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("threads can be started");
+    let world = World::new(stores.clone(), Arc::clone(clock));
+    runtime.block_on(work(&world, stores));
+}
+
+fn in_trouble(stores: Stores, faults: &Arc<Faults>) -> Stores {
+    Stores {
+        ledger: Arc::new(FaultyLedger::new(stores.ledger, Arc::clone(faults))),
+        vault: Arc::new(FaultyVault::new(stores.vault, Arc::clone(faults))),
+    }
+}
+
+/// Sweeps as far as that is possible.
+async fn sweep(stores: &Stores, world: &World) {
+    let now = world.now();
+    let mut sweep = Sweep::new(SweepOptions::default());
+    for _ in 0..10 {
+        match sweep.step(&*stores.ledger, &*stores.vault, now).await {
+            Ok(swept) if swept.is_done => return,
+            // The next step tries again, as the server's does.
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// When no session and no grace lasts any more.
+pub(crate) const FAR: Timestamp = Timestamp::from_millis(4_000_000_000_000);

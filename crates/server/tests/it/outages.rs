@@ -1,0 +1,67 @@
+//! The power goes out before and after every call to a store, every sync and every commit among them.
+//!
+//! Fault model: from one call on nothing is done any more; the call before it was done, whether its caller
+//! heard of it or not. Of the writes that were not synced none survives, or all, or every other one: a
+//! disk writes what it likes in the order that it likes. What must be survived: every acknowledged byte
+//! and every final reply, and no byte that comes back may be another than was sent.
+
+use windlass_testkit::effort::is_long;
+
+use crate::faults::{LONG_LIVES, SHORT_LIVES};
+use crate::lives::{Life, Plan, Tally};
+use crate::power::{LocalStores, MemoryStores, Survivors};
+
+/// How many ways unsynced writes survive in part.
+fn ways() -> u64 {
+    if is_long() { 64 } else { 2 }
+}
+
+fn survivors() -> Vec<Survivors> {
+    let some = (0..ways()).map(|seed| Survivors::Some { seed });
+    [Survivors::None, Survivors::All]
+        .into_iter()
+        .chain(some)
+        .collect()
+}
+
+fn over_memory(lives: &[Life], plan: fn(u64) -> Plan) {
+    let mut tally = Tally::default();
+    for &life in lives {
+        tally.strike::<MemoryStores>(life, |nth| {
+            let survivors = survivors().into_iter();
+            survivors.map(|survivors| (plan(nth), survivors)).collect()
+        });
+    }
+    tally.check();
+}
+
+fn over_the_local_store(lives: &[Life], plan: fn(u64) -> Plan) {
+    let mut tally = Tally::default();
+    for &life in lives {
+        tally.strike::<LocalStores>(life, |nth| vec![(plan(nth), Survivors::All)]);
+    }
+    tally.check();
+}
+
+#[test]
+fn no_acknowledged_byte_is_lost_when_the_power_goes_out_before_the_nth_call() {
+    over_memory(&SHORT_LIVES, Plan::OutageBefore);
+    over_memory(&LONG_LIVES, Plan::OutageBefore);
+}
+
+#[test]
+fn no_acknowledged_byte_is_lost_when_the_power_goes_out_after_the_nth_call() {
+    over_memory(&SHORT_LIVES, Plan::OutageAfter);
+    over_memory(&LONG_LIVES, Plan::OutageAfter);
+}
+
+#[test]
+fn over_the_local_store_no_acknowledged_byte_is_lost_when_the_process_dies_around_the_nth_call() {
+    let lives = if is_long() {
+        &LONG_LIVES[..]
+    } else {
+        &SHORT_LIVES
+    };
+    over_the_local_store(lives, Plan::OutageBefore);
+    over_the_local_store(lives, Plan::OutageAfter);
+}

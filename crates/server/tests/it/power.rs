@@ -1,0 +1,127 @@
+//! Stores that can lose power.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use windlass_server::Stores;
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store_local::{LocalStore, Options};
+
+/// Stores that can lose power.
+pub(crate) trait PoweredStores {
+    /// What they are called.
+    const NAME: &str;
+
+    /// Empty ones.
+    fn new() -> Self;
+
+    /// The stores, as a server has them. No copy may outlive the power.
+    fn stores(&self) -> Stores;
+
+    /// The power goes out and comes back. Of the writes that no sync had made durable, these survive.
+    fn crash(&mut self, survivors: Survivors);
+}
+
+/// Which unsynced writes reached the disk before the power went out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Survivors {
+    None,
+    All,
+    /// Every other one, more or less.
+    Some {
+        seed: u64,
+    },
+}
+
+impl Survivors {
+    /// Tells of one write after the other.
+    fn choice(self) -> impl FnMut() -> bool {
+        let mut state = match self {
+            Self::None | Self::All => 0,
+            Self::Some { seed } => seed,
+        };
+        move || match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Some { .. } => {
+                // The constants of Knuth's generator; its high bits are good enough to toss with.
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                state >> 63 == 1
+            }
+        }
+    }
+}
+
+/// In memory, where a crash takes what was not synced.
+pub(crate) struct MemoryStores {
+    ledger: Arc<MemoryLedger>,
+    vault: MemoryVault,
+}
+
+impl PoweredStores for MemoryStores {
+    const NAME: &str = "memory";
+
+    fn new() -> Self {
+        Self {
+            ledger: Arc::default(),
+            vault: MemoryVault::new(),
+        }
+    }
+
+    fn stores(&self) -> Stores {
+        Stores {
+            ledger: Arc::clone(&self.ledger) as Arc<_>,
+            vault: Arc::new(self.vault.clone()),
+        }
+    }
+
+    fn crash(&mut self, survivors: Survivors) {
+        let mut survives = survivors.choice();
+        self.ledger.crash();
+        self.vault.crash_keeping(|_| survives());
+    }
+}
+
+/// The local store, closed and opened again. What the operating system holds survives, as it does a
+/// `kill -9`.
+pub(crate) struct LocalStores {
+    directory: TempDir,
+    open: Option<Stores>,
+}
+
+impl LocalStores {
+    fn open(directory: &TempDir) -> Stores {
+        let options = Options {
+            allow_unsafe_filesystem: true,
+            ..Options::default()
+        };
+        let store = LocalStore::open(directory.path(), options);
+        let store = store.expect("nobody else has it");
+        Stores {
+            ledger: Arc::new(store.ledger),
+            vault: Arc::new(store.vault),
+        }
+    }
+}
+
+impl PoweredStores for LocalStores {
+    const NAME: &str = "local";
+
+    fn new() -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+        let directory = directory.expect("it can be written to");
+        let open = Some(Self::open(&directory));
+        Self { directory, open }
+    }
+
+    fn stores(&self) -> Stores {
+        self.open.clone().expect("open but for a moment")
+    }
+
+    fn crash(&mut self, _: Survivors) {
+        self.open = None;
+        self.open = Some(Self::open(&self.directory));
+    }
+}
