@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use windlass_server::Stores;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_store_local::{LocalStore, Options};
+use windlass_store_local::{Durability, LocalStore, Options};
+use windlass_testkit::effort::is_long;
 
 /// Stores that can lose power.
 pub(crate) trait PoweredStores {
@@ -85,7 +86,8 @@ impl PoweredStores for MemoryStores {
 }
 
 /// The local store, closed and opened again. What the operating system holds survives, as it does a
-/// `kill -9`.
+/// `kill -9`: so a sync makes no difference here but to the time it takes, and there are none unless time
+/// does not matter.
 pub(crate) struct LocalStores {
     directory: TempDir,
     open: Option<Stores>,
@@ -93,9 +95,14 @@ pub(crate) struct LocalStores {
 
 impl LocalStores {
     fn open(directory: &TempDir) -> Stores {
+        let durability = if is_long() {
+            Durability::Disk
+        } else {
+            Durability::Os
+        };
         let options = Options {
+            durability,
             allow_unsafe_filesystem: true,
-            ..Options::default()
         };
         let store = LocalStore::open(directory.path(), options);
         let store = store.expect("nobody else has it");

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde_json::Value;
 use tower_service::Service as _;
 use windlass_discovery::Api;
-use windlass_server::config::{ChunkRule, Limits};
+use windlass_server::config::{Checkpoints, ChunkRule, Limits};
 use windlass_server::{Clock, Registry, ReplyBody, ServedApi, Server, Settings, Stores};
 use windlass_store::Timestamp;
 use windlass_testkit::media::Media;
@@ -25,7 +25,7 @@ version = "v1"
 [collections.animals]
 schema = { name = "string" }
 [collections.animals.media]
-max_size = "1MB"
+max_size = "4MB"
 "#;
 
 /// Media up to this many bytes stays in the ledger, so that tests reach the vault with little.
@@ -100,6 +100,11 @@ impl World {
             chunks: ChunkRule::Lenient,
             session_lifetime: LIFETIME,
             limits,
+            // Little media is enough for a checkpoint.
+            checkpoints: Checkpoints {
+                bytes: 1 << 20,
+                ..Checkpoints::default()
+            },
             ..Settings::default()
         };
         let ticking = Arc::clone(&clock) as Arc<dyn Clock>;
