@@ -3,6 +3,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod backup;
 mod cancel;
 mod completions;
 mod discovery;
@@ -18,6 +19,7 @@ mod uploads;
 mod value;
 mod verify;
 
+pub(crate) use backup::BackupArgs;
 pub(crate) use cancel::CancelArgs;
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use discovery::DiscoveryArgs;
@@ -49,6 +51,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(ServeArgs),
+    Backup(BackupArgs),
     Verify(VerifyArgs),
     Upload(UploadArgs),
     Resume(ResumeArgs),

@@ -1,6 +1,7 @@
 //! The commands, a room each, and what those of the client have in common.
 
 mod advice;
+mod backup;
 mod cancel;
 mod carry_on;
 mod completions;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: Command) -> Result<Code, Error> {
             serve::run(&args)?;
             Ok(Code::Success)
         }
+        Command::Backup(args) => backup::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Upload(args) => line::block_on(upload::run(args)),
         Command::Resume(args) => line::block_on(resume::run(args)),

@@ -91,6 +91,14 @@ pub(crate) fn lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
+/// Takes the lock of a file together with others, after those who have it alone; held until the
+/// file is closed.
+pub(crate) fn lock_shared(path: &Path) -> io::Result<File> {
+    let file = open_or_create(path)?;
+    file.lock_shared()?;
+    Ok(file)
+}
+
 /// A write that stopped early.
 #[derive(Debug)]
 pub(crate) struct Stopped {
@@ -238,6 +246,21 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
     }
+}
+
+/// Gives a file another name, in the place of the file that has it. Not durable.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)
+}
+
+/// The one path of a file or directory, which exists.
+pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize()
+}
+
+/// Cuts a file off.
+pub(crate) fn cut(file: &File, len: u64) -> io::Result<()> {
+    file.set_len(len)
 }
 
 /// Room on the device of `path`, as far as this user may take it.

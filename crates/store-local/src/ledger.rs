@@ -5,6 +5,7 @@
 
 mod audit;
 mod change;
+mod copy;
 mod leases;
 mod mend;
 mod readers;
@@ -36,6 +37,7 @@ use readers::Readers;
 use writer::Writer;
 
 pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow};
+pub(crate) use copy::copy;
 pub(crate) use mend::Mend;
 
 /// Reads that run at once. They come from the page cache almost always, so few are enough.

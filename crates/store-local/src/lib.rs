@@ -67,7 +67,9 @@
 //! Absent: a clock (time comes in), walks at the start, and any use of a file's name, length or time
 //! as a statement about an upload.
 
+pub mod backup;
 mod filesystem;
+mod hold;
 mod ledger;
 mod open;
 mod poison;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use windlass_store::Cause;
 
+use crate::backup;
 use crate::filesystem::{self, Safety};
 use crate::ledger::LocalLedger;
 use crate::vault::LocalVault;
@@ -48,6 +49,12 @@ pub enum OpenError {
     #[error("{} is in use by another process", dir.display())]
     InUse {
         /// The data directory.
+        dir: PathBuf,
+    },
+    /// It is a backup that was never completed.
+    #[error("{} is a backup that was not completed", dir.display())]
+    IncompleteBackup {
+        /// The directory.
         dir: PathBuf,
     },
     /// The file system cannot keep the promise.
@@ -124,6 +131,7 @@ impl LocalStore {
         })?;
         let lock = Arc::new(DirectoryLock::new(file));
         check_filesystem(dir, options)?;
+        backup::take_over(dir)?;
 
         let vault_dir = dir.join("vault");
         filesystem::make_directories_durably(&vault_dir)

@@ -24,6 +24,7 @@ use windlass_store::{
     Cause, Extent, MediaId, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError,
 };
 
+use crate::hold::{HeldByBackup, Hold};
 use crate::poison::Poison;
 use crate::{DirectoryLock, Durability, filesystem};
 use lanes::Lanes;
@@ -49,6 +50,7 @@ struct Shared {
     gates: Arc<Gates>,
     poison: Poison,
     syncs: AtomicU64,
+    hold: Hold,
     /// Held as long as anything may still be written.
     _lock: Arc<DirectoryLock>,
 }
@@ -56,6 +58,7 @@ struct Shared {
 impl LocalVault {
     pub(crate) fn new(root: PathBuf, durability: Durability, lock: Arc<DirectoryLock>) -> Self {
         let shared = Shared {
+            hold: Hold::of(root.parent().expect("it is in the data directory")),
             layout: Layout::new(root),
             durability,
             lanes: Lanes::new(),
@@ -112,11 +115,8 @@ impl Vault for LocalVault {
 
     async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
         let shared = Arc::clone(&self.shared);
-        let work = move || filesystem::remove(&shared.layout.path(id));
-        let removed = self.shared.lanes.write.run(work).await;
-        removed
-            .map_err(|cause| unreadable(id, cause))?
-            .map_err(|error| out_of_reach(id, error))
+        let removed = self.shared.lanes.write.run(move || shared.remove(id)).await;
+        removed.map_err(|cause| unreadable(id, cause))?
     }
 
     async fn list(
@@ -225,6 +225,15 @@ impl Shared {
             gate,
             shared: self,
         })
+    }
+
+    fn remove(&self, id: MediaId) -> Result<(), VaultError> {
+        match self.hold.is_taken() {
+            Ok(false) => {}
+            Ok(true) => return Err(unreadable(id, Arc::new(HeldByBackup))),
+            Err(error) => return Err(out_of_reach(id, error)),
+        }
+        filesystem::remove(&self.layout.path(id)).map_err(|error| out_of_reach(id, error))
     }
 
     fn read(&self, id: MediaId, range: Range<u64>) -> Result<LocalReader, VaultError> {

@@ -13,9 +13,9 @@
 //!
 //! Absent: a clock (time comes in), and anything that makes damaged bytes whole again.
 
-mod check;
+pub(crate) mod check;
 mod finding;
-mod media;
+pub(crate) mod media;
 mod rows;
 mod vault;
 
@@ -27,7 +27,7 @@ use std::time::Duration;
 use windlass_store::{Cause, MediaId, MediaRef, Place, SweepOptions, Timestamp};
 
 use crate::ledger::{Audit, Mend};
-use crate::{OpenError, filesystem};
+use crate::{OpenError, backup, filesystem, hold};
 use check::Expected;
 pub use finding::{Fault, Finding, Severity, Subject};
 
@@ -109,6 +109,12 @@ pub enum VerifyError {
     /// It cannot be opened, or is in use and was to be repaired.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// It was to be repaired while a backup copies it.
+    #[error("{} is being backed up", dir.display())]
+    HeldByBackup {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The ledger could not be read or, in a repair, written.
     #[error("the ledger fails")]
     Ledger(#[source] Cause),
@@ -138,6 +144,7 @@ pub fn verify(
 ) -> Result<Verified, VerifyError> {
     let ledger = dir.join("ledger.sqlite");
     if !filesystem::exists(&ledger)? {
+        backup::refuse_incomplete(dir)?;
         let dir = dir.to_owned();
         return Err(VerifyError::NoStore { dir });
     }
@@ -149,6 +156,7 @@ pub fn verify(
     }
     // A writer would make tables in a file without any, and nothing would be named then.
     drop(Audit::open(&ledger)?);
+    let hold = hold_for_repair(dir, options)?;
     let mend = options.repair.then(|| Mend::open(&ledger)).transpose()?;
     let verifier = Verifier {
         audit: Audit::open(&ledger)?,
@@ -160,9 +168,22 @@ pub fn verify(
             ..Verified::default()
         },
         tell,
-        _lock: lock,
+        _locks: [lock, hold],
     };
     verifier.run()
+}
+
+/// A repair deletes media, which no backup may be copying meanwhile.
+fn hold_for_repair(dir: &Path, options: VerifyOptions) -> Result<Option<File>, VerifyError> {
+    if !options.repair {
+        return Ok(None);
+    }
+    match hold::keep_out(dir)? {
+        Some(hold) => Ok(Some(hold)),
+        None => Err(VerifyError::HeldByBackup {
+            dir: dir.to_owned(),
+        }),
+    }
 }
 
 /// A verification under way.
@@ -175,7 +196,7 @@ struct Verifier<'a> {
     options: VerifyOptions,
     counts: Verified,
     tell: &'a mut dyn FnMut(VerifyEvent),
-    _lock: Option<File>,
+    _locks: [Option<File>; 2],
 }
 
 impl Verifier<'_> {

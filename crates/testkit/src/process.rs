@@ -101,6 +101,19 @@ impl ServerProcess {
         life.end(ENDS_WITHIN);
     }
 
+    /// Puts other data in the place of what it left; it must not run.
+    #[track_caller]
+    pub fn replace_data(&mut self, data: &Path) {
+        assert!(self.life.is_none(), "the server runs");
+        fs::remove_dir_all(self.data()).expect("its data can be removed");
+        fs::rename(data, self.data()).expect("it is on the same file system");
+    }
+
+    /// A path for something of a test's, removed with the server.
+    pub fn beside_data(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
     /// Asks it to end and waits until it has.
     #[track_caller]
     pub fn terminate(&mut self) -> ExitStatus {

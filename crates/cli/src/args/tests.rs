@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use clap::CommandFactory as _;
 
 use super::*;
+use crate::exit::Code;
 use crate::settings::Given;
 
 fn parse(words: &str) -> Result<Command, clap::Error> {
@@ -68,6 +69,25 @@ fn the_commands_of_the_client_document_their_exit_codes_and_give_examples() {
             help.contains(&format!("\n  windlass {name} ")),
             "{name}: {help}"
         );
+    }
+}
+
+#[test]
+fn the_commands_about_stores_document_their_exit_codes_and_give_examples() {
+    for name in ["backup", "verify"] {
+        let help = help(name).join("\n");
+        for code in [
+            Code::Success,
+            Code::Failure,
+            Code::Usage,
+            Code::CannotBegin,
+            Code::Damaged,
+        ] {
+            let line = format!("\n  {}  ", code.number());
+            assert!(help.contains(&line), "{name}: {help}");
+        }
+        let example = format!("\n  windlass {name} ");
+        assert!(help.contains(&example), "{name}: {help}");
     }
 }
 

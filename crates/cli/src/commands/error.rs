@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use thiserror::Error as ThisError;
 use windlass_client::{InvalidTokenSource, JournalError, UploadRef};
+use windlass_store_local::backup::BackupError;
 use windlass_store_local::verify::VerifyError;
 
-use super::{advice, discovery, journal, serve, verify};
+use super::{advice, backup, discovery, journal, serve, verify};
 use crate::exit::Code;
 use crate::settings;
 
@@ -21,6 +22,8 @@ pub(crate) enum Error {
     Settings(#[from] settings::Error),
     #[error(transparent)]
     Verify(#[from] VerifyError),
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     #[error(transparent)]
     Discovery(#[from] discovery::Error),
     #[error("cannot start threads")]
@@ -74,6 +77,7 @@ impl Error {
             Self::Serve(error) => error.exit_code(),
             Self::Discovery(error) => error.exit_code(),
             Self::Verify(error) => verify::exit_code(error),
+            Self::Backup(error) => backup::exit_code(error),
             Self::Client(error) => advice::exit_code(error),
             Self::Settings(_)
             | Self::Token(_)
@@ -103,6 +107,7 @@ impl Error {
             Self::Discovery(error) => return error.hint(),
             Self::Settings(error) => return error.hint(),
             Self::Verify(error) => return verify::hint(error).map(str::to_owned),
+            Self::Backup(error) => return backup::hint(error).map(str::to_owned),
             Self::Client(error) => return advice::hint(error, advice::Surroundings::default()),
             Self::NoHome => {
                 "choose a directory with --journal, or remember nothing with --no-journal"

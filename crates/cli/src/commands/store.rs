@@ -20,7 +20,10 @@ pub(super) fn directory(args: &StoreArgs) -> Result<PathBuf, settings::Error> {
 /// What can be done about a store that cannot be opened.
 pub(super) fn hint(error: &OpenError) -> Option<&'static str> {
     match error {
-        OpenError::InUse { .. } => Some("stop the server first"),
+        OpenError::InUse { .. } => Some("stop the server, or wait for the backup, that uses it"),
+        OpenError::IncompleteBackup { .. } => {
+            Some("run `windlass backup` into it again, or use another backup")
+        }
         OpenError::Ledger { .. } => Some(
             "is it the data directory of a server? A newer version of Windlass may have made it; a \
              damaged ledger comes back from a backup",

@@ -46,7 +46,9 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Code, Error> {
 /// The exit code of a verification that was not done.
 pub(super) fn exit_code(error: &VerifyError) -> Code {
     match error {
-        VerifyError::NoStore { .. } | VerifyError::Open(_) => Code::CannotBegin,
+        VerifyError::NoStore { .. } | VerifyError::Open(_) | VerifyError::HeldByBackup { .. } => {
+            Code::CannotBegin
+        }
         VerifyError::Ledger(_) | VerifyError::Vault(_) => Code::Failure,
     }
 }
@@ -56,6 +58,7 @@ pub(super) fn hint(error: &VerifyError) -> Option<&'static str> {
     match error {
         VerifyError::NoStore { .. } => Some("choose the directory of a server with --data"),
         VerifyError::Open(error) => store::hint(error),
+        VerifyError::HeldByBackup { .. } => Some("wait until the backup is done"),
         VerifyError::Ledger(_) | VerifyError::Vault(_) => None,
     }
 }
@@ -109,7 +112,7 @@ fn severity(finding: &Finding) -> &'static str {
 }
 
 /// A finding for programs.
-fn row(finding: &Finding) -> Value {
+pub(super) fn row(finding: &Finding) -> Value {
     let mut row = json!({
         "event": "finding",
         "severity": severity(finding),

@@ -41,3 +41,4 @@ mod standard_parameters;
 mod start;
 mod takeover;
 mod tls;
+mod upkeep;

@@ -77,6 +77,13 @@ impl Audit {
         self.connection.query_row(&newest, [], |row| row.get(0))
     }
 
+    /// How many rows a table has.
+    pub(crate) fn count(&self, table: &'static str) -> rusqlite::Result<u64> {
+        let count = format!("SELECT count(*) FROM {table}");
+        let rows: i64 = self.connection.query_row(&count, [], |row| row.get(0))?;
+        Ok(rows.cast_unsigned())
+    }
+
     /// Sessions behind a rowid.
     pub(crate) fn sessions(&self, after: i64) -> rusqlite::Result<Page<SessionRow>> {
         let sql = "SELECT rowid, id, state, epoch, offset, total, crc32c, media, place,

@@ -46,6 +46,17 @@ pub(crate) fn walk<E: From<io::Error>>(
     Ok(())
 }
 
+/// Makes all names in a vault durable, from the bottom up.
+pub(crate) fn sync_names(root: &Path) -> io::Result<()> {
+    for outer in directories(root)?.0 {
+        for inner in directories(&outer)?.0 {
+            filesystem::sync_directory(&inner)?;
+        }
+        filesystem::sync_directory(&outer)?;
+    }
+    filesystem::sync_directory(root)
+}
+
 /// The directories of two digits in a directory, and what else is there.
 fn directories(directory: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let entries = filesystem::entries(directory)?;

@@ -10,15 +10,15 @@ use crate::ledger::SessionRow;
 
 /// What a row says of the first bytes of a media. What is behind them means nothing.
 #[derive(Debug)]
-pub(super) struct Expected {
-    pub(super) len: u64,
+pub(crate) struct Expected {
+    pub(crate) len: u64,
     digests: Digests,
     /// The last stretch of them.
     extent: Option<Extent>,
 }
 
 impl Expected {
-    pub(super) fn of_session(session: &SessionRow) -> Self {
+    pub(crate) fn of_session(session: &SessionRow) -> Self {
         Self {
             len: session.offset,
             digests: Digests {
@@ -30,7 +30,7 @@ impl Expected {
         }
     }
 
-    pub(super) fn of_resource(len: u64, digests: Digests) -> Self {
+    pub(crate) fn of_resource(len: u64, digests: Digests) -> Self {
         Self {
             len,
             digests,
@@ -45,7 +45,7 @@ impl Expected {
 }
 
 /// The comparison, fed with the bytes in order.
-pub(super) struct Check<'a> {
+pub(crate) struct Check<'a> {
     expected: &'a Expected,
     at: u64,
     before_extent: Crc32cHasher,
@@ -54,7 +54,7 @@ pub(super) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    pub(super) fn new(expected: &'a Expected) -> Self {
+    pub(crate) fn new(expected: &'a Expected) -> Self {
         let wanted = Wanted {
             md5: expected.digests.md5.is_some(),
             sha256: expected.digests.sha256.is_some(),
@@ -69,7 +69,7 @@ impl<'a> Check<'a> {
     }
 
     /// Takes the next bytes, up to the end of what is expected.
-    pub(super) fn take(&mut self, piece: &[u8]) {
+    pub(crate) fn take(&mut self, piece: &[u8]) {
         let before = self.expected.extent_start().saturating_sub(self.at);
         let before = usize::try_from(before).map_or(piece.len(), |len| len.min(piece.len()));
         let (first, rest) = piece.split_at(before);
@@ -80,7 +80,7 @@ impl<'a> Check<'a> {
     }
 
     /// What differs. `media` is whose bytes they were.
-    pub(super) fn finish(self, media: MediaId) -> Option<Fault> {
+    pub(crate) fn finish(self, media: MediaId) -> Option<Fault> {
         let Expected { len, digests, .. } = *self.expected;
         let rotten = |bytes: Range<u64>, digest| Fault::Rotten {
             media,

@@ -19,24 +19,24 @@ use windlass_store_local::verify::{
 
 use crate::directory;
 
-const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
+pub(crate) const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
 /// The media that is uploaded to the vault: the session of this number has it as well.
-const BYTES: &[u8] = b"the pawl holds what the drum has wound";
+pub(crate) const BYTES: &[u8] = b"the pawl holds what the drum has wound";
 
-const OPEN: u8 = 1;
-const FINISHING: u8 = 2;
-const FINISHED: u8 = 3;
-const CANCELLED: u8 = 4;
-const EMPTY: u8 = 5;
-const SMALL: u8 = 6;
-const SMALL_FINISHED: u8 = 7;
+pub(crate) const OPEN: u8 = 1;
+pub(crate) const FINISHING: u8 = 2;
+pub(crate) const FINISHED: u8 = 3;
+pub(crate) const CANCELLED: u8 = 4;
+pub(crate) const EMPTY: u8 = 5;
+pub(crate) const SMALL: u8 = 6;
+pub(crate) const SMALL_FINISHED: u8 = 7;
 
-fn session(number: u8) -> SessionId {
+pub(crate) fn session(number: u8) -> SessionId {
     SessionId::from_bytes([number; 32])
 }
 
-fn media(number: u8) -> MediaId {
+pub(crate) fn media(number: u8) -> MediaId {
     MediaId::from_bytes([number; 16])
 }
 
@@ -61,7 +61,7 @@ fn digests() -> Digests {
 }
 
 /// A store with a session in every state, with media in both places.
-async fn store_with_everything() -> TempDir {
+pub(crate) async fn store_with_everything() -> TempDir {
     let dir = directory::new();
     let store = directory::open(&dir);
     for number in [OPEN, FINISHING, FINISHED, CANCELLED] {
@@ -106,7 +106,7 @@ async fn start(store: &LocalStore, number: u8) {
     store.ledger.start(new).await.unwrap();
 }
 
-async fn lease(store: &LocalStore, number: u8) -> Epoch {
+pub(crate) async fn lease(store: &LocalStore, number: u8) -> Epoch {
     store
         .ledger
         .lease(session(number))
@@ -133,7 +133,7 @@ fn progress(number: u8, place: Place) -> Progress {
     }
 }
 
-async fn upload(store: &LocalStore, number: u8, place: Place) {
+pub(crate) async fn upload(store: &LocalStore, number: u8, place: Place) {
     start(store, number).await;
     let epoch = lease(store, number).await;
     let bytes = Bytes::from_static(BYTES);
@@ -190,7 +190,7 @@ async fn finish(store: &LocalStore, number: u8, place: Place) {
     store.ledger.apply(changes).await.unwrap();
 }
 
-fn path(dir: &TempDir, number: u8) -> PathBuf {
+pub(crate) fn path(dir: &TempDir, number: u8) -> PathBuf {
     let name = media(number).to_string();
     dir.path()
         .join("vault")
@@ -199,12 +199,12 @@ fn path(dir: &TempDir, number: u8) -> PathBuf {
         .join(name)
 }
 
-fn sql(dir: &TempDir, sql: &str) {
+pub(crate) fn sql(dir: &TempDir, sql: &str) {
     let connection = Connection::open(dir.path().join("ledger.sqlite")).unwrap();
     connection.execute_batch(sql).unwrap();
 }
 
-fn flip(dir: &TempDir, number: u8, at: usize) {
+pub(crate) fn flip(dir: &TempDir, number: u8, at: usize) {
     let mut bytes = std::fs::read(path(dir, number)).unwrap();
     bytes[at] ^= 1;
     std::fs::write(path(dir, number), bytes).unwrap();

@@ -85,6 +85,9 @@ fn store_hint(error: &OpenError) -> Option<&'static str> {
         OpenError::InUse { .. } => {
             Some("stop the other server, or choose another directory with --data")
         }
+        OpenError::IncompleteBackup { .. } => {
+            Some("run `windlass backup` into it again, or use another backup")
+        }
         OpenError::UnsafeFilesystem { .. } => Some(
             "choose a directory on a local disk with --data, or accept the loss with \
              --allow-unsafe-filesystem",

@@ -32,6 +32,7 @@ fn every_command_has_a_manual_page() {
     pages.sort();
     let commands = [
         "",
+        "-backup",
         "-cancel",
         "-completions",
         "-discovery",
@@ -42,6 +43,7 @@ fn every_command_has_a_manual_page() {
         "-status",
         "-upload",
         "-uploads",
+        "-verify",
     ];
     let mut expected = commands.map(|command| format!("windlass{command}.1"));
     expected.sort();

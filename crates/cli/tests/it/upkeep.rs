@@ -1,0 +1,64 @@
+//! What an operator does to a store: `windlass verify` and `windlass backup`, beside a server, after its
+//! end and after its death.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+mod backup;
+mod verify;
+
+/// A command that has ended.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs a command on a data directory.
+fn run(command: &str, data: &Path, more: &[&str]) -> Ran {
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .arg(command)
+        .arg("--data")
+        .arg(data)
+        .args(more)
+        .env_remove("WINDLASS_CONFIG")
+        .output();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = output.expect("the binary can be started");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ran {
+        code: status.code(),
+        stdout: text(stdout),
+        stderr: text(stderr),
+    }
+}
+
+impl Ran {
+    /// The lines of `--json`.
+    fn events(&self) -> Vec<Value> {
+        let lines = self.stdout.lines();
+        let events = lines.map(|line| serde_json::from_str(line).expect("JSON"));
+        events.collect()
+    }
+
+    /// The last of them.
+    #[track_caller]
+    fn summary(&self) -> Value {
+        let last = self.events().pop();
+        last.unwrap_or_else(|| panic!("no summary: {self:?}"))
+    }
+}
+
+/// Checks that nothing is damaged; remains are told to the caller.
+#[track_caller]
+fn assert_sound(data: &Path) -> u64 {
+    let ran = run("verify", data, &["--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    ran.summary()["remains"].as_u64().expect("a count")
+}

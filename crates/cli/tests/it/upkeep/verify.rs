@@ -1,0 +1,164 @@
+//! `windlass verify`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use windlass_testkit::checker::{Client, Manner};
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+use windlass_testkit::process::ServerProcess;
+use windlass_testkit::session::{CHUNK_GRANULARITY, Session};
+
+use super::{assert_sound, run};
+use crate::server::own;
+
+/// Media for the vault.
+const LARGE: Media = Media::new(1, 3 * CHUNK_GRANULARITY + 5);
+
+/// A server with uploads in every state, and the session that is not finished.
+fn busy() -> (ServerProcess, Session) {
+    let server = own(&[]);
+    let address = server.address();
+    for media in [LARGE, Media::new(2, 40_000), Media::new(3, 0)] {
+        farm::upload(address, media);
+    }
+    for media in [LARGE, Media::new(4, 100_000)] {
+        let session = farm::begin(address, "finished");
+        session.append(media, 0..media.len()).expect(201);
+    }
+    farm::begin(address, "empty");
+    let cancelled = farm::begin(address, "cancelled");
+    cancelled.append(LARGE, 0..CHUNK_GRANULARITY).expect(308);
+    cancelled.cancel().expect(499);
+    let open = farm::begin(address, "open");
+    open.append(LARGE, 0..2 * CHUNK_GRANULARITY).expect(308);
+    (server, open)
+}
+
+/// The only file in the vault that is so long.
+#[track_caller]
+fn media_of(data: &Path, len: u64) -> PathBuf {
+    let mut waiting = vec![data.join("vault")];
+    while let Some(path) = waiting.pop() {
+        if path.is_file() && path.metadata().expect("it exists").len() == len {
+            return path;
+        }
+        if path.is_dir() {
+            let entries = path.read_dir().expect("a directory");
+            waiting.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+    }
+    panic!("no media of {len} bytes");
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).expect("it exists");
+    bytes[at] ^= 1;
+    fs::write(path, bytes).expect("it is ours");
+}
+
+#[test]
+fn a_store_is_sound_beside_its_server_after_its_end_and_after_its_death() {
+    let (mut server, open) = busy();
+    assert_eq!(assert_sound(&server.data()), 0);
+    open.append(LARGE, 2 * CHUNK_GRANULARITY..LARGE.len())
+        .expect(201);
+    server.kill9();
+    assert_sound(&server.data());
+    server.start_again();
+    assert!(server.terminate().success());
+    assert_sound(&server.data());
+}
+
+#[test]
+fn a_store_is_sound_while_clients_upload_and_whenever_its_server_is_killed() {
+    let mut server = own(&[]);
+    for round in 0..3 {
+        let address = server.address();
+        let mut clients: Vec<Client> = (0..6)
+            .map(|index| {
+                let manner = match index % 3 {
+                    0 => Manner::Chunks(CHUNK_GRANULARITY),
+                    1 => Manner::Rest,
+                    _ => Manner::Cancel,
+                };
+                let media = Media::new(round * 8 + index, (index * 7 + 1) * CHUNK_GRANULARITY + 3);
+                Client::start(address, &format!("{round} {index}"), media, manner)
+            })
+            .collect();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for client in &mut clients {
+                scope.spawn(|| client.send(&stop));
+            }
+            assert_sound(&server.data());
+            server.kill9();
+        });
+        assert_sound(&server.data());
+        server.start_again();
+    }
+}
+
+#[test]
+fn a_flipped_byte_in_a_resource_is_damage_that_no_repair_deletes() {
+    let (mut server, _) = busy();
+    server.terminate();
+    let path = media_of(&server.data(), LARGE.len());
+    flip(&path, 1000);
+    for arguments in [&["--json"][..], &["--json", "--repair"]] {
+        let ran = run("verify", &server.data(), arguments);
+        assert_eq!(ran.code, Some(6), "{ran:?}");
+        let finding = &ran.events()[0];
+        assert_eq!(finding["fault"], "rotten");
+        assert_eq!(finding["subject"], "resource");
+        assert_eq!(finding["mended"], false);
+        assert_eq!(
+            finding["media"],
+            path.file_name().unwrap().to_str().unwrap()
+        );
+    }
+    assert!(path.exists());
+}
+
+#[test]
+fn a_repair_ends_a_session_whose_committed_bytes_have_rotted() {
+    let (mut server, open) = busy();
+    server.terminate();
+    flip(&media_of(&server.data(), 2 * CHUNK_GRANULARITY), 7);
+    let ran = run("verify", &server.data(), &[]);
+    assert_eq!(ran.code, Some(6), "{ran:?}");
+    assert!(ran.stdout.starts_with("damage: session "), "{ran:?}");
+    assert!(ran.stdout.contains("--repair ends the session"), "{ran:?}");
+    let ran = run("verify", &server.data(), &["--repair"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.stdout.contains("damage: 1, of which 1 mended"),
+        "{ran:?}"
+    );
+    assert_eq!(assert_sound(&server.data()), 0);
+    server.start_again();
+    open.moved_to(server.address()).query().expect(410);
+}
+
+#[test]
+fn a_repair_is_refused_while_a_server_runs() {
+    let (server, _) = busy();
+    let ran = run("verify", &server.data(), &["--repair"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("is in use by another process\nhint: stop the server"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn where_there_is_no_store_nothing_is_made() {
+    let (server, _) = busy();
+    let absent = server.beside_data("absent");
+    let ran = run("verify", &absent, &[]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("there is no store in"), "{ran:?}");
+    assert!(!absent.exists());
+}

@@ -1,0 +1,151 @@
+//! The directory of a backup: a data directory with a mark.
+//!
+//! `backup` says that it was completed once, `backup.incomplete` that a backup into it is running or
+//! was interrupted. A server that opens it takes the marks away: from then on it is a store, and no
+//! backup is made into it.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use windlass_store::MediaId;
+
+use super::BackupError;
+use crate::vault::inventory;
+use crate::{OpenError, filesystem};
+
+const COMPLETE: &str = "backup";
+const INCOMPLETE: &str = "backup.incomplete";
+const LEDGER: &str = "ledger.sqlite";
+const NEW_LEDGER: &str = "ledger.sqlite.new";
+
+/// The destination, in use by this backup alone.
+#[derive(Debug)]
+pub(super) struct Target {
+    dir: PathBuf,
+    _lock: File,
+}
+
+impl Target {
+    /// Makes `dir` the destination of a backup of the store in `store`, or finds that it is none.
+    pub(super) fn open(store: &Path, dir: &Path) -> Result<Self, BackupError> {
+        let io = |error| BackupError::io(dir)(error);
+        if is_inside(store, dir).map_err(io)? {
+            let target = dir.to_owned();
+            return Err(BackupError::Inside { target });
+        }
+        filesystem::make_directories_durably(dir).map_err(io)?;
+        if !is_for_backups(dir).map_err(io)? {
+            let target = dir.to_owned();
+            return Err(BackupError::NotABackup { target });
+        }
+        let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
+        let target = Self {
+            _lock: lock.ok_or_else(|| OpenError::InUse {
+                dir: dir.to_owned(),
+            })?,
+            dir: dir.to_owned(),
+        };
+        target.mark(INCOMPLETE)?;
+        filesystem::make_directories_durably(&target.vault()).map_err(io)?;
+        Ok(target)
+    }
+
+    /// The ledger of the backup.
+    pub(super) fn ledger(&self) -> PathBuf {
+        self.dir.join(LEDGER)
+    }
+
+    /// The ledger that takes its place.
+    pub(super) fn new_ledger(&self) -> PathBuf {
+        self.dir.join(NEW_LEDGER)
+    }
+
+    pub(super) fn vault(&self) -> PathBuf {
+        self.dir.join("vault")
+    }
+
+    /// The file of a media, made now if it does not exist.
+    pub(super) fn media(&self, id: MediaId) -> Result<(PathBuf, File), BackupError> {
+        let path = inventory::path(&self.vault(), id);
+        let inner = path.parent().expect("a media lies two directories deep");
+        let outer = inner.parent().expect("a media lies two directories deep");
+        let file = filesystem::make_directory(outer)
+            .and_then(|()| filesystem::make_directory(inner))
+            .and_then(|()| filesystem::open_or_create(&path));
+        Ok((path.clone(), file.map_err(BackupError::io(&path))?))
+    }
+
+    /// Puts the new ledger in the place of the old one. All names of media are durable before it, the
+    /// ledger's is after it. The new ledger has no sidecars, and what is left of the old one's are not
+    /// its.
+    pub(super) fn complete(&self) -> Result<(), BackupError> {
+        let io = |error| BackupError::io(&self.dir)(error);
+        inventory::sync_names(&self.vault()).map_err(io)?;
+        for suffix in ["-wal", "-shm", "-journal"] {
+            filesystem::remove(&filesystem::beside(&self.ledger(), suffix)).map_err(io)?;
+        }
+        filesystem::rename(&self.new_ledger(), &self.ledger()).map_err(io)?;
+        filesystem::sync_directory(&self.dir).map_err(io)
+    }
+
+    /// Says that the backup is complete.
+    pub(super) fn close(&self) -> Result<(), BackupError> {
+        self.mark(COMPLETE)?;
+        let removed = filesystem::remove(&self.dir.join(INCOMPLETE));
+        let durably = removed.and_then(|()| filesystem::sync_directory(&self.dir));
+        durably.map_err(BackupError::io(&self.dir))
+    }
+
+    fn mark(&self, name: &str) -> Result<(), BackupError> {
+        let path = self.dir.join(name);
+        let marked = filesystem::open_or_create(&path)
+            .and_then(|file| file.sync_all())
+            .and_then(|()| filesystem::sync_directory(&self.dir));
+        marked.map_err(BackupError::io(&path))
+    }
+}
+
+/// Whether a directory, which need not exist, is the store's or will be in it.
+fn is_inside(store: &Path, dir: &Path) -> io::Result<bool> {
+    let dir = std::path::absolute(dir)?;
+    let mut above = dir.ancestors();
+    let nearest = above.find(|above| above.exists()).unwrap_or(&dir);
+    Ok(filesystem::canonical(nearest)?.starts_with(filesystem::canonical(store)?))
+}
+
+/// Whether a directory is empty or a backup. A lock file alone is what is left of a backup that was
+/// interrupted before its mark.
+fn is_for_backups(dir: &Path) -> io::Result<bool> {
+    let names = filesystem::names(dir)?;
+    let is_marked = names
+        .iter()
+        .any(|name| name == COMPLETE || name == INCOMPLETE);
+    Ok(is_marked || names.iter().all(|name| name == "lock"))
+}
+
+/// Refuses a backup that has never been completed.
+pub(crate) fn refuse_incomplete(dir: &Path) -> Result<(), OpenError> {
+    if is_there(dir, INCOMPLETE)? && !is_there(dir, LEDGER)? {
+        let dir = dir.to_owned();
+        return Err(OpenError::IncompleteBackup { dir });
+    }
+    Ok(())
+}
+
+/// Makes a store of a backup, when a server opens it.
+pub(crate) fn take_over(dir: &Path) -> Result<(), OpenError> {
+    refuse_incomplete(dir)?;
+    if is_there(dir, INCOMPLETE)? || is_there(dir, COMPLETE)? {
+        let io = |error| OpenError::io(dir, error);
+        for name in [NEW_LEDGER, INCOMPLETE, COMPLETE] {
+            filesystem::remove(&dir.join(name)).map_err(io)?;
+        }
+        filesystem::sync_directory(dir).map_err(io)?;
+    }
+    Ok(())
+}
+
+fn is_there(dir: &Path, name: &str) -> Result<bool, OpenError> {
+    filesystem::exists(&dir.join(name)).map_err(|error| OpenError::io(dir, error))
+}
