@@ -12,7 +12,7 @@
 //!
 //! So a backup is the store of one moment, that of step 3: what was acknowledged before the backup
 //! began is in it. Media below a committed offset never changes, so it does not matter when its bytes
-//! are copied, and bytes behind the offset mean nothing. The hold ([`crate::hold`]) lasts as long as
+//! are copied, and bytes behind the offset mean nothing. The hold lasts as long as
 //! the ledger takes to be copied, and what was uploaded during step 1.
 //!
 //! A destination may hold a former backup. What it has of a media is not copied again, and it stays

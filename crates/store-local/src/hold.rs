@@ -46,7 +46,7 @@ impl Hold {
     }
 }
 
-/// Keeps the media of the store in `dir` from being deleted, until the file is closed. Waits for a
+/// Keeps the media of the store in `dir` from being deleted, until the file is closed. Waits for a repair, and for a
 /// delete that is looking just now, which takes no time.
 pub(crate) fn take(dir: &Path) -> io::Result<File> {
     filesystem::lock_shared(&path(dir))

@@ -15,6 +15,7 @@
 //! ├── lock                    held exclusively as long as the store is in use
 //! ├── ledger.sqlite           the only truth
 //! ├── ledger.sqlite-wal       its last commits; never delete it
+//! ├── hold                    held by backups while no media may be deleted
 //! └── vault/
 //!     └── ab/cd/
 //!         └── abcd…           a media: 32 digits, its name from birth. Means nothing by itself
@@ -63,6 +64,11 @@
 //!
 //! A commit or sync that fails is never tried again, and no later one succeeds either: everything
 //! answers with a fault from then on, until the process is started anew.
+//!
+//! # Upkeep
+//!
+//! [`verify`] compares everything with everything, and repairs; [`backup`] makes a copy. Both
+//! work from outside, beside the process that has the store open.
 //!
 //! Absent: a clock (time comes in), walks at the start, and any use of a file's name, length or time
 //! as a statement about an upload.

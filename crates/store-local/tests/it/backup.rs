@@ -10,8 +10,8 @@ use windlass_store_local::{LocalStore, OpenError, Options};
 
 use crate::directory;
 use crate::verify::{
-    BYTES, CANCELLED, FINISHED, FINISHING, NOW, OPEN, SMALL, flip, lease, media, path, session,
-    sql, store_with_everything, upload,
+    BYTES, CANCELLED, FINISHED, FINISHING, NOW, OPEN, SMALL, cancel, flip, lease, media, path,
+    session, sql, store_with_everything, upload,
 };
 
 fn make(dir: &TempDir, target: &Path) -> Result<BackedUp, BackupError> {
@@ -184,12 +184,6 @@ async fn a_backup_holds_media_from_the_copy_of_the_ledger_on() {
     let (dir, target) = (store_with_everything().await, directory::new());
     let store = directory::open(&dir);
     let new_ledger = target.path().join("ledger.sqlite.new");
-    let is_free = || {
-        std::fs::File::create(dir.path().join("hold"))
-            .unwrap()
-            .try_lock()
-            .is_ok()
-    };
     let (mut before, mut during) = (Vec::new(), Vec::new());
     backup(dir.path(), target.path(), &mut |_| {
         if new_ledger.exists() {
@@ -197,7 +191,7 @@ async fn a_backup_holds_media_from_the_copy_of_the_ledger_on() {
         } else {
             &mut before
         }
-        .push(is_free());
+        .push(is_free(&dir));
     })
     .unwrap();
     assert!(before.iter().all(|free| *free) && !before.is_empty());
@@ -330,4 +324,73 @@ fn interrupt(dir: &TempDir, target: &Path) {
         })
     }));
     assert!(cut.is_err());
+}
+
+#[tokio::test]
+async fn media_that_is_deleted_before_the_hold_is_not_in_the_backup_and_not_missed() {
+    let (dir, target) = (store_with_everything().await, directory::new());
+    let store = directory::open(&dir);
+    let made = backup(dir.path(), target.path(), &mut |event| {
+        if let BackupEvent::Progress(so_far) = event
+            && so_far.copied == BYTES.len() as u64
+        {
+            cancel(&dir, OPEN);
+            cancel(&dir, FINISHING);
+        }
+    });
+    let made = made.unwrap();
+    assert_eq!((made.media, made.damage, made.deleted), (1, 0, 1));
+    assert_sound(target.path());
+    drop(store);
+}
+
+#[tokio::test]
+async fn what_a_former_backup_has_is_not_given_up_for_a_store_that_is_worse() {
+    let (dir, target) = (store_with_everything().await, directory::new());
+    make(&dir, target.path()).unwrap();
+    std::fs::write(path(&target, OPEN), &BYTES[..20]).unwrap();
+    std::fs::write(path(&dir, OPEN), &BYTES[..5]).unwrap();
+    assert_eq!(make(&dir, target.path()).unwrap().damage, 1);
+    assert_eq!(std::fs::read(path(&target, OPEN)).unwrap(), &BYTES[..20]);
+}
+
+#[tokio::test]
+async fn media_that_came_before_the_hold_and_is_deleted_after_it_is_in_the_backup() {
+    let (dir, target) = (store_with_everything().await, directory::new());
+    let mut is_new = true;
+    let made = backup(dir.path(), target.path(), &mut |_| {
+        if std::mem::take(&mut is_new) {
+            another(&dir, 40);
+        }
+        if target.path().join("ledger.sqlite.new").exists() && is_free(&dir) {
+            std::fs::remove_file(path(&dir, 40)).ok();
+        }
+    });
+    assert_eq!(made.unwrap().media, 4);
+    assert!(path(&target, 40).exists() && !path(&dir, 40).exists());
+    assert_sound(target.path());
+}
+
+/// Whether media may be deleted.
+fn is_free(dir: &TempDir) -> bool {
+    let hold = std::fs::File::create(dir.path().join("hold")).unwrap();
+    hold.try_lock().is_ok()
+}
+
+/// Another session as that of [`OPEN`].
+fn another(dir: &TempDir, number: u8) {
+    let (file, like) = (path(dir, number), path(dir, OPEN));
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::copy(like, file).unwrap();
+    let same =
+        "context, created, expires, state, epoch, offset, total, crc32c, slow_digests, place,
+                extent_start, extent_crc32c, reply";
+    let media = media(number);
+    sql(
+        dir,
+        &format!(
+            "INSERT INTO sessions (id, media, {same})
+             SELECT randomblob(32), x'{media}', {same} FROM sessions WHERE rowid = {OPEN}"
+        ),
+    );
 }

@@ -541,3 +541,63 @@ async fn a_repair_takes_no_empty_file_for_a_ledger() {
     assert!(matches!(refused, Err(VerifyError::Open(_))), "{refused:?}");
     assert!(path(&dir, FINISHED).exists());
 }
+
+#[tokio::test]
+async fn media_that_is_let_go_of_while_it_is_looked_at_is_no_finding() {
+    let dir = store_with_everything().await;
+    let store = directory::open(&dir);
+    let mut findings = 0;
+    let verified = verify(
+        dir.path(),
+        VerifyOptions::new(NOW),
+        &mut |event| match event {
+            // The first media has been read; the rows of the others have as well.
+            VerifyEvent::Progress(so_far) if so_far.media == 1 => cancel(&dir, FINISHING),
+            VerifyEvent::Progress(_) => {}
+            VerifyEvent::Finding(_) => findings += 1,
+        },
+    );
+    assert_eq!((findings, verified.unwrap().media), (0, 5));
+    drop(store);
+}
+
+/// What the server and its sweep do when a session is cancelled.
+pub(crate) fn cancel(dir: &TempDir, number: u8) {
+    let row = "UPDATE sessions SET state = 3, media = NULL, place = NULL WHERE rowid =";
+    sql(dir, &format!("{row} {number}"));
+    std::fs::remove_file(path(dir, number)).ok();
+}
+
+#[tokio::test]
+async fn the_wal_of_a_server_that_died_is_left_as_it_is() {
+    let (dir, dead) = (store_with_everything().await, directory::new());
+    let store = directory::open(&dir);
+    upload(&store, SMALL + 40, Place::Ledger).await;
+    for name in ["ledger.sqlite", "ledger.sqlite-wal"] {
+        std::fs::copy(dir.path().join(name), dead.path().join(name)).unwrap();
+    }
+    drop(store);
+    std::fs::rename(dir.path().join("vault"), dead.path().join("vault")).unwrap();
+    let wal = || std::fs::read(dead.path().join("ledger.sqlite-wal")).unwrap();
+    let before = wal();
+    assert!(!before.is_empty());
+    let (lines, verified) = found(&dead, false);
+    assert_eq!((lines.len(), verified.sessions), (0, 8), "{lines:?}");
+    assert!(wal() == before);
+}
+
+#[tokio::test]
+async fn a_ledger_of_many_pages_is_looked_through_to_its_end() {
+    let dir = store_with_everything().await;
+    let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)";
+    sql(
+        &dir,
+        &format!("{many} INSERT INTO garbage SELECT randomblob(16) FROM n"),
+    );
+    sql(
+        &dir,
+        &format!("{many} INSERT INTO small_media SELECT randomblob(16), x'00' FROM n"),
+    );
+    let (_, verified) = found(&dir, false);
+    assert_eq!((verified.damage, verified.remains), (1000, 1000));
+}
