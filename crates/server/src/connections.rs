@@ -14,7 +14,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -22,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
-use crate::listener::{Arrival, Listener};
+use crate::listener::{Accept, Arrival, Listener};
 use crate::origin::{LocalAddress, Scheme};
 use crate::service::answer;
 use crate::uploads::House;
@@ -74,7 +73,7 @@ impl Connections {
     }
 
     /// Accepts until the future is dropped.
-    pub(crate) async fn accept(&self, listener: &Listener) {
+    pub(crate) async fn accept<A: Accept>(&self, listener: &Listener<A>) {
         loop {
             let permit = Arc::clone(&self.permits).acquire_owned().await;
             let permit = permit.expect("the semaphore is never closed");
@@ -96,10 +95,11 @@ impl Connections {
             .ok();
     }
 
-    fn serve(&self, arrival: Arrival, scheme: Scheme, permit: OwnedSemaphorePermit) {
-        let Arrival { tcp, tls } = arrival;
-        tcp.set_nodelay(true).ok();
-        let local = tcp.local_addr().ok();
+    fn serve<S>(&self, arrival: Arrival<S>, scheme: Scheme, permit: OwnedSemaphorePermit)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Arrival { stream, local, tls } = arrival;
         let connection = Connection {
             house: Arc::clone(&self.house),
             builder: self.builder.clone(),
@@ -110,9 +110,9 @@ impl Connections {
         };
         tokio::spawn(async move {
             match tls {
-                None => Box::pin(connection.run(tcp)).await,
+                None => Box::pin(connection.run(stream)).await,
                 Some(tls) => {
-                    if let Some(stream) = connection.shake_hands(tls, tcp).await {
+                    if let Some(stream) = connection.shake_hands(tls, stream).await {
                         Box::pin(connection.run(stream)).await;
                     }
                 }
@@ -135,9 +135,12 @@ struct Connection {
 
 impl Connection {
     /// The stream within TLS. Anybody can send anything to a port, so a failure is no trouble of ours.
-    async fn shake_hands(&self, tls: TlsAcceptor, tcp: TcpStream) -> Option<TlsStream<TcpStream>> {
+    async fn shake_hands<S>(&self, tls: TlsAcceptor, stream: S) -> Option<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         tokio::select! {
-            shaken = tls.accept(tcp) => match shaken {
+            shaken = tls.accept(stream) => match shaken {
                 Ok(stream) => return Some(stream),
                 Err(error) => tracing::debug!(%error, "the TLS handshake failed"),
             },

@@ -46,7 +46,7 @@ pub use clock::{Clock, SystemClock};
 pub use config::Settings;
 pub use generic::{GenericKind, patched_fields};
 pub use host::{Host, NotAHost};
-pub use listener::Listener;
+pub use listener::{Accept, Listener};
 pub use origin::{LocalAddress, Scheme};
 pub use registry::{Conflict, Registry, ServedApi};
 pub use reply::ReplyBody;
@@ -136,7 +136,11 @@ impl Server {
     /// # Cancel safety
     /// Not to be dropped before it resolves: uploads would be cut off without a commit. Nothing
     /// acknowledged would be lost.
-    pub async fn run(&self, listener: Listener, stop: impl Future<Output = ()>) -> Ended {
+    pub async fn run<A: Accept>(
+        &self,
+        listener: Listener<A>,
+        stop: impl Future<Output = ()>,
+    ) -> Ended {
         let house = &self.house;
         background::look_at_the_disk(house).await;
         let mut background = background::spawn(house);
