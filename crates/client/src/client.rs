@@ -70,7 +70,9 @@ impl Client {
         Ok(Self::over(Arc::new(transport), settings.token))
     }
 
-    pub(crate) fn over(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
+    /// A client whose requests go over a transport of the caller's. Tokens are put on them as
+    /// [`Settings::token`] has it.
+    pub fn over(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
         Self(Arc::new(Line::new(transport, token)))
     }
 

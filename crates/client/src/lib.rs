@@ -39,7 +39,7 @@ mod rate_limit;
 mod session_uri;
 mod source;
 mod token;
-mod transport;
+pub mod transport;
 mod upload;
 
 pub use checksum::{Mismatch, Verified};

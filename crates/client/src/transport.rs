@@ -1,5 +1,8 @@
 //! How requests reach a server. The upload's logic is elsewhere: a transport sends one request and
 //! brings back what came of it.
+//!
+//! [`Client::new`](crate::Client::new) brings one over TCP and TLS;
+//! [`Client::over`](crate::Client::over) takes any other.
 
 use std::fmt;
 use std::io;
@@ -23,81 +26,108 @@ pub use timeouts::Timeouts;
 const MAX_REPLY: u64 = 4 << 20;
 
 /// A request on its way.
-pub(crate) struct Request {
-    pub(crate) method: Method,
-    pub(crate) url: Url,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Body,
+pub struct Request {
+    /// Its method.
+    pub method: Method,
+    /// Where it goes.
+    pub url: Url,
+    /// Its fields, but for `Host` and `Content-Length`, which are the transport's to write.
+    pub headers: HeaderMap,
+    /// What it carries.
+    pub body: Body,
 }
 
 /// What a request carries.
-pub(crate) enum Body {
+pub enum Body {
     /// Nothing, and it says so: `Content-Length: 0`.
     Empty,
     /// Bytes that are there.
     Bytes(Bytes),
     /// Exactly so many bytes, as they come. An error of the stream breaks the request off.
     Stream {
+        /// How many they are.
         length: u64,
+        /// They themselves.
         stream: BoxStream<'static, io::Result<Bytes>>,
     },
 }
 
 /// A reply whose head is there and whose body is on its way.
-pub(crate) struct Incoming {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+pub struct Incoming {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields.
+    pub headers: HeaderMap,
     /// Who replies, as errors show it.
-    pub(crate) host: String,
+    pub host: String,
     /// Ends after as many bytes as the reply said. What is left of the request's body is not sent
     /// when this is dropped.
-    pub(crate) body: BoxStream<'static, Result<Bytes, TransportError>>,
+    pub body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
 /// A reply, read to its end.
 #[derive(Debug, Clone)]
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+pub struct Reply {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields.
+    pub headers: HeaderMap,
+    /// What it carries.
+    pub body: Bytes,
 }
 
 /// Why a request has no reply.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TransportError {
+pub enum TransportError {
     /// There is nothing to send requests with.
     #[error("the HTTP client cannot be set up")]
     SetUp(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// No connection came about. Nothing was sent.
     #[error("cannot connect to {host}")]
     Connect {
+        /// Host and port.
         host: String,
+        /// Why not.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Who answers cannot prove to be who was asked for. Trying again does not help.
     #[error("{host} is not trusted")]
     Untrusted {
+        /// Host and port.
         host: String,
+        /// What is wrong.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The connection broke.
     #[error("the connection to {host} broke")]
     Broken {
+        /// Host and port.
         host: String,
+        /// How.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Nothing moved for too long.
     #[error("nothing came from {host} for {seconds} s")]
-    Silent { host: String, seconds: u64 },
+    Silent {
+        /// Host and port.
+        host: String,
+        /// For how long it was waited.
+        seconds: u64,
+    },
     /// The media could not be read on.
     #[error("the media cannot be read")]
     Media(#[source] io::Error),
     /// The reply is longer than any reply of the protocol.
     #[error("the reply of {host} is longer than {limit} bytes")]
-    ReplyTooLong { host: String, limit: u64 },
+    ReplyTooLong {
+        /// Host and port.
+        host: String,
+        /// The most that is read.
+        limit: u64,
+    },
 }
 
 /// Sends requests. Redirections are never followed.
@@ -107,8 +137,8 @@ pub(crate) enum TransportError {
 /// Dropping a future or an [`Incoming`] closes the connection; how much of the request arrived is
 /// not known then.
 #[async_trait]
-pub(crate) trait Transport: Send + Sync + fmt::Debug {
-    /// Sends a request and reads the reply, which is no longer than [`MAX_REPLY`]. A reply may come
+pub trait Transport: Send + Sync + fmt::Debug {
+    /// Sends a request and reads the reply, which is no longer than 4 MiB. A reply may come
     /// before the body is sent; the rest of the body is not sent then.
     async fn send(&self, request: Request) -> Result<Reply, TransportError>;
 
@@ -128,7 +158,11 @@ pub(crate) trait Transport: Send + Sync + fmt::Debug {
 
 impl Incoming {
     /// Reads the reply to its end.
-    pub(crate) async fn whole(mut self) -> Result<Reply, TransportError> {
+    ///
+    /// # Errors
+    ///
+    /// It breaks off, or is longer than 4 MiB.
+    pub async fn whole(mut self) -> Result<Reply, TransportError> {
         let mut body = BytesMut::new();
         while let Some(piece) = self.body.try_next().await? {
             if (body.len() + piece.len()) as u64 > MAX_REPLY {
@@ -149,12 +183,30 @@ impl Incoming {
 
 impl Body {
     /// How many bytes it is.
-    pub(crate) fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         match self {
             Self::Empty => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Stream { length, .. } => *length,
         }
+    }
+}
+
+/// Shows neither the query of the URL, which may hold a key, nor the fields, which may hold a token.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("host", &authority(&self.url))
+            .field("body", &self.body)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Shows its length.
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Body({} bytes)", self.length())
     }
 }
 
