@@ -62,6 +62,10 @@ pub(crate) enum Command {
     Discovery(DiscoveryArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+    /// Prints the names that `WINDLASS_FAILPOINT` takes
+    #[cfg(feature = "failpoints")]
+    #[command(hide = true)]
+    Failpoints,
 }
 
 const EXAMPLES: &str = "\

@@ -8,6 +8,8 @@ mod completions;
 mod discovery;
 mod download;
 mod error;
+#[cfg(feature = "failpoints")]
+mod failpoints;
 mod journal;
 mod line;
 mod man;
@@ -48,5 +50,10 @@ pub(crate) fn run(command: Command) -> Result<Code, Error> {
             Ok(Code::Success)
         }
         Command::Man(args) => man::run(&args),
+        #[cfg(feature = "failpoints")]
+        Command::Failpoints => {
+            failpoints::run();
+            Ok(Code::Success)
+        }
     }
 }

@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use api_entry::{ApiEntry, load};
 pub(crate) use api_source::{ApiError, ApiSource, UnknownApi};
+#[cfg(feature = "failpoints")]
+pub(crate) use environment::FAILPOINT_VARIABLE;
 pub(crate) use environment::{Environment, JOURNAL_VARIABLE, TOKEN_VARIABLE, client_variable};
 pub(crate) use error::Error;
 pub(crate) use log_filter::LogFilter;

@@ -23,8 +23,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::{OptionalExtension, params};
 use windlass_store::{
-    Advance, ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, Resource,
-    Session, SessionId, Timestamp,
+    Advance, ChangeSet, EndSession, Epoch, Failpoint, Ledger, LedgerError, MediaId, NewSession,
+    Resource, Session, SessionId, Timestamp,
 };
 
 use crate::filesystem;
@@ -64,12 +64,14 @@ impl LocalLedger {
         lock: Arc<DirectoryLock>,
     ) -> Result<Self, OpenError> {
         prepare_files(path, durability).map_err(|source| OpenError::io(path, source))?;
+        Failpoint::WalRewritten.reach();
         let refused = |source| OpenError::ledger(path, source);
         let connection = schema::open_writer(path, durability).map_err(refused)?;
         let readers = (0..READERS).map(|_| schema::open_reader(path));
         let readers = readers
             .collect::<Result<_, _>>()
             .map_err(|error| refused(error.into()))?;
+        Failpoint::WalReplayed.reach();
 
         let (leases, poison) = (Arc::<Leases>::default(), Poison::default());
         let writer = Writer::start(connection, Arc::clone(&leases), poison.clone())

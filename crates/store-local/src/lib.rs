@@ -85,5 +85,7 @@ pub mod verify;
 pub use ledger::LocalLedger;
 pub use open::{Durability, LocalStore, OpenError, Options};
 pub use vault::LocalVault;
+#[cfg(feature = "failpoints")]
+pub use windlass_store::failpoint;
 
 use open::DirectoryLock;

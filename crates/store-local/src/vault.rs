@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use windlass_proto::digest::Crc32cHasher;
 use windlass_store::{
-    Cause, Extent, MediaId, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError,
+    Cause, Extent, Failpoint, MediaId, MediaReader, MediaWriter, Space, StoredMedia, Vault,
+    VaultError,
 };
 
 use crate::hold::{HeldByBackup, Hold};
@@ -160,9 +161,11 @@ impl Shared {
             _ if filesystem::is_out_of_space(&error) => VaultError::NoSpace { written: 0 },
             _ => out_of_reach(id, error),
         })?;
+        Failpoint::MediaCreated.reach();
         let gate = self.gates.take_over(id);
         let synced = self.durably(|| {
             file.sync_all()?;
+            Failpoint::MediaSynced.reach();
             self.layout.sync_names(&path, &directories)
         });
         if let Err(error) = synced {
@@ -170,6 +173,7 @@ impl Shared {
             filesystem::remove(&path).ok();
             return Err(error);
         }
+        Failpoint::MediaNamed.reach();
         Ok(LocalWriter {
             id,
             file: Arc::new(file),
@@ -218,6 +222,7 @@ impl Shared {
             let cut = gate.pass(|| file.set_len(committed));
             let cut = cut.ok_or_else(|| VaultError::superseded(id))?;
             cut.map_err(|error| self.fail(error))?;
+            Failpoint::TailCut.reach();
         }
         Ok(LocalWriter {
             id,
@@ -233,7 +238,9 @@ impl Shared {
             Ok(true) => return Err(unreadable(id, Arc::new(HeldByBackup))),
             Err(error) => return Err(out_of_reach(id, error)),
         }
-        filesystem::remove(&self.layout.path(id)).map_err(|error| out_of_reach(id, error))
+        filesystem::remove(&self.layout.path(id)).map_err(|error| out_of_reach(id, error))?;
+        Failpoint::MediaUnlinked.reach();
+        Ok(())
     }
 
     fn read(&self, id: MediaId, range: Range<u64>) -> Result<LocalReader, VaultError> {
@@ -263,7 +270,10 @@ impl Shared {
     fn sync_data(&self, id: MediaId, file: &File) -> Result<(), VaultError> {
         self.durably(|| filesystem::sync_data(file))?;
         match filesystem::has_name(file) {
-            Ok(true) => Ok(()),
+            Ok(true) => {
+                Failpoint::DataSynced.reach();
+                Ok(())
+            }
             Ok(false) => Err(damaged(id, "it was deleted while it was written")),
             Err(error) => Err(out_of_reach(id, error)),
         }

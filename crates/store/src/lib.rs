@@ -10,6 +10,7 @@
 //! unlinked only *after* the ledger has let go of it.
 
 pub mod conformance;
+pub mod failpoint;
 pub mod fault;
 pub mod ledger;
 pub mod memory;
@@ -17,6 +18,7 @@ pub mod records;
 pub mod sweep;
 pub mod vault;
 
+pub use failpoint::Failpoint;
 pub use ledger::{
     Advance, ChangeSet, EndSession, FinishSession, Ledger, LedgerError, ResourceChange,
 };

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::failpoint::Failpoint;
 use crate::ledger::{Ledger, LedgerError};
 use crate::records::{MediaId, Timestamp};
 use crate::vault::{Vault, VaultError};
@@ -110,9 +111,14 @@ impl Sweep {
         swept: &mut Swept,
     ) -> Result<usize, SweepError> {
         let listed = ledger.garbage(self.options.batch).await?;
+        if !listed.is_empty() {
+            Failpoint::GarbageListed.reach();
+        }
         let deleted = delete(vault, &listed, swept).await;
         if !deleted.is_empty() {
+            Failpoint::GarbageUnlinked.reach();
             ledger.forget_garbage(&deleted).await?;
+            Failpoint::GarbageForgotten.reach();
         }
         swept.garbage = deleted.len();
         Ok(listed.len())
@@ -135,7 +141,11 @@ impl Sweep {
         let old: Vec<MediaId> = old.map(|media| media.id).collect();
         if !old.is_empty() {
             let unknown = ledger.unknown_media(&old).await?;
-            swept.orphans = delete(vault, &unknown, swept).await.len();
+            if !unknown.is_empty() {
+                Failpoint::OrphansFound.reach();
+                swept.orphans = delete(vault, &unknown, swept).await.len();
+                Failpoint::OrphansUnlinked.reach();
+            }
         }
         self.last = last;
         Ok(last.is_none())

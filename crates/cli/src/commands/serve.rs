@@ -34,6 +34,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     warn_of_ignored(&sources.environment);
     let mut merged = sources.merge()?;
     read_relay_password(&mut merged.settings)?;
+    #[cfg(feature = "failpoints")]
+    super::failpoints::arm()?;
     let apis = settings::load(&merged.settings.apis, &merged.settings.options)?;
     let certificate = load_certificate(&merged.settings)?;
     if args.check_config {

@@ -16,8 +16,18 @@ pub(crate) const TOKEN_VARIABLE: &str = "WINDLASS_TOKEN";
 /// Names the directory of the client's journal: `--journal`.
 pub(crate) const JOURNAL_VARIABLE: &str = "WINDLASS_JOURNAL";
 
+/// Names the moment at which the server dies.
+#[cfg(feature = "failpoints")]
+pub(crate) const FAILPOINT_VARIABLE: &str = "WINDLASS_FAILPOINT";
+
 /// The variables that are no settings of the server.
-const OTHERS: [&str; 3] = [CONFIG_VARIABLE, TOKEN_VARIABLE, JOURNAL_VARIABLE];
+const OTHERS: &[&str] = &[
+    CONFIG_VARIABLE,
+    TOKEN_VARIABLE,
+    JOURNAL_VARIABLE,
+    #[cfg(feature = "failpoints")]
+    FAILPOINT_VARIABLE,
+];
 
 /// A variable of the client. An empty one counts as not set.
 pub(crate) fn client_variable(name: &'static str) -> Option<OsString> {

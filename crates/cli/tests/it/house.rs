@@ -62,3 +62,13 @@ fn the_protocol_needs_neither_a_runtime_nor_a_clock_nor_randomness() {
         assert!(!manifest.contains(absent), "proto must not know {absent}");
     }
 }
+
+/// The variable is named only where it is read.
+#[cfg(not(feature = "failpoints"))]
+#[test]
+fn a_binary_that_was_not_built_for_the_proof_has_no_failpoints() {
+    let binary = std::fs::read(env!("CARGO_BIN_EXE_windlass")).expect("it was built");
+    let has = |text: &[u8]| binary.windows(text.len()).any(|window| window == text);
+    assert!(has(b"WINDLASS_JOURNAL"));
+    assert!(!has(b"WINDLASS_FAILPOINT"));
+}

@@ -7,7 +7,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::session::{Ending, Intake, Outcome, SessionError};
-use windlass_store::{Advance, LedgerError, Place, Session, SessionState, Timestamp, VaultError};
+use windlass_store::{
+    Advance, Failpoint, LedgerError, Place, Session, SessionState, Timestamp, VaultError,
+};
 
 use super::House;
 use super::finish::{Complete, FinalReply, Held, is_final, media_of};
@@ -302,6 +304,7 @@ impl Append {
             self.commits
                 .commit(settled.clone(), SessionState::Finishing)
                 .await?;
+            Failpoint::Finishing.reach();
         }
         match self
             .house
@@ -418,6 +421,7 @@ impl Commits {
                 expires,
             };
             house.ledger.advance(id, epoch, advance).await?;
+            Failpoint::CheckpointCommitted.reach();
             Ok(offset)
         }));
         Ok(())
@@ -453,6 +457,7 @@ impl Commits {
         };
         let (id, epoch) = (self.session.id, self.session.epoch);
         self.house.ledger.advance(id, epoch, advance).await?;
+        Failpoint::OffsetCommitted.reach();
         self.committed = offset;
         self.known_total = total;
         Ok(())

@@ -7,8 +7,8 @@ use windlass_discovery::PathParameters;
 use windlass_proto::digest::Digests;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, FinishSession, LedgerError, Media, MediaId, Place, Progress,
-    ResourceChange, SessionId, Timestamp,
+    ChangeSet, EndSession, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaId, Place,
+    Progress, ResourceChange, SessionId, Timestamp,
 };
 
 use super::House;
@@ -84,10 +84,12 @@ impl House {
             let call = prepared.call(self, request);
             let _turn = self.turn(kind, &call).await?;
             let answer = kind.run(&call, Some(self.uploaded(complete))).await?;
+            Failpoint::KindAnswered.reach();
             let reply = final_reply(request, answer.body, self.status(request, held)?)?;
             let changes = change_set(answer.changes.clone(), complete, held, &reply);
             match self.ledger.apply(changes).await {
                 Ok(()) => {
+                    Failpoint::FinishApplied.reach();
                     kind.committed(&answer.changes);
                     if held.is_none() {
                         self.drop_unused(complete, &answer.changes).await;

@@ -10,7 +10,7 @@ use windlass_proto::metadata::parse_metadata;
 use windlass_proto::related::{Piece, RelatedError, RelatedLimits, Splitter, ThirdPart};
 use windlass_proto::session::{Ending, Intake};
 
-use windlass_store::LedgerError;
+use windlass_store::{Failpoint, LedgerError};
 
 use super::House;
 use super::finish::{Complete, FinalReply, media_of};
@@ -239,6 +239,7 @@ impl<'a> OneShot<'a> {
 
     async fn try_finish(&mut self) -> Result<FinalReply, Error> {
         let settled = self.sink.settle().await?;
+        Failpoint::OneShotSettled.reach();
         let digests = self.sink.digests(self.wanted).await?;
         self.request.expected.check(&digests)?;
         let media = media_of(&self.request, &settled.progress, digests);

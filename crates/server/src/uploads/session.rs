@@ -6,7 +6,9 @@ use windlass_discovery::ByteSize;
 use windlass_proto::command::SessionHead;
 use windlass_proto::parameters::UploadId;
 use windlass_proto::session::{Rules, SessionError, Snapshot, State, Step, step};
-use windlass_store::{EndSession, NewSession, Session, SessionId, SessionState, Timestamp};
+use windlass_store::{
+    EndSession, Failpoint, NewSession, Session, SessionId, SessionState, Timestamp,
+};
 
 use super::House;
 use super::finish::FinalReply;
@@ -62,6 +64,7 @@ impl House {
             total: declared,
         };
         self.ledger.start(session).await?;
+        Failpoint::SessionStarted.reach();
         Ok(upload_id)
     }
 
@@ -120,7 +123,9 @@ impl House {
             match leased.session.state {
                 SessionState::Active => {
                     let epoch = leased.session.epoch;
+                    Failpoint::CancelLeased.reach();
                     house.ledger.end(id, epoch, EndSession::Cancelled).await?;
+                    Failpoint::CancelCommitted.reach();
                     house.garbage.notify_one();
                     Err(SessionError::Cancelled.into())
                 }
@@ -155,6 +160,7 @@ impl House {
                 request,
                 turn,
             };
+            Failpoint::LeftOverLeased.reach();
             match house.finish_stored(leased).await {
                 Err(error) if is_dead => {
                     house.fail(id, epoch).await;

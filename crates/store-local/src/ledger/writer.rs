@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use windlass_store::{Epoch, LedgerError, Session, SessionId, SessionState};
+use windlass_store::{Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
 
 use super::change::{Change, ChangeError, Refusal};
 use super::leases::Leases;
@@ -241,6 +241,7 @@ impl Thread {
             leases: &self.leases,
         };
         self.sql("BEGIN IMMEDIATE")?;
+        Failpoint::TransactionBegun.reach();
         let outcomes: Vec<Outcome> = changes
             .iter()
             .map(|change| self.step(change, &tables))
@@ -248,7 +249,9 @@ impl Thread {
         if outcomes.iter().any(Result::is_ok) {
             let overflow = self.leases.overflow(LEASES_WAITING);
             tables.write_epochs(&overflow)?;
+            Failpoint::TransactionFilled.reach();
             self.sql("COMMIT")?;
+            Failpoint::TransactionCommitted.reach();
             self.commits.fetch_add(1, Ordering::Relaxed);
             self.settle_leases(changes, &outcomes, overflow);
         }
@@ -302,9 +305,13 @@ impl Thread {
     /// Brings the WAL into the database when it has grown long, after all answers are out.
     fn checkpoint(&self) {
         let waiting = self.wal_pages("PRAGMA wal_checkpoint(NOOP)");
-        let done = waiting.and_then(|pages| match pages {
-            ..CHECKPOINT_PAGES => Ok(pages),
-            _ => self.wal_pages("PRAGMA wal_checkpoint(PASSIVE)"),
+        let done = waiting.and_then(|pages| {
+            if pages < CHECKPOINT_PAGES {
+                return Ok(pages);
+            }
+            Failpoint::CheckpointDue.reach();
+            let done = self.wal_pages("PRAGMA wal_checkpoint(PASSIVE)");
+            done.inspect(|_| Failpoint::CheckpointDone.reach())
         });
         match done {
             Err(error) if !is_full(&error) => drop(self.fault(error)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use windlass_store::{MediaId, MediaReader, MediaWriter, VaultError};
+use windlass_store::{Failpoint, MediaId, MediaReader, MediaWriter, VaultError};
 
 use super::lanes::Lane;
 use super::takeover::Gate;
@@ -29,7 +29,10 @@ impl MediaWriter for LocalWriter {
         let shared = Arc::clone(&self.shared);
         let work = move || match gate.pass(|| filesystem::write_all_at(&file, &data, offset)) {
             None => Err(VaultError::superseded(id)),
-            Some(Ok(())) => Ok(()),
+            Some(Ok(())) => {
+                Failpoint::DataWritten.reach();
+                Ok(())
+            }
             Some(Err(stopped)) if filesystem::is_out_of_space(&stopped.error) => {
                 Err(VaultError::NoSpace {
                     written: stopped.written,

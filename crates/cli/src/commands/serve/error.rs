@@ -22,6 +22,9 @@ pub(crate) enum Error {
     Certificate(#[from] CertificateError),
     #[error("the password for gmail.relay cannot be read from {}", path.display())]
     Password { path: PathBuf, source: io::Error },
+    #[cfg(feature = "failpoints")]
+    #[error(transparent)]
+    Failpoint(#[from] windlass_store_local::failpoint::UnknownFailpoint),
     #[error("cannot start threads")]
     Runtime(#[source] io::Error),
     #[error("cannot catch signals")]
@@ -47,6 +50,8 @@ impl Error {
             Self::Runtime(_) | Self::Signals(_) | Self::Listen { .. } | Self::Store(_) => {
                 Code::CannotBegin
             }
+            #[cfg(feature = "failpoints")]
+            Self::Failpoint(_) => Code::Usage,
             Self::StorageFailed => Code::Failure,
         }
     }
@@ -64,6 +69,8 @@ impl Error {
                  acknowledged is kept"
                     .to_owned(),
             ),
+            #[cfg(feature = "failpoints")]
+            Self::Failpoint(_) => Some("`windlass failpoints` names them".to_owned()),
             Self::Password { .. } | Self::Runtime(_) | Self::Signals(_) => None,
         }
     }

@@ -1,0 +1,104 @@
+//! Named moments at which a process can be made to die, to prove that it may.
+//!
+//! A [`Failpoint`] stands in the code at every step of the order in which things become durable (`docs/durability.md`). Without
+//! the feature `failpoints` it compiles to nothing: neither its name nor a branch is in the binary. With it, the process ends
+//! as by `kill -9` when it comes to the moment that was armed: no destructor runs and nothing is flushed.
+
+#[cfg(feature = "failpoints")]
+mod armed;
+
+#[cfg(feature = "failpoints")]
+pub use armed::{UnknownFailpoint, arm};
+
+macro_rules! failpoints {
+    ($($(#[$doc:meta])* $moment:ident = $name:literal,)*) => {
+        /// A moment at which the process can be made to die.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Failpoint {
+            $($(#[$doc])* $moment,)*
+        }
+
+        #[cfg(feature = "failpoints")]
+        impl Failpoint {
+            /// All there are, in the order of an upload's life.
+            pub const ALL: &[Self] = &[$(Self::$moment,)*];
+
+            /// Its name, by which it is armed.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$moment => $name,)*
+                }
+            }
+        }
+    };
+}
+
+failpoints! {
+    /// Opening the store: what an earlier process left in the WAL is durable, and not yet read.
+    WalRewritten = "wal-rewritten",
+    /// Opening the store: the WAL is replayed, nothing is served yet.
+    WalReplayed = "wal-replayed",
+    /// The ledger's writer: a transaction has begun.
+    TransactionBegun = "transaction-begun",
+    /// The ledger's writer: all changes are made, the commit is next.
+    TransactionFilled = "transaction-filled",
+    /// The ledger's writer: the commit is durable, nobody has been told.
+    TransactionCommitted = "transaction-committed",
+    /// The ledger's writer: the WAL is long, its pages go into the database next.
+    CheckpointDue = "checkpoint-due",
+    /// The ledger's writer: the pages of the WAL are in the database.
+    CheckpointDone = "checkpoint-done",
+    /// Start: the session is in the ledger, its client does not know it.
+    SessionStarted = "session-started",
+    /// First byte: the media's file exists, nothing of it is durable.
+    MediaCreated = "media-created",
+    /// First byte: the media's file is durable, its name is not.
+    MediaSynced = "media-synced",
+    /// First byte: the media's file and its name are durable.
+    MediaNamed = "media-named",
+    /// Append: bytes are written, and not synced.
+    DataWritten = "data-written",
+    /// Append: bytes are synced, the ledger does not know of them.
+    DataSynced = "data-synced",
+    /// Append: a checkpoint in the middle of a request is committed.
+    CheckpointCommitted = "checkpoint-committed",
+    /// Append: the offset at a request's end is committed, the reply is next.
+    OffsetCommitted = "offset-committed",
+    /// Recovery: what is behind the committed offset is cut off.
+    TailCut = "tail-cut",
+    /// Finish: all bytes are durable and the session is finishing, the kind has not been asked.
+    Finishing = "finishing",
+    /// Finish: the kind has answered, its changes are not applied.
+    KindAnswered = "kind-answered",
+    /// Finish: resource, reply and state are committed, the client does not know it.
+    FinishApplied = "finish-applied",
+    /// Finish: a session that a crash has left finishing is about to be finished.
+    LeftOverLeased = "left-over-leased",
+    /// One request, no session: the media is durable, no row names it.
+    OneShotSettled = "one-shot-settled",
+    /// Cancel: the session is leased, the ledger has not ended it.
+    CancelLeased = "cancel-leased",
+    /// Cancel: the ledger has ended the session, the client does not know it.
+    CancelCommitted = "cancel-committed",
+    /// Deletion: a media's file is unlinked.
+    MediaUnlinked = "media-unlinked",
+    /// Sweep: the ledger has let go of media, its files are still there.
+    GarbageListed = "garbage-listed",
+    /// Sweep: the files are unlinked, the garbage list still has them.
+    GarbageUnlinked = "garbage-unlinked",
+    /// Sweep: the files are off the garbage list.
+    GarbageForgotten = "garbage-forgotten",
+    /// Sweep: files without a row were found.
+    OrphansFound = "orphans-found",
+    /// Sweep: the files without a row are unlinked.
+    OrphansUnlinked = "orphans-unlinked",
+}
+
+impl Failpoint {
+    /// The process is here. It ends if that is what was armed.
+    #[inline]
+    pub fn reach(self) {
+        #[cfg(feature = "failpoints")]
+        armed::reach(self);
+    }
+}
