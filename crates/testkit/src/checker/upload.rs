@@ -268,8 +268,9 @@ impl Upload {
         let (from, len) = (self.known.offset, self.media.len());
         let granules = |bytes: u64| bytes / CHUNK_GRANULARITY * CHUNK_GRANULARITY;
         match self.manner {
+            // From wherever a checkpoint has left it: a shorter chunk would be refused.
             Manner::Cancel if from + CHUNK_GRANULARITY < len => {
-                Next::Append(from..granules(len - 1).max(from + 1))
+                Next::Append(from..from + granules(len - 1 - from))
             }
             Manner::Cancel => dialect
                 .cancel(target)
