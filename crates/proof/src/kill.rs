@@ -1,8 +1,12 @@
 //! Tier T2: the process is killed.
 //!
-//! Injected: `kill -9` at a random moment, 1 to 60 ms after clients begin; memory is lost, the page cache is not.
-//! To be survived: everything that was acknowledged.
+//! Injected: `kill -9` at a random moment, 1 to 60 ms after clients begin; or, with `--failpoints`, at every named moment that the
+//! binary has. Memory is lost, the page cache is not.
+//! To be survived: everything that was acknowledged. The server starts again each time, and every upload goes on to its end.
 
+mod failpoints;
+
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -10,16 +14,35 @@ use windlass_testkit::checker::{Fleet, Google, Load};
 use windlass_testkit::dice::Dice;
 
 use crate::outcome::{Outcome, progress};
-use crate::subject::Subject;
+use crate::subject::{Server, Subject};
 
-/// Kills the server again and again while clients upload.
+/// Kills the server again and again while clients upload: at random moments, or at named ones.
+///
+/// The named moments, failpoints, are in the binary only when it is built for it: `cargo build -p windlass --features failpoints`.
+/// Without them `--failpoints` is skipped. At each of them a server dies and is started again; one that no run comes to is a
+/// failure of the tier. By default 100 kills at random moments. A long run is `--rounds 2000`, or `--failpoints --nth 1,2,7,30`;
+/// a moment that does not come so often is passed over.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,
-    /// How often it is killed.
-    #[arg(long, default_value_t = 100)]
+    /// How often it is killed at a random moment.
+    #[arg(long, default_value_t = 100, conflicts_with = "failpoints")]
     rounds: u64,
+    /// Kills it at every failpoint instead.
+    #[arg(long)]
+    failpoints: bool,
+    /// Which time at a failpoint is the last; a list, in rising order.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1",
+        requires = "failpoints"
+    )]
+    nth: Vec<u64>,
+    /// One failpoint, not all: a name that `windlass failpoints` prints.
+    #[arg(long, value_name = "NAME", requires = "failpoints")]
+    point: Option<String>,
     /// How many clients upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
@@ -35,16 +58,25 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         clients: arguments.clients,
         ..Load::default()
     };
-    let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
+    let fleet = Fleet::new(Google::farm(), load, arguments.seed);
+    if arguments.failpoints {
+        failpoints::run(arguments, fleet, &data, &log)
+    } else {
+        at_random(arguments, fleet, &data, &log)
+    }
+}
+
+fn at_random(
+    arguments: &Arguments,
+    mut fleet: Fleet,
+    data: &Path,
+    log: &Path,
+) -> anyhow::Result<Outcome> {
     let mut dice = Dice::new(arguments.seed);
-    let mut server = arguments.subject.start(&data, &log)?;
+    let mut server = arguments.subject.start(data, log)?;
     for round in 1..=arguments.rounds {
-        let delay = Duration::from_micros(dice.within(1_000..60_000));
-        fleet.run_while(server.address(), || {
-            sleep(delay);
-            server.kill9();
-        });
-        server = arguments.subject.start(&data, &log)?;
+        kill_soon(&mut fleet, &mut server, &mut dice);
+        server = arguments.subject.start(data, log)?;
         fleet.check(server.address());
         if round % 100 == 0 {
             progress(format_args!("{round} kills; {}", fleet.figures()));
@@ -55,9 +87,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     fleet.finish(server.address());
     drop(server);
-    fleet.extend_violations(arguments.subject.verify(&data)?);
+    fleet.extend_violations(arguments.subject.verify(data)?);
     Ok(Outcome::of_fleet(
         format_args!("{} kills", arguments.rounds),
         &fleet,
     ))
+}
+
+/// Kills the server a moment after clients begin.
+fn kill_soon(fleet: &mut Fleet, server: &mut Server, dice: &mut Dice) {
+    let delay = Duration::from_micros(dice.within(1_000..60_000));
+    fleet.run_while(server.address(), || {
+        sleep(delay);
+        server.kill9();
+    });
 }

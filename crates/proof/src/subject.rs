@@ -1,5 +1,7 @@
 //! The server under proof: ours, or another one that says `listening on http://ADDRESS` in its first line.
 
+use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -9,7 +11,7 @@ use std::sync::mpsc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use windlass_testkit::checker::{Rule, Violation};
@@ -57,6 +59,21 @@ impl Subject {
     /// When it does not; the error holds what it wrote to stderr.
     pub(crate) fn start(&self, data: &Path, log: &Path) -> anyhow::Result<Server> {
         self.start_under(&[], data, log)
+    }
+
+    /// Runs another command of the binary and returns what it prints.
+    ///
+    /// # Errors
+    /// When it ends with anything but 0.
+    pub(crate) fn run(&self, arguments: &[&OsStr]) -> anyhow::Result<String> {
+        let output = Command::new(&self.binary)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| self.binary.display().to_string())?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {stderr}", output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// As [`Subject::start`], under another program that gets the server's command as its arguments.
@@ -159,11 +176,16 @@ impl Server {
             sender.send((line, stdout)).ok();
         });
         let heard = receiver.recv_timeout(STARTS_WITHIN).ok();
+        let has_ended = heard.as_ref().is_some_and(|(line, _)| line.is_empty());
         let place = heard.and_then(|(line, stdout)| Some((place(&line)?, stdout)));
         let Some((address, stdout)) = place else {
+            let status = has_ended.then(|| child.wait()).transpose()?;
             child.kill().ok();
             child.wait().ok();
-            bail!("the server does not start: {}", tail(log));
+            bail!(Unstarted {
+                status,
+                last_words: tail(log),
+            });
         };
         Ok(Self {
             child,
@@ -245,6 +267,22 @@ impl Server {
         )
     }
 }
+
+/// The server did not come as far as to listen.
+#[derive(Debug)]
+pub(crate) struct Unstarted {
+    /// How it ended, if it did so by itself.
+    pub(crate) status: Option<ExitStatus>,
+    last_words: String,
+}
+
+impl fmt::Display for Unstarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server does not start: {}", self.last_words)
+    }
+}
+
+impl std::error::Error for Unstarted {}
 
 impl Drop for Server {
     fn drop(&mut self) {

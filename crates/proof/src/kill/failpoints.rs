@@ -1,0 +1,196 @@
+//! Kills at every named moment that the binary has.
+//!
+//! Each death has a life before it that ends at a random moment, so that the server under proof begins with what a crash left:
+//! a WAL, tails, files without a row, sessions that are finishing. What lies in the vault is made two days old, since the sweep
+//! leaves younger files alone.
+
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::{Duration, SystemTime};
+
+use anyhow::ensure;
+use windlass_testkit::checker::Fleet;
+use windlass_testkit::dice::Dice;
+
+use super::{Arguments, kill_soon};
+use crate::outcome::{Lacking, Outcome, progress};
+use crate::subject::{Server, Unstarted};
+
+/// What a release does after a second or 16 MiB happens all the time, so that there is a moment to be killed at.
+const FREQUENT_CHECKPOINTS: [&str; 2] = [
+    "WINDLASS_CHECKPOINTS_BYTES=256KB",
+    "WINDLASS_CHECKPOINTS_INTERVAL=10ms",
+];
+
+/// A moment that comes by itself, and the one at which the server before must have died to bring it about. Clients would do the
+/// work before the server does.
+const PRELUDES: [(&str, &str); 1] = [("left-over-leased", "finishing")];
+
+/// How often a life is begun for a moment that did not come.
+const TRIES: u32 = 3;
+
+/// How long a life lasts at most.
+const LIFE: Duration = Duration::from_secs(10);
+
+/// Older than the sweep's grace.
+const AGE: Duration = Duration::from_secs(2 * 24 * 60 * 60);
+
+const SIGKILL: i32 = 9;
+
+pub(super) fn run(
+    arguments: &Arguments,
+    fleet: Fleet,
+    data: &Path,
+    log: &Path,
+) -> anyhow::Result<Outcome> {
+    let points = points(arguments)?;
+    let mut lab = Lab {
+        arguments,
+        fleet,
+        dice: Dice::new(arguments.seed),
+        data,
+        log,
+    };
+    let mut deaths = 0;
+    for point in &points {
+        let times = lab.die_at(point)?;
+        if !lab.fleet.violations().is_empty() {
+            return Ok(Outcome::of_fleet(format!("killed at {point}"), &lab.fleet));
+        }
+        ensure!(times > 0, "no run has come to the failpoint {point}");
+        progress(format_args!("{point}; {}", lab.fleet.figures()));
+        deaths += times;
+    }
+    let server = arguments.subject.start(data, log)?;
+    lab.fleet.finish(server.address());
+    drop(server);
+    lab.fleet.extend_violations(arguments.subject.verify(data)?);
+    let faults = format!("{deaths} deaths at {} failpoints", points.len());
+    Ok(Outcome::of_fleet(faults, &lab.fleet))
+}
+
+/// The names that the binary has, or the one that was asked for.
+fn points(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
+    let Ok(names) = arguments.subject.run(&["failpoints".as_ref()]) else {
+        let binary = arguments.subject.binary.display();
+        anyhow::bail!(Lacking(format!(
+            "{binary} has no failpoints: `cargo build -p windlass --features failpoints` makes one that has"
+        )));
+    };
+    let mut names: Vec<_> = names.lines().map(str::to_owned).collect();
+    if let Some(wanted) = &arguments.point {
+        names.retain(|name| name == wanted);
+        ensure!(!names.is_empty(), "the binary has no failpoint {wanted}");
+    }
+    Ok(names)
+}
+
+struct Lab<'a> {
+    arguments: &'a Arguments,
+    fleet: Fleet,
+    dice: Dice,
+    data: &'a Path,
+    log: &'a Path,
+}
+
+impl Lab<'_> {
+    /// Lets the server die at a moment, each nth time that was asked for as far as it comes to it. Returns how often it did.
+    fn die_at(&mut self, point: &str) -> anyhow::Result<u64> {
+        let mut times = 0;
+        for &nth in &self.arguments.nth {
+            let tries = if times == 0 { TRIES } else { 1 };
+            let died = self.reach(point, nth, tries)?;
+            times += u64::from(died);
+            if !died || !self.fleet.violations().is_empty() {
+                break;
+            }
+        }
+        Ok(times)
+    }
+
+    /// Lets the server die when it is at a moment for the nth time, and looks what is left. `false` when it did not come to it.
+    fn reach(&mut self, point: &str, nth: u64, tries: u32) -> anyhow::Result<bool> {
+        for _ in 0..tries {
+            self.prepare(point)?;
+            let died = self.live(point, nth, prelude(point).is_none())?;
+            let server = self.arguments.subject.start(self.data, self.log)?;
+            self.fleet.note_fault(&format!("{point}@{nth}"));
+            self.fleet.check(server.address());
+            if died || !self.fleet.violations().is_empty() {
+                return Ok(died);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The life before.
+    fn prepare(&mut self, point: &str) -> anyhow::Result<()> {
+        if let Some(before) = prelude(point) {
+            self.live(before, 1, true)?;
+        } else {
+            let mut server = self.arguments.subject.start(self.data, self.log)?;
+            kill_soon(&mut self.fleet, &mut server, &mut self.dice);
+        }
+        age(&self.data.join("vault"))
+    }
+
+    /// Whether the server died at the moment, not at the end of its time.
+    fn live(&mut self, point: &str, nth: u64, with_clients: bool) -> anyhow::Result<bool> {
+        let armed = format!("WINDLASS_FAILPOINT={point}@{nth}");
+        let words = [&["env", &armed][..], &FREQUENT_CHECKPOINTS].concat();
+        let wrapper: Vec<_> = words.into_iter().map(str::to_owned).collect();
+        let started = self
+            .arguments
+            .subject
+            .start_under(&wrapper, self.data, self.log);
+        match started {
+            Ok(mut server) if with_clients => Ok(self.work(&mut server)),
+            Ok(mut server) => Ok(server.wait(LIFE).is_ok_and(was_killed)),
+            Err(error) => match error.downcast_ref::<Unstarted>() {
+                Some(unstarted) if unstarted.status.is_some_and(was_killed) => Ok(true),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Lets clients upload until the server dies.
+    fn work(&mut self, server: &mut Server) -> bool {
+        self.fleet.run_while(server.address(), || {
+            let ended = server.wait(LIFE);
+            server.kill9();
+            ended.is_ok_and(was_killed)
+        })
+    }
+}
+
+fn prelude(point: &str) -> Option<&'static str> {
+    let found = PRELUDES.iter().find(|(at, _)| *at == point);
+    found.map(|(_, before)| *before)
+}
+
+fn was_killed(status: ExitStatus) -> bool {
+    status.signal() == Some(SIGKILL)
+}
+
+/// Makes every file older than the sweep's grace.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the age of a file is measured by the system's clock"
+)]
+fn age(directory: &Path) -> anyhow::Result<()> {
+    let then = SystemTime::now() - AGE;
+    for entry in directory.read_dir()? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            age(&entry.path())?;
+        } else {
+            File::options()
+                .write(true)
+                .open(entry.path())?
+                .set_modified(then)?;
+        }
+    }
+    Ok(())
+}
