@@ -6,11 +6,13 @@
 //!
 //! Exit codes: 0 no rule was broken; 1 a rule was broken, or the tier could not be carried out; 77 skipped.
 
+mod blocks;
 mod check;
 mod disk;
 mod kill;
 mod outcome;
 mod power;
+mod scratch;
 mod subject;
 mod tool;
 
@@ -33,6 +35,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Tier {
+    Blocks(blocks::Arguments),
     Check(check::Arguments),
     Kill(kill::Arguments),
     Power(power::Arguments),
@@ -41,6 +44,7 @@ enum Tier {
 fn main() -> ExitCode {
     let Arguments { no_skip, tier } = Arguments::parse();
     let result = match &tier {
+        Tier::Blocks(arguments) => blocks::run(arguments),
         Tier::Check(arguments) => Ok(check::run(arguments)),
         Tier::Kill(arguments) => kill::run(arguments),
         Tier::Power(arguments) => power::run(arguments),

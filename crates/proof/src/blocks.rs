@@ -1,0 +1,333 @@
+//! Tier T4: the power is cut, at every moment and in every way.
+//!
+//! The server runs once, on a disk that writes down all that is written to it. It is killed and started again on the way. Afterwards
+//! disks are made as a power cut at some moment would have left them.
+//!
+//! Injected: the log of the disk ends after any entry, at acknowledgements above all, also while the file system writes back or is
+//! unmounted. Of the writes after the last flush nothing is lost, or all, or half of them, or half of their 4 KiB sectors.
+//! To be survived: everything that had been acknowledged by then. A file system that does not mount afterwards counts by itself.
+
+mod disk;
+mod log;
+mod state;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::ensure;
+use rustix::process::Signal;
+use windlass_testkit::checker::{Event, Fleet, Google, Load, Record, Rule, Upload, Violation};
+use windlass_testkit::dice::Dice;
+
+use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
+use crate::outcome::{Outcome, progress};
+use crate::scratch::Scratch;
+use crate::subject::{Server, Subject};
+use crate::tool::need;
+use disk::{DAEMON, LoggedDisk};
+use log::Log;
+use state::{Images, State};
+
+/// The size of the disk: more than what XFS asks for, and than what the server wants to be free. Little of it is ever written.
+const DISK: u64 = 1 << 30;
+
+/// Memory for the disk, its log and two images of it: the load is bounded.
+const ROOM: u64 = 2 << 30;
+
+/// Lives of the server on the disk: all but the last are ended by `kill -9`.
+const LIVES: u64 = 6;
+
+/// How many uploads a client makes at most. Each is looked at in every state.
+const UPLOADS: u64 = 6;
+
+/// How long the server may take to end when it is asked to.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Broken rules are told of so many at most.
+const TOLD: usize = 20;
+
+/// What the server is started by: it ends with this process, also when that is killed.
+const WRAPPER: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
+
+/// Replays what was written to a disk up to a power cut, without writes that were never flushed, and starts the server on it.
+///
+/// The server runs for about two seconds on a disk that logs all writes; then crash states are made of the log, and the server is
+/// started on each: everything acknowledged before that point of the log must be there. Two thirds of the states are at
+/// acknowledgements, the others anywhere. Needs root, loop devices, FUSE and qemu-storage-daemon.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// The file system.
+    #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
+    file_system: FileSystem,
+    /// How often the server runs on a disk with a log; each time the seed is one higher.
+    #[arg(long, default_value_t = 1)]
+    logs: usize,
+    /// How many crash states are tried of each log.
+    #[arg(long, default_value_t = 150)]
+    states: usize,
+    /// How many clients upload at the same time.
+    #[arg(long, default_value_t = 8)]
+    clients: usize,
+    /// What the clients send, when the server is killed, and where the log is cut, follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Goes on after a state that breaks a rule, and counts such states.
+    #[arg(long)]
+    go_on: bool,
+    /// Where the disk of the first state that breaks a rule is kept, as it was before it was mounted.
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    arguments.file_system.need()?;
+    need(&[DAEMON, "fusermount3", WRAPPER[0]])?;
+    let scratch = Scratch::new(ROOM)?;
+    let lab = Lab {
+        arguments,
+        scratch: scratch.path(),
+    };
+    let mut tally = Tally::default();
+    for seed in (arguments.seed..).take(arguments.logs) {
+        lab.round(seed, &mut tally)?;
+        if tally.is_over(arguments) {
+            break;
+        }
+        progress(&tally);
+    }
+    let tried = tally.states > tally.unmountable || tally.is_over(arguments);
+    ensure!(tried, "no crash state could be mounted: {tally}");
+    Ok(Outcome::Done {
+        figures: format!("{}: {tally}", arguments.file_system.name()),
+        violations: tally.violations,
+    })
+}
+
+/// How long the log was at each acknowledgement.
+fn acknowledgements(upload: &Upload) -> impl Iterator<Item = u64> {
+    let acknowledges = |record: &&Record| {
+        matches!(
+            record.event,
+            Event::Started | Event::Committed(_) | Event::Finished(_) | Event::Cancelled
+        )
+    };
+    let records = upload.records().iter().filter(acknowledges);
+    records.map(|record| record.stamp)
+}
+
+/// Where the work is done.
+struct Lab<'a> {
+    arguments: &'a Arguments,
+    scratch: &'a Path,
+}
+
+impl Lab<'_> {
+    /// One log, and its crash states.
+    fn round(&self, seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
+        let mut dice = Dice::new(seed);
+        let (log, fleet) = self.record(seed, &mut dice)?;
+        tally.take_in("before any crash", fleet.violations().to_vec());
+        let acknowledged: Vec<_> = fleet.uploads().flat_map(acknowledgements).collect();
+        tally.entries += log.entries().len();
+        tally.acknowledgements += acknowledged.len();
+        if tally.is_over(self.arguments) {
+            return Ok(());
+        }
+        let states = state::choose(&log, &acknowledged, self.arguments.states, &mut dice);
+        self.replay(&log, &fleet, &states, tally)
+    }
+
+    /// Lets the fleet upload to a server on a disk with a log.
+    fn record(&self, seed: u64, dice: &mut Dice) -> anyhow::Result<(Log, Fleet)> {
+        let image = self.scratch.join("disk");
+        self.format(&image)?;
+        state::copy(&image, &self.safe())?;
+        let load = Load {
+            clients: self.arguments.clients,
+            largest: 1 << 20,
+            uploads: Some(UPLOADS),
+            ..Load::default()
+        };
+        let mut fleet = Fleet::new(Google::farm(), load, seed);
+        let disk = LoggedDisk::new(&image, self.scratch)?;
+        fleet.set_stamp(disk.log_length()?);
+        let mount = self.mount(disk.device())?;
+        self.live(&mut fleet, mount.path(), dice)?;
+        mount.unmount()?;
+        Ok((disk.close()?, fleet))
+    }
+
+    /// Makes an image with an empty file system. That is not in the log: the disk begins with it.
+    fn format(&self, image: &Path) -> anyhow::Result<()> {
+        make_image(image, DISK)?;
+        self.arguments.file_system.make(&LoopDevice::attach(image)?)
+    }
+
+    /// The lives of the server. In some of them the file system writes back what nobody has asked it to.
+    fn live(&self, fleet: &mut Fleet, mount: &Path, dice: &mut Dice) -> anyhow::Result<()> {
+        for life in 1..=LIVES {
+            let mut server = self.start(mount)?;
+            fleet.check(server.address());
+            let delay = Duration::from_micros(dice.within(100_000..400_000));
+            let writes_back = dice.once_in(2);
+            fleet.run_while(server.address(), || {
+                sleep(delay);
+                if writes_back {
+                    rustix::fs::syncfs(std::fs::File::open(mount)?)?;
+                }
+                if life == LIVES {
+                    server.signal(Signal::TERM);
+                    return server.wait(ENDS_WITHIN).map(drop);
+                }
+                server.kill9();
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Starts the server on every state, and holds it to what it had acknowledged before.
+    fn replay(
+        &self,
+        log: &Log,
+        fleet: &Fleet,
+        states: &[State],
+        tally: &mut Tally,
+    ) -> anyhow::Result<()> {
+        let mut images = Images::new(log, self.safe());
+        let crashed = self.scratch.join("crashed");
+        for state in states {
+            tally.states += 1;
+            tally.lost += images.make(state, &crashed)?;
+            let fleet = fleet.at(log.length(state.prefix));
+            let broken = self.hold(fleet, &crashed, tally)?;
+            if let Some(image) = &self.arguments.image
+                && tally.broken == 0
+                && !broken.is_empty()
+            {
+                images.make(state, image)?;
+            }
+            tally.take_in(state, broken);
+            if tally.is_over(self.arguments) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the server on an image and returns the rules that are broken.
+    fn hold(
+        &self,
+        mut fleet: Fleet,
+        image: &Path,
+        tally: &mut Tally,
+    ) -> anyhow::Result<Vec<Violation>> {
+        let device = LoopDevice::attach(image)?;
+        let mount = match self.mount(&device) {
+            Ok(mount) => mount,
+            Err(error) => {
+                tally.unmountable += 1;
+                progress(format_args!("{error:#}"));
+                return Ok(Vec::new());
+            }
+        };
+        tally.held += fleet.figures().acknowledgements;
+        let mut server = match self.start(mount.path()) {
+            Ok(server) => server,
+            Err(error) => {
+                mount.unmount()?;
+                return Ok(vec![Violation {
+                    upload: "the server".to_owned(),
+                    rule: Rule::Stuck(format!("{error:#}")),
+                }]);
+            }
+        };
+        fleet.check(server.address());
+        if fleet.violations().is_empty() {
+            fleet.finish(server.address());
+        }
+        server.kill9();
+        mount.unmount()?;
+        Ok(fleet.violations().to_vec())
+    }
+
+    fn start(&self, mount: &Path) -> anyhow::Result<Server> {
+        let (data, log) = (mount.join("data"), self.scratch.join("server.log"));
+        std::fs::write(&log, "")?;
+        let wrapper = WRAPPER.map(str::to_owned);
+        self.arguments.subject.start_under(&wrapper, &data, &log)
+    }
+
+    fn mount(&self, device: &LoopDevice) -> anyhow::Result<Mount> {
+        Mount::new(
+            self.arguments.file_system,
+            device,
+            &self.scratch.join("mount"),
+        )
+    }
+
+    /// The image that the crash states are made from.
+    fn safe(&self) -> PathBuf {
+        self.scratch.join("safe")
+    }
+}
+
+/// What was tried, and what came of it.
+#[derive(Debug, Default)]
+struct Tally {
+    states: usize,
+    /// States whose file system did not mount.
+    unmountable: usize,
+    /// States in which a rule was broken.
+    broken: usize,
+    /// Writes that were lost, wholly or in part.
+    lost: u64,
+    /// Acknowledgements that servers were held to.
+    held: u64,
+    /// Entries of the logs.
+    entries: usize,
+    /// Acknowledgements while they were written.
+    acknowledgements: usize,
+    violations: Vec<Violation>,
+}
+
+impl Tally {
+    fn take_in(&mut self, state: impl fmt::Display, broken: Vec<Violation>) {
+        self.broken += usize::from(!broken.is_empty());
+        let room = TOLD.saturating_sub(self.violations.len());
+        let told = broken.into_iter().take(room).map(|violation| Violation {
+            upload: format!("{state}: {}", violation.upload),
+            ..violation
+        });
+        self.violations.extend(told);
+    }
+
+    /// Whether enough has been seen.
+    fn is_over(&self, arguments: &Arguments) -> bool {
+        self.broken > 0 && !arguments.go_on
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            states,
+            unmountable,
+            broken,
+            lost,
+            held,
+            entries,
+            acknowledgements,
+            violations: _,
+        } = self;
+        write!(
+            f,
+            "{states} crash states ({unmountable} did not mount, {broken} broke a rule) of {entries} writes and flushes with \
+             {acknowledgements} acknowledgements; {lost} writes lost, {held} acknowledgements held against"
+        )
+    }
+}
