@@ -103,6 +103,8 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "query_only", true)?;
+    // The first read opens the WAL, with a call that waits on a file system that stands still.
+    connection.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0))?;
     Ok(connection)
 }
 

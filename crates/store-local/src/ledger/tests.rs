@@ -469,3 +469,25 @@ fn no_connection_opens_files_of_its_own_accord() {
         assert_eq!(temp_store, in_memory);
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_has_the_wal_open_before_its_first_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.sqlite");
+    std::fs::File::create(&path).unwrap();
+    let writer = schema::open_writer(&path, Durability::Disk).unwrap();
+    let wals = || {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let target = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().path().read_link();
+        let wal = filesystem::beside(&path, "-wal");
+        descriptors
+            .filter_map(|entry| target(entry).ok())
+            .filter(|target| *target == wal)
+            .count()
+    };
+    let before = wals();
+    let reader = schema::open_reader(&path).unwrap();
+    assert_eq!(wals(), before + 1);
+    drop((reader, writer));
+}

@@ -339,6 +339,9 @@ impl Thread {
 /// made.
 type Outcome = Result<Vec<SessionId>, Refusal>;
 
+/// Whether there is no room for the database, its WAL, or the index of that.
 fn is_full(error: &rusqlite::Error) -> bool {
+    let of_the_index = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+        || error.sqlite_error().is_some_and(|error| error.extended_code == of_the_index)
 }
