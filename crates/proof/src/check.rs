@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
     fleet.run_while(arguments.address, || {
-        sleep(Duration::from_secs(arguments.seconds))
+        sleep(Duration::from_secs(arguments.seconds));
     });
     fleet.finish(arguments.address);
     Outcome::of_fleet("nothing injected", &fleet)

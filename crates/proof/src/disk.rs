@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use clap::ValueEnum;
 
@@ -123,12 +125,20 @@ impl Mount {
         &self.0
     }
 
-    /// Unmounts it.
+    /// Unmounts it. Whoever was killed a moment ago may hold it a moment longer.
     ///
     /// # Errors
     /// When somebody still uses it.
     pub(crate) fn unmount(self) -> anyhow::Result<()> {
+        const TRIES: u32 = 100;
         let place = self.0.to_string_lossy().into_owned();
+        for _ in 0..TRIES {
+            if run("umount", [&place]).is_ok() {
+                std::mem::forget(self);
+                return Ok(());
+            }
+            sleep(Duration::from_millis(20));
+        }
         std::mem::forget(self);
         run("umount", [place]).map(drop)
     }

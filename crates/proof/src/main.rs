@@ -9,6 +9,8 @@
 mod blocks;
 mod check;
 mod disk;
+mod disks;
+mod guard;
 mod kill;
 mod outcome;
 mod power;
@@ -37,6 +39,7 @@ struct Arguments {
 enum Tier {
     Blocks(blocks::Arguments),
     Check(check::Arguments),
+    Disk(disks::Arguments),
     Kill(kill::Arguments),
     Power(power::Arguments),
 }
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let result = match &tier {
         Tier::Blocks(arguments) => blocks::run(arguments),
         Tier::Check(arguments) => Ok(check::run(arguments)),
+        Tier::Disk(arguments) => disks::run(arguments),
         Tier::Kill(arguments) => kill::run(arguments),
         Tier::Power(arguments) => power::run(arguments),
     };

@@ -130,6 +130,11 @@ impl Fleet {
         }
     }
 
+    /// When the fleet was made: records count from here.
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
     /// How long a reply may take from now on.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;

@@ -47,6 +47,8 @@ pub enum Rule {
     Strange(String),
     /// The upload could not be brought to its end, though nothing disturbed it any more.
     Stuck(String),
+    /// Apart from uploads: the server does what it must not, as a tier sees it.
+    Misbehaves(String),
 }
 
 impl fmt::Display for Rule {
@@ -74,6 +76,7 @@ impl fmt::Display for Rule {
             }
             Self::Store(finding) => write!(f, "rule 5: {finding}"),
             Self::Strange(reply) => write!(f, "a reply without a place in the protocol: {reply}"),
+            Self::Misbehaves(how) => write!(f, "the server misbehaves: {how}"),
             Self::Stuck(how) => write!(f, "the upload does not come to its end: {how}"),
         }
     }

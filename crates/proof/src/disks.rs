@@ -1,0 +1,41 @@
+//! Tier T5: disks that fail, fill up, freeze and crawl.
+//!
+//! Injected, case by case: EIO from writes and syncs, once and for ever, by system call and by device; no room, on the disk and in a file;
+//! a file system that stands still; syncs that take seconds.
+//! To be survived: everything that was acknowledged. To be seen beside it: after a failure nothing is acknowledged any more and the
+//! process ends by itself; for want of room or of time nobody stops, and what needs no disk is answered.
+
+mod device;
+mod error;
+mod frozen;
+mod pulse;
+mod slow;
+mod tracer;
+mod verdict;
+mod volume;
+
+use crate::outcome::Outcome;
+
+/// Lets the disk fail, fill up, freeze or crawl under the server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    case: Case,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Case {
+    Device(device::Arguments),
+    Error(error::Arguments),
+    Frozen(frozen::Arguments),
+    Slow(slow::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    match &arguments.case {
+        Case::Device(arguments) => device::run(arguments),
+        Case::Error(arguments) => error::run(arguments),
+        Case::Frozen(arguments) => frozen::run(arguments),
+        Case::Slow(arguments) => slow::run(arguments),
+    }
+}

@@ -1,0 +1,332 @@
+//! A disk that fails, below the file system.
+//!
+//! Injected: a block device (nbdkit, FUSE and a loop device) whose writes, or flushes, fail with EIO from a random moment on. The file
+//! system answers as it does: by errors, by going read-only, by shutting itself down. Then the disk is healed and mounted again. In every
+//! other round it heals by itself after some milliseconds: a second sync would then succeed without the bytes of the first.
+//! To be survived: everything that was acknowledged. To be seen of a failure that lasts: nothing acknowledged any more, `/healthz` says so,
+//! the process ends by itself with code 1.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::dice::Dice;
+
+use super::pulse::Pulse;
+use super::verdict::{GRACE, Verdict};
+use super::volume::Volume;
+use crate::disk::{FileSystem, LoopDevice, make_image};
+use crate::guard::dies_with_us;
+use crate::outcome::{Outcome, progress};
+use crate::subject::{Server, Subject};
+use crate::tool::{need, run as run_tool};
+
+/// More than what XFS asks for.
+const DISK: u64 = 512 << 20;
+
+/// The plugin that fails.
+const PLUGIN: &str = include_str!("device/failing.py");
+
+/// How long a server may take to end by itself: the drain, and a disk that takes its time to fail.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long a server is watched that may not have noticed a failure of a moment.
+const WATCHED: Duration = Duration::from_millis(700);
+
+/// Lets a block device fail under the file system, and heals it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// The file system.
+    #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
+    file_system: FileSystem,
+    /// How often the device fails: in turns its writes, its flushes, and both, each for good and for a moment.
+    #[arg(long, default_value_t = 12)]
+    rounds: u64,
+    /// How many clients upload at the same time.
+    #[arg(long, default_value_t = 8)]
+    clients: usize,
+    /// What the clients send, and when the device fails, follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    Volume::need(arguments.file_system)?;
+    need(&["nbdkit", "nbdfuse", "fusermount3", "e2fsck"])?;
+    let scratch = tempfile::tempdir()?;
+    let device = FailingDevice::start(scratch.path())?;
+    let mut rounds = Rounds::new(arguments, &scratch.path().join("log"));
+    let mut volume = Volume::on(arguments.file_system, &device.file(), scratch.path())?;
+    for round in 1..=arguments.rounds {
+        volume = rounds.fail_and_heal(volume, &device, round)?;
+        if !rounds.is_clean() {
+            break;
+        }
+        if round % 20 == 0 {
+            progress(rounds.figures(round));
+        }
+    }
+    rounds.end(&volume)
+}
+
+struct Rounds<'a> {
+    arguments: &'a Arguments,
+    log: PathBuf,
+    dice: Dice,
+    fleet: Fleet,
+    verdict: Verdict,
+    slowest_end: Duration,
+    /// Failures of a moment after which the server ended.
+    noticed: u64,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(arguments: &'a Arguments, log: &Path) -> Self {
+        let load = Load {
+            clients: arguments.clients,
+            largest: 1 << 20,
+            ..Load::default()
+        };
+        Self {
+            arguments,
+            log: log.to_owned(),
+            dice: Dice::new(arguments.seed),
+            fleet: Fleet::new(Google::farm(), load, arguments.seed),
+            verdict: Verdict::default(),
+            slowest_end: Duration::ZERO,
+            noticed: 0,
+        }
+    }
+
+    fn fail_and_heal(
+        &mut self,
+        volume: Volume,
+        device: &FailingDevice,
+        round: u64,
+    ) -> anyhow::Result<Volume> {
+        let faults = ["write", "flush", "write flush"][usize::try_from(round / 2 % 3)?];
+        let lasts = round % 2 == 1;
+        let how_long = if lasts { "for good" } else { "for a moment" };
+        let occasion = format!("round {round}, {faults} fails {how_long}");
+        let (subject, log) = (&self.arguments.subject, &self.log);
+        let mut server = subject.start_under(&dies_with_us(), &volume.data(), log)?;
+        if lasts {
+            self.fail_for_good(&mut server, device, faults, &occasion)?;
+            device.heal()?;
+        } else {
+            self.fail_for_a_moment(&mut server, device, faults, &occasion)?;
+        }
+        server.kill9();
+        let volume = volume.mount_again(|device| mend(self.arguments.file_system, device))?;
+        self.look(&volume, &occasion)?;
+        Ok(volume)
+    }
+
+    fn fail_for_good(
+        &mut self,
+        server: &mut Server,
+        device: &FailingDevice,
+        faults: &str,
+        occasion: &str,
+    ) -> anyhow::Result<()> {
+        let health = Pulse::of_health(server.address());
+        let delay = Duration::from_millis(self.dice.within(100..800));
+        let (failed, ended) = self.fleet.run_while(server.address(), || {
+            sleep(delay);
+            let failed = device.fail(faults);
+            (failed.map(|()| Instant::now()), server.wait(ENDS_WITHIN))
+        });
+        let (failed, over, health) = (failed?, Instant::now(), health.stop());
+        let from = failed + GRACE;
+        self.slowest_end = self.slowest_end.max(over.duration_since(failed));
+        self.verdict
+            .expect_silence(occasion, &self.fleet, from..over);
+        self.verdict.expect_ill(occasion, &health, from);
+        let is_error = ended.as_ref().is_ok_and(|status| status.code() == Some(1));
+        self.verdict
+            .expect(is_error, occasion, format!("it ended with {ended:?}"));
+        Ok(())
+    }
+
+    /// The server may go on when nothing of its own was hit.
+    fn fail_for_a_moment(
+        &mut self,
+        server: &mut Server,
+        device: &FailingDevice,
+        faults: &str,
+        occasion: &str,
+    ) -> anyhow::Result<()> {
+        let delay = Duration::from_millis(self.dice.within(100..800));
+        let moment = Duration::from_millis(self.dice.within(1..60));
+        let ended = self.fleet.run_while(server.address(), || {
+            sleep(delay);
+            device.fail(faults)?;
+            sleep(moment);
+            device.heal()?;
+            anyhow::Ok(server.wait(WATCHED).ok())
+        })?;
+        if let Some(status) = ended {
+            self.noticed += 1;
+            let is_error = status.code() == Some(1);
+            self.verdict
+                .expect(is_error, occasion, format!("it ended with {status}"));
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, volume: &Volume, occasion: &str) -> anyhow::Result<()> {
+        let subject = &self.arguments.subject;
+        let mut server = subject.start_under(&dies_with_us(), &volume.data(), &self.log)?;
+        self.fleet.check(server.address());
+        server.kill9();
+        if !self.fleet.violations().is_empty() {
+            self.verdict.take_in(occasion, &self.fleet);
+        }
+        Ok(())
+    }
+
+    fn is_clean(&self) -> bool {
+        self.verdict.is_clean()
+    }
+
+    fn figures(&self, rounds: u64) -> String {
+        format!(
+            "{}: {rounds} failing disks, the slowest fail-stop within {} ms, {} of a moment were noticed; {}",
+            self.arguments.file_system.name(),
+            self.slowest_end.as_millis(),
+            self.noticed,
+            self.fleet.figures()
+        )
+    }
+
+    fn end(mut self, volume: &Volume) -> anyhow::Result<Outcome> {
+        if self.is_clean() {
+            let subject = &self.arguments.subject;
+            let mut server = subject.start_under(&dies_with_us(), &volume.data(), &self.log)?;
+            self.fleet.finish(server.address());
+            server.kill9();
+            self.verdict.take_in("at the end", &self.fleet);
+        }
+        let figures = self.figures(self.arguments.rounds);
+        Ok(self.verdict.outcome(figures))
+    }
+}
+
+/// What an operator does before the mount. XFS and Btrfs mend themselves by it.
+fn mend(file_system: FileSystem, device: &LoopDevice) -> anyhow::Result<()> {
+    if file_system != FileSystem::Ext4 {
+        return Ok(());
+    }
+    let status = Command::new("e2fsck")
+        .args(["-f", "-y", device.path()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    // 1: errors were found, and mended.
+    match status.code() {
+        Some(0 | 1) => Ok(()),
+        _ => bail!("e2fsck cannot mend the file system: {status}"),
+    }
+}
+
+/// A disk that fails when it is told to. It goes when it is dropped.
+#[derive(Debug)]
+struct FailingDevice {
+    place: PathBuf,
+    faults: PathBuf,
+    bridge: Child,
+    disk: Child,
+}
+
+impl FailingDevice {
+    /// # Errors
+    /// When nbdkit or FUSE are not what they are expected to be.
+    fn start(scratch: &Path) -> anyhow::Result<Self> {
+        let [image, plugin, socket, place, faults] =
+            ["image", "failing.py", "socket", "device", "faults"].map(|name| scratch.join(name));
+        make_image(&image, DISK)?;
+        fs::write(&plugin, PLUGIN)?;
+        fs::create_dir(&place)?;
+        let disk = child("nbdkit")
+            .args(["--foreground", "--unix"])
+            .arg(&socket)
+            .arg("python")
+            .arg(&plugin)
+            .arg(format!("image={}", image.display()))
+            .arg(format!("faults={}", faults.display()))
+            .spawn()?;
+        wait_for(&socket)?;
+        let bridge = child("nbdfuse")
+            .arg(&place)
+            .arg(format!("nbd+unix:///?socket={}", socket.display()))
+            .spawn()?;
+        let device = Self {
+            place,
+            faults,
+            bridge,
+            disk,
+        };
+        wait_for(&device.file())?;
+        Ok(device)
+    }
+
+    /// The disk as a file.
+    fn file(&self) -> PathBuf {
+        self.place.join("nbd")
+    }
+
+    fn fail(&self, what: &str) -> std::io::Result<()> {
+        // Written whole before it has its name.
+        let draft = self.faults.with_extension("draft");
+        fs::write(&draft, what)?;
+        fs::rename(draft, &self.faults)
+    }
+
+    fn heal(&self) -> std::io::Result<()> {
+        fs::remove_file(&self.faults)
+    }
+}
+
+impl Drop for FailingDevice {
+    fn drop(&mut self) {
+        let place = self.place.to_string_lossy();
+        run_tool("fusermount3", ["-u", "-z", &place]).ok();
+        for child in [&mut self.bridge, &mut self.disk] {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+/// A program that dies with us.
+fn child(program: &str) -> Command {
+    let words = dies_with_us();
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .arg(program)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+fn wait_for(file: &Path) -> anyhow::Result<()> {
+    const TRIES: u32 = 250;
+    for _ in 0..TRIES {
+        if file.exists() {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(20));
+    }
+    bail!(crate::outcome::Lacking(format!(
+        "{} does not appear: nbdkit with its Python plugin and FUSE are needed",
+        file.display()
+    )))
+}

@@ -1,0 +1,218 @@
+//! A file system that stands still.
+//!
+//! Injected: `fsfreeze` under live sessions, for some seconds; whoever writes waits. Then the thaw.
+//! To be survived: everything that was acknowledged. To be seen: nothing acknowledged while it stands still, `/healthz`, queries of
+//! sessions and downloads answered all the same; after the thaw everything goes on.
+
+use std::net::SocketAddr;
+use std::process::ExitStatus;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::dice::Dice;
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+use windlass_testkit::session::Session;
+
+use super::pulse::{Beat, Pulse, slowest};
+use super::verdict::Verdict;
+use super::volume::Volume;
+use crate::disk::FileSystem;
+use crate::guard::dies_with_us;
+use crate::outcome::Outcome;
+use crate::subject::{Server, Subject};
+use crate::tool::run as run_tool;
+
+/// More than what XFS asks for.
+const DISK: u64 = 1 << 30;
+
+/// A reply that was on its way when the file system froze.
+const ON_ITS_WAY: Duration = Duration::from_millis(200);
+
+/// How long an answer may take that writes nothing.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// How long a server is watched after the thaw.
+const AFTER_THE_THAW: Duration = Duration::from_millis(700);
+
+/// Freezes the file system under the server, and thaws it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// The file system.
+    #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
+    file_system: FileSystem,
+    /// How often it is frozen under load, after once in quiet.
+    #[arg(long, default_value_t = 3)]
+    rounds: u64,
+    /// For how many seconds each time.
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// How many clients upload at the same time.
+    #[arg(long, default_value_t = 64)]
+    clients: usize,
+    /// What the clients send follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    Volume::need(arguments.file_system)?;
+    let scratch = tempfile::tempdir()?;
+    let log = scratch.path().join("log");
+    let volume = Volume::new(arguments.file_system, DISK, scratch.path())?;
+    let mut server = arguments
+        .subject
+        .start_under(&dies_with_us(), &volume.data(), &log)?;
+    let mut work = Work::new(arguments, server.address());
+    work.freeze_in_quiet(&volume, &mut server)?;
+    for round in 1..=arguments.rounds {
+        work.freeze_under_load(&volume, &mut server, round)?;
+    }
+    work.fleet.finish(server.address());
+    work.verdict.take_in("after the thaw", &work.fleet);
+    server.kill9();
+    let figures = format!(
+        "{}: {} freezes of {} s: {}; {}",
+        arguments.file_system.name(),
+        arguments.rounds + 1,
+        arguments.seconds,
+        work.figures.join(", "),
+        work.fleet.figures()
+    );
+    Ok(work.verdict.outcome(figures))
+}
+
+struct Work {
+    dice: Dice,
+    fleet: Fleet,
+    questions: Questions,
+    verdict: Verdict,
+    figures: Vec<String>,
+}
+
+impl Work {
+    fn new(arguments: &Arguments, address: SocketAddr) -> Self {
+        let load = Load {
+            clients: arguments.clients,
+            largest: 1 << 20,
+            ..Load::default()
+        };
+        let media = Media::new(arguments.seed, 1 << 20);
+        Self {
+            dice: Dice::new(arguments.seed),
+            fleet: Fleet::new(Google::farm(), load, arguments.seed),
+            questions: Questions {
+                address,
+                media,
+                parked: farm::begin_declared(address, media.len()),
+                finished: farm::id(&farm::upload(address, media)),
+                duration: Duration::from_secs(arguments.seconds),
+            },
+            verdict: Verdict::default(),
+            figures: Vec::new(),
+        }
+    }
+
+    /// Nothing goes on but one append, which nobody has looked at when the file system freezes.
+    fn freeze_in_quiet(&mut self, volume: &Volume, server: &mut Server) -> anyhow::Result<()> {
+        let questions = &self.questions;
+        questions
+            .parked
+            .append(questions.media, 0..256 << 10)
+            .expect(308);
+        let frozen = Frozen::begin(volume)?;
+        let beats = questions.ask_for_a_while();
+        frozen.end()?;
+        let beats = beats.map(Pulse::stop);
+        let ended = server.wait(AFTER_THE_THAW).ok();
+        self.judge("freeze in quiet", &beats, ended);
+        Ok(())
+    }
+
+    fn freeze_under_load(
+        &mut self,
+        volume: &Volume,
+        server: &mut Server,
+        round: u64,
+    ) -> anyhow::Result<()> {
+        let occasion = format!("freeze {round}");
+        let delay = Duration::from_millis(self.dice.within(200..700));
+        let questions = &self.questions;
+        let (window, beats, ended) = self.fleet.run_while(questions.address, || {
+            sleep(delay);
+            let frozen = Frozen::begin(volume)?;
+            let since = Instant::now() + ON_ITS_WAY;
+            let beats = questions.ask_for_a_while();
+            let window = since..Instant::now();
+            frozen.end()?;
+            let beats = beats.map(Pulse::stop);
+            anyhow::Ok((window, beats, server.wait(AFTER_THE_THAW).ok()))
+        })?;
+        self.verdict.expect_silence(&occasion, &self.fleet, window);
+        self.judge(&occasion, &beats, ended);
+        self.fleet.check(self.questions.address);
+        Ok(())
+    }
+
+    fn judge(&mut self, occasion: &str, beats: &[Vec<Beat>; 3], ended: Option<ExitStatus>) {
+        let verdict = &mut self.verdict;
+        verdict.expect(ended.is_none(), occasion, format!("it ended: {ended:?}"));
+        let kinds = [("health", 200), ("queries", 308), ("downloads", 200)];
+        for ((what, status), beats) in kinds.into_iter().zip(beats) {
+            verdict.expect_answers(&format!("{occasion}, {what}"), beats, &[status], AT_ONCE);
+            let (count, longest) = (beats.len(), slowest(beats).as_millis());
+            self.figures
+                .push(format!("{count} {what} within {longest} ms"));
+        }
+    }
+}
+
+/// What can be asked without writing.
+struct Questions {
+    address: SocketAddr,
+    media: Media,
+    /// A session that nobody goes on with but the quiet freeze.
+    parked: Session,
+    finished: String,
+    duration: Duration,
+}
+
+impl Questions {
+    /// Asks what needs no writing. The clients are still at it: whoever was held up answers after the thaw.
+    fn ask_for_a_while(&self) -> [Pulse; 3] {
+        let pulses = [
+            Pulse::of_health(self.address),
+            Pulse::start(self.address, self.parked.ranged("bytes */*").body("")),
+            Pulse::start(self.address, farm::download(&self.finished)),
+        ];
+        sleep(self.duration);
+        pulses
+    }
+}
+
+/// A file system that stands still until this is dropped.
+struct Frozen(String);
+
+impl Frozen {
+    fn begin(volume: &Volume) -> anyhow::Result<Self> {
+        let place = volume.path().to_string_lossy().into_owned();
+        run_tool("fsfreeze", ["--freeze", &place])?;
+        Ok(Self(place))
+    }
+
+    /// Thaws it.
+    fn end(self) -> anyhow::Result<()> {
+        let place = self.0.clone();
+        std::mem::forget(self);
+        run_tool("fsfreeze", ["--unfreeze", &place]).map(drop)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        run_tool("fsfreeze", ["--unfreeze", &self.0]).ok();
+    }
+}

@@ -1,0 +1,90 @@
+//! A client that asks the same thing again and again, and notes how long each answer took.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use windlass_testkit::raw::{RawPeer, Request};
+
+/// The pause between an answer and the next question.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A question and what became of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beat {
+    /// When it was asked.
+    pub(super) asked: Instant,
+    /// How long it took.
+    pub(super) took: Duration,
+    /// The status of the answer; none when the connection broke or could not be made.
+    pub(super) status: Option<u16>,
+}
+
+/// A client that asks, until it is stopped, on one connection as long as that lasts.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Beat>>,
+}
+
+impl Pulse {
+    /// Begins to ask.
+    pub(super) fn start(address: SocketAddr, question: Request) -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = Arc::clone(&stop);
+        let thread = spawn(move || {
+            let (mut beats, mut peer) = (Vec::new(), None);
+            while !stopped.load(Ordering::Relaxed) {
+                beats.push(beat(&mut peer, address, &question));
+                sleep(PAUSE);
+            }
+            beats
+        });
+        Self { stop, thread }
+    }
+
+    /// Asks for the server's health.
+    pub(super) fn of_health(address: SocketAddr) -> Self {
+        Self::start(address, Request::new("GET", "/healthz"))
+    }
+
+    /// Stops, and says what was answered.
+    pub(super) fn stop(self) -> Vec<Beat> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it does not panic")
+    }
+}
+
+fn beat(peer: &mut Option<RawPeer>, address: SocketAddr, question: &Request) -> Beat {
+    let asked = Instant::now();
+    let status = ask(peer, address, question).ok();
+    if status.is_none() {
+        *peer = None;
+    }
+    Beat {
+        asked,
+        took: asked.elapsed(),
+        status,
+    }
+}
+
+fn ask(
+    peer: &mut Option<RawPeer>,
+    address: SocketAddr,
+    question: &Request,
+) -> std::io::Result<u16> {
+    let peer = match peer {
+        Some(peer) => peer,
+        none => none.insert(RawPeer::try_connect(address)?),
+    };
+    peer.try_send(question.to_bytes())?;
+    let reply = peer.try_reply()?;
+    Ok(reply.status)
+}
+
+/// The longest that an answer took.
+pub(super) fn slowest(beats: &[Beat]) -> Duration {
+    beats.iter().map(|beat| beat.took).max().unwrap_or_default()
+}

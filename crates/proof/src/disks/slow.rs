@@ -1,0 +1,116 @@
+//! Syncs that take their time.
+//!
+//! Injected: strace holds every sync of the server up for some hundred milliseconds, then for seconds. In the middle of it the power
+//! goes.
+//! To be survived: everything that was acknowledged, and nothing that was refused for want of time is lost either. To be seen: `/healthz`
+//! and queries of sessions are answered meanwhile as if nothing were the matter.
+
+use std::time::Duration;
+
+use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+
+use super::pulse::{Pulse, slowest};
+use super::tracer::traced;
+use super::verdict::Verdict;
+use super::volume::Volume;
+use crate::disk::FileSystem;
+use crate::outcome::Outcome;
+use crate::subject::Subject;
+use crate::tool::need;
+
+/// More than what XFS asks for.
+const DISK: u64 = 1 << 30;
+
+/// How long an answer may take that needs no sync. The tracer costs some of it.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// How long a reply may take that waits for several syncs, one after another.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Holds every sync up, by strace.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// The file system.
+    #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
+    file_system: FileSystem,
+    /// How many milliseconds a sync takes longer, one value after another.
+    #[arg(long, value_delimiter = ',', default_values_t = [200, 1_000])]
+    delays: Vec<u64>,
+    /// For how many seconds clients upload with each of them.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// How many clients upload at the same time.
+    #[arg(long, default_value_t = 8)]
+    clients: usize,
+    /// What the clients send follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    Volume::need(arguments.file_system)?;
+    need(&["strace", "xfs_io"])?;
+    let mut verdict = Verdict::default();
+    let mut figures = vec![arguments.file_system.name().to_owned()];
+    for delay in &arguments.delays {
+        figures.push(crawl(arguments, *delay, &mut verdict)?);
+    }
+    Ok(verdict.outcome(figures.join("; ")))
+}
+
+fn crawl(arguments: &Arguments, delay: u64, verdict: &mut Verdict) -> anyhow::Result<String> {
+    let occasion = format!("syncs of {delay} ms");
+    let scratch = tempfile::tempdir()?;
+    let (log, trace) = (scratch.path().join("log"), scratch.path().join("trace"));
+    let volume = Volume::new(arguments.file_system, DISK, scratch.path())?;
+    let subject = &arguments.subject;
+    // The first start makes what would take many syncs.
+    subject.start(&volume.data(), &log)?.kill9();
+    let inject = format!("fsync,fdatasync:delay_exit={}", delay * 1000);
+    let wrapper = traced(&["fsync", "fdatasync"], Some(&inject), &trace);
+    let mut server = subject.start_under(&wrapper, &volume.data(), &log)?;
+    let load = Load {
+        clients: arguments.clients,
+        largest: 1 << 20,
+        ..Load::default()
+    };
+    let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
+    fleet.set_patience(PATIENCE);
+
+    let parked = farm::begin_declared(server.address(), 1 << 20);
+    let media = Media::new(arguments.seed, 1 << 20);
+    parked.append(media, 0..256 << 10).expect(308);
+    let health = Pulse::of_health(server.address());
+    let query = parked.ranged("bytes */*").body("");
+    let queries = Pulse::start(server.address(), query);
+    let (ended, [health, queries]) = fleet.run_while(server.address(), || {
+        let ended = server.wait(Duration::from_secs(arguments.seconds)).ok();
+        let beats = [health, queries].map(Pulse::stop);
+        volume.switch_off()?;
+        server.kill9();
+        anyhow::Ok((ended, beats))
+    })?;
+    verdict.expect(ended.is_none(), &occasion, format!("it ended: {ended:?}"));
+    verdict.expect_answers(&format!("{occasion}, health"), &health, &[200], AT_ONCE);
+    verdict.expect_answers(&format!("{occasion}, queries"), &queries, &[308], AT_ONCE);
+
+    let volume = volume.mount_again(|_| Ok(()))?;
+    let mut server = subject.start(&volume.data(), &log)?;
+    fleet.check(server.address());
+    fleet.finish(server.address());
+    verdict.take_in(&occasion, &fleet);
+    server.kill9();
+    drop(volume);
+    Ok(format!(
+        "{occasion}: {} health checks and {} queries, the slowest {} and {} ms; {}",
+        health.len(),
+        queries.len(),
+        slowest(&health).as_millis(),
+        slowest(&queries).as_millis(),
+        fleet.figures()
+    ))
+}

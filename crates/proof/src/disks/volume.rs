@@ -1,0 +1,120 @@
+//! A file system of its own for one server, which can lose what was not synced.
+
+use std::path::{Path, PathBuf};
+
+use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
+use crate::guard::Guard;
+use crate::tool::{need, run};
+
+/// What remains to be done for a volume when this program is killed. A process that holds files in it dies with us, a little later.
+const PUT_IN_ORDER: &str =
+    "fsfreeze --unfreeze \"$1\"; umount --lazy \"$1\"; losetup --detach \"$2\"";
+
+/// A mounted file system on a loop device. Whoever uses it must have ended before it is dropped.
+#[derive(Debug)]
+pub(super) struct Volume {
+    // Dropped in this order.
+    mount: Mount,
+    device: LoopDevice,
+    guard: Guard,
+    file_system: FileSystem,
+}
+
+impl Volume {
+    /// Asks for what it takes.
+    ///
+    /// # Errors
+    /// [`crate::outcome::Lacking`] when the machine does not have it.
+    pub(super) fn need(file_system: FileSystem) -> anyhow::Result<()> {
+        file_system.need()?;
+        need(&["setpriv", "fsfreeze"])
+    }
+
+    /// A new file system of `size` bytes in a file in `scratch`.
+    ///
+    /// # Errors
+    /// When it is too small for a file system of this kind, for one.
+    pub(super) fn new(file_system: FileSystem, size: u64, scratch: &Path) -> anyhow::Result<Self> {
+        let image = scratch.join("disk");
+        make_image(&image, size)?;
+        Self::on(file_system, &image, scratch)
+    }
+
+    /// A new file system on whatever `image` is.
+    ///
+    /// # Errors
+    /// As [`Volume::new`].
+    pub(super) fn on(
+        file_system: FileSystem,
+        image: &Path,
+        scratch: &Path,
+    ) -> anyhow::Result<Self> {
+        let device = LoopDevice::attach(image)?;
+        let place = scratch.join("mount");
+        let guard = Guard::new(PUT_IN_ORDER, &[&place.to_string_lossy(), device.path()])?;
+        file_system.make(&device)?;
+        Ok(Self {
+            mount: Mount::new(file_system, &device, &place)?,
+            device,
+            guard,
+            file_system,
+        })
+    }
+
+    /// Where it is mounted.
+    pub(super) fn path(&self) -> &Path {
+        self.mount.path()
+    }
+
+    /// The data directory of the server on it.
+    pub(super) fn data(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
+    /// From here on the file system takes nothing any more, as when the power goes. What it had not written goes with the mount. Btrfs
+    /// knows no such thing; it keeps what it has.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub(super) fn switch_off(&self) -> anyhow::Result<()> {
+        if self.file_system != FileSystem::Btrfs {
+            let place = self.path().to_string_lossy();
+            run("xfs_io", ["-x", "-c", "shutdown", &place])?;
+        }
+        Ok(())
+    }
+
+    /// Loses what was not synced.
+    ///
+    /// # Errors
+    /// When somebody still uses it, or it does not come back.
+    pub(super) fn switch_off_and_on(self) -> anyhow::Result<Self> {
+        self.switch_off()?;
+        self.mount_again(|_| Ok(()))
+    }
+
+    /// Unmounts it, lets `between` happen to the device, and mounts it.
+    ///
+    /// # Errors
+    /// When somebody still uses it, or it does not come back.
+    pub(super) fn mount_again(
+        self,
+        between: impl FnOnce(&LoopDevice) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
+        let Self {
+            mount,
+            device,
+            guard,
+            file_system,
+        } = self;
+        let place = mount.path().to_owned();
+        mount.unmount()?;
+        between(&device)?;
+        Ok(Self {
+            mount: Mount::new(file_system, &device, &place)?,
+            device,
+            guard,
+            file_system,
+        })
+    }
+}
