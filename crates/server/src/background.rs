@@ -130,8 +130,13 @@ fn pause_after(swept: &Swept, options: SweepOptions) -> Duration {
 
 fn report(swept: &Swept) {
     if let Some(error) = &swept.failure {
-        let failed = swept.failed;
-        tracing::warn!(failed, %error, "media could not be deleted; the next sweep tries again");
+        // With its causes, one of which is that a backup holds the media.
+        let (failed, error) = (swept.failed, error as &dyn std::error::Error);
+        tracing::warn!(
+            failed,
+            error,
+            "media could not be deleted; the next sweep tries again"
+        );
     }
     if swept.expired + swept.garbage + swept.orphans > 0 {
         let &Swept {

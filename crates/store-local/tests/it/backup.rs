@@ -9,7 +9,7 @@ use windlass_store_local::verify::{VerifyError, VerifyOptions, verify};
 use windlass_store_local::{LocalStore, OpenError, Options};
 
 use crate::directory;
-use crate::verify::{
+use crate::sample::{
     BYTES, CANCELLED, FINISHED, FINISHING, NOW, OPEN, SMALL, cancel, flip, lease, media, path,
     session, sql, store_with_everything, upload,
 };

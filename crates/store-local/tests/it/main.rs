@@ -7,5 +7,6 @@ mod conformance;
 mod directory;
 mod model;
 mod open;
+mod sample;
 mod uploads;
 mod verify;

@@ -1,0 +1,214 @@
+//! A store with a session in every state, and what can be done to its files and rows.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use rusqlite::Connection;
+use tempfile::TempDir;
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, SlowHasher, Wanted};
+use windlass_store::{
+    Advance, ChangeSet, EndSession, Epoch, Extent, FinishSession, Ledger, Media, MediaId, MediaRef,
+    NewSession, Place, Progress, Resource, ResourceChange, SessionId, SessionState, Timestamp,
+    Vault,
+};
+use windlass_store_local::LocalStore;
+
+use crate::directory;
+
+pub(crate) const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
+
+/// The media that is uploaded to the vault: the session of this number has it as well.
+pub(crate) const BYTES: &[u8] = b"the pawl holds what the drum has wound";
+
+pub(crate) const OPEN: u8 = 1;
+pub(crate) const FINISHING: u8 = 2;
+pub(crate) const FINISHED: u8 = 3;
+pub(crate) const CANCELLED: u8 = 4;
+pub(crate) const EMPTY: u8 = 5;
+pub(crate) const SMALL: u8 = 6;
+pub(crate) const SMALL_FINISHED: u8 = 7;
+
+pub(crate) fn session(number: u8) -> SessionId {
+    SessionId::from_bytes([number; 32])
+}
+
+pub(crate) fn media(number: u8) -> MediaId {
+    MediaId::from_bytes([number; 16])
+}
+
+fn crc32c(bytes: &[u8]) -> Crc32c {
+    let mut hasher = Crc32cHasher::default();
+    hasher.update(bytes);
+    hasher.value()
+}
+
+fn digests() -> Digests {
+    let mut slow = SlowHasher::new(Wanted {
+        md5: true,
+        sha256: true,
+    });
+    slow.update(BYTES);
+    let (md5, sha256) = slow.finish();
+    Digests {
+        crc32c: crc32c(BYTES),
+        md5,
+        sha256,
+    }
+}
+
+/// A store with a session in every state, with media in both places.
+pub(crate) async fn store_with_everything() -> TempDir {
+    let dir = directory::new();
+    let store = directory::open(&dir);
+    for number in [OPEN, FINISHING, FINISHED, CANCELLED] {
+        upload(&store, number, Place::Vault).await;
+    }
+    for number in [SMALL, SMALL_FINISHED] {
+        upload(&store, number, Place::Ledger).await;
+    }
+    start(&store, EMPTY).await;
+    finish(&store, FINISHED, Place::Vault).await;
+    finish(&store, SMALL_FINISHED, Place::Ledger).await;
+    let epoch = lease(&store, CANCELLED).await;
+    let end = EndSession::Cancelled;
+    store
+        .ledger
+        .end(session(CANCELLED), epoch, end)
+        .await
+        .unwrap();
+    store.vault.delete(media(CANCELLED)).await.unwrap();
+    store
+        .ledger
+        .forget_garbage(&[media(CANCELLED)])
+        .await
+        .unwrap();
+    drop(store);
+    // Bytes behind the committed offset mean nothing.
+    let path = path(&dir, OPEN);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend(b"never committed");
+    std::fs::write(path, bytes).unwrap();
+    dir
+}
+
+async fn start(store: &LocalStore, number: u8) {
+    let new = NewSession {
+        id: session(number),
+        context: Vec::new(),
+        created: Timestamp::from_millis(0),
+        expires: NOW,
+        total: None,
+    };
+    store.ledger.start(new).await.unwrap();
+}
+
+pub(crate) async fn lease(store: &LocalStore, number: u8) -> Epoch {
+    store
+        .ledger
+        .lease(session(number))
+        .await
+        .unwrap()
+        .unwrap()
+        .epoch
+}
+
+fn progress(number: u8, place: Place) -> Progress {
+    let extent = Extent {
+        start: 8,
+        crc32c: crc32c(&BYTES[8..]),
+    };
+    Progress {
+        offset: BYTES.len() as u64,
+        crc32c: crc32c(BYTES),
+        media: Some(MediaRef {
+            id: media(number),
+            place,
+        }),
+        extent: (place == Place::Vault).then_some(extent),
+        ..Progress::none(Some(BYTES.len() as u64))
+    }
+}
+
+pub(crate) async fn upload(store: &LocalStore, number: u8, place: Place) {
+    start(store, number).await;
+    let epoch = lease(store, number).await;
+    let bytes = Bytes::from_static(BYTES);
+    if place == Place::Vault {
+        let writer = store.vault.create(media(number)).await.unwrap();
+        writer.write(0, vec![bytes.clone()]).await.unwrap();
+        writer.sync().await.unwrap();
+    }
+    let advance = Advance {
+        from: 0,
+        progress: progress(number, place),
+        small_media: (place == Place::Ledger).then_some(bytes),
+        state: match number {
+            FINISHING => SessionState::Finishing,
+            _ => SessionState::Active,
+        },
+        expires: None,
+    };
+    store
+        .ledger
+        .advance(session(number), epoch, advance)
+        .await
+        .unwrap();
+}
+
+async fn finish(store: &LocalStore, number: u8, place: Place) {
+    let resource = Resource {
+        collection: "farm/v1/animals".to_owned(),
+        id: number.to_string(),
+        version: 1,
+        body: Bytes::from_static(b"{}"),
+        media: Some(Media {
+            at: MediaRef {
+                id: media(number),
+                place,
+            },
+            length: BYTES.len() as u64,
+            content_type: "image/jpeg".to_owned(),
+            digests: digests(),
+        }),
+        created: NOW,
+        updated: NOW,
+    };
+    let changes = ChangeSet {
+        resources: vec![ResourceChange::Insert(resource)],
+        small_media: None,
+        finish: Some(FinishSession {
+            id: session(number),
+            epoch: lease(store, number).await,
+            progress: progress(number, place),
+            reply: b"201".to_vec(),
+        }),
+    };
+    store.ledger.apply(changes).await.unwrap();
+}
+
+pub(crate) fn path(dir: &TempDir, number: u8) -> PathBuf {
+    let name = media(number).to_string();
+    dir.path()
+        .join("vault")
+        .join(&name[..2])
+        .join(&name[2..4])
+        .join(name)
+}
+
+pub(crate) fn sql(dir: &TempDir, sql: &str) {
+    let connection = Connection::open(dir.path().join("ledger.sqlite")).unwrap();
+    connection.execute_batch(sql).unwrap();
+}
+
+pub(crate) fn flip(dir: &TempDir, number: u8, at: usize) {
+    let mut bytes = std::fs::read(path(dir, number)).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(path(dir, number), bytes).unwrap();
+}
+
+/// What the server and its sweep do when a session is cancelled.
+pub(crate) fn cancel(dir: &TempDir, number: u8) {
+    let row = "UPDATE sessions SET state = 3, media = NULL, place = NULL WHERE rowid =";
+    sql(dir, &format!("{row} {number}"));
+    std::fs::remove_file(path(dir, number)).ok();
+}
