@@ -18,19 +18,20 @@ use windlass_store::{
     MediaRef, NewSession, Progress, Resource, ResourceChange, SessionId, SessionState, Timestamp,
 };
 use windlass_store_local::LocalLedger;
+use windlass_testkit::effort::cases;
 
 use crate::directory;
 use reference::{Change, End, From, Holder, Named, Reference, Step};
 
 prop_state_machine! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(256), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_memory_ledger_does_what_the_model_does(sequential 1..60 => Comparison<MemorySubject>);
 }
 
 prop_state_machine! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(48), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_local_ledger_does_what_the_model_does(sequential 1..60 => Comparison<LocalSubject>);
