@@ -1,15 +1,20 @@
 //! What the server does besides answering: it watches the disk, finishes what a crash left
 //! unfinished, sweeps, and lets the kinds' workers work.
 
+mod pace;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 
 use crate::error::Error;
 use crate::kind::Desk;
 use crate::uploads::House;
+use pace::Pace;
 
 /// How often the disk is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -22,15 +27,6 @@ const FINISH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How many finishing sessions are taken at once.
 const FINISH_BATCH: usize = 64;
-
-/// Pause after a sweep has come to its end.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Pause between the steps of a sweep, so that it never competes with requests.
-const SWEEP_PACE: Duration = Duration::from_secs(1);
-
-/// Pause while a lot has to be deleted.
-const SWEEP_HASTE: Duration = Duration::from_millis(20);
 
 /// Starts it all. It ends with the set.
 pub(crate) fn spawn(house: &Arc<House>) -> JoinSet<()> {
@@ -92,14 +88,15 @@ async fn finish_all(house: &Arc<House>) -> Result<(), Error> {
 
 /// Forgets sessions that have died and deletes media that nothing refers to, a little at a time.
 async fn sweep(house: Arc<House>) {
-    let options = SweepOptions::default();
-    let mut sweep = Sweep::new(options);
+    let mut sweep = Sweep::new(SweepOptions::default());
+    let mut pace = Pace::default();
     loop {
-        let now = house.clock.now();
+        let (now, begun) = (house.clock.now(), Instant::now());
+        sweep.set_bite(pace.bite());
         let pause = match sweep.step(&*house.ledger, &*house.vault, now).await {
             Ok(swept) => {
                 report(&swept);
-                pause_after(&swept, options)
+                pace.after(&swept, begun.elapsed())
             }
             Err(error) => {
                 match &error {
@@ -107,25 +104,20 @@ async fn sweep(house: Arc<House>) {
                     SweepError::Vault(error) => house.vitals.examine_vault(error),
                 }
                 tracing::warn!(%error, "the sweep was interrupted");
-                SWEEP_INTERVAL
+                pace::INTERVAL
             }
         };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            // Whoever deletes or cancels wants the room.
-            () = house.garbage.notified() => tokio::time::sleep(SWEEP_PACE).await,
-        }
+        rest(pause, &house.garbage).await;
     }
 }
 
-fn pause_after(swept: &Swept, options: SweepOptions) -> Duration {
-    if swept.is_done {
-        SWEEP_INTERVAL
-    } else if swept.garbage + swept.expired >= options.batch {
-        SWEEP_HASTE
-    } else {
-        SWEEP_PACE
-    }
+/// Whoever deletes or cancels wants the room, soon: that makes a pause shorter, never longer.
+async fn rest(pause: Duration, garbage: &Notify) {
+    let wanted = async {
+        garbage.notified().await;
+        tokio::time::sleep(pace::PACE).await;
+    };
+    tokio::time::timeout(pause, wanted).await.ok();
 }
 
 fn report(swept: &Swept) {
@@ -146,5 +138,30 @@ fn report(swept: &Swept) {
             ..
         } = swept;
         tracing::debug!(expired, garbage, orphans, "swept");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_wants_room_makes_a_pause_shorter_and_never_longer() {
+        let haste = Duration::from_millis(20);
+        let cases = [
+            (haste, false, haste),
+            (haste, true, haste),
+            (pace::INTERVAL, false, pace::INTERVAL),
+            (pace::INTERVAL, true, pace::PACE),
+        ];
+        for (pause, is_wanted, expected) in cases {
+            let garbage = Notify::new();
+            if is_wanted {
+                garbage.notify_one();
+            }
+            let begun = Instant::now();
+            rest(pause, &garbage).await;
+            assert_eq!(begun.elapsed(), expected, "{pause:?}, wanted: {is_wanted}");
+        }
     }
 }

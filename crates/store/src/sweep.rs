@@ -14,7 +14,8 @@ use crate::vault::{Vault, VaultError};
 /// How a sweep goes about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepOptions {
-    /// Most sessions, garbage entries and stored media that one step handles, each.
+    /// Most sessions, garbage entries and stored media that one step handles, each. Of the first two,
+    /// which the ledger writes, it may be told to handle another number: [`Sweep::set_bite`].
     pub batch: usize,
     /// How long a media that nothing names is left alone after it was last written. An upload names
     /// its media only when it commits: this must be longer than any upload may go without writing.
@@ -61,9 +62,11 @@ pub enum SweepError {
 }
 
 /// A sweep that goes on from step to step.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Sweep {
     options: SweepOptions,
+    /// Most sessions and garbage entries of the next step.
+    bite: usize,
     /// The last media of the vault that was looked at.
     last: Option<MediaId>,
 }
@@ -72,9 +75,16 @@ impl Sweep {
     /// A sweep that begins at the first media.
     pub fn new(options: SweepOptions) -> Self {
         Self {
+            bite: options.batch,
             options,
             last: None,
         }
+    }
+
+    /// From the next step on at most so many sessions, and so many garbage entries, are handled by
+    /// each. A step that handles fewer takes the ledger's writer for a shorter time.
+    pub fn set_bite(&mut self, bite: usize) {
+        self.bite = bite;
     }
 
     /// Does the next bit of work.
@@ -91,14 +101,14 @@ impl Sweep {
         vault: &dyn Vault,
         now: Timestamp,
     ) -> Result<Swept, SweepError> {
-        let expired = ledger.expire(now, self.options.batch).await?;
+        let expired = ledger.expire(now, self.bite).await?;
         let mut swept = Swept {
             expired,
             ..Swept::default()
         };
         let garbage = self.delete_garbage(ledger, vault, &mut swept).await?;
         let looked_at_all = self.delete_orphans(ledger, vault, now, &mut swept).await?;
-        let few = |count| count < self.options.batch;
+        let few = |count| count < self.bite;
         swept.is_done = few(swept.expired) && few(garbage) && looked_at_all;
         Ok(swept)
     }
@@ -110,7 +120,7 @@ impl Sweep {
         vault: &dyn Vault,
         swept: &mut Swept,
     ) -> Result<usize, SweepError> {
-        let listed = ledger.garbage(self.options.batch).await?;
+        let listed = ledger.garbage(self.bite).await?;
         if !listed.is_empty() {
             Failpoint::GarbageListed.reach();
         }

@@ -152,3 +152,20 @@ async fn a_sweep_that_a_power_cut_ends_anywhere_is_made_up_for_by_the_next() {
         sweep_after(Faults::outage_after(nth)).await;
     }
 }
+
+#[tokio::test]
+async fn a_step_forgets_no_more_than_its_bite() {
+    let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
+    for n in 0..8 {
+        upload(&ledger, &vault, n, 1_000).await;
+    }
+    let mut sweep = sweep();
+    let mut expired = Vec::new();
+    for bite in [2, 5, 2] {
+        sweep.set_bite(bite);
+        let swept = sweep.step(&ledger, &vault, LATER).await.unwrap();
+        assert!(swept.garbage <= bite);
+        expired.push(swept.expired);
+    }
+    assert_eq!(expired, [2, 5, 1]);
+}
