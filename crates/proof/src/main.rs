@@ -14,6 +14,7 @@ mod guard;
 mod kill;
 mod outcome;
 mod power;
+mod scale;
 mod scratch;
 mod subject;
 mod tool;
@@ -42,6 +43,7 @@ enum Tier {
     Disk(disks::Arguments),
     Kill(kill::Arguments),
     Power(power::Arguments),
+    Scale(scale::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Tier::Disk(arguments) => disks::run(arguments),
         Tier::Kill(arguments) => kill::run(arguments),
         Tier::Power(arguments) => power::run(arguments),
+        Tier::Scale(arguments) => scale::run(arguments),
     };
     outcome::report(result.unwrap_or_else(Outcome::of_error), no_skip)
 }

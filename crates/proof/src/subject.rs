@@ -205,6 +205,23 @@ impl Server {
         Pid::from_child(&self.child)
     }
 
+    /// How much memory it holds, and held at the most.
+    ///
+    /// # Errors
+    /// When it has ended, or the operating system is not Linux.
+    pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+        let bytes = |field| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+            let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+            Some(kib << 10)
+        };
+        let found = bytes("VmRSS:").zip(bytes("VmHWM:"));
+        let (now, peak) = found.with_context(|| format!("{path} shows no memory"))?;
+        Ok(Memory { now, peak })
+    }
+
     /// Sends it a signal. One that has ended does not mind.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).ok();
@@ -283,6 +300,15 @@ impl fmt::Display for Unstarted {
 }
 
 impl std::error::Error for Unstarted {}
+
+/// Resident memory of a process, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// At this moment.
+    pub(crate) now: u64,
+    /// The most since its start.
+    pub(crate) peak: u64,
+}
 
 impl Drop for Server {
     fn drop(&mut self) {

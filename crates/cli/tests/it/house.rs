@@ -16,7 +16,7 @@ const MAY_KNOW: [(&str, &[&str]); 10] = [
         &["apis", "client", "discovery", "server", "store-local"],
     ),
     ("testkit", &[]),
-    ("proof", &["testkit"]),
+    ("proof", &["store", "store-local", "testkit"]),
 ];
 
 /// The crates of the house that a manifest names as dependencies; those of its tests do not count.

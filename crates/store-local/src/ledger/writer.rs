@@ -343,5 +343,7 @@ type Outcome = Result<Vec<SessionId>, Refusal>;
 fn is_full(error: &rusqlite::Error) -> bool {
     let of_the_index = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
-        || error.sqlite_error().is_some_and(|error| error.extended_code == of_the_index)
+        || error
+            .sqlite_error()
+            .is_some_and(|error| error.extended_code == of_the_index)
 }

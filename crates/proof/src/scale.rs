@@ -1,0 +1,270 @@
+//! Scale: a million unfinished sessions.
+//!
+//! Injected: a store with very many sessions, nearly all of them past their lifetime, some with media in the ledger and some with
+//! files in the vault; `kill -9` while they are swept and clients are served.
+//! To be survived: the server is ready at once and stays small, requests do not wait for the sweep, all that has died goes, and nothing
+//! that lives.
+
+mod estate;
+mod visitors;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use rustix::process::Signal;
+use windlass_testkit::checker::{Rule, Violation};
+
+use crate::outcome::{Outcome, progress};
+use crate::subject::{Server, Subject};
+use estate::{Estate, Remains};
+use visitors::{Visitors, Waits};
+
+/// What the server may take to be ready.
+const READY_WITHIN: Duration = Duration::from_secs(2);
+
+/// What memory it may hold.
+const MEMORY: u64 = 100 << 20;
+
+/// What a request may take, with `--strict`.
+const STRICT: Duration = Duration::from_millis(50);
+
+/// What a request may take on a machine that does other things meanwhile.
+const LENIENT: Duration = Duration::from_secs(2);
+
+/// How long clients are served before each kill.
+const BEFORE_A_KILL: Duration = Duration::from_millis(700);
+
+/// How long clients are served when there is nothing to be swept any more.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// How long the server may take to stop.
+const STOPS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Expires a million sessions under a server that is measured.
+///
+/// The store is filled through its own interface, without syncs. One session in ten has 512 bytes in the ledger, one in a hundred 64 KiB in
+/// the vault; one in a hundred lives. The server is started, killed three times while it sweeps and serves, and then left to sweep to the end
+/// while clients start, ask, append, finish, download, list and delete at a steady pace. Last of all the store is opened and searched for what
+/// should be gone, and for what should not.
+///
+/// Fails when the server takes more than 2 s to be ready, holds more than 100 MiB, or lets a request wait for more than 2 s (50 ms with
+/// --strict). A debug build is slower than what operators run: for figures, build with --release.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// How many sessions there are.
+    #[arg(long, default_value_t = 100_000)]
+    sessions: u64,
+    /// How many clients are served meanwhile, each some hundred requests a second at the most.
+    #[arg(long, default_value_t = 4)]
+    clients: usize,
+    /// How often the server is killed before it may sweep to the end.
+    #[arg(long, default_value_t = 3)]
+    kills: u32,
+    /// Fails when a request takes more than 50 ms. Only for a machine that does nothing else.
+    #[arg(long)]
+    strict: bool,
+    /// Ids and media follow from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let scratch = tempfile::tempdir()?;
+    let data = scratch.path().join("data");
+    let begun = Instant::now();
+    let estate = Estate::fill(&data, arguments.sessions, arguments.seed)?;
+    let size = size_of_ledger(&data);
+    progress(format_args!(
+        "{} sessions in {size} MiB, made in {:.0} s",
+        arguments.sessions,
+        begun.elapsed().as_secs_f64()
+    ));
+    let log = scratch.path().join("log");
+    let ready = kill_and_start(arguments, &data, &log)?;
+    progress(&ready);
+    let expiry = expire(ready, arguments, &estate)?;
+    progress(&expiry);
+    let remains = estate.examine(&data)?;
+    let grown = size_of_ledger(&data);
+    let figures = format!(
+        "{} sessions; {expiry}; ledger {size} to {grown} MiB",
+        arguments.sessions
+    );
+    expiry.judge(arguments.strict)?;
+    Ok(Outcome::Done {
+        figures,
+        violations: violations(&remains),
+    })
+}
+
+/// A server that has been started again and again.
+struct Ready {
+    server: Server,
+    /// The slowest start.
+    slowest: Duration,
+    /// What was held right after it, at the most.
+    memory: u64,
+    /// The longest write-ahead log that a kill left.
+    wal: u64,
+}
+
+impl std::fmt::Display for Ready {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            slowest,
+            memory,
+            wal,
+            ..
+        } = self;
+        write!(
+            f,
+            "ready within {} ms with {} MiB, after kills with {} MiB of WAL",
+            slowest.as_millis(),
+            memory >> 20,
+            wal >> 20
+        )
+    }
+}
+
+fn kill_and_start(arguments: &Arguments, data: &Path, log: &Path) -> anyhow::Result<Ready> {
+    let (mut slowest, mut memory, mut wal) = (Duration::ZERO, 0, 0);
+    let mut kills = 0;
+    loop {
+        let begun = Instant::now();
+        let mut server = arguments.subject.start(data, log)?;
+        slowest = slowest.max(begun.elapsed());
+        memory = memory.max(server.memory()?.now);
+        if kills == arguments.kills {
+            return Ok(Ready {
+                server,
+                slowest,
+                memory,
+                wal,
+            });
+        }
+        kills += 1;
+        let visitors = Visitors::arrive(server.address(), arguments.clients, arguments.seed);
+        std::thread::sleep(BEFORE_A_KILL);
+        server.kill9();
+        wal = wal.max(length(&data.join("ledger.sqlite-wal")));
+        // They were cut off in the middle: what they saw tells nothing.
+        visitors.leave().ok();
+    }
+}
+
+/// What was measured while everything expired.
+struct Expiry {
+    ready: String,
+    slowest_start: Duration,
+    took: Duration,
+    peak: u64,
+    busy: Waits,
+    quiet: Waits,
+}
+
+impl std::fmt::Display for Expiry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}; expired in {:.1} s, at most {} MiB; meanwhile {}; afterwards {}",
+            self.ready,
+            self.took.as_secs_f64(),
+            self.peak >> 20,
+            self.busy,
+            self.quiet
+        )
+    }
+}
+
+impl Expiry {
+    fn judge(&self, strict: bool) -> anyhow::Result<()> {
+        let limit = if strict { STRICT } else { LENIENT };
+        ensure!(
+            self.slowest_start <= READY_WITHIN,
+            "a start took more than {READY_WITHIN:?}: {self}"
+        );
+        ensure!(
+            self.peak <= MEMORY,
+            "the server held more than {} MiB: {self}",
+            MEMORY >> 20
+        );
+        ensure!(
+            self.busy.slowest() <= limit,
+            "a request took more than {limit:?}: {self}"
+        );
+        Ok(())
+    }
+}
+
+/// Lets the server sweep to the end while clients are served.
+fn expire(ready: Ready, arguments: &Arguments, estate: &Estate) -> anyhow::Result<Expiry> {
+    let told = ready.to_string();
+    let Ready {
+        mut server,
+        slowest,
+        ..
+    } = ready;
+    let begun = Instant::now();
+    let visitors = Visitors::arrive(server.address(), arguments.clients, arguments.seed + 1);
+    // On a machine that does nothing else ten thousand go in a second.
+    let limit =
+        Duration::from_secs(120) + Duration::from_millis(2) * u32::try_from(arguments.sessions)?;
+    while estate.last_to_go().exists() {
+        ensure!(
+            begun.elapsed() < limit,
+            "after {limit:?} there are dead sessions left"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let took = begun.elapsed();
+    let busy = visitors.leave()?;
+    let visitors = Visitors::arrive(server.address(), arguments.clients, arguments.seed + 2);
+    std::thread::sleep(QUIET);
+    let quiet = visitors.leave()?;
+    let peak = server.memory()?.peak;
+    server.signal(Signal::TERM);
+    let status = server.wait(STOPS_WITHIN)?;
+    ensure!(status.success(), "the server ends with {status}");
+    Ok(Expiry {
+        ready: told,
+        slowest_start: slowest,
+        took,
+        peak,
+        busy,
+        quiet,
+    })
+}
+
+fn violations(remains: &Remains) -> Vec<Violation> {
+    let of = |upload: String, rule| Violation { upload, rule };
+    let lost = (remains.lost > 0).then(|| {
+        of(
+            format!("{} living sessions", remains.lost),
+            Rule::SessionLost,
+        )
+    });
+    let left = (remains.left > 0).then(|| {
+        let rule = Rule::Strange("they are still in the ledger after the sweep".to_owned());
+        of(format!("{} dead sessions", remains.left), rule)
+    });
+    let undeleted = (remains.undeleted > 0).then(|| {
+        let rule = Rule::Strange("it is there without a session".to_owned());
+        of(
+            format!("{} media of dead sessions", remains.undeleted),
+            rule,
+        )
+    });
+    [lost, left, undeleted].into_iter().flatten().collect()
+}
+
+/// In MiB.
+fn size_of_ledger(data: &Path) -> u64 {
+    length(&data.join("ledger.sqlite")) >> 20
+}
+
+fn length(path: &Path) -> u64 {
+    path.metadata().map_or(0, |metadata| metadata.len())
+}
