@@ -93,6 +93,11 @@ impl House {
         Ok(())
     }
 
+    /// Counts what the end of a request writes. It is not refused: it has come already, and the memory for media bounds it.
+    pub(crate) fn note_rest(&self, bytes: usize) {
+        self.vitals.note_written(bytes as u64);
+    }
+
     pub(crate) fn plumbing(&self) -> sink::Plumbing {
         let limit = self
             .settings

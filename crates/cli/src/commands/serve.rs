@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use windlass_server::{Ended, Listener, Registry, Server, Stores, SystemClock};
 use windlass_store_local::{Durability, LocalStore};
 
-use super::signals::Signals;
+use super::signals::{Signals, outlive_the_file_limit};
 use crate::args::ServeArgs;
 use crate::exit::Code;
 use crate::output;
@@ -113,6 +113,7 @@ async fn serve(
     certificate: Option<Arc<Certificate>>,
 ) -> Result<(), Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
+    outlive_the_file_limit().map_err(Error::Signals)?;
     let (listener, address) = listen(settings.listen).await?;
     // It blocks, but nothing else runs yet.
     let store = LocalStore::open(&settings.data, settings.store)?;

@@ -213,6 +213,7 @@ impl Append {
     /// Makes durable what was taken. When the disk is full, that is only what was written before;
     /// the flag says so.
     async fn settle(&mut self) -> Result<(Settled, bool), Error> {
+        self.house.note_rest(self.sink.waiting());
         let (settled, full) = match self.sink.settle().await {
             Err(Error::Vault(VaultError::NoSpace { .. })) => (self.sink.settle().await, true),
             settled => (settled, false),

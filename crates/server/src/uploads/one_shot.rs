@@ -238,6 +238,7 @@ impl<'a> OneShot<'a> {
     }
 
     async fn try_finish(&mut self) -> Result<FinalReply, Error> {
+        self.house.note_rest(self.sink.waiting());
         let settled = self.sink.settle().await?;
         Failpoint::OneShotSettled.reach();
         let digests = self.sink.digests(self.wanted).await?;
