@@ -1,0 +1,97 @@
+//! What goes wrong, and when.
+
+use std::time::Duration;
+
+use crate::disk::Keeps;
+use crate::os::files::End;
+use crate::random::Random;
+use crate::witness::LIFETIME;
+
+/// The faults of a run.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    left: u64,
+    next: Duration,
+    /// The longest pause between two of them, in milliseconds.
+    pause: u64,
+}
+
+/// One thing that goes wrong. What ends by itself does so after some milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    /// The server's process ends.
+    End(End),
+    /// The server's process ends after some changes of files, in the middle of whatever it does.
+    EndAfter(u64, End),
+    /// After some syncs one fails.
+    SyncFails(u64),
+    DiskFull(u64),
+    /// A client and the server do not hear each other; what is on its way is lost.
+    Partition(u64),
+    /// What is on its way between a client and the server stays where it is.
+    Hold(u64),
+    Slow(u64),
+    ClientCrash(u64),
+    /// The calendar goes ahead.
+    Leap(Duration),
+}
+
+impl Faults {
+    pub(crate) fn new(random: &mut Random) -> Self {
+        Self {
+            left: random.within(2..16),
+            next: Duration::from_millis(random.below(100)),
+            pause: random.pick(&[30, 200, 1000]),
+        }
+    }
+
+    /// Whether no more will come.
+    pub(crate) fn are_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The next fault, when it is time for it.
+    pub(crate) fn due(&mut self, now: Duration, random: &mut Random) -> Option<Fault> {
+        if self.left == 0 || now < self.next {
+            return None;
+        }
+        self.left -= 1;
+        self.next = now + Duration::from_millis(random.below(self.pause));
+        Some(Fault::draw(random))
+    }
+}
+
+impl Fault {
+    fn draw(random: &mut Random) -> Self {
+        let millis = random.pick(&[20, 200, 2000]);
+        let millis = random.within(millis / 10..millis);
+        match random.below(20) {
+            0 | 1 => Self::End(end(random)),
+            2..=8 => Self::EndAfter(random.below(60), end(random)),
+            9 => Self::SyncFails(random.below(20)),
+            10 => Self::DiskFull(millis),
+            11 | 12 => Self::Partition(millis),
+            13 | 14 => Self::Hold(millis),
+            15 | 16 => Self::Slow(millis),
+            17 | 18 => Self::ClientCrash(millis),
+            _ => Self::Leap(leap(random)),
+        }
+    }
+}
+
+fn end(random: &mut Random) -> End {
+    if random.once_in(3) {
+        End::Kill
+    } else {
+        End::PowerCut(random.pick(&Keeps::ALL))
+    }
+}
+
+/// Hours; now and then so long that sessions die.
+fn leap(random: &mut Random) -> Duration {
+    if random.once_in(4) {
+        LIFETIME + Duration::from_secs(60)
+    } else {
+        Duration::from_secs(random.within(60..6 * 60 * 60))
+    }
+}

@@ -1,0 +1,33 @@
+//! The operating system as the simulation has it.
+//!
+//! The product is not built differently for the simulation, and knows nothing of it. The program that it is linked into defines some
+//! functions of the C library itself, which the linker then prefers: the ones by which Rust, SQLite and
+//! rustix reach files, threads, time and randomness. A real system is still underneath; what is decided here is what it
+//! never lets a program decide:
+//!
+//! | room | what follows from the seed |
+//! |---|---|
+//! | [`threads`] | which thread runs; exactly one does |
+//! | [`files`] | what is on the disk after a crash, and which sync fails |
+//! | [`clock`] | what time it is |
+//! | [`entropy`] | what is random |
+//!
+//! Before [`begin`], and in threads that were there before, everything goes its usual way.
+
+#![allow(
+    unsafe_code,
+    reason = "the C library's functions are defined and called here"
+)]
+
+pub(crate) mod clock;
+pub(crate) mod entropy;
+pub(crate) mod files;
+mod real;
+pub(crate) mod threads;
+
+/// Takes the calling thread, and all that it starts from now on, into the simulation.
+pub(crate) fn begin(seed: u64) {
+    entropy::begin(seed);
+    clock::begin();
+    threads::begin(seed);
+}

@@ -1,0 +1,331 @@
+//! The files of the simulated machine.
+//!
+//! Below one directory of the real system every call that changes something is noted: what is there lies in the real
+//! directory, what of it is durable is known to the [`Disk`]. When the machine's power goes out, or the process is killed, the disk says what is
+//! left, and the next process finds that in a directory of its own. What the dead one still does to the old
+//! directory means nothing. [`calls`] has the functions that are watched.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libc::off_t;
+
+use super::{real, threads};
+use crate::disk::{Disk, Inode, Keeps};
+use crate::random::Random;
+use crate::trace::{digest, note};
+
+mod calls;
+
+const PURPOSE: u64 = 3;
+
+/// Room on the disk, when it is not full.
+const ROOM: u64 = 1 << 40;
+
+static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
+
+/// What the disk does that it must not do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum Disloyalty {
+    /// Nothing.
+    #[default]
+    None,
+    /// It says that media is synced, and it is not.
+    ForgetsMedia,
+    /// It says that names are synced, and they are not.
+    ForgetsNames,
+    /// It says that the ledger's log is synced, and it is not.
+    ForgetsLedger,
+    /// Media becomes durable with the second sync of the ledger's log behind it: as if the ledger were
+    /// committed first.
+    SyncsMediaLate,
+}
+
+/// How a process ends that does not end by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It is killed; what it wrote is in the page cache.
+    Kill,
+    /// The machine's power goes out.
+    PowerCut(Keeps),
+}
+
+struct Machine {
+    root: PathBuf,
+    disk: Disk,
+    open: BTreeMap<c_int, Open>,
+    random: Random,
+    disloyalty: Disloyalty,
+    /// Files whose sync is late, by whether the log was synced since.
+    late: Vec<(Inode, bool)>,
+    /// How many changes it is to the end of the process.
+    fuse: Option<(u64, End)>,
+    /// How many syncs it is to one that fails.
+    failure: Option<u64>,
+    is_full: bool,
+    /// What the process left behind; until it is taken nothing is noted.
+    left: Option<(Disk, End)>,
+}
+
+#[derive(Clone)]
+struct Open {
+    inode: Inode,
+    path: PathBuf,
+}
+
+/// What becomes of a call: it goes its way, or fails with an error number.
+type Verdict = Result<(), c_int>;
+
+/// Begins to note what happens below `root`, an empty directory.
+pub(crate) fn watch(root: &Path, seed: u64, disloyalty: Disloyalty) {
+    *lock() = Some(Machine {
+        root: root.to_owned(),
+        disk: Disk::new(),
+        open: BTreeMap::new(),
+        random: Random::new(seed, PURPOSE),
+        disloyalty,
+        late: Vec::new(),
+        fuse: None,
+        failure: None,
+        is_full: false,
+        left: None,
+    });
+}
+
+/// Ends the process after some more changes of files.
+pub(crate) fn end_after(changes: u64, end: End) {
+    with(|machine| machine.fuse = Some((changes, end)));
+}
+
+/// Ends the process now.
+pub(crate) fn end_now(end: End) {
+    with(|machine| machine.end(end));
+}
+
+/// Has a sync fail after some that do not.
+pub(crate) fn fail_sync_after(syncs: u64) {
+    with(|machine| machine.failure = Some(syncs));
+}
+
+/// Fills the disk up, or makes room.
+pub(crate) fn fill_up(is_full: bool) {
+    with(|machine| machine.is_full = is_full);
+}
+
+/// Whether the process has been ended, so that nothing of it may get out any more.
+pub(crate) fn is_over() -> bool {
+    with(|machine| machine.left.is_some()).unwrap_or(false)
+}
+
+/// Calls off what was to happen to the process and to its disk.
+pub(crate) fn spare() {
+    with(|machine| {
+        machine.fuse = None;
+        machine.failure = None;
+        machine.is_full = false;
+    });
+}
+
+/// Puts what an ended process left into `root`, where the next one finds it. Returns how it ended.
+pub(crate) fn succeed(root: &Path) -> Option<End> {
+    let (disk, end) = with(|machine| machine.left.take())??;
+    // The index of the log is shared memory: it dies with the process.
+    let result = disk.lay_out(root, |name| !name.ends_with("-shm"));
+    result.expect("there is room for what was there before");
+    with(|machine| {
+        root.clone_into(&mut machine.root);
+        machine.disk = disk;
+        machine.open.clear();
+        machine.late.clear();
+        machine.fuse = None;
+        machine.failure = None;
+    });
+    Some(end)
+}
+
+/// Compares what was noted with what is there. Returns the path of a file that differs: something has
+/// changed it by a call that nobody watches.
+pub(crate) fn overlooked() -> Option<PathBuf> {
+    let (disk, root) = with(|machine| (machine.disk.clone(), machine.root.clone()))?;
+    let mut paths = vec![PathBuf::new()];
+    while let Some(path) = paths.pop() {
+        let inode = disk.find(&path).expect("it is in the list of names");
+        if let Some(cached) = disk.cached(inode) {
+            let there = std::fs::read(root.join(&path)).ok();
+            if there.as_deref() != Some(cached) {
+                return Some(path);
+            }
+        }
+        let names = disk
+            .names(inode)
+            .filter(|(name, _)| !name.ends_with("-shm"));
+        paths.extend(names.map(|(name, _)| path.join(name)));
+    }
+    None
+}
+
+/// Says something without taking part in the simulation.
+pub(crate) fn complain(text: &str) {
+    // SAFETY: a buffer that is as long as is said.
+    unsafe { real::write(2, text.as_ptr().cast(), text.len()) };
+}
+
+impl Machine {
+    /// A path of the machine, as it is below its root.
+    fn path(&self, path: &Path) -> Option<PathBuf> {
+        let path = path.strip_prefix(&self.root).ok()?;
+        self.left.is_none().then(|| path.to_owned())
+    }
+
+    fn open(&self, fd: c_int) -> Option<Open> {
+        let open = self.open.get(&fd).cloned()?;
+        self.left.is_none().then_some(open)
+    }
+
+    /// Counts a change before it is made.
+    fn burn(&mut self) {
+        match &mut self.fuse {
+            Some((0, end)) => {
+                let end = *end;
+                self.end(end);
+            }
+            Some((left, _)) => *left -= 1,
+            None => {}
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        if self.left.is_some() {
+            return;
+        }
+        note!("machine  {end:?}");
+        let disk = match end {
+            End::Kill => self.disk.clone(),
+            End::PowerCut(keeps) => self.disk.after_power_cut(keeps, &mut self.random),
+        };
+        self.left = Some((disk, end));
+    }
+
+    fn opened(&mut self, fd: c_int, path: PathBuf, flags: c_int) {
+        let inode = if let Some(inode) = self.disk.find(&path) {
+            inode
+        } else {
+            self.burn();
+            note!("disk     create {}", path.display());
+            let created = self.disk.create(&path);
+            created.expect("its directory is there")
+        };
+        if flags & libc::O_TRUNC != 0 {
+            self.disk.set_len(inode, 0);
+        }
+        self.open.insert(fd, Open { inode, path });
+    }
+
+    fn writes(&mut self, file: &Open, offset: off_t, bytes: Vec<u8>) -> Verdict {
+        self.burn();
+        let offset = usize::try_from(offset).expect("an offset is not negative");
+        let name = file.path.display();
+        if name_ends_with(&file.path, "-shm") {
+            return Ok(());
+        }
+        if self.is_full {
+            note!("disk     write {name} {offset}+{}: full", bytes.len());
+            return Err(libc::ENOSPC);
+        }
+        note!(
+            "disk     write {name} {offset}+{} {:016x}",
+            bytes.len(),
+            digest(&bytes)
+        );
+        if self.left.is_none() {
+            self.disk.write(file.inode, offset, bytes);
+        }
+        Ok(())
+    }
+
+    fn makes_directory(&mut self, path: &Path) {
+        self.burn();
+        note!("disk     mkdir {}", path.display());
+        if self.left.is_none() {
+            self.disk.make_directory(path);
+        }
+    }
+
+    fn unlinks(&mut self, path: &Path) {
+        self.burn();
+        note!("disk     unlink {}", path.display());
+        if self.left.is_none() {
+            self.disk.unlink(path);
+        }
+    }
+
+    fn cuts(&mut self, file: &Open, len: off_t) {
+        self.burn();
+        let len = usize::try_from(len).expect("a length is not negative");
+        note!("disk     cut {} {len}", file.path.display());
+        if self.left.is_none() && !name_ends_with(&file.path, "-shm") {
+            self.disk.set_len(file.inode, len);
+        }
+    }
+
+    fn syncs(&mut self, file: &Open) -> Verdict {
+        self.burn();
+        let name = file.path.display();
+        match &mut self.failure {
+            Some(0) => {
+                self.failure = None;
+                note!("disk     sync {name}: fails");
+                if self.left.is_none() {
+                    self.disk.fail_sync(file.inode);
+                }
+                return Err(libc::EIO);
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        note!("disk     sync {name}");
+        if self.left.is_none() {
+            self.sync(file);
+        }
+        Ok(())
+    }
+
+    /// Makes it durable, as far as the disk is loyal.
+    fn sync(&mut self, file: &Open) {
+        let is_directory = self.disk.cached(file.inode).is_none();
+        let is_media = !is_directory && file.path.starts_with("vault");
+        let is_log = name_ends_with(&file.path, "-wal");
+        match self.disloyalty {
+            Disloyalty::ForgetsMedia if is_media => {}
+            Disloyalty::ForgetsNames if is_directory => {}
+            Disloyalty::ForgetsLedger if is_log => {}
+            Disloyalty::SyncsMediaLate if is_media => self.late.push((file.inode, false)),
+            _ => self.disk.sync(file.inode),
+        }
+        if is_log {
+            let is_due = |late: &mut (Inode, bool)| std::mem::replace(&mut late.1, true);
+            for (inode, _) in self.late.extract_if(.., is_due) {
+                self.disk.sync(inode);
+            }
+        }
+    }
+}
+
+fn name_ends_with(path: &Path, end: &str) -> bool {
+    path.as_os_str().as_bytes().ends_with(end.as_bytes())
+}
+
+fn lock() -> MutexGuard<'static, Option<Machine>> {
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does something with the machine, if there is one and the calling thread is of the simulation.
+fn with<T>(act: impl FnOnce(&mut Machine) -> T) -> Option<T> {
+    if !threads::is_simulated() {
+        return None;
+    }
+    lock().as_mut().map(act)
+}

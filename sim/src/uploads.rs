@@ -1,0 +1,203 @@
+//! What is uploaded in a run, and the clients that do it.
+
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+use windlass_client::{
+    ChunkSize, Chunking, Client, Journal, Patience, RateLimit, Schedule, Source, Upload, UploadType,
+};
+
+use crate::random::Random;
+use crate::trace::note;
+use crate::wire::Wire;
+use crate::witness::Witness;
+
+/// Chunks are multiples of this.
+const GRANULARITY: u64 = 256 * 1024;
+
+/// The pause before a client, or whoever started it, tries again.
+const AGAIN: Duration = Duration::from_millis(300);
+
+/// Bytes in a second: slow enough for faults to meet an upload, and not held back at all.
+const RATES: [NonZeroU64; 3] = [
+    NonZeroU64::new(300_000).expect("it is not 0"),
+    NonZeroU64::new(3_000_000).expect("it is not 0"),
+    NonZeroU64::MAX,
+];
+
+/// One upload.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// Its name, which no other has.
+    pub(crate) name: String,
+    /// The media.
+    pub(crate) file: PathBuf,
+    pub(crate) manner: Manner,
+    chunking: Chunking,
+    /// Bytes in a second.
+    rate: NonZeroU64,
+}
+
+/// How it is uploaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// In a session, to its end.
+    Session,
+    /// In a session that is cancelled after some time.
+    Cancelled(Duration),
+    /// In one request. Sent twice, it may make two resources: that is the protocol's.
+    OneRequest,
+}
+
+/// How far an upload is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Open,
+    Finished,
+    Cancelled,
+}
+
+/// The uploads of one client, and how far they are. It survives the client.
+#[derive(Debug, Clone)]
+pub(crate) struct Work(Rc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    client: String,
+    journal: PathBuf,
+    plans: Vec<Plan>,
+    outcomes: RefCell<Vec<Outcome>>,
+    tries: Cell<u64>,
+}
+
+impl Work {
+    /// Plans some uploads and writes their media into `directory`.
+    pub(crate) fn plan(client: String, directory: &Path, random: &mut Random) -> Self {
+        let directory = directory.join(&client);
+        std::fs::create_dir_all(&directory).expect("there is room for media");
+        let count = random.within(2..7);
+        let plans: Vec<Plan> = (0..count)
+            .map(|index| Plan::draw(format!("{client}-{index}"), &directory, random))
+            .collect();
+        Self(Rc::new(Inner {
+            client,
+            journal: directory.join("journal"),
+            outcomes: RefCell::new(vec![Outcome::Open; plans.len()]),
+            plans,
+            tries: Cell::new(0),
+        }))
+    }
+
+    /// The plans and what came of them.
+    pub(crate) fn outcomes(&self) -> Vec<(Plan, Outcome)> {
+        let outcomes = self.0.outcomes.borrow();
+        self.0
+            .plans
+            .iter()
+            .cloned()
+            .zip(outcomes.iter().copied())
+            .collect()
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        !self.0.outcomes.borrow().contains(&Outcome::Open)
+    }
+
+    /// Does what is left to do: the life of a client's process, again and again.
+    pub(crate) async fn run(self, witness: Witness) -> turmoil::Result {
+        let wire = Wire::new(&self.0.client, witness);
+        let client = Client::over(Arc::new(wire), None);
+        for (index, plan) in self.0.plans.iter().enumerate() {
+            while self.0.outcomes.borrow()[index] == Outcome::Open {
+                self.0.tries.set(self.0.tries.get() + 1);
+                let outcome = self.attempt(&client, plan).await;
+                note!("{:<8} {}: {outcome:?}", self.0.client, plan.name);
+                self.0.outcomes.borrow_mut()[index] = outcome;
+                if outcome == Outcome::Open {
+                    sleep(AGAIN).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn attempt(&self, client: &Client, plan: &Plan) -> Outcome {
+        let upload = plan.upload(&self.0.journal, self.0.tries.get());
+        let Err(error) = client.upload(upload, Source::path(&plan.file)).await else {
+            return Outcome::Finished;
+        };
+        note!("{:<8} {}: {error}", self.0.client, plan.name);
+        match (plan.manner, error.session()) {
+            (Manner::Cancelled(_), Some(session)) => match client.cancel(session).await {
+                Ok(_) => Outcome::Cancelled,
+                Err(_) => Outcome::Open,
+            },
+            _ => Outcome::Open,
+        }
+    }
+}
+
+impl Plan {
+    fn draw(name: String, directory: &Path, random: &mut Random) -> Self {
+        let size = match random.below(4) {
+            0 => random.within(0..1024),
+            1 => random.within(1024..64 * 1024 + 2),
+            2 => random.within(64 * 1024..GRANULARITY),
+            _ => random.within(GRANULARITY..4 * GRANULARITY),
+        };
+        let mut media = vec![0; usize::try_from(size).expect("it is short")];
+        random.fill(&mut media);
+        let file = directory.join(&name);
+        std::fs::write(&file, media).expect("there is room for media");
+        let chunk = ChunkSize::new(random.pick(&[1, 2]) * GRANULARITY).expect("a multiple");
+        Self {
+            name,
+            file,
+            manner: match random.below(8) {
+                0 => Manner::OneRequest,
+                1 | 2 => Manner::Cancelled(Duration::from_millis(random.within(5..800))),
+                _ => Manner::Session,
+            },
+            chunking: random.pick(&[Chunking::Adaptive, Chunking::Fixed(chunk)]),
+            rate: random.pick(&RATES),
+        }
+    }
+
+    fn upload(&self, journal: &Path, tries: u64) -> Upload {
+        let url = "http://server/upload/farm/v1/animals"
+            .parse()
+            .expect("a URL");
+        let journal = Journal::open(journal).expect("there is room for a journal");
+        let schedule = Schedule {
+            unit: Duration::from_millis(50),
+            waits: 6,
+            longest: Duration::from_secs(1),
+        };
+        let upload = Upload::new(url)
+            .and_then(|upload| upload.metadata(&json!({ "name": self.name })))
+            .and_then(|upload| upload.content_type("application/octet-stream"))
+            .expect("the upload is well-formed")
+            .chunking(self.chunking)
+            .rate_limit(RateLimit::new(self.rate))
+            .patience(Patience {
+                schedule,
+                ..Patience::default()
+            })
+            .journal(journal);
+        match self.manner {
+            Manner::OneRequest => upload.upload_type(UploadType::Multipart),
+            Manner::Session => upload.upload_type(UploadType::Resumable),
+            // Each time later, so that it gets as far as a session some time.
+            Manner::Cancelled(after) => {
+                let after = after.saturating_mul(u32::try_from(tries).unwrap_or(u32::MAX));
+                upload.upload_type(UploadType::Resumable).within(after)
+            }
+        }
+    }
+}

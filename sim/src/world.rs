@@ -1,0 +1,319 @@
+//! One life of the world: machines, a network, clients, and faults that follow from the seed.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use turmoil::Sim;
+
+use crate::audit::{self, Auditor};
+use crate::disk::Keeps;
+use crate::faults::{Fault, Faults};
+use crate::os::files::{self, Disloyalty, End};
+use crate::os::{self, clock, threads};
+use crate::outcome::Outcome;
+use crate::random::Random;
+use crate::server::Place;
+use crate::trace::{self, note};
+use crate::uploads::Work;
+use crate::witness::{LIFETIME, Witness};
+
+const PURPOSE: u64 = 4;
+
+/// How much time passes at once. Within it, what is ready happens in some order.
+const TICK: Duration = Duration::from_millis(2);
+
+/// What is still to be done when all faults are mended takes no longer than this.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+const SERVER: &str = "server";
+const AUDITOR: &str = "auditor";
+
+/// What is tried.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trial {
+    pub(crate) seed: u64,
+    pub(crate) disloyalty: Disloyalty,
+    /// Print every event.
+    pub(crate) trace: bool,
+}
+
+/// Lives one life, in an empty directory. A process has one.
+pub(crate) fn live(trial: Trial, directory: &Path) -> Outcome {
+    os::begin(trial.seed);
+    trace::begin(trial.trace);
+    let mut world = World::new(trial, directory);
+    world.have_faults();
+    world.calm_down();
+    world.judge();
+    let (trace, events) = trace::sum();
+    Outcome {
+        crashes: world.crashes,
+        acknowledged: world.witness.acknowledged(),
+        events,
+        trace,
+        broken: world.witness.broken(),
+    }
+}
+
+struct World {
+    sim: Sim<'static>,
+    random: Random,
+    directory: PathBuf,
+    place: Place,
+    works: Vec<Work>,
+    auditor: Auditor,
+    witness: Witness,
+    faults: Faults,
+    crashes: u64,
+    /// What is undone when its time has come.
+    later: Vec<(Duration, Later)>,
+    /// The disk may be the reason of what the server cannot do.
+    disk_is_troubled: bool,
+    /// Sessions may have died of old age.
+    has_aged: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Later {
+    StartServer,
+    StartClient(usize),
+    Repair(usize),
+    Release(usize),
+    MakeRoom,
+    SpeedUp,
+}
+
+impl World {
+    fn new(trial: Trial, directory: &Path) -> Self {
+        let mut random = Random::new(trial.seed, PURPOSE);
+        let data = directory.join("server-0");
+        std::fs::create_dir_all(&data).expect("there is room for a directory");
+        files::watch(&data, trial.seed, trial.disloyalty);
+        let place = Place::new(data, &mut random);
+        let works = (0..random.within(2..5))
+            .map(|index| Work::plan(client(index), directory, &mut random))
+            .collect();
+        let witness = Witness::default();
+        let mut world = Self {
+            sim: network(trial.seed, &mut random),
+            faults: Faults::new(&mut random),
+            auditor: Auditor::new(witness.clone()),
+            random,
+            directory: directory.to_owned(),
+            place,
+            works,
+            witness,
+            crashes: 0,
+            later: Vec::new(),
+            disk_is_troubled: false,
+            has_aged: false,
+        };
+        world.people();
+        world
+    }
+
+    /// Registers every host, always in the same order.
+    fn people(&mut self) {
+        let place = self.place.clone();
+        self.sim.host(SERVER, move || place.clone().run());
+        for (index, work) in (0..).zip(&self.works) {
+            let (work, witness) = (work.clone(), self.witness.clone());
+            self.sim
+                .host(client(index), move || work.clone().run(witness.clone()));
+        }
+        let auditor = self.auditor.clone();
+        self.sim.host(AUDITOR, move || auditor.clone().run());
+    }
+
+    /// Until the faults are used up.
+    fn have_faults(&mut self) {
+        while !self.faults.are_over() {
+            if let Some(fault) = self.faults.due(clock::elapsed(), &mut self.random) {
+                self.strike(fault);
+            }
+            self.step();
+        }
+    }
+
+    /// Mends everything and lets the clients come to their ends. Then the power goes out once more.
+    fn calm_down(&mut self) {
+        note!("world    calm");
+        files::spare();
+        self.place.has_refused();
+        self.disk_is_troubled = false;
+        for later in std::mem::take(&mut self.later) {
+            self.undo(later.1);
+        }
+        self.until("the uploads", |world| world.works.iter().all(Work::is_done));
+        let keeps = self.random.pick(&Keeps::ALL);
+        files::end_now(End::PowerCut(keeps));
+        self.step();
+        self.until("the restart", |world| world.sim.is_host_running(SERVER));
+    }
+
+    /// Holds everything against what was promised.
+    fn judge(&mut self) {
+        let outcomes = self.works.iter().flat_map(Work::outcomes).collect();
+        self.auditor.order_everything(outcomes, self.has_aged);
+        self.until("the audit", |world| world.auditor.is_done());
+        self.sim.crash(SERVER);
+        if let Some(path) = files::overlooked() {
+            let path = path.display();
+            self.witness
+                .accuse(format!("{path} was changed behind the simulation's back"));
+        }
+        audit::sweep_and_count(&self.place.directory(), &self.witness);
+    }
+
+    fn until(&mut self, what: &str, is_done: impl Fn(&mut Self) -> bool) {
+        let limit = clock::elapsed() + PATIENCE;
+        while !is_done(self) {
+            if clock::elapsed() > limit {
+                self.witness
+                    .accuse(format!("{what} did not come to an end"));
+                return;
+            }
+            self.step();
+        }
+    }
+
+    /// Lets a moment pass.
+    fn step(&mut self) {
+        clock::set_elapsed(self.sim.elapsed());
+        if let Err(error) = self.sim.step() {
+            self.witness.accuse(format!("somebody gave up: {error}"));
+        }
+        threads::rest();
+        self.look_after_the_server();
+        let now = clock::elapsed();
+        let due = |later: &(Duration, Later)| later.0 <= now;
+        while let Some(index) = self.later.iter().position(due) {
+            let (_, later) = self.later.remove(index);
+            self.undo(later);
+        }
+    }
+
+    /// Whoever runs a server starts it again.
+    fn look_after_the_server(&mut self) {
+        if files::is_over() {
+            self.bury_the_server();
+        }
+        let is_awaited = self
+            .later
+            .iter()
+            .any(|(_, later)| *later == Later::StartServer);
+        if !self.sim.is_host_running(SERVER) && !is_awaited {
+            if self.place.has_refused() && !self.disk_is_troubled {
+                self.witness.accuse("the store does not open".to_owned());
+            }
+            let down = self.random.pick(&[10, 100, 1000]);
+            self.in_time(down, Later::StartServer);
+        }
+    }
+
+    fn bury_the_server(&mut self) {
+        self.crashes += 1;
+        let directory = self.directory.join(format!("server-{}", self.crashes));
+        // A machine without power does not even close its connections.
+        let says_goodbye = self.random.once_in(2);
+        if !says_goodbye {
+            self.part(true);
+        }
+        self.sim.crash(SERVER);
+        let end = files::succeed(&directory);
+        note!("world    the server is dead: {end:?}");
+        self.part(false);
+        self.place.move_to(directory);
+    }
+
+    /// Cuts the server off from everybody, or connects it again.
+    fn part(&mut self, from_all: bool) {
+        let clients = (0..self.works.len()).map(|index| client(index as u64));
+        for other in clients.chain([AUDITOR.to_owned()]) {
+            if from_all {
+                self.sim.partition(SERVER, other);
+            } else {
+                self.sim.repair(SERVER, other);
+            }
+        }
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        note!("world    {fault:?}");
+        match fault {
+            Fault::End(end) => files::end_now(end),
+            Fault::EndAfter(changes, end) => files::end_after(changes, end),
+            Fault::SyncFails(syncs) => {
+                self.disk_is_troubled = true;
+                files::fail_sync_after(syncs);
+            }
+            Fault::DiskFull(millis) => {
+                self.disk_is_troubled = true;
+                files::fill_up(true);
+                self.in_time(millis, Later::MakeRoom);
+            }
+            Fault::Partition(millis) => {
+                let client = self.some_client();
+                self.sim.partition(SERVER, self::client(client as u64));
+                self.in_time(millis, Later::Repair(client));
+            }
+            Fault::Hold(millis) => {
+                let client = self.some_client();
+                self.sim.hold(SERVER, self::client(client as u64));
+                self.in_time(millis, Later::Release(client));
+            }
+            Fault::Slow(millis) => {
+                self.sim.set_max_message_latency(Duration::from_millis(200));
+                self.in_time(millis, Later::SpeedUp);
+            }
+            Fault::ClientCrash(millis) => {
+                let client = self.some_client();
+                self.sim.crash(self::client(client as u64));
+                self.in_time(millis, Later::StartClient(client));
+            }
+            Fault::Leap(by) => {
+                clock::leap(by);
+                self.has_aged |= by >= LIFETIME;
+            }
+        }
+    }
+
+    fn in_time(&mut self, millis: u64, later: Later) {
+        self.later
+            .push((clock::elapsed() + Duration::from_millis(millis), later));
+    }
+
+    fn some_client(&mut self) -> usize {
+        let client = self.random.below(self.works.len() as u64);
+        usize::try_from(client).expect("an index")
+    }
+
+    fn undo(&mut self, later: Later) {
+        note!("world    {later:?}");
+        match later {
+            Later::StartServer => {
+                self.sim.bounce(SERVER);
+                self.auditor.order_sessions();
+            }
+            Later::StartClient(index) => self.sim.bounce(client(index as u64)),
+            Later::Repair(index) => self.sim.repair(SERVER, client(index as u64)),
+            Later::Release(index) => self.sim.release(SERVER, client(index as u64)),
+            Later::MakeRoom => files::fill_up(false),
+            Later::SpeedUp => self.sim.set_max_message_latency(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn network(seed: u64, random: &mut Random) -> Sim<'static> {
+    turmoil::Builder::new()
+        .rng_seed(seed)
+        .tick_duration(TICK)
+        .simulation_duration(Duration::from_secs(1 << 30))
+        .max_message_latency(Duration::from_millis(random.pick(&[1, 10, 40])))
+        .enable_random_order()
+        .build()
+}
+
+fn client(index: u64) -> String {
+    format!("client-{index}")
+}
