@@ -39,9 +39,9 @@ pub(crate) enum Fault {
 impl Faults {
     pub(crate) fn new(random: &mut Random) -> Self {
         Self {
-            left: random.within(2..16),
+            left: random.within(3..16),
             next: Duration::from_millis(random.below(100)),
-            pause: random.pick(&[30, 200, 1000]),
+            pause: random.pick(&[40, 400, 1500]),
         }
     }
 

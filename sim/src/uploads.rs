@@ -26,8 +26,8 @@ const AGAIN: Duration = Duration::from_millis(300);
 
 /// Bytes in a second: slow enough for faults to meet an upload, and not held back at all.
 const RATES: [NonZeroU64; 3] = [
-    NonZeroU64::new(300_000).expect("it is not 0"),
-    NonZeroU64::new(3_000_000).expect("it is not 0"),
+    NonZeroU64::new(200_000).expect("it is not 0"),
+    NonZeroU64::new(1_000_000).expect("it is not 0"),
     NonZeroU64::MAX,
 ];
 
@@ -81,7 +81,7 @@ impl Work {
     pub(crate) fn plan(client: String, directory: &Path, random: &mut Random) -> Self {
         let directory = directory.join(&client);
         std::fs::create_dir_all(&directory).expect("there is room for media");
-        let count = random.within(2..7);
+        let count = random.within(2..5);
         let plans: Vec<Plan> = (0..count)
             .map(|index| Plan::draw(format!("{client}-{index}"), &directory, random))
             .collect();
@@ -145,10 +145,10 @@ impl Work {
 
 impl Plan {
     fn draw(name: String, directory: &Path, random: &mut Random) -> Self {
-        let size = match random.below(4) {
+        let size = match random.below(6) {
             0 => random.within(0..1024),
             1 => random.within(1024..64 * 1024 + 2),
-            2 => random.within(64 * 1024..GRANULARITY),
+            2 | 3 => random.within(64 * 1024..GRANULARITY),
             _ => random.within(GRANULARITY..4 * GRANULARITY),
         };
         let mut media = vec![0; usize::try_from(size).expect("it is short")];

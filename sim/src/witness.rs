@@ -25,7 +25,10 @@ struct Record {
 /// What is known of a session.
 #[derive(Debug, Clone)]
 struct Session {
-    started: SystemTime,
+    /// When it was asked for; its life begins no earlier.
+    asked: SystemTime,
+    /// When it was heard of; its life has begun then.
+    heard: SystemTime,
     /// The highest offset that was acknowledged.
     acknowledged: u64,
     /// Somebody has asked for its end.
@@ -74,7 +77,7 @@ impl Witness {
     ) {
         let mut record = self.lock();
         match &asked.before {
-            None => record.begins(status, headers),
+            None => record.begins(asked, status, headers),
             Some(before) => record.goes_on(asked, before, status, headers, body),
         }
     }
@@ -114,13 +117,14 @@ impl Record {
         self.broken.push(what);
     }
 
-    fn begins(&mut self, status: StatusCode, headers: &HeaderMap) {
+    fn begins(&mut self, asked: &Asked, status: StatusCode, headers: &HeaderMap) {
         let location = headers
             .get("location")
             .and_then(|location| location.to_str().ok());
         if let (StatusCode::OK, Some(location)) = (status, location) {
             let session = Session {
-                started: now(),
+                asked: asked.at,
+                heard: now(),
                 acknowledged: 0,
                 may_be_cancelled: false,
                 end: None,
@@ -142,11 +146,11 @@ impl Record {
             308 => return self.acknowledges(asked, before, committed(headers)),
             200 | 201 => End::Finished(body.clone()),
             499 => End::Cancelled,
-            404 | 410 => return self.is_lost(&name, before, status),
+            404 | 410 => return self.is_lost(asked, before, status),
             // It says nothing of the session.
             _ => return,
         };
-        if end == End::Cancelled && !before.may_be_cancelled {
+        if end == End::Cancelled && !self.may_be_cancelled(&asked.uri) {
             self.accuse(format!("{name}: cancelled, and nobody has asked for it"));
         }
         if let Some(known) = &before.end
@@ -162,10 +166,17 @@ impl Record {
         }
     }
 
+    /// Whether somebody has asked for a session's end by now: it may come before an older reply.
+    fn may_be_cancelled(&self, uri: &str) -> bool {
+        self.sessions
+            .get(uri)
+            .is_some_and(|session| session.may_be_cancelled)
+    }
+
     /// Rule 1, and halves of rules 3 and 4.
     fn acknowledges(&mut self, asked: &Asked, before: &Session, offset: u64) {
         let name = short(&asked.uri);
-        if asked.at > before.started + LIFETIME {
+        if asked.at > before.heard + LIFETIME {
             self.accuse(format!("{name}: its time is over, and it goes on"));
         }
         if offset < before.acknowledged {
@@ -183,9 +194,11 @@ impl Record {
     }
 
     /// A session lives until its time is over.
-    fn is_lost(&mut self, name: &str, before: &Session, status: StatusCode) {
-        let is_cancelled = before.may_be_cancelled && !matches!(before.end, Some(End::Finished(_)));
-        if now() < before.started + LIFETIME && !is_cancelled {
+    fn is_lost(&mut self, asked: &Asked, before: &Session, status: StatusCode) {
+        let name = short(&asked.uri);
+        let is_finished = matches!(before.end, Some(End::Finished(_)));
+        let is_cancelled = self.may_be_cancelled(&asked.uri) && !is_finished;
+        if now() < before.asked + LIFETIME && !is_cancelled {
             let was = before.acknowledged;
             self.accuse(format!(
                 "{name}: lost ({status}) with {was} bytes acknowledged"

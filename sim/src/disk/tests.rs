@@ -37,7 +37,10 @@ fn what_was_synced_survives_whatever_the_rest_does() {
     let (disk, _) = with_file();
     for keeps in Keeps::ALL {
         let seen = possible(&disk, "a/b", keeps);
-        assert_eq!(seen.into_keys().collect::<Vec<_>>(), [Some(b"old".to_vec())]);
+        assert_eq!(
+            seen.into_keys().collect::<Vec<_>>(),
+            [Some(b"old".to_vec())]
+        );
     }
 }
 
@@ -68,7 +71,10 @@ fn a_write_is_torn_at_sectors_only() {
     disk.write(file, SECTOR - 1, vec![7; SECTOR]);
     for left in possible(&disk, "a/b", Keeps::Sectors).into_keys().flatten() {
         let mut second = left.iter().skip(SECTOR);
-        assert!(second.all(|byte| *byte == 7), "its second part came whole or not at all");
+        assert!(
+            second.all(|byte| *byte == 7),
+            "its second part came whole or not at all"
+        );
     }
     assert_eq!(possible(&disk, "a/b", Keeps::Sectors).len(), 4);
 }

@@ -95,9 +95,9 @@ pub(crate) fn watch(root: &Path, seed: u64, disloyalty: Disloyalty) {
     });
 }
 
-/// Ends the process after some more changes of files.
+/// Ends the process after some more changes of files, unless that is to happen anyway.
 pub(crate) fn end_after(changes: u64, end: End) {
-    with(|machine| machine.fuse = Some((changes, end)));
+    with(|machine| machine.fuse.get_or_insert((changes, end)).0);
 }
 
 /// Ends the process now.

@@ -40,10 +40,16 @@ fn seeds_have_different_traces() {
 /// What the simulation must find, or it finds nothing.
 fn finds(disk: &str, rule: &str) {
     let output = sim(&["--seeds", "16", "--disk", disk]);
-    assert!(!output.status.success(), "a disk that {disk} goes unnoticed");
+    assert!(
+        !output.status.success(),
+        "a disk that {disk} goes unnoticed"
+    );
     let said = text(&output);
     assert!(said.contains(rule), "{said}");
-    assert!(said.contains(&format!("--trace --disk {disk}")), "the command is told: {said}");
+    assert!(
+        said.contains(&format!("--trace --disk {disk}")),
+        "the command is told: {said}"
+    );
 }
 
 #[test]
