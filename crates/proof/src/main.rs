@@ -12,6 +12,7 @@ mod disk;
 mod disks;
 mod guard;
 mod kill;
+mod network;
 mod outcome;
 mod power;
 mod scale;
@@ -42,6 +43,7 @@ enum Tier {
     Check(check::Arguments),
     Disk(disks::Arguments),
     Kill(kill::Arguments),
+    Network(network::Arguments),
     Power(power::Arguments),
     Scale(scale::Arguments),
 }
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Tier::Check(arguments) => Ok(check::run(arguments)),
         Tier::Disk(arguments) => disks::run(arguments),
         Tier::Kill(arguments) => kill::run(arguments),
+        Tier::Network(arguments) => network::run(arguments, no_skip),
         Tier::Power(arguments) => power::run(arguments),
         Tier::Scale(arguments) => scale::run(arguments),
     };

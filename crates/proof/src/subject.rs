@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -31,7 +31,12 @@ pub(crate) struct Subject {
     /// An argument for `windlass serve`, e.g. `--server-argument=--config=FILE`.
     #[arg(long = "server-argument", value_name = "ARGUMENT")]
     pub(crate) arguments: Vec<String>,
+    /// Where it listens, for a tier that has a network of its own.
+    #[arg(skip = LOOPBACK)]
+    pub(crate) listen: SocketAddr,
 }
+
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The binary beside this one.
 fn default_binary() -> PathBuf {
@@ -48,7 +53,7 @@ impl Subject {
             .chain([self.binary.clone().into_os_string()]);
         let mut command = Command::new(words.next().expect("the binary, at least"));
         command.args(words);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
+        command.args(["serve", "--listen", &self.listen.to_string(), "--data"]);
         command.arg(data).args(&self.arguments);
         command
     }

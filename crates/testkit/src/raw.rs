@@ -62,7 +62,6 @@ impl RawPeer {
     pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
         let peer = Self {
             stream,
             tls: None,
@@ -104,11 +103,11 @@ impl RawPeer {
         self.tls.as_ref()?.peer_certificates()?.first()
     }
 
-    /// How long the peer waits for a reply, from now on.
+    /// How long the peer waits for a reply, or for room to send, from now on.
     pub fn set_patience(&self, limit: Duration) {
-        self.stream
-            .set_read_timeout(Some(limit))
-            .expect("the limit is above zero");
+        let set = self.stream.set_read_timeout(Some(limit));
+        let set = set.and_then(|()| self.stream.set_write_timeout(Some(limit)));
+        set.expect("the limit is above zero");
     }
 
     /// Sends bytes as they are.

@@ -1,0 +1,311 @@
+//! Tier T6: the network breaks, and time stands still.
+//!
+//! Injected, one after another, between clients and a server whose limits are seconds:
+//! - lines that are cut or reset after any byte of a request, that lose replies or cut them, that stop in the middle, that are slow;
+//! - clients that stop reading in the middle of a download, with a window that stays closed;
+//! - a link that goes down under running uploads, so that neither FIN nor RST ever comes (needs root; passed over without);
+//! - SIGSTOP and SIGCONT, with clients that wait and with clients that go away and come again;
+//! - a server that ends, by SIGTERM or `kill -9`, and comes back at another address while its clients are on slow lines.
+//!
+//! To be survived: everything that was acknowledged; sessions go on, also those that a connection without an end still holds; and
+//! afterwards the server has as many descriptors as before and no more memory than its bounds allow.
+
+mod namespace;
+mod vitals;
+
+use std::path::{Path, PathBuf};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use rustix::process::Signal;
+use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::dice::Dice;
+use windlass_testkit::farm;
+use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
+use windlass_testkit::media::Media;
+use windlass_testkit::raw::RawPeer;
+
+use crate::outcome::{Lacking, Outcome, progress};
+use crate::subject::{Server, Subject};
+use namespace::Namespace;
+use vitals::Vitals;
+
+/// What a release waits minutes for.
+const LIMITS: [&str; 5] = [
+    "WINDLASS_LIMITS_HEAD_TIMEOUT=5s",
+    "WINDLASS_LIMITS_BODY_TIMEOUT=5s",
+    "WINDLASS_LIMITS_LINGER=1s",
+    "WINDLASS_LIMITS_DRAIN=2s",
+    "WINDLASS_CHECKPOINTS_INTERVAL=100ms",
+];
+
+/// When every connection that has no other end must be over: the longest of those limits, and patience.
+const OVER_WITHIN: Duration = Duration::from_secs(30);
+
+/// Within this time uploads go on whose sessions are held by connections that have no end. It is less than any of those would last.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(4);
+
+/// How long clients wait for a reply that does not come.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long each kind of bad line is uploaded over.
+const SPELL: Duration = Duration::from_secs(4);
+
+/// How many clients stop reading.
+const DEAF: usize = 16;
+
+/// More than sockets hold on both sides of a connection.
+const LONG: u64 = 24 << 20;
+
+/// Breaks the network between clients and the server, and stops the server for a while.
+///
+/// By default about 60 seconds, with pauses of 3 seconds; `--long` stops the server for a minute each time and stays longer on each
+/// bad line. The link that goes down is a pair of virtual interfaces in a network namespace of its own, which needs root and `ip`;
+/// without them this part is passed over and the figures say so (with --no-skip it is a failure).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// Stops the server for a minute, and stays ten times as long on bad lines.
+    #[arg(long)]
+    long: bool,
+    /// How many clients upload at the same time.
+    #[arg(long, default_value_t = 8)]
+    clients: usize,
+    /// What the clients send, and which line breaks where, follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments, no_skip: bool) -> anyhow::Result<Outcome> {
+    let scratch = tempfile::tempdir()?;
+    let namespace = match Namespace::new() {
+        Err(error) if error.is::<Lacking>() && !no_skip => None,
+        made => Some(made?),
+    };
+    let mut lab = Lab::new(arguments, namespace.as_ref(), scratch.path())?;
+    let before = lab.vitals()?;
+    lab.bad_lines();
+    lab.deaf_clients()?;
+    if let Some(namespace) = &namespace {
+        lab.link_down(namespace)?;
+    }
+    for patience in [lab.pause() * 10, Duration::from_millis(500)] {
+        lab.stop_and_go(patience);
+    }
+    let after = before.come_back(&lab.server, OVER_WITHIN)?;
+    for signal in [Signal::TERM, Signal::KILL] {
+        lab.move_house(signal)?;
+    }
+    lab.fleet.finish(lab.server.address());
+    drop(lab.server);
+    let data = scratch.path().join("data");
+    lab.fleet
+        .extend_violations(arguments.subject.verify(&data)?);
+    let link = namespace.map_or("no link (needs root)", |_| "1 link down");
+    let faults = format!(
+        "{} bad lines, {DEAF} deaf clients, {link}, 2 pauses, 2 moves; before: {before}, after: {after}",
+        lab.faults
+    );
+    Ok(Outcome::of_fleet(faults, &lab.fleet))
+}
+
+struct Lab<'a> {
+    arguments: &'a Arguments,
+    subject: Subject,
+    data: PathBuf,
+    log: PathBuf,
+    server: Server,
+    fleet: Fleet,
+    /// Requests that a bad line has hit.
+    faults: usize,
+}
+
+impl<'a> Lab<'a> {
+    fn new(
+        arguments: &'a Arguments,
+        namespace: Option<&Namespace>,
+        scratch: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut subject = arguments.subject.clone();
+        subject.listen = namespace.map_or(subject.listen, Namespace::outside);
+        let (data, log) = (scratch.join("data"), scratch.join("log"));
+        let load = Load {
+            clients: arguments.clients,
+            ..Load::default()
+        };
+        Ok(Self {
+            server: start(&subject, &data, &log)?,
+            arguments,
+            subject,
+            data,
+            log,
+            fleet: Fleet::new(Google::farm(), load, arguments.seed),
+            faults: 0,
+        })
+    }
+
+    fn spell(&self) -> Duration {
+        SPELL * if self.arguments.long { 10 } else { 1 }
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_secs(if self.arguments.long { 60 } else { 3 })
+    }
+
+    /// What the server holds after it has been warmed up.
+    fn vitals(&mut self) -> anyhow::Result<Vitals> {
+        let address = self.server.address();
+        self.fleet.run_while(address, || sleep(SPELL / 4));
+        self.look("warm");
+        Vitals::settled(&self.server)
+    }
+
+    /// Every upload must be as it was acknowledged, asked without a proxy between.
+    fn look(&mut self, what: &str) {
+        self.fleet.note_fault(what);
+        self.fleet.check(self.server.address());
+        progress(format_args!("{what}; {}", self.fleet.figures()));
+    }
+
+    fn bad_lines(&mut self) {
+        let proxy = FaultProxy::start(self.server.address());
+        proxy.set_plan(bad_lines(self.arguments.seed));
+        self.fleet.set_patience(PATIENCE);
+        let spell = self.spell();
+        self.fleet.run_while(proxy.address(), || sleep(spell));
+        let exchanges = proxy.exchanges().into_iter();
+        self.faults += exchanges
+            .filter(|exchange| exchange.fault.is_some())
+            .count();
+        self.look("bad lines");
+    }
+
+    /// They ask for long media, read nothing of it, and stay.
+    fn deaf_clients(&mut self) -> anyhow::Result<()> {
+        let address = self.server.address();
+        let media = Media::new(self.arguments.seed, LONG);
+        let id = farm::id(&farm::upload(address, media));
+        let before = Vitals::of(&self.server)?;
+        let mut deaf = Vec::new();
+        for _ in 0..DEAF {
+            let mut peer = RawPeer::try_connect(address)?;
+            peer.try_send(farm::download(&id).to_bytes())?;
+            deaf.push(peer);
+        }
+        self.fleet.run_while(address, || sleep(SPELL));
+        self.look("deaf clients");
+        before.come_back(&self.server, OVER_WITHIN)?;
+        drop(deaf);
+        Ok(())
+    }
+
+    /// The clients' machine vanishes. Others take their uploads over, which the server still holds open for it.
+    fn link_down(&mut self, namespace: &Namespace) -> anyhow::Result<()> {
+        let address = self.server.address();
+        let held = Vitals::of(&self.server)?;
+        let fleet = &mut self.fleet;
+        thread::scope(|scope| {
+            let vanishing = scope.spawn(move || {
+                namespace.enter()?;
+                fleet.run_while(address, || {
+                    sleep(SPELL / 4);
+                    let cut = namespace.cut();
+                    sleep(PATIENCE / 2);
+                    cut
+                })
+            });
+            vanishing.join().expect("clients do not panic")
+        })?;
+        let holds = Vitals::of(&self.server)?;
+        ensure!(
+            holds.descriptors > held.descriptors,
+            "the link went down and left no connection open: {held}, {holds}"
+        );
+        let begun = Instant::now();
+        self.look("link down");
+        self.fleet.finish(address);
+        let took = begun.elapsed();
+        ensure!(
+            took < TAKEN_OVER_WITHIN,
+            "uploads whose clients had vanished went on after {took:?} only"
+        );
+        Ok(())
+    }
+
+    /// The server stands still for a while, and goes on as if nothing had been.
+    fn stop_and_go(&mut self, patience: Duration) {
+        self.fleet.set_patience(patience);
+        let (server, pause) = (&self.server, self.pause());
+        self.fleet.run_while(server.address(), || {
+            sleep(SPELL / 4);
+            server.signal(Signal::STOP);
+            sleep(pause);
+            server.signal(Signal::CONT);
+            sleep(SPELL / 4);
+        });
+        self.fleet.set_patience(self.pause() * 10);
+        self.look(&format!(
+            "{pause:?} of SIGSTOP under patience of {patience:?}"
+        ));
+    }
+
+    /// The server ends under clients on slow lines, and comes back elsewhere.
+    fn move_house(&mut self, signal: Signal) -> anyhow::Result<()> {
+        let proxy = FaultProxy::start(self.server.address());
+        proxy.set_plan(Plan::always(Fault::Throttle {
+            bytes_per_second: 256 << 10,
+        }));
+        let (fleet, server, subject) = (&mut self.fleet, &mut self.server, &self.subject);
+        let (data, log) = (&self.data, &self.log);
+        fleet.set_patience(PATIENCE * 5);
+        fleet.run_while(proxy.address(), || {
+            sleep(SPELL / 2);
+            server.signal(signal);
+            server.wait(OVER_WITHIN)?;
+            sleep(PATIENCE / 4);
+            *server = start(subject, data, log)?;
+            proxy.set_upstream(server.address());
+            sleep(SPELL / 2);
+            anyhow::Ok(())
+        })?;
+        self.look(&format!("moved after {signal:?}"));
+        Ok(())
+    }
+}
+
+fn start(subject: &Subject, data: &Path, log: &Path) -> anyhow::Result<Server> {
+    let words = ["env"].iter().chain(&LIMITS);
+    let wrapper: Vec<_> = words.map(|word| (*word).to_owned()).collect();
+    subject.start_under(&wrapper, data, log)
+}
+
+/// Every second request is hit, anywhere.
+fn bad_lines(seed: u64) -> Plan {
+    let mut dice = Dice::new(seed);
+    Plan::new(move |request| {
+        let length = request.content_length.unwrap_or_default() + 1;
+        dice.once_in(2).then(|| fault(&mut dice, length))
+    })
+}
+
+fn fault(dice: &mut Dice, length: u64) -> Fault {
+    const LONGEST_HEAD: u64 = 500;
+    let after = dice.within(0..length);
+    match dice.within(0..7) {
+        0 => Fault::CutRequest { after },
+        1 => Fault::ResetRequest { after },
+        2 => Fault::Stall { after },
+        3 => Fault::LoseReply,
+        4 => Fault::CutReply {
+            after: dice.within(1..LONGEST_HEAD),
+        },
+        5 => Fault::Delay {
+            by: Duration::from_millis(dice.within(1..50)),
+        },
+        _ => Fault::Throttle {
+            bytes_per_second: dice.within(64 << 10..4 << 20),
+        },
+    }
+}

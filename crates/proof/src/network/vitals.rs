@@ -1,0 +1,82 @@
+//! What a process holds: descriptors and memory.
+
+use std::fmt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use crate::subject::Server;
+
+/// Memory that may stay when connections have gone: what uploads share (32 MiB), caches of the ledger, and what the allocator keeps.
+const MEMORY_THAT_MAY_STAY: u64 = 96 << 10;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What a server holds at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Vitals {
+    /// Open descriptors.
+    pub(super) descriptors: usize,
+    /// Resident memory, in KiB.
+    resident: u64,
+}
+
+impl fmt::Display for Vitals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = self.resident >> 10;
+        write!(f, "{} descriptors and {mib} MiB", self.descriptors)
+    }
+}
+
+impl Vitals {
+    /// As it is now.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub(super) fn of(server: &Server) -> anyhow::Result<Self> {
+        let directory = format!("/proc/{}", server.pid().as_raw_nonzero());
+        let status = std::fs::read_to_string(format!("{directory}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let words = line.and_then(|line| line.split_whitespace().next());
+        Ok(Self {
+            descriptors: std::fs::read_dir(format!("{directory}/fd"))?.count(),
+            resident: words.context("the server has ended")?.parse()?,
+        })
+    }
+
+    /// As it is when nothing changes any more.
+    ///
+    /// # Errors
+    /// As [`Vitals::of`].
+    pub(super) fn settled(server: &Server) -> anyhow::Result<Self> {
+        let mut last = Self::of(server)?;
+        loop {
+            sleep(LOOK_AGAIN * 10);
+            let now = Self::of(server)?;
+            if now.descriptors >= last.descriptors {
+                return Ok(now);
+            }
+            last = now;
+        }
+    }
+
+    /// Waits until no more descriptors are held than here, and no more memory than may stay.
+    ///
+    /// # Errors
+    /// When that has not come within `limit`: something has leaked.
+    pub(super) fn come_back(&self, server: &Server, limit: Duration) -> anyhow::Result<Self> {
+        let begun = Instant::now();
+        loop {
+            let now = Self::of(server)?;
+            let has_room = now.resident <= self.resident + MEMORY_THAT_MAY_STAY;
+            if now.descriptors <= self.descriptors && has_room {
+                return Ok(now);
+            }
+            if begun.elapsed() > limit {
+                bail!("the server holds {now} after {limit:?}, where it held {self} before");
+            }
+            sleep(LOOK_AGAIN);
+        }
+    }
+}
