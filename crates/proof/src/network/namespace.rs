@@ -66,6 +66,23 @@ impl Namespace {
         self.inside(&["link", "set", "inside", "down"])
     }
 
+    /// How many connections to clients inside are open outside.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(super) fn held_open(&self) -> anyhow::Result<usize> {
+        const ESTABLISHED: &str = "01";
+        let address = u32::from_ne_bytes([10, 203, self.number, 2]);
+        let remote = format!("{address:08X}:");
+        let table = std::fs::read_to_string("/proc/self/net/tcp")?;
+        let is_held = |line: &&str| {
+            let mut words = line.split_whitespace().skip(2);
+            words.next().is_some_and(|word| word.starts_with(&remote))
+                && words.next() == Some(ESTABLISHED)
+        };
+        Ok(table.lines().filter(is_held).count())
+    }
+
     fn link(&self, outside: &str) -> anyhow::Result<()> {
         let address = |host| format!("10.203.{}.{host}/30", self.number);
         let pair = [
