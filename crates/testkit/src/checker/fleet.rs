@@ -13,7 +13,7 @@ use super::record::{Event, Record};
 use super::rule::{Rule, Violation};
 use super::upload::{Scene, Upload};
 
-/// How long a reply may take unless [`Fleet::set_patience`] says otherwise.
+/// How long a reply, and progress, may take unless [`Fleet::set_patience`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The pause of a client whose server does not answer.
@@ -23,6 +23,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// Which media they send, and how, follows from the seed. When which reply comes does not: the
 /// server is real.
+#[derive(Clone)]
 pub struct Fleet {
     dialect: Arc<dyn Dialect>,
     load: Load,
@@ -135,7 +136,7 @@ impl Fleet {
         self.begun
     }
 
-    /// How long a reply may take from now on.
+    /// How long a reply may take from now on, and how long an upload that nothing disturbs may go without progress.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -174,6 +175,11 @@ impl Fleet {
         let moment = self.moment();
         let scene = self.scene(address, &moment);
         side_by_side(&mut self.clients, |client| client.finish(&scene));
+        self.check_all(address);
+    }
+
+    /// As [`Fleet::check`], for all uploads that there ever were.
+    pub fn check_all(&mut self, address: SocketAddr) {
         self.each(address, Client::check_all);
     }
 

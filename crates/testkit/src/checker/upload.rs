@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::dialect::{Answer, Census, Dialect};
 use super::load::{Load, Manner};
@@ -14,10 +14,7 @@ use crate::media::Media;
 use crate::raw::{RawPeer, Request};
 use crate::session::CHUNK_GRANULARITY;
 
-/// How often an upload that nothing disturbs may be told to wait, or break, before it is stuck.
-const TRIES: u32 = 200;
-
-/// The pause between them.
+/// The pause of an upload that was told to wait, or that broke.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What an upload needs of its fleet.
@@ -26,7 +23,7 @@ pub(super) struct Scene<'a> {
     pub(super) dialect: Arc<dyn Dialect>,
     /// Where it is.
     pub(super) address: SocketAddr,
-    /// How long a reply may take.
+    /// How long a reply, and progress, may take.
     pub(super) patience: Duration,
     /// What goes into records: time and stamp.
     pub(super) moment: &'a (dyn Fn() -> (Duration, u64) + Sync),
@@ -168,8 +165,11 @@ impl Upload {
         }
     }
 
-    /// Brings the upload to its end.
+    /// Brings the upload to its end. The client does not vanish any more.
     pub(super) fn finish(&mut self, scene: &Scene<'_>) {
+        if self.manner == Manner::Vanish {
+            self.manner = Manner::Rest;
+        }
         self.persist(scene, |upload| !upload.is_over(), Self::step);
     }
 
@@ -179,19 +179,18 @@ impl Upload {
         goes_on: impl Fn(&Self) -> bool,
         step: impl Fn(&mut Self, &Scene<'_>) -> io::Result<()>,
     ) {
-        let mut setbacks = 0;
+        let mut since = Instant::now();
         while goes_on(self) && self.violations.is_empty() {
             let before = self.known.clone();
             let result = step(self, scene);
             if self.known != before {
-                setbacks = 0;
+                since = Instant::now();
                 continue;
             }
             if result.is_ok() && !goes_on(self) {
                 return;
             }
-            setbacks += 1;
-            if setbacks > TRIES {
+            if since.elapsed() > scene.patience {
                 return self.violate(Rule::Stuck(format!(
                     "{:?}, {:?}",
                     result,

@@ -1,6 +1,7 @@
 //! Resumable uploads by `Content-Range` and `308`, as node-uploadx has them: akin to Google's, with words of its own.
 //!
-//! What differs: a session starts with 201, a deletion is answered by 204, and nothing is written as `Range: bytes=0--1`.
+//! What differs: a session starts with 201 and a URI that may leave its scheme to the request's, a deletion is answered by 204, and
+//! nothing is written as `Range: bytes=0--1`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +12,6 @@ use serde_json::json;
 use super::{Answer, Census, Dialect};
 use crate::media::Media;
 use crate::raw::{Reply, Request};
-use crate::session::target_of;
 
 #[cfg(test)]
 mod tests;
@@ -68,7 +68,7 @@ impl Dialect for Resumable308 {
     fn answer(&self, reply: &Reply, _: Media) -> Answer {
         match reply.status {
             308 => committed(reply).map_or_else(|| Answer::strange(reply), Answer::Committed),
-            200 | 201 => target_of(reply).map_or(Answer::Finished(Vec::new()), Answer::Started),
+            200 | 201 => target(reply).map_or(Answer::Finished(Vec::new()), Answer::Started),
             204 => Answer::Cancelled,
             404 | 410 => Answer::Unknown,
             408 | 409 | 429 | 500..=599 => Answer::NotNow(reply.status),
@@ -87,6 +87,12 @@ impl Dialect for Resumable308 {
     fn census(&self, _: SocketAddr) -> io::Result<Option<Census>> {
         Ok(None)
     }
+}
+
+/// Path and query of the upload that a reply names.
+fn target(reply: &Reply) -> Option<String> {
+    let (_, rest) = reply.header("location")?.split_once("//")?;
+    Some(rest[rest.find('/')?..].to_owned())
 }
 
 /// How many bytes a `308` says are there.
