@@ -8,6 +8,7 @@
 
 mod blocks;
 mod check;
+mod compare;
 mod disk;
 mod disks;
 mod guard;
@@ -42,6 +43,7 @@ enum Tier {
     Blocks(blocks::Arguments),
     Check(check::Arguments),
     Disk(disks::Arguments),
+    Compare(compare::Arguments),
     Kill(kill::Arguments),
     Network(network::Arguments),
     Power(power::Arguments),
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Tier::Blocks(arguments) => blocks::run(arguments),
         Tier::Check(arguments) => Ok(check::run(arguments)),
         Tier::Disk(arguments) => disks::run(arguments),
+        Tier::Compare(arguments) => compare::run(arguments),
         Tier::Kill(arguments) => kill::run(arguments),
         Tier::Network(arguments) => network::run(arguments, no_skip),
         Tier::Power(arguments) => power::run(arguments),

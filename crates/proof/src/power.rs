@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
     let mut dice = Dice::new(arguments.seed);
     let scratch = tempfile::tempdir()?;
-    let mut machine = Machine::new(arguments, scratch.path())?;
+    let mut machine = Machine::new(&arguments.subject, arguments.file_system, scratch.path())?;
     let name = arguments.file_system.name();
     for cut in 1..=arguments.cuts {
         let delay = Duration::from_micros(dice.within(20_000..250_000));
@@ -84,8 +84,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 /// A server on a disk of its own. Fields are dropped in order: the server ends before its disk goes.
-struct Machine {
-    server: Server,
+pub(crate) struct Machine {
+    pub(crate) server: Server,
     mount: Mount,
     device: LoopDevice,
     file_system: FileSystem,
@@ -94,19 +94,27 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(arguments: &Arguments, scratch: &Path) -> anyhow::Result<Self> {
+    /// Makes the disk in a directory and starts the server on it.
+    ///
+    /// # Errors
+    /// When either cannot be done.
+    pub(crate) fn new(
+        subject: &Subject,
+        file_system: FileSystem,
+        scratch: &Path,
+    ) -> anyhow::Result<Self> {
         let image = scratch.join("disk");
         make_image(&image, DISK)?;
         let device = LoopDevice::attach(&image)?;
-        arguments.file_system.make(&device)?;
-        let mount = Mount::new(arguments.file_system, &device, &scratch.join("mount"))?;
+        file_system.make(&device)?;
+        let mount = Mount::new(file_system, &device, &scratch.join("mount"))?;
         let log = scratch.join("log");
         Ok(Self {
-            server: arguments.subject.start(&mount.path().join("data"), &log)?,
+            server: subject.start(&mount.path().join("data"), &log)?,
             mount,
             device,
-            file_system: arguments.file_system,
-            subject: arguments.subject.clone(),
+            file_system,
+            subject: subject.clone(),
             log,
         })
     }
@@ -128,7 +136,10 @@ impl Machine {
     ///
     /// The server is stopped first. It goes on for a moment otherwise, as no machine without power does, and in that moment a sync
     /// that has overtaken the shutdown may return 0: ext4 finds the transaction that it waits for neither running nor committing.
-    fn cut_power(&mut self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When the file system does not take the ioctl.
+    pub(crate) fn cut_power(&mut self) -> anyhow::Result<()> {
         self.server.freeze()?;
         let place = self.mount.path().to_string_lossy();
         run_tool("xfs_io", ["-x", "-c", "shutdown", &place])?;
@@ -142,7 +153,11 @@ impl Machine {
         self.subject.verify(&self.mount.path().join("data"))
     }
 
-    fn start_again(self) -> anyhow::Result<Self> {
+    /// Mounts the disk and starts the server again.
+    ///
+    /// # Errors
+    /// [`crate::subject::Unstarted`] when the server is what fails.
+    pub(crate) fn start_again(self) -> anyhow::Result<Self> {
         let Self {
             mut server,
             mount,

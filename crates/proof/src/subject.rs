@@ -1,6 +1,6 @@
 //! The server under proof: ours, or another one that says `listening on http://ADDRESS` in its first line.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -31,6 +31,9 @@ pub(crate) struct Subject {
     /// An argument for `windlass serve`, e.g. `--server-argument=--config=FILE`.
     #[arg(long = "server-argument", value_name = "ARGUMENT")]
     pub(crate) arguments: Vec<String>,
+    /// Another server instead of `windlass`: its words, to which the directory of its data is added.
+    #[arg(skip)]
+    pub(crate) instead: Option<Vec<OsString>>,
     /// Where it listens, for a tier that has a network of its own.
     #[arg(skip = LOOPBACK)]
     pub(crate) listen: SocketAddr,
@@ -45,16 +48,22 @@ fn default_binary() -> PathBuf {
 }
 
 impl Subject {
+    /// The words of `windlass serve`, to which the directory of its data is added.
+    fn own_words(&self) -> Vec<OsString> {
+        let listen = self.listen.to_string();
+        let serve = ["serve", "--listen", &listen, "--data"].map(OsString::from);
+        [self.binary.clone().into_os_string()]
+            .into_iter()
+            .chain(serve)
+            .collect()
+    }
+
     /// The command that serves what is in `data`. Whatever lies before it, such as a tracer, is in `wrapper`.
     fn command(&self, data: &Path, wrapper: &[String]) -> Command {
-        let mut words = wrapper
-            .iter()
-            .map(Into::into)
-            .chain([self.binary.clone().into_os_string()]);
-        let mut command = Command::new(words.next().expect("the binary, at least"));
-        command.args(words);
-        command.args(["serve", "--listen", &self.listen.to_string(), "--data"]);
-        command.arg(data).args(&self.arguments);
+        let server = self.instead.clone().unwrap_or_else(|| self.own_words());
+        let mut words = wrapper.iter().map(OsString::from).chain(server);
+        let mut command = Command::new(words.next().expect("a server, at least"));
+        command.args(words).arg(data).args(&self.arguments);
         command
     }
 
@@ -269,6 +278,11 @@ impl Server {
     pub(crate) fn kill9(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
+    }
+
+    /// Whether it is not there any more.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
     }
 
     /// Waits until it ends by itself.

@@ -1,0 +1,202 @@
+//! One kind of fault, again and again, into one server while clients upload.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use windlass_testkit::checker::{Fleet, Load, Manner};
+use windlass_testkit::dice::Dice;
+use windlass_testkit::session::CHUNK_GRANULARITY;
+
+use super::Arguments;
+use super::contestant::Contestant;
+use super::table::Row;
+use crate::disk::FileSystem;
+use crate::power::Machine;
+use crate::subject::{Server, Subject, Unstarted};
+
+/// So much happens to uploads before a fault. By this measure a slow server has acknowledged as much as a fast one.
+const EVENTS: Range<u64> = 40..240;
+
+/// A fault comes after so long, even if less has happened.
+const LONGEST_RUN: Duration = Duration::from_secs(4);
+
+/// How long a reply, and progress, may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often a server that ends by itself is started again for one look.
+const RESTARTS: u32 = 5;
+
+/// How often a wait looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// What is done to a server.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fault {
+    /// `kill -9`.
+    Kill,
+    /// The file system stops without a flush.
+    Cut(FileSystem),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kill => f.write_str("kill -9"),
+            Self::Cut(file_system) => write!(f, "power cut, {}", file_system.name()),
+        }
+    }
+}
+
+/// Injects a fault so many times, and looks after each.
+///
+/// # Errors
+/// When the server does not start at first, or ours not after a fault; when the machine fails.
+pub(super) fn run(
+    arguments: &Arguments,
+    contestant: &Contestant,
+    fault: Fault,
+    times: u64,
+) -> anyhow::Result<Row> {
+    let scratch = tempfile::tempdir()?;
+    let dialect = Arc::clone(&contestant.dialect);
+    let mut fleet = Fleet::speaking(dialect, load(arguments.clients), arguments.seed);
+    let mut dice = Dice::new(arguments.seed);
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    fleet.set_stamp(move || count.fetch_add(1, Ordering::Relaxed));
+    fleet.set_patience(PATIENCE);
+    let mut ground = Ground::new(fault, &contestant.subject, scratch.path())?;
+    let mut row = Row::of(fault.to_string());
+    while row.injected < times {
+        let enough = heard.load(Ordering::Relaxed) + dice.within(EVENTS);
+        fleet.run_while(ground.address(), || {
+            wait_for(&heard, enough);
+            row.ended += u64::from(ground.server().has_ended());
+            ground.strike()
+        })?;
+        row.injected += 1;
+        ground = match ground.start_again() {
+            Err(error) if error.is::<Unstarted>() && !contestant.is_ours => {
+                row.refuses_to_start = true;
+                return Ok(row);
+            }
+            ground => ground?,
+        };
+        ground = look(ground, &mut fleet, &mut row, Fleet::check)?;
+    }
+    look(ground, &mut fleet, &mut row, Fleet::check_all)?;
+    Ok(row)
+}
+
+/// Lets the fleet ask for its uploads. A server that ends by itself meanwhile is started again, as a supervisor does it, and asked anew.
+fn look(
+    mut ground: Ground,
+    fleet: &mut Fleet,
+    row: &mut Row,
+    check: impl Fn(&mut Fleet, SocketAddr),
+) -> anyhow::Result<Ground> {
+    let mut seen = fleet.clone();
+    for _ in 0..RESTARTS {
+        seen = fleet.clone();
+        check(&mut seen, ground.address());
+        if !ground.server().has_ended() {
+            break;
+        }
+        row.ended += 1;
+        ground = ground.start_again()?;
+    }
+    *fleet = seen;
+    row.tally(fleet);
+    Ok(ground)
+}
+
+/// Waits until clients have seen so much, or for long enough.
+fn wait_for(heard: &AtomicU64, enough: u64) {
+    let start = Instant::now();
+    while heard.load(Ordering::Relaxed) < enough && start.elapsed() < LONGEST_RUN {
+        sleep(LOOK_AGAIN);
+    }
+}
+
+/// What every dialect can say: sessions, chunks, clients that vanish, cancels.
+fn load(clients: usize) -> Load {
+    Load {
+        clients,
+        largest: 1 << 20,
+        manners: vec![
+            Manner::Chunks(CHUNK_GRANULARITY),
+            Manner::Rest,
+            Manner::Rest,
+            Manner::Vanish,
+            Manner::Cancel,
+        ],
+        uploads: None,
+    }
+}
+
+/// What a server stands on.
+enum Ground {
+    /// The machine's own disk.
+    Process {
+        server: Server,
+        subject: Subject,
+        scratch: PathBuf,
+    },
+    /// A disk whose power is cut.
+    Machine(Machine),
+}
+
+impl Ground {
+    fn new(fault: Fault, subject: &Subject, scratch: &Path) -> anyhow::Result<Self> {
+        match fault {
+            Fault::Kill => Self::process(subject.clone(), scratch.to_owned()),
+            Fault::Cut(file_system) => {
+                Machine::new(subject, file_system, scratch).map(Self::Machine)
+            }
+        }
+    }
+
+    fn process(subject: Subject, scratch: PathBuf) -> anyhow::Result<Self> {
+        Ok(Self::Process {
+            server: subject.start(&scratch.join("data"), &scratch.join("log"))?,
+            subject,
+            scratch,
+        })
+    }
+
+    fn server(&mut self) -> &mut Server {
+        match self {
+            Self::Process { server, .. } => server,
+            Self::Machine(machine) => &mut machine.server,
+        }
+    }
+
+    fn address(&mut self) -> SocketAddr {
+        self.server().address()
+    }
+
+    fn strike(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Process { server, .. } => {
+                server.kill9();
+                Ok(())
+            }
+            Self::Machine(machine) => machine.cut_power(),
+        }
+    }
+
+    fn start_again(self) -> anyhow::Result<Self> {
+        match self {
+            Self::Process {
+                subject, scratch, ..
+            } => Self::process(subject, scratch),
+            Self::Machine(machine) => machine.start_again().map(Self::Machine),
+        }
+    }
+}

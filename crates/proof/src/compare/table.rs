@@ -1,0 +1,171 @@
+//! What was seen, as one table.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use windlass_testkit::checker::{Fleet, Rule, Violation};
+
+use super::contestant::Contestant;
+
+const HEAD: [&str; 12] = [
+    "server",
+    "fault",
+    "injected",
+    "with a loss",
+    "ended by itself",
+    "uploads",
+    "acknowledged",
+    "uploads that lost",
+    "worst loss",
+    "finished, then gone or damaged",
+    "other rules broken",
+    "kept of broken requests",
+];
+
+/// What one kind of fault did to one server.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    /// What was done.
+    pub(super) fault: String,
+    /// How often.
+    pub(super) injected: u64,
+    /// After how many of them acknowledged bytes were missing.
+    pub(super) with_loss: u64,
+    /// How often the server ended though nobody had killed it.
+    pub(super) ended: u64,
+    /// After the last one the server did not start.
+    pub(super) refuses_to_start: bool,
+    /// Uploads that were begun.
+    pub(super) uploads: u64,
+    /// Bytes that were acknowledged.
+    pub(super) acknowledged: u64,
+    /// Uploads of which acknowledged bytes were missing.
+    pub(super) lost: u64,
+    /// The most bytes that one of them missed.
+    pub(super) worst: u64,
+    /// Uploads that were complete by the server's word, and then were not there or not what was sent.
+    pub(super) finished_lost: u64,
+    /// Uploads with which another rule was broken, without a loss.
+    pub(super) otherwise: u64,
+    /// Bytes that arrived in requests that broke off, and how many of them counted.
+    pub(super) kept: Option<(u64, u64)>,
+    /// What tells of all this.
+    pub(super) violations: Vec<Violation>,
+}
+
+impl Row {
+    pub(super) fn of(fault: String) -> Self {
+        Self {
+            fault,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in what a fleet has seen up to now; losses that are new are laid at the last fault's door.
+    pub(super) fn tally(&mut self, fleet: &Fleet) {
+        let (figures, losses) = (fleet.figures(), fleet.losses());
+        if losses.uploads > self.lost && self.with_loss < self.injected {
+            self.with_loss += 1;
+        }
+        (self.uploads, self.acknowledged) = (figures.uploads, figures.bytes);
+        (self.lost, self.worst) = (losses.uploads, losses.worst);
+        self.finished_lost = losses.finished;
+        self.violations = fleet.violations().to_vec();
+        let wronged: HashSet<_> = self.violations.iter().map(|it| &it.upload).collect();
+        self.otherwise = (wronged.len() as u64).saturating_sub(losses.uploads);
+    }
+
+    /// Adds a broken rule that no fleet has seen.
+    pub(super) fn violate(&mut self, upload: String, rule: Rule) {
+        self.violations.push(Violation { upload, rule });
+    }
+
+    /// Every broken rule; to end by itself is one.
+    pub(super) fn broken(&self) -> Vec<Violation> {
+        let ended = (self.ended > 0).then(|| Violation {
+            upload: "the server".to_owned(),
+            rule: Rule::Stuck(format!("it ended by itself {} times", self.ended)),
+        });
+        self.violations.iter().cloned().chain(ended).collect()
+    }
+
+    fn cells(&self, server: &str) -> [String; HEAD.len()] {
+        let start = if self.refuses_to_start {
+            ", then does not start"
+        } else {
+            ""
+        };
+        [
+            server.to_owned(),
+            format!("{}{start}", self.fault),
+            self.injected.to_string(),
+            self.with_loss.to_string(),
+            self.ended.to_string(),
+            self.uploads.to_string(),
+            format!("{} KiB", self.acknowledged >> 10),
+            self.lost.to_string(),
+            format!("{} B", self.worst),
+            self.finished_lost.to_string(),
+            self.otherwise.to_string(),
+            self.kept.map_or_else(String::new, |(of, told)| {
+                format!("{} %", told * 100 / of.max(1))
+            }),
+        ]
+    }
+}
+
+/// All rows, and what must be known of the servers.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    rows: Vec<[String; HEAD.len()]>,
+    notes: Vec<String>,
+}
+
+impl Table {
+    /// Adds the rows of one server.
+    pub(super) fn add(&mut self, contestant: &Contestant, rows: &[Row]) {
+        let Contestant {
+            name,
+            versions,
+            note,
+            dialect,
+            ..
+        } = contestant;
+        self.rows.extend(rows.iter().map(|row| row.cells(name)));
+        let dialect = dialect.name();
+        self.notes
+            .push(format!("{name} ({versions}; dialect {dialect}): {note}."));
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = HEAD.map(str::to_owned);
+        let all = || [&head].into_iter().chain(&self.rows);
+        let widths: Vec<_> = (0..HEAD.len())
+            .map(|column| all().map(|row| row[column].len()).max().unwrap_or_default())
+            .collect();
+        for (number, row) in all().enumerate() {
+            line(f, row, &widths)?;
+            if number == 0 {
+                line(
+                    f,
+                    &widths
+                        .iter()
+                        .map(|width| "-".repeat(*width))
+                        .collect::<Vec<_>>(),
+                    &widths,
+                )?;
+            }
+        }
+        writeln!(f)?;
+        f.write_str(&self.notes.join("\n"))
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, cells: &[String], widths: &[usize]) -> fmt::Result {
+    for (cell, width) in cells.iter().zip(widths) {
+        write!(f, "| {cell:width$} ")?;
+    }
+    writeln!(f, "|")
+}
