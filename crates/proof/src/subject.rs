@@ -350,3 +350,41 @@ fn tail(log: &Path) -> String {
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(10)..].join("\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(instead: Option<&[&str]>) -> String {
+        let subject = Subject {
+            binary: "windlass".into(),
+            arguments: vec!["--x".to_owned()],
+            instead: instead.map(|words| words.iter().map(Into::into).collect()),
+        };
+        let command = subject.command(Path::new("/data"), &["strace".to_owned()]);
+        let arguments = command.get_args();
+        let words = [command.get_program()].into_iter().chain(arguments);
+        words
+            .map(|word| word.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    #[test]
+    fn a_server_is_given_its_data_behind_its_own_words_and_before_ours() {
+        let own = "strace windlass serve --listen 127.0.0.1:0 --data /data --x";
+        assert_eq!(words(None), own);
+        assert_eq!(
+            words(Some(&["node", "tus.mjs"])),
+            "strace node tus.mjs /data --x"
+        );
+    }
+
+    #[test]
+    fn a_first_line_says_where_a_server_listens() {
+        let address = "127.0.0.1:80".parse().ok();
+        assert_eq!(place("listening on http://127.0.0.1:80\n"), address);
+        assert_eq!(place("listening at http://127.0.0.1:80\n"), None);
+        assert_eq!(place(""), None);
+    }
+}
