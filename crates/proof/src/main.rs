@@ -11,11 +11,13 @@ mod check;
 mod compare;
 mod disk;
 mod disks;
+mod drain;
 mod guard;
 mod kill;
 mod network;
 mod outcome;
 mod power;
+mod restart;
 mod scale;
 mod scratch;
 mod subject;
@@ -44,9 +46,11 @@ enum Tier {
     Check(check::Arguments),
     Disk(disks::Arguments),
     Compare(compare::Arguments),
+    Drain(drain::Arguments),
     Kill(kill::Arguments),
     Network(network::Arguments),
     Power(power::Arguments),
+    Restart(restart::Arguments),
     Scale(scale::Arguments),
 }
 
@@ -57,9 +61,11 @@ fn main() -> ExitCode {
         Tier::Check(arguments) => Ok(check::run(arguments)),
         Tier::Disk(arguments) => disks::run(arguments),
         Tier::Compare(arguments) => compare::run(arguments),
+        Tier::Drain(arguments) => drain::run(arguments),
         Tier::Kill(arguments) => kill::run(arguments),
         Tier::Network(arguments) => network::run(arguments, no_skip),
         Tier::Power(arguments) => power::run(arguments),
+        Tier::Restart(arguments) => restart::run(arguments),
         Tier::Scale(arguments) => scale::run(arguments),
     };
     outcome::report(result.unwrap_or_else(Outcome::of_error), no_skip)

@@ -236,6 +236,15 @@ impl Server {
         Ok(Memory { now, peak })
     }
 
+    /// How many files and sockets it has open.
+    ///
+    /// # Errors
+    /// As [`Server::memory`].
+    pub(crate) fn descriptors(&self) -> anyhow::Result<usize> {
+        let path = format!("/proc/{}/fd", self.child.id());
+        Ok(std::fs::read_dir(&path).context(path)?.count())
+    }
+
     /// Sends it a signal. One that has ended does not mind.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).ok();

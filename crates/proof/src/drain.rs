@@ -1,0 +1,178 @@
+//! Drain: the server is asked to stop while clients upload.
+//!
+//! Injected: SIGTERM, 1 to 200 ms after clients begin; clients that go on trying; a request whose body stands still; clients that
+//! come too late.
+//! To be survived: the process ends by itself within `limits.drain`, with exit code 0. Who comes too late is refused. What had arrived of
+//! the request that stood still is committed, and everything that was acknowledged is there at the next start.
+
+mod newcomers;
+mod straggler;
+
+use std::fmt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use rustix::process::Signal;
+use windlass_testkit::checker::{Fleet, Google, Load, Rule, Violation};
+use windlass_testkit::dice::Dice;
+
+use crate::outcome::{Outcome, progress};
+use crate::subject::{Server, Subject};
+use newcomers::Newcomers;
+use straggler::Straggler;
+
+/// What `limits.drain` is set to.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// What the process may take beyond it, to close its database on a machine that is busy.
+const CLOSES_WITHIN: Duration = Duration::from_secs(3);
+
+/// Every so many rounds a request stands still; the others show how quick a drain is without.
+const STRAGGLES_EVERY: u64 = 4;
+
+/// Asks the server to stop again and again while clients upload.
+///
+/// In every fourth round one request stands still, so that the server has to cut it off. The server runs with `limits.drain` of 2 s.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// How often it is asked.
+    #[arg(long, default_value_t = 24)]
+    rounds: u64,
+    /// How many clients upload at the same time.
+    #[arg(long, default_value_t = 16)]
+    clients: usize,
+    /// What the clients send, and when the server is asked, follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let scratch = tempfile::tempdir()?;
+    let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
+    let subject = with_short_drain(&arguments.subject, scratch.path())?;
+    let load = Load {
+        clients: arguments.clients,
+        ..Load::default()
+    };
+    let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
+    let mut dice = Dice::new(arguments.seed);
+    let (mut drains, mut violations) = (Drains::default(), Vec::new());
+    let mut server = subject.start(&data, &log)?;
+    for round in 1..=arguments.rounds {
+        let address = server.address();
+        let must_cut = round.is_multiple_of(STRAGGLES_EVERY);
+        let slow = must_cut.then(|| Straggler::begin(address, dice.throw()));
+        let slow = slow.transpose()?;
+        let delay = Duration::from_micros(dice.within(1_000..200_000));
+        let drained = fleet.run_while(address, || {
+            sleep(delay);
+            drain(&mut server)
+        })?;
+        server = subject.start(&data, &log)?;
+        fleet.check(server.address());
+        drains.note(&drained, must_cut);
+        violations.extend(drained.violation(round));
+        if let Some(slow) = slow {
+            let rule = slow.end(server.address())?;
+            let upload = format!("the request that stood still in round {round}");
+            violations.extend(rule.map(|rule| Violation { upload, rule }));
+        }
+        if round % 100 == 0 {
+            progress(format_args!("{drains}; {}", fleet.figures()));
+        }
+        if !fleet.violations().is_empty() || !violations.is_empty() {
+            break;
+        }
+    }
+    fleet.finish(server.address());
+    violations.extend_from_slice(fleet.violations());
+    Ok(Outcome::Done {
+        figures: format!("{drains}; {}", fleet.figures()),
+        violations,
+    })
+}
+
+fn with_short_drain(subject: &Subject, scratch: &Path) -> anyhow::Result<Subject> {
+    let config = scratch.join("windlass.toml");
+    std::fs::write(
+        &config,
+        format!("[limits]\ndrain = \"{}s\"\n", DRAIN.as_secs()),
+    )?;
+    let mut subject = subject.clone();
+    subject
+        .arguments
+        .push(format!("--config={}", config.display()));
+    Ok(subject)
+}
+
+/// One drain.
+struct Drained {
+    took: Duration,
+    newcomers: Newcomers,
+}
+
+/// Asks the server to stop, knocks at its door meanwhile, and waits until it has gone.
+fn drain(server: &mut Server) -> anyhow::Result<Drained> {
+    let address = server.address();
+    let limit = DRAIN + CLOSES_WITHIN;
+    let begun = Instant::now();
+    server.signal(Signal::TERM);
+    let (status, newcomers) = Newcomers::knock_while(address, || server.wait(limit));
+    let (took, status) = (begun.elapsed(), status?);
+    ensure!(
+        status.success(),
+        "a server that was asked to stop ends with {status}"
+    );
+    Ok(Drained { took, newcomers })
+}
+
+impl Drained {
+    /// Once the door is shut, it stays so.
+    fn violation(&self, round: u64) -> Option<Violation> {
+        self.newcomers.served_too_late.then(|| Violation {
+            upload: format!("a client that came too late in round {round}"),
+            rule: Rule::Strange("it was served after others had been refused".to_owned()),
+        })
+    }
+}
+
+/// All drains so far.
+#[derive(Debug, Default)]
+struct Drains {
+    count: u64,
+    cut: u64,
+    slowest: Duration,
+    slowest_with_a_cut: Duration,
+    refused: u64,
+}
+
+impl Drains {
+    fn note(&mut self, drained: &Drained, must_cut: bool) {
+        self.count += 1;
+        self.refused += drained.newcomers.refused;
+        if must_cut {
+            self.cut += 1;
+            self.slowest_with_a_cut = self.slowest_with_a_cut.max(drained.took);
+        } else {
+            self.slowest = self.slowest.max(drained.took);
+        }
+    }
+}
+
+impl fmt::Display for Drains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} drains, the slowest {} ms, {} ms among the {} that had to cut a request; {} clients came too late and were refused",
+            self.count,
+            self.slowest.as_millis(),
+            self.slowest_with_a_cut.as_millis(),
+            self.cut,
+            self.refused
+        )
+    }
+}
