@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use windlass_store::{Space, Timestamp};
 
@@ -270,6 +271,16 @@ pub(crate) fn space(path: &Path) -> io::Result<Space> {
         available: stat.f_bavail.saturating_mul(stat.f_frsize),
         total: stat.f_blocks.saturating_mul(stat.f_frsize),
     })
+}
+
+/// Sets room aside for a file of so many bytes.
+pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(
+        file,
+        FallocateFlags::empty(),
+        0,
+        len,
+    )?)
 }
 
 /// Whether a write failed for want of room: the disk, a quota, or the largest size of a file.

@@ -30,7 +30,7 @@ use windlass_store::{
 use crate::filesystem;
 use crate::open::OpenError;
 use crate::poison::Poison;
-use crate::{DirectoryLock, Durability};
+use crate::{DirectoryLock, Durability, Keep};
 use change::Change;
 use leases::Leases;
 use readers::Readers;
@@ -58,11 +58,12 @@ pub struct LocalLedger {
 }
 
 impl LocalLedger {
-    pub(crate) fn open(
-        path: &Path,
-        durability: Durability,
-        lock: Arc<DirectoryLock>,
-    ) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path, keep: Keep) -> Result<Self, OpenError> {
+        let Keep {
+            durability,
+            reserve,
+            lock,
+        } = keep;
         prepare_files(path, durability).map_err(|source| OpenError::io(path, source))?;
         Failpoint::WalRewritten.reach();
         let refused = |source| OpenError::ledger(path, source);
@@ -74,7 +75,7 @@ impl LocalLedger {
         Failpoint::WalReplayed.reach();
 
         let (leases, poison) = (Arc::<Leases>::default(), Poison::default());
-        let writer = Writer::start(connection, Arc::clone(&leases), poison.clone())
+        let writer = Writer::start(connection, Arc::clone(&leases), reserve, poison.clone())
             .map_err(|source| OpenError::io(path, source))?;
         let readers = Readers::new(readers, poison.clone());
         Ok(Self {

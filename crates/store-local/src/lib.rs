@@ -16,6 +16,7 @@
 //! ├── ledger.sqlite           the only truth
 //! ├── ledger.sqlite-wal       its last commits; never delete it
 //! ├── hold                    held by backups while no media may be deleted
+//! ├── reserve                 room for the ledger on a full disk; may be deleted
 //! └── vault/
 //!     └── ab/cd/
 //!         └── abcd…           a media: 32 digits, its name from birth. Means nothing by itself
@@ -79,6 +80,7 @@ mod hold;
 mod ledger;
 mod open;
 mod poison;
+mod reserve;
 mod vault;
 pub mod verify;
 
@@ -88,4 +90,4 @@ pub use vault::LocalVault;
 #[cfg(feature = "failpoints")]
 pub use windlass_store::failpoint;
 
-use open::DirectoryLock;
+use open::{DirectoryLock, Keep};

@@ -9,6 +9,7 @@ use windlass_store::Cause;
 use crate::backup;
 use crate::filesystem::{self, Safety};
 use crate::ledger::LocalLedger;
+use crate::reserve::Reserve;
 use crate::vault::LocalVault;
 
 /// A ledger and a vault that share a data directory.
@@ -104,6 +105,14 @@ impl OpenError {
     }
 }
 
+/// What the ledger and the vault share.
+#[derive(Debug, Clone)]
+pub(crate) struct Keep {
+    pub(crate) durability: Durability,
+    pub(crate) reserve: Arc<Reserve>,
+    pub(crate) lock: Arc<DirectoryLock>,
+}
+
 /// The right to the data directory, held as long as the ledger or the vault lives.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
@@ -136,8 +145,16 @@ impl LocalStore {
         let vault_dir = dir.join("vault");
         filesystem::make_directories_durably(&vault_dir)
             .map_err(|source| OpenError::io(&vault_dir, source))?;
-        let vault = LocalVault::new(vault_dir, options.durability, Arc::clone(&lock));
-        let ledger = LocalLedger::open(&dir.join("ledger.sqlite"), options.durability, lock)?;
+        let reserve_path = dir.join("reserve");
+        let reserve =
+            Reserve::open(&reserve_path).map_err(|source| OpenError::io(&reserve_path, source))?;
+        let keep = Keep {
+            durability: options.durability,
+            reserve: Arc::new(reserve),
+            lock,
+        };
+        let vault = LocalVault::new(vault_dir, keep.clone());
+        let ledger = LocalLedger::open(&dir.join("ledger.sqlite"), keep)?;
         Ok(Self { ledger, vault })
     }
 }

@@ -27,7 +27,8 @@ use windlass_store::{
 
 use crate::hold::{HeldByBackup, Hold};
 use crate::poison::Poison;
-use crate::{DirectoryLock, Durability, filesystem};
+use crate::reserve::Reserve;
+use crate::{DirectoryLock, Durability, Keep, filesystem};
 use lanes::Lanes;
 use layout::Layout;
 use media::{LocalReader, LocalWriter};
@@ -47,6 +48,7 @@ pub struct LocalVault {
 struct Shared {
     layout: Layout,
     durability: Durability,
+    reserve: Arc<Reserve>,
     lanes: Lanes,
     gates: Arc<Gates>,
     poison: Poison,
@@ -57,16 +59,17 @@ struct Shared {
 }
 
 impl LocalVault {
-    pub(crate) fn new(root: PathBuf, durability: Durability, lock: Arc<DirectoryLock>) -> Self {
+    pub(crate) fn new(root: PathBuf, keep: Keep) -> Self {
         let shared = Shared {
             hold: Hold::of(root.parent().expect("it is in the data directory")),
             layout: Layout::new(root),
-            durability,
+            durability: keep.durability,
+            reserve: keep.reserve,
             lanes: Lanes::new(),
             gates: Arc::default(),
             poison: Poison::default(),
             syncs: AtomicU64::new(0),
-            _lock: lock,
+            _lock: keep.lock,
         };
         Self {
             shared: Arc::new(shared),
@@ -143,11 +146,15 @@ impl Vault for LocalVault {
 
     async fn space(&self) -> Result<Space, VaultError> {
         let shared = Arc::clone(&self.shared);
-        let work = move || filesystem::space(shared.layout.root());
+        let work = move || {
+            let space = filesystem::space(shared.layout.root())?;
+            shared.reserve.take(space.available);
+            Ok(space)
+        };
         let space = self.shared.lanes.read.run(work).await;
         space
             .map_err(VaultError::Fault)?
-            .map_err(|error| VaultError::Fault(Arc::new(error)))
+            .map_err(|error: io::Error| VaultError::Fault(Arc::new(error)))
     }
 }
 

@@ -6,6 +6,7 @@ use tempfile::TempDir;
 use windlass_store::{Progress, ResourceChange, SessionState};
 
 use super::*;
+use crate::reserve::Reserve;
 
 /// Anything that a test wants to happen on the writer's thread, inside its transaction.
 pub(super) struct AnyChange(pub(super) Work);
@@ -94,7 +95,13 @@ fn open(dir: &TempDir) -> LocalLedger {
         .unwrap()
         .expect("it is free");
     let lock = Arc::new(DirectoryLock::new(lock));
-    LocalLedger::open(&dir.path().join("ledger.sqlite"), Durability::Disk, lock).unwrap()
+    let reserve = Reserve::open(&dir.path().join("reserve")).unwrap();
+    let keep = Keep {
+        durability: Durability::Disk,
+        reserve: Arc::new(reserve),
+        lock,
+    };
+    LocalLedger::open(&dir.path().join("ledger.sqlite"), keep).unwrap()
 }
 
 fn id(n: u8) -> SessionId {

@@ -30,6 +30,7 @@ use super::leases::Leases;
 use super::rows;
 use super::tables::Tables;
 use crate::poison::Poison;
+use crate::reserve::Reserve;
 
 /// Most calls that wait for the writer. Further ones wait for room.
 const QUEUE_LEN: usize = 4096;
@@ -72,6 +73,7 @@ impl Writer {
     pub(super) fn start(
         connection: Connection,
         leases: Arc<Leases>,
+        reserve: Arc<Reserve>,
         poison: Poison,
     ) -> std::io::Result<Self> {
         let (queue, calls) = mpsc::channel();
@@ -79,6 +81,7 @@ impl Writer {
         let thread = Thread {
             connection,
             leases,
+            reserve,
             poison: poison.clone(),
             commits: Arc::clone(&commits),
         };
@@ -159,6 +162,7 @@ struct WriterStopped;
 struct Thread {
     connection: Connection,
     leases: Arc<Leases>,
+    reserve: Arc<Reserve>,
     poison: Poison,
     commits: Arc<AtomicU64>,
 }
@@ -205,7 +209,7 @@ impl Thread {
     /// Makes the changes in one transaction, then answers them all.
     fn commit(&self, changes: &[Change], answers: Vec<Answer<usize>>) {
         let outcomes = match self.poison.check() {
-            Ok(()) => self.transaction(changes),
+            Ok(()) => self.transaction_with_reserve(changes),
             Err(cause) => Err(LedgerError::Fault(cause)),
         };
         for (index, answer) in answers.into_iter().enumerate() {
@@ -219,6 +223,15 @@ impl Thread {
             };
             // A caller that has gone away is told by the next read.
             let _ = answer.send(outcome);
+        }
+    }
+
+    /// As [`Thread::transaction`]; on a full disk once more, with the room that is kept for it. Nothing
+    /// was synced before: the changes were taken back when a write found no room.
+    fn transaction_with_reserve(&self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
+        match self.transaction(changes) {
+            Err(LedgerError::NoSpace) if self.reserve.give_back() => self.transaction(changes),
+            done => done,
         }
     }
 

@@ -15,7 +15,12 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
         .expect("it is free");
     let root = dir.path().join("vault");
     filesystem::make_directories_durably(&root).unwrap();
-    LocalVault::new(root, durability, Arc::new(DirectoryLock::new(lock)))
+    let keep = Keep {
+        durability,
+        reserve: Arc::new(Reserve::open(&dir.path().join("reserve")).unwrap()),
+        lock: Arc::new(DirectoryLock::new(lock)),
+    };
+    LocalVault::new(root, keep)
 }
 
 /// A writer on a device: `/dev/full` refuses writes for want of room, and no device can be synced.
