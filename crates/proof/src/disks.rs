@@ -8,6 +8,8 @@
 mod device;
 mod error;
 mod frozen;
+mod full;
+mod limit;
 mod pulse;
 mod slow;
 mod tracer;
@@ -28,6 +30,8 @@ enum Case {
     Device(device::Arguments),
     Error(error::Arguments),
     Frozen(frozen::Arguments),
+    Full(full::Arguments),
+    Limit(limit::Arguments),
     Slow(slow::Arguments),
 }
 
@@ -36,6 +40,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Case::Device(arguments) => device::run(arguments),
         Case::Error(arguments) => error::run(arguments),
         Case::Frozen(arguments) => frozen::run(arguments),
+        Case::Full(arguments) => full::run(arguments),
+        Case::Limit(arguments) => limit::run(arguments),
         Case::Slow(arguments) => slow::run(arguments),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-use windlass_testkit::raw::{RawPeer, Request};
+use windlass_testkit::raw::{RawPeer, Reply, Request};
 
 /// The pause between an answer and the next question.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -55,6 +55,17 @@ impl Pulse {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("it does not panic")
     }
+}
+
+/// Asks once, on a connection of its own. A server that refuses may answer before it has read all.
+///
+/// # Errors
+/// When the connection breaks.
+pub(super) fn ask_once(address: SocketAddr, question: &Request) -> std::io::Result<Reply> {
+    let mut peer = RawPeer::try_connect(address)?;
+    let sent = peer.try_send(question.to_bytes());
+    peer.try_reply()
+        .map_err(|error| sent.err().unwrap_or(error))
 }
 
 fn beat(peer: &mut Option<RawPeer>, address: SocketAddr, question: &Request) -> Beat {

@@ -1,0 +1,145 @@
+//! Files that may not grow any more.
+//!
+//! Injected: a limit on the size of files (`RLIMIT_FSIZE`), over which a write fails with EFBIG and the kernel sends SIGXFSZ, which ends
+//! a process by default.
+//! To be survived: everything that was acknowledged. To be seen: an upload that is too long is refused with 503, what of it was written is
+//! kept, and the server goes on with all others.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+use windlass_testkit::raw::Request;
+use windlass_testkit::session::{Session, content_range};
+
+use super::pulse::ask_once;
+use super::verdict::Verdict;
+use crate::guard::dies_with_us;
+use crate::outcome::Outcome;
+use crate::subject::Subject;
+use crate::tool::need;
+
+/// The longest file. The ledger's own stay below it for as long as this takes.
+const LONGEST: u64 = 24 << 20;
+
+/// How much more is sent.
+const MORE: u64 = 4 << 20;
+
+/// Limits the size of files.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// For how many seconds other clients upload.
+    #[arg(long, default_value_t = 2)]
+    seconds: u64,
+    /// What the clients send follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    need(&["prlimit", "setpriv"])?;
+    let mut verdict = Verdict::default();
+    let scratch = tempfile::tempdir()?;
+    let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
+    let mut fleet = Fleet::new(Google::farm(), Load::default(), arguments.seed);
+    let media = Media::new(arguments.seed, LONGEST + MORE);
+    let session = under_the_limit(arguments, (&data, &log), media, &mut fleet, &mut verdict)?;
+    without_it(
+        arguments,
+        (&data, &log),
+        &session,
+        media,
+        &mut fleet,
+        &mut verdict,
+    )?;
+    let figures = fleet.figures();
+    Ok(verdict.outcome(format!("files of at most {} MiB; {figures}", LONGEST >> 20)))
+}
+
+fn under_the_limit(
+    arguments: &Arguments,
+    (data, log): (&Path, &Path),
+    media: Media,
+    fleet: &mut Fleet,
+    verdict: &mut Verdict,
+) -> anyhow::Result<Session> {
+    let occasion = "under the limit";
+    let mut wrapper = dies_with_us();
+    wrapper.extend(["prlimit".to_owned(), format!("--fsize={LONGEST}")]);
+    let mut server = arguments.subject.start_under(&wrapper, data, log)?;
+    let session = farm::begin_declared(server.address(), media.len());
+    for from in [0, LONGEST] {
+        let reply = send_the_rest(server.address(), &session, media, from);
+        let status = reply.as_ref().ok().map(|reply| reply.status);
+        verdict.expect(
+            status == Some(503),
+            occasion,
+            format!("it answered {reply:?}"),
+        );
+        let told = ask_once(server.address(), &session.ranged("bytes */*").body(""));
+        let told = told.ok().filter(|told| told.status == 308);
+        let told = told.map(|told| told.range());
+        verdict.expect(
+            told == Some(LONGEST),
+            occasion,
+            format!("of {LONGEST} bytes that fit {told:?} are committed"),
+        );
+    }
+    fleet.run_while(server.address(), || {
+        sleep(Duration::from_secs(arguments.seconds))
+    });
+    let health = ask_once(server.address(), &Request::new("GET", "/healthz"));
+    let is_well = health.as_ref().is_ok_and(|health| health.status == 200);
+    verdict.expect(is_well, occasion, format!("/healthz answered {health:?}"));
+    server.kill9();
+    Ok(session)
+}
+
+fn without_it(
+    arguments: &Arguments,
+    (data, log): (&Path, &Path),
+    session: &Session,
+    media: Media,
+    fleet: &mut Fleet,
+    verdict: &mut Verdict,
+) -> anyhow::Result<()> {
+    let occasion = "without the limit";
+    let mut server = arguments.subject.start_under(&dies_with_us(), data, log)?;
+    let finished = send_the_rest(server.address(), session, media, LONGEST)?;
+    verdict.expect(
+        finished.status == 201,
+        occasion,
+        format!("the end was answered {}", finished.status),
+    );
+    if finished.status == 201 {
+        let download = ask_once(server.address(), &farm::download(&farm::id(&finished)))?;
+        let same = media.compare(0..media.len(), &download.body[..]);
+        verdict.expect(
+            same.is_ok(),
+            occasion,
+            format!("the media differs: {same:?}"),
+        );
+    }
+    fleet.check(server.address());
+    fleet.finish(server.address());
+    verdict.take_in(occasion, fleet);
+    server.kill9();
+    Ok(())
+}
+
+fn send_the_rest(
+    address: SocketAddr,
+    session: &Session,
+    media: Media,
+    from: u64,
+) -> std::io::Result<windlass_testkit::raw::Reply> {
+    let range = from..media.len();
+    let request = session.ranged(&content_range(media, &range));
+    ask_once(address, &request.body(media.bytes(range)))
+}
