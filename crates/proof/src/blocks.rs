@@ -12,12 +12,13 @@ mod log;
 mod state;
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::ensure;
-use rustix::process::Signal;
+use anyhow::{Context as _, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use windlass_testkit::checker::{Event, Fleet, Google, Load, Record, Rule, Upload, Violation};
 use windlass_testkit::dice::Dice;
 
@@ -36,8 +37,8 @@ const DISK: u64 = 1 << 30;
 /// Memory for the disk, its log and two images of it: the load is bounded.
 const ROOM: u64 = 2 << 30;
 
-/// Lives of the server on the disk: all but the last are ended by `kill -9`.
-const LIVES: u64 = 6;
+/// How often the server is started on the disk while it is logged.
+const LIVES: u64 = 8;
 
 /// How many uploads a client makes at most. Each is looked at in every state.
 const UPLOADS: u64 = 6;
@@ -48,6 +49,19 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// Broken rules are told of so many at most.
 const TOLD: usize = 20;
 
+/// What lets every sync begin 20 ms late, and leaves all other calls alone. The ledger syncs by fsync, the vault by fdatasync.
+const TRACER: [&str; 9] = [
+    "strace",
+    "--follow-forks",
+    "--seccomp-bpf",
+    "--quiet=all",
+    "--output=/dev/null",
+    "-e",
+    "trace=fsync,fdatasync",
+    "-e",
+    "inject=fsync,fdatasync:delay_enter=20000",
+];
+
 /// What the server is started by: it ends with this process, also when that is killed.
 const WRAPPER: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
 
@@ -55,7 +69,7 @@ const WRAPPER: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
 ///
 /// The server runs for about two seconds on a disk that logs all writes; then crash states are made of the log, and the server is
 /// started on each: everything acknowledged before that point of the log must be there. Two thirds of the states are at
-/// acknowledgements, the others anywhere. Needs root, loop devices, FUSE and qemu-storage-daemon.
+/// acknowledgements, the others anywhere. Needs root, loop devices, FUSE, qemu-storage-daemon and strace.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -85,7 +99,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     arguments.file_system.need()?;
-    need(&[DAEMON, "fusermount3", WRAPPER[0]])?;
+    need(&[DAEMON, "fusermount3", TRACER[0], WRAPPER[0]])?;
     let scratch = Scratch::new(ROOM)?;
     let lab = Lab {
         arguments,
@@ -93,11 +107,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     let mut tally = Tally::default();
     for seed in (arguments.seed..).take(arguments.logs) {
+        if tally.states > 0 {
+            progress(&tally);
+        }
         lab.round(seed, &mut tally)?;
         if tally.is_over(arguments) {
             break;
         }
-        progress(&tally);
     }
     let tried = tally.states > tally.unmountable || tally.is_over(arguments);
     ensure!(tried, "no crash state could be mounted: {tally}");
@@ -169,22 +185,18 @@ impl Lab<'_> {
 
     /// The lives of the server. In some of them the file system writes back what nobody has asked it to.
     fn live(&self, fleet: &mut Fleet, mount: &Path, dice: &mut Dice) -> anyhow::Result<()> {
-        for life in 1..=LIVES {
-            let mut server = self.start(mount)?;
+        for _ in 0..LIVES {
+            let end = *dice.pick(&[End::Killed, End::KilledBeforeSync, End::Asked]);
+            let mut server = self.start(mount, end.tracer())?;
             fleet.check(server.address());
             let delay = Duration::from_micros(dice.within(100_000..400_000));
             let writes_back = dice.once_in(2);
-            fleet.run_while(server.address(), || {
+            fleet.run_while(server.address(), || -> anyhow::Result<()> {
                 sleep(delay);
                 if writes_back {
-                    rustix::fs::syncfs(std::fs::File::open(mount)?)?;
+                    rustix::fs::syncfs(File::open(mount)?)?;
                 }
-                if life == LIVES {
-                    server.signal(Signal::TERM);
-                    return server.wait(ENDS_WITHIN).map(drop);
-                }
-                server.kill9();
-                Ok(())
+                end.come_to(&mut server)
             })?;
         }
         Ok(())
@@ -236,7 +248,7 @@ impl Lab<'_> {
             }
         };
         tally.held += fleet.figures().acknowledgements;
-        let mut server = match self.start(mount.path()) {
+        let mut server = match self.start(mount.path(), &[]) {
             Ok(server) => server,
             Err(error) => {
                 mount.unmount()?;
@@ -255,10 +267,14 @@ impl Lab<'_> {
         Ok(fleet.violations().to_vec())
     }
 
-    fn start(&self, mount: &Path) -> anyhow::Result<Server> {
+    fn start(&self, mount: &Path, tracer: &[&str]) -> anyhow::Result<Server> {
         let (data, log) = (mount.join("data"), self.scratch.join("server.log"));
         std::fs::write(&log, "")?;
-        let wrapper = WRAPPER.map(str::to_owned);
+        let wrapper: Vec<_> = tracer
+            .iter()
+            .chain(&WRAPPER)
+            .map(ToString::to_string)
+            .collect();
         self.arguments.subject.start_under(&wrapper, &data, &log)
     }
 
@@ -274,6 +290,54 @@ impl Lab<'_> {
     fn safe(&self) -> PathBuf {
         self.scratch.join("safe")
     }
+}
+
+/// How a life of the server ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// By `kill -9`.
+    Killed,
+    /// By `kill -9`, while what it has written waits for its sync: every sync begins late. The next life finds all of that in the page
+    /// cache, and must not take it for durable.
+    KilledBeforeSync,
+    /// By SIGTERM.
+    Asked,
+}
+
+impl End {
+    /// What the server runs under.
+    fn tracer(self) -> &'static [&'static str] {
+        match self {
+            Self::KilledBeforeSync => &TRACER,
+            Self::Killed | Self::Asked => &[],
+        }
+    }
+
+    fn come_to(self, server: &mut Server) -> anyhow::Result<()> {
+        match self {
+            Self::Killed => server.kill9(),
+            Self::KilledBeforeSync => {
+                // The tracer goes when there is nothing left to trace.
+                kill_children(server)?;
+                server.wait(ENDS_WITHIN)?;
+            }
+            Self::Asked => {
+                server.signal(Signal::TERM);
+                server.wait(ENDS_WITHIN)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kill_children(parent: &Server) -> anyhow::Result<()> {
+    let pid = parent.pid().as_raw_nonzero();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    for child in children.split_whitespace() {
+        let child = Pid::from_raw(child.parse()?).context("a process has a number")?;
+        kill_process(child, Signal::KILL)?;
+    }
+    Ok(())
 }
 
 /// What was tried, and what came of it.

@@ -56,23 +56,29 @@ impl fmt::Display for State {
 }
 
 /// Chooses states: at acknowledgements, which came when the log was so long, and anywhere. They are in the order of the log, and fewer
-/// than `count` only when the log has not so many.
+/// than `count` only when the log has not so many. No acknowledgement comes up twice before all have come up once.
 pub(super) fn choose(log: &Log, acknowledged: &[u64], count: usize, dice: &mut Dice) -> Vec<State> {
     let at: BTreeSet<_> = acknowledged
         .iter()
         .map(|length| log.entries_at(*length))
         .collect();
-    let at: Vec<_> = at.into_iter().collect();
+    let mut at: Vec<_> = at
+        .into_iter()
+        .map(|prefix| (dice.throw(), prefix))
+        .collect();
+    at.sort_unstable();
+    let mut at = at.into_iter().map(|(_, prefix)| prefix).cycle();
     let mut states = BTreeSet::new();
     // States that are drawn twice count once: with luck bad enough the last few are never found.
     for _ in 0..count.saturating_mul(20) {
         if states.len() >= count {
             break;
         }
-        let prefix = match () {
-            () if at.is_empty() || dice.once_in(ANYWHERE) => anywhere(log, dice),
-            () => *dice.pick(&at),
+        let prefix = match dice.once_in(ANYWHERE) {
+            true => None,
+            false => at.next(),
         };
+        let prefix = prefix.unwrap_or_else(|| anywhere(log, dice));
         states.insert(State::draw(log, prefix, dice));
     }
     states.into_iter().collect()
