@@ -74,9 +74,10 @@ pub(super) fn choose(log: &Log, acknowledged: &[u64], count: usize, dice: &mut D
         if states.len() >= count {
             break;
         }
-        let prefix = match dice.once_in(ANYWHERE) {
-            true => None,
-            false => at.next(),
+        let prefix = if dice.once_in(ANYWHERE) {
+            None
+        } else {
+            at.next()
         };
         let prefix = prefix.unwrap_or_else(|| anywhere(log, dice));
         states.insert(State::draw(log, prefix, dice));
