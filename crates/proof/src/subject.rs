@@ -368,6 +368,7 @@ mod tests {
         let subject = Subject {
             binary: "windlass".into(),
             arguments: vec!["--x".to_owned()],
+            listen: LOOPBACK,
             instead: instead.map(|words| words.iter().map(Into::into).collect()),
         };
         let command = subject.command(Path::new("/data"), &["strace".to_owned()]);
