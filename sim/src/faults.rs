@@ -68,9 +68,9 @@ impl Fault {
         match random.below(20) {
             0 | 1 => Self::End(end(random)),
             2..=8 => Self::EndAfter(random.below(60), end(random)),
-            9 => Self::SyncFails(random.below(20)),
-            10 => Self::DiskFull(millis),
-            11 | 12 => Self::Partition(millis),
+            9 | 10 => Self::SyncFails(random.below(10)),
+            11 => Self::DiskFull(millis),
+            12 => Self::Partition(millis),
             13 | 14 => Self::Hold(millis),
             15 | 16 => Self::Slow(millis),
             17 | 18 => Self::ClientCrash(millis),

@@ -4,13 +4,14 @@
 //! `docs/durability.md`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::trace::note;
+use crate::trace::{digest, note};
 
 /// Remembers every session and every broken rule. Clones are the same witness.
 #[derive(Debug, Clone, Default)]
@@ -36,10 +37,20 @@ struct Session {
     end: Option<End>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum End {
+    /// With this reply.
     Finished(Bytes),
     Cancelled,
+}
+
+impl fmt::Debug for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished(reply) => write!(f, "finished (reply {:016x})", digest(reply)),
+            Self::Cancelled => f.write_str("cancelled"),
+        }
+    }
 }
 
 /// What was true when a request went out: its reply must not fall behind.
@@ -156,7 +167,7 @@ impl Record {
         if let Some(known) = &before.end
             && *known != end
         {
-            self.accuse(format!("{name}: ended as {known:?}, now it is {end:?}"));
+            self.accuse(format!("{name}: was {known:?}, now it is {end:?}"));
         }
         if let Some(session) = self.sessions.get_mut(&asked.uri) {
             if end != End::Cancelled {
@@ -186,7 +197,7 @@ impl Record {
             ));
         }
         if let Some(end) = &before.end {
-            self.accuse(format!("{name}: ended as {end:?}, now it goes on"));
+            self.accuse(format!("{name}: was {end:?}, now it goes on"));
         }
         if let Some(session) = self.sessions.get_mut(&asked.uri) {
             session.acknowledged = session.acknowledged.max(offset);

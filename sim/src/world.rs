@@ -76,6 +76,8 @@ struct World {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Later {
     StartServer,
+    /// What the last process left in the page cache is still not on the disk.
+    PowerCut,
     StartClient(usize),
     Repair(usize),
     Release(usize),
@@ -141,8 +143,10 @@ impl World {
         files::spare();
         self.place.has_refused();
         self.disk_is_troubled = false;
-        for later in std::mem::take(&mut self.later) {
-            self.undo(later.1);
+        for (_, later) in std::mem::take(&mut self.later) {
+            if later != Later::PowerCut {
+                self.undo(later);
+            }
         }
         self.until("the uploads", |world| world.works.iter().all(Work::is_done));
         let keeps = self.random.pick(&Keeps::ALL);
@@ -294,6 +298,14 @@ impl World {
             Later::StartServer => {
                 self.sim.bounce(SERVER);
                 self.auditor.order_sessions();
+                if !self.faults.are_over() && self.random.once_in(3) {
+                    let soon = self.random.within(10..100);
+                    self.in_time(soon, Later::PowerCut);
+                }
+            }
+            Later::PowerCut => {
+                let keeps = self.random.pick(&Keeps::ALL);
+                files::end_now(End::PowerCut(keeps));
             }
             Later::StartClient(index) => self.sim.bounce(client(index as u64)),
             Later::Repair(index) => self.sim.repair(SERVER, client(index as u64)),
