@@ -96,16 +96,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     })
 }
 
+/// The server drains quickly, and nothing but the drain commits a request that stands still.
 fn with_short_drain(subject: &Subject, scratch: &Path) -> anyhow::Result<Subject> {
     let config = scratch.join("windlass.toml");
-    std::fs::write(
-        &config,
-        format!("[limits]\ndrain = \"{}s\"\n", DRAIN.as_secs()),
-    )?;
+    let drain = DRAIN.as_secs();
+    let settings = format!("[limits]\ndrain = \"{drain}s\"\n[checkpoints]\ninterval = \"10m\"\n");
+    std::fs::write(&config, settings)?;
     let mut subject = subject.clone();
-    subject
-        .arguments
-        .push(format!("--config={}", config.display()));
+    let argument = format!("--config={}", config.display());
+    subject.arguments.push(argument);
     Ok(subject)
 }
 

@@ -61,8 +61,8 @@ impl Straggler {
         let query = Request::new("PUT", &*self.target).header("Content-Range", "bytes */*");
         let now = committed(&ask(address, &query.body(""))?)?;
         if now != SENT {
-            let acknowledged = SENT;
-            return Ok(Some(Rule::OffsetMovedBack { acknowledged, now }));
+            let how = format!("{SENT} bytes had arrived, {now} are committed");
+            return Ok(Some(Rule::Strange(how)));
         }
         let rest = Request::new("PUT", &*self.target)
             .header("Content-Range", content_range(self.media, &(SENT..LEN)))
