@@ -20,7 +20,7 @@ use super::pulse::Pulse;
 use super::verdict::{GRACE, Verdict};
 use super::volume::Volume;
 use crate::disk::{FileSystem, LoopDevice, make_image};
-use crate::guard::dies_with_us;
+use crate::guard::{Guard, dies_with_us};
 use crate::outcome::{Outcome, progress};
 use crate::subject::{Server, Subject};
 use crate::tool::{need, run as run_tool};
@@ -242,6 +242,7 @@ struct FailingDevice {
     faults: PathBuf,
     bridge: Child,
     disk: Child,
+    _guard: Guard,
 }
 
 impl FailingDevice {
@@ -267,6 +268,7 @@ impl FailingDevice {
             .arg(format!("nbd+unix:///?socket={}", socket.display()))
             .spawn()?;
         let device = Self {
+            _guard: Guard::new("umount --lazy \"$1\"", &[&place.to_string_lossy()])?,
             place,
             faults,
             bridge,

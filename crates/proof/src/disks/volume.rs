@@ -7,8 +7,8 @@ use crate::guard::Guard;
 use crate::tool::{need, run};
 
 /// What remains to be done for a volume when this program is killed. A process that holds files in it dies with us, a little later.
-const PUT_IN_ORDER: &str =
-    "fsfreeze --unfreeze \"$1\"; umount --lazy \"$1\"; losetup --detach \"$2\"";
+const PUT_IN_ORDER: &str = "fsfreeze --unfreeze \"$1\"; umount --lazy \"$1\"; losetup --detach \"$2\"; \
+     rm -r --one-file-system \"$3\"";
 
 /// A mounted file system on a loop device. Whoever uses it must have ended before it is dropped.
 #[derive(Debug)]
@@ -51,7 +51,14 @@ impl Volume {
     ) -> anyhow::Result<Self> {
         let device = LoopDevice::attach(image)?;
         let place = scratch.join("mount");
-        let guard = Guard::new(PUT_IN_ORDER, &[&place.to_string_lossy(), device.path()])?;
+        let guard = Guard::new(
+            PUT_IN_ORDER,
+            &[
+                &place.to_string_lossy(),
+                device.path(),
+                &scratch.to_string_lossy(),
+            ],
+        )?;
         file_system.make(&device)?;
         Ok(Self {
             mount: Mount::new(file_system, &device, &place)?,
