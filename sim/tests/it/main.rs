@@ -8,7 +8,8 @@ const SEEDS: u64 = 40;
 
 fn sim(arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_windlass-sim");
-    Command::new(program).args(arguments).output().unwrap()
+    let output = Command::new(program).args(arguments).output();
+    output.expect("the program can be run")
 }
 
 fn text(output: &Output) -> String {

@@ -1,8 +1,9 @@
 //! A file system that stands still.
 //!
 //! Injected: `fsfreeze` under live sessions, for some seconds; whoever writes waits. Then the thaw.
-//! To be survived: everything that was acknowledged. To be seen: nothing acknowledged while it stands still, `/healthz`, queries of
-//! sessions and downloads answered all the same; after the thaw everything goes on.
+//! To be survived: everything that was acknowledged. To be seen: nothing acknowledged while it stands still, and `/healthz` answered all
+//! the same; queries of sessions and downloads answered too, though perhaps only after the thaw: a reader of SQLite marks its place in a
+//! mapped file, which is a write. After the thaw everything goes on.
 
 use std::net::SocketAddr;
 use std::process::ExitStatus;
@@ -30,7 +31,7 @@ const DISK: u64 = 1 << 30;
 /// A reply that was on its way when the file system froze.
 const ON_ITS_WAY: Duration = Duration::from_millis(200);
 
-/// How long an answer may take that writes nothing.
+/// How long an answer may take that does not wait for the disk.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// How long a server is watched after the thaw.
@@ -160,9 +161,14 @@ impl Work {
     fn judge(&mut self, occasion: &str, beats: &[Vec<Beat>; 3], ended: Option<ExitStatus>) {
         let verdict = &mut self.verdict;
         verdict.expect(ended.is_none(), occasion, format!("it ended: {ended:?}"));
-        let kinds = [("health", 200), ("queries", 308), ("downloads", 200)];
-        for ((what, status), beats) in kinds.into_iter().zip(beats) {
-            verdict.expect_answers(&format!("{occasion}, {what}"), beats, &[status], AT_ONCE);
+        let after_the_thaw = self.questions.duration + AT_ONCE;
+        let kinds = [
+            ("health", 200, AT_ONCE),
+            ("queries", 308, after_the_thaw),
+            ("downloads", 200, after_the_thaw),
+        ];
+        for ((what, status, limit), beats) in kinds.into_iter().zip(beats) {
+            verdict.expect_answers(&format!("{occasion}, {what}"), beats, &[status], limit);
             let (count, longest) = (beats.len(), slowest(beats).as_millis());
             self.figures
                 .push(format!("{count} {what} within {longest} ms"));
@@ -170,7 +176,7 @@ impl Work {
     }
 }
 
-/// What can be asked without writing.
+/// What can be asked without changing anything.
 struct Questions {
     address: SocketAddr,
     media: Media,
@@ -181,7 +187,7 @@ struct Questions {
 }
 
 impl Questions {
-    /// Asks what needs no writing. The clients are still at it: whoever was held up answers after the thaw.
+    /// Asks what changes nothing. The clients are still at it: whoever was held up answers after the thaw.
     fn ask_for_a_while(&self) -> [Pulse; 3] {
         let pulses = [
             Pulse::of_health(self.address),

@@ -169,7 +169,7 @@ impl Work {
         }
         self.wait_for_room()?;
         self.look_at_all(&begun)?;
-        self.finish_first(begun.remove(0))?;
+        self.finish_first(&begun.remove(0))?;
         self.cancel_all(begun)?;
         self.wait_for_room()?;
         let ended = server.wait(Duration::ZERO).ok();
@@ -363,7 +363,7 @@ impl Work {
     }
 
     /// Brings an upload to its end that was refused, looks at its media and deletes it.
-    fn finish_first(&mut self, begun: Begun) -> anyhow::Result<()> {
+    fn finish_first(&mut self, begun: &Begun) -> anyhow::Result<()> {
         let range = begun.offset..MEDIA;
         let sent = content_range(begun.media, &range);
         let request = begun.session.ranged(&sent);

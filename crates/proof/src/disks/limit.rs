@@ -92,7 +92,7 @@ fn under_the_limit(
         );
     }
     fleet.run_while(server.address(), || {
-        sleep(Duration::from_secs(arguments.seconds))
+        sleep(Duration::from_secs(arguments.seconds));
     });
     let health = ask_once(server.address(), &Request::new("GET", "/healthz"));
     let is_well = health.as_ref().is_ok_and(|health| health.status == 200);

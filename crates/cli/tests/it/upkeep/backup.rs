@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use windlass_testkit::checker::{Client, Manner};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Request, exchange};
@@ -31,21 +30,20 @@ fn load(address: SocketAddr, seed: u64, stop: &AtomicBool) -> u64 {
     rounds
 }
 
-/// Uploads that were acknowledged before a backup: finished ones, and one that is under way.
+/// Uploads that were acknowledged before a backup: finished ones with their sessions, and one that is under way.
 struct Acknowledged {
-    finished: Vec<Client>,
+    finished: Vec<(Media, Session)>,
     open: Session,
 }
 
 impl Acknowledged {
     fn upload(address: SocketAddr) -> Self {
         let sizes = [40_000, LARGE.len(), 9 * CHUNK_GRANULARITY];
-        let finished = sizes.into_iter().enumerate().map(|(index, len)| {
-            let media = Media::new(50 + index as u64, len);
-            let name = format!("before {index}");
-            let mut client = Client::start(address, &name, media, Manner::Rest);
-            client.send(&AtomicBool::new(false));
-            client
+        let finished = (50..).zip(sizes).map(|(seed, len)| {
+            let media = Media::new(seed, len);
+            let session = farm::begin(address, "before");
+            session.append(media, 0..len).expect(201);
+            (media, session)
         });
         let finished = finished.collect();
         let open = farm::begin(address, "open");
@@ -54,10 +52,14 @@ impl Acknowledged {
     }
 
     #[track_caller]
-    fn check(&mut self, address: SocketAddr) {
-        for client in &mut self.finished {
-            client.check(address);
-            client.check_resource(address);
+    fn check(&self, address: SocketAddr) {
+        for (media, session) in &self.finished {
+            let reply = session.moved_to(address).query().expect(201);
+            let download = exchange(address, &farm::download(&farm::id(&reply))).expect(200);
+            assert!(
+                download.body == media.whole(),
+                "a finished upload lost bytes"
+            );
         }
         let open = self.open.moved_to(address);
         assert_eq!(open.query().expect(308).committed(), CHUNK_GRANULARITY);
@@ -71,7 +73,7 @@ fn a_backup_made_under_load_is_served_with_all_that_was_acknowledged_before() {
     let mut server = own(&[]);
     let address = server.address();
     let target = server.beside_data("backup");
-    let mut acknowledged = Acknowledged::upload(address);
+    let acknowledged = Acknowledged::upload(address);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let loads: Vec<_> = (1..5)

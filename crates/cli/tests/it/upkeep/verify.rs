@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
-use windlass_testkit::checker::{Client, Manner};
+use windlass_testkit::checker::{Fleet, Google, Load};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
@@ -74,30 +73,16 @@ fn a_store_is_sound_beside_its_server_after_its_end_and_after_its_death() {
 #[test]
 fn a_store_is_sound_while_clients_upload_and_whenever_its_server_is_killed() {
     let mut server = own(&[]);
-    for round in 0..3 {
-        let address = server.address();
-        let mut clients: Vec<Client> = (0..6)
-            .map(|index| {
-                let manner = match index % 3 {
-                    0 => Manner::Chunks(CHUNK_GRANULARITY),
-                    1 => Manner::Rest,
-                    _ => Manner::Cancel,
-                };
-                let media = Media::new(round * 8 + index, (index * 7 + 1) * CHUNK_GRANULARITY + 3);
-                Client::start(address, &format!("{round} {index}"), media, manner)
-            })
-            .collect();
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for client in &mut clients {
-                scope.spawn(|| client.send(&stop));
-            }
+    let mut fleet = Fleet::new(Google::farm(), Load::default(), 1);
+    for _ in 0..3 {
+        fleet.run_while(server.address(), || {
             assert_sound(&server.data());
             server.kill9();
         });
         assert_sound(&server.data());
         server.start_again();
     }
+    assert!(fleet.figures().uploads > 0, "{}", fleet.figures());
 }
 
 #[test]
