@@ -5,7 +5,7 @@
 //!
 //! Injected: the log of the disk ends after any entry, at acknowledgements above all, also while the file system writes back or is
 //! unmounted. Of the writes after the last flush nothing is lost, or all, or half of them, or half of their 4 KiB sectors.
-//! To be survived: everything that had been acknowledged by then. A file system that does not mount afterwards counts by itself.
+//! To be survived: everything that had been acknowledged by then, with nothing left that no row names. A file system that does not mount afterwards counts by itself.
 
 mod disk;
 mod log;
@@ -23,7 +23,7 @@ use windlass_testkit::checker::{Event, Fleet, Google, Load, Record, Rule, Upload
 use windlass_testkit::dice::Dice;
 
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
-use crate::outcome::{Outcome, progress};
+use crate::outcome::{Outcome, progress, tell_histories};
 use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 use crate::tool::need;
@@ -45,6 +45,9 @@ const UPLOADS: u64 = 6;
 
 /// How long the server may take to end when it is asked to.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Where on the disk the server keeps its data.
+const DATA: &str = "data";
 
 /// Broken rules are told of so many at most.
 const TOLD: usize = 20;
@@ -263,12 +266,14 @@ impl Lab<'_> {
             fleet.finish(server.address());
         }
         server.kill9();
+        fleet.extend_violations(self.arguments.subject.verify(&mount.path().join(DATA))?);
         mount.unmount()?;
+        tell_histories(&fleet);
         Ok(fleet.violations().to_vec())
     }
 
     fn start(&self, mount: &Path, tracer: &[&str]) -> anyhow::Result<Server> {
-        let (data, log) = (mount.join("data"), self.scratch.join("server.log"));
+        let (data, log) = (mount.join(DATA), self.scratch.join("server.log"));
         std::fs::write(&log, "")?;
         let wrapper: Vec<_> = tracer
             .iter()

@@ -6,14 +6,15 @@
 
 mod failpoints;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
 use windlass_testkit::checker::{Fleet, Google, Load};
 use windlass_testkit::dice::Dice;
 
-use crate::outcome::{Outcome, progress};
+use crate::lots::{Lot, carry_out_in_lots};
+use crate::outcome::Outcome;
 use crate::subject::{Server, Subject};
 
 /// Kills the server again and again while clients upload: at random moments, or at named ones.
@@ -52,46 +53,46 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let scratch = tempfile::tempdir()?;
-    let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
+    if arguments.failpoints {
+        let scratch = tempfile::tempdir()?;
+        let fleet = fleet(arguments, arguments.seed);
+        let (data, log) = places(scratch.path());
+        return failpoints::run(arguments, fleet, &data, &log);
+    }
+    let (rounds, seed) = (arguments.rounds, arguments.seed);
+    carry_out_in_lots("kills", rounds, seed, |lot| at_random(arguments, lot))
+}
+
+fn fleet(arguments: &Arguments, seed: u64) -> Fleet {
     let load = Load {
         clients: arguments.clients,
         ..Load::default()
     };
-    let fleet = Fleet::new(Google::farm(), load, arguments.seed);
-    if arguments.failpoints {
-        failpoints::run(arguments, fleet, &data, &log)
-    } else {
-        at_random(arguments, fleet, &data, &log)
-    }
+    Fleet::new(Google::farm(), load, seed)
 }
 
-fn at_random(
-    arguments: &Arguments,
-    mut fleet: Fleet,
-    data: &Path,
-    log: &Path,
-) -> anyhow::Result<Outcome> {
-    let mut dice = Dice::new(arguments.seed);
-    let mut server = arguments.subject.start(data, log)?;
-    for round in 1..=arguments.rounds {
+/// Where the server keeps its data, and where its log is.
+fn places(scratch: &Path) -> (PathBuf, PathBuf) {
+    (scratch.join("data"), scratch.join("log"))
+}
+
+fn at_random(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<Fleet> {
+    let scratch = tempfile::tempdir()?;
+    let (data, log) = places(scratch.path());
+    let (mut fleet, mut dice) = (fleet(arguments, lot.seed), Dice::new(lot.seed));
+    let mut server = arguments.subject.start(&data, &log)?;
+    for _ in 0..lot.faults {
         kill_soon(&mut fleet, &mut server, &mut dice);
-        server = arguments.subject.start(data, log)?;
+        server = arguments.subject.start(&data, &log)?;
         fleet.check(server.address());
-        if round % 100 == 0 {
-            progress(format_args!("{round} kills; {}", fleet.figures()));
-        }
-        if !fleet.violations().is_empty() {
-            return Ok(Outcome::of_fleet(format_args!("{round} kills"), &fleet));
+        if !lot.note(&fleet) {
+            return Ok(fleet);
         }
     }
     fleet.finish(server.address());
     drop(server);
-    fleet.extend_violations(arguments.subject.verify(data)?);
-    Ok(Outcome::of_fleet(
-        format_args!("{} kills", arguments.rounds),
-        &fleet,
-    ))
+    fleet.extend_violations(arguments.subject.verify(&data)?);
+    Ok(fleet)
 }
 
 /// Kills the server a moment after clients begin.

@@ -14,6 +14,7 @@ mod disks;
 mod drain;
 mod guard;
 mod kill;
+mod lots;
 mod network;
 mod outcome;
 mod power;

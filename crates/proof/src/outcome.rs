@@ -56,8 +56,8 @@ impl Outcome {
     }
 }
 
-/// What happened to the first uploads that show a broken rule.
-fn tell_histories(fleet: &Fleet) {
+/// Tells what happened to the first uploads that show a broken rule, if any does.
+pub(crate) fn tell_histories(fleet: &Fleet) {
     const MOST: usize = 3;
     let broken = fleet.violations().iter().map(|violation| &violation.upload);
     let broken: BTreeSet<_> = broken.take(MOST).collect();

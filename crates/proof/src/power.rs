@@ -12,11 +12,13 @@ use windlass_testkit::checker::{Fleet, Google, Load, Violation};
 use windlass_testkit::dice::Dice;
 
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
-use crate::outcome::{Outcome, progress};
+use crate::lots::{Lot, carry_out_in_lots};
+use crate::outcome::Outcome;
+use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 use crate::tool::{need, run as run_tool};
 
-/// Room for some hundred uploads, and more than what XFS asks for.
+/// Room for what is uploaded between a hundred cuts, and for what the server wants to be free.
 const DISK: u64 = 4 << 30;
 
 /// Cuts the power again and again while clients upload.
@@ -41,17 +43,22 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     arguments.file_system.need()?;
     need(&["xfs_io"])?;
+    let name = format!("power cuts, {}", arguments.file_system.name());
+    let (cuts, seed) = (arguments.cuts, arguments.seed);
+    carry_out_in_lots(&name, cuts, seed, |lot| cut_again_and_again(arguments, lot))
+}
+
+fn cut_again_and_again(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<Fleet> {
     let load = Load {
         clients: arguments.clients,
         largest: 1 << 20,
         ..Load::default()
     };
-    let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
-    let mut dice = Dice::new(arguments.seed);
-    let scratch = tempfile::tempdir()?;
+    let mut fleet = Fleet::new(Google::farm(), load, lot.seed);
+    let mut dice = Dice::new(lot.seed);
+    let scratch = Scratch::new(DISK)?;
     let mut machine = Machine::new(&arguments.subject, arguments.file_system, scratch.path())?;
-    let name = arguments.file_system.name();
-    for cut in 1..=arguments.cuts {
+    for _ in 0..lot.faults {
         let delay = Duration::from_micros(dice.within(20_000..250_000));
         if dice.once_in(3) {
             machine.kill_under_load(&mut fleet, delay)?;
@@ -62,25 +69,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         })?;
         machine = machine.start_again()?;
         fleet.check(machine.server.address());
-        if cut % 50 == 0 {
-            progress(format_args!(
-                "{name}: {cut} power cuts; {}",
-                fleet.figures()
-            ));
-        }
-        if !fleet.violations().is_empty() {
-            return Ok(Outcome::of_fleet(
-                format_args!("{name}: {cut} power cuts"),
-                &fleet,
-            ));
+        if !lot.note(&fleet) {
+            return Ok(fleet);
         }
     }
     fleet.finish(machine.server.address());
     fleet.extend_violations(machine.verify()?);
-    Ok(Outcome::of_fleet(
-        format_args!("{name}: {} power cuts", arguments.cuts),
-        &fleet,
-    ))
+    Ok(fleet)
 }
 
 /// A server on a disk of its own. Fields are dropped in order: the server ends before its disk goes.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -76,6 +77,18 @@ pub struct Losses {
     pub finished: u64,
     /// The most bytes that one of them lost.
     pub worst: u64,
+}
+
+impl AddAssign for Figures {
+    fn add_assign(&mut self, more: Self) {
+        self.uploads += more.uploads;
+        self.finished += more.finished;
+        self.cancelled += more.cancelled;
+        self.acknowledgements += more.acknowledgements;
+        self.bytes += more.bytes;
+        self.checks += more.checks;
+        self.violations += more.violations;
+    }
 }
 
 impl fmt::Display for Figures {
