@@ -271,6 +271,23 @@ impl Machine {
         }
     }
 
+    /// Room that is set aside reads as zeros; nothing else of it is seen here.
+    fn allocates(&mut self, file: &Open, end: off_t) -> Verdict {
+        self.burn();
+        let end = usize::try_from(end).expect("an end is not negative");
+        let name = file.path.display();
+        if self.is_full {
+            note!("disk     allocate {name} {end}: full");
+            return Err(libc::ENOSPC);
+        }
+        note!("disk     allocate {name} {end}");
+        let len = self.disk.cached(file.inode).map_or(0, <[u8]>::len);
+        if self.left.is_none() && len < end {
+            self.disk.set_len(file.inode, end);
+        }
+        Ok(())
+    }
+
     fn syncs(&mut self, file: &Open) -> Verdict {
         self.burn();
         let name = file.path.display();

@@ -37,6 +37,7 @@ real! {
     pwrite64(fd: c_int, buf: *const c_void, len: size_t, offset: off_t) -> ssize_t;
     pwritev64(fd: c_int, pieces: *const libc::iovec, count: c_int, offset: off_t) -> ssize_t;
     ftruncate64(fd: c_int, len: off_t) -> c_int;
+    fallocate64(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int;
     fsync(fd: c_int) -> c_int;
     fdatasync(fd: c_int) -> c_int;
     mkdir(path: *const c_char, mode: mode_t) -> c_int;

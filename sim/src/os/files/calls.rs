@@ -188,6 +188,22 @@ unsafe extern "C" fn ftruncate64(fd: c_int, len: off_t) -> c_int {
 /// # Safety
 /// As that of the function itself.
 #[unsafe(no_mangle)]
+unsafe extern "C" fn fallocate64(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
+    if let Some(file) = file(fd) {
+        assert_eq!(mode, 0, "room is set aside, not given back or moved");
+        if let Some(Err(errno)) = with(|machine| machine.allocates(&file, offset + len)) {
+            return real::fails(errno);
+        }
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::fallocate64(fd, mode, offset, len) }
+}
+
+/// Stands in for the function of the C library.
+///
+/// # Safety
+/// As that of the function itself.
+#[unsafe(no_mangle)]
 unsafe extern "C" fn fsync(fd: c_int) -> c_int {
     sync(fd).unwrap_or_else(|| {
         // SAFETY: the caller's argument.
