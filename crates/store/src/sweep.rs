@@ -101,11 +101,16 @@ impl Sweep {
         vault: &dyn Vault,
         now: Timestamp,
     ) -> Result<Swept, SweepError> {
-        let expired = ledger.expire(now, self.bite).await?;
-        let mut swept = Swept {
-            expired,
-            ..Swept::default()
+        let mut swept = Swept::default();
+        let expired = match ledger.expire(now, self.bite).await {
+            // The room that it lacks may be in the garbage.
+            Err(LedgerError::NoSpace) => {
+                self.delete_garbage(ledger, vault, &mut swept).await?;
+                ledger.expire(now, self.bite).await?
+            }
+            expired => expired?,
         };
+        swept.expired = expired;
         let garbage = self.delete_garbage(ledger, vault, &mut swept).await?;
         let looked_at_all = self.delete_orphans(ledger, vault, now, &mut swept).await?;
         let few = |count| count < self.bite;
@@ -130,7 +135,7 @@ impl Sweep {
             ledger.forget_garbage(&deleted).await?;
             Failpoint::GarbageForgotten.reach();
         }
-        swept.garbage = deleted.len();
+        swept.garbage += deleted.len();
         Ok(listed.len())
     }
 

@@ -169,3 +169,22 @@ async fn a_step_forgets_no_more_than_its_bite() {
     }
     assert_eq!(expired, [2, 5, 1]);
 }
+
+#[tokio::test]
+async fn on_a_full_disk_garbage_goes_before_sessions_that_have_died() {
+    let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
+    upload(&*ledger, &vault, 1, 1_000).await;
+    upload(&*ledger, &vault, 2, 1_000_000).await;
+    let epoch = ledger.lease(session_id(2)).await.unwrap().unwrap().epoch;
+    ledger
+        .end(session_id(2), epoch, EndSession::Cancelled)
+        .await
+        .unwrap();
+    let faults = Arc::new(Faults::new(When::Once(1), Trouble::NoSpace));
+    let full = FaultyLedger::new(ledger.clone(), Arc::clone(&faults));
+    let swept = sweep().step(&full, &vault, LATER).await.unwrap();
+    assert_eq!((swept.expired, swept.garbage), (1, 2));
+    assert!(stored(&vault).await.is_empty());
+    let calls = ["expire", "garbage", "forget_garbage", "expire"];
+    assert_eq!(faults.names()[..4], calls);
+}
