@@ -68,7 +68,8 @@ impl House {
             // Bytes that were taken may be missing: a later sync would not tell.
             Stop::Storage(error) if !is_full(&error) => {
                 let pending = append.commits.join().await;
-                return Err(pending.err().unwrap_or(error));
+                let graver = pending.err().unwrap_or(error);
+                return Err(lost(self, &append.session, graver).await);
             }
             stop => stop,
         };

@@ -7,4 +7,5 @@ mod lives;
 mod model;
 mod outages;
 mod power;
+mod swept;
 mod world;
