@@ -46,6 +46,11 @@ pub(crate) fn walk<E: From<io::Error>>(
     Ok(())
 }
 
+/// Whether no media was ever put into a vault, as far as its directories tell.
+pub(crate) fn is_bare(root: &Path) -> io::Result<bool> {
+    Ok(directories(root)?.0.is_empty())
+}
+
 /// Makes all names in a vault durable, from the bottom up.
 pub(crate) fn sync_names(root: &Path) -> io::Result<()> {
     for outer in directories(root)?.0 {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use windlass_store::{MediaId, SessionState};
+use windlass_store::{MediaId, MediaRef, Place, SessionState};
 
 use super::check::Expected;
 use super::finding::{Fault, Subject};
 use super::{Verifier, VerifyError};
 use crate::filesystem;
 use crate::ledger::{Audit, Page, ResourceRow, SessionRow};
+use crate::vault::inventory;
 
 impl Verifier<'_> {
     /// Looks at all rows that a table has now.
@@ -65,6 +66,8 @@ impl Verifier<'_> {
         let id = session.id;
         let subject = Subject::Session { id, row };
         if let Some(reason) = contradiction(session) {
+            // It may have named anything before it came to this.
+            self.mend = None;
             self.report(subject, Fault::Contradiction(reason), false);
             return Ok(());
         }
@@ -77,11 +80,21 @@ impl Verifier<'_> {
         };
         // Never continued on other bytes than were acknowledged, as when a server meets it.
         let mended = match &self.mend {
-            Some(mend) => mend.fail_session(id, session.epoch)?,
-            None => false,
+            Some(mend) if self.is_loss(media, &fault)? => mend.fail_session(id, session.epoch)?,
+            _ => false,
         };
         self.report(subject, fault, mended);
         Ok(())
+    }
+
+    /// Whether bytes are lost for good. What cannot be read may be readable another time. And a vault
+    /// in which there is nothing at all is not the one it should be, as when its disk is not mounted.
+    fn is_loss(&self, media: MediaRef, fault: &Fault) -> Result<bool, VerifyError> {
+        match (fault, media.place) {
+            (Fault::Unreadable { .. }, _) => Ok(false),
+            (Fault::Missing { .. }, Place::Vault) => Ok(!inventory::is_bare(&self.vault)?),
+            _ => Ok(true),
+        }
     }
 
     pub(super) fn check_resource(

@@ -249,6 +249,47 @@ async fn rows_that_cannot_be_are_found_and_keep_a_repair_from_deleting() {
 }
 
 #[tokio::test]
+async fn rows_that_contradict_themselves_keep_a_repair_from_deleting() {
+    let dir = store_with_everything().await;
+    sql(
+        &dir,
+        "UPDATE sessions SET media = NULL, place = NULL WHERE rowid = 1",
+    );
+    let expected = ["damage session contradiction", "remains media unnamed"];
+    assert_found(&dir, &expected);
+    assert_repaired(&dir, &expected);
+    assert!(path(&dir, OPEN).exists(), "it has the session's bytes");
+}
+
+#[tokio::test]
+async fn a_repair_fails_no_session_whose_bytes_cannot_be_read_just_now() {
+    let dir = store_with_everything().await;
+    let (media, aside) = (path(&dir, OPEN), dir.path().join("aside"));
+    std::fs::rename(&media, &aside).unwrap();
+    std::os::unix::fs::symlink(&media, &media).unwrap();
+    let expected = ["damage session unreadable", "remains path foreign"];
+    assert_repaired(&dir, &expected);
+    std::fs::rename(&aside, &media).unwrap();
+    assert_found(&dir, &[]);
+}
+
+#[tokio::test]
+async fn a_repair_fails_no_session_because_the_whole_vault_is_elsewhere() {
+    let dir = store_with_everything().await;
+    let (vault, aside) = (dir.path().join("vault"), dir.path().join("aside"));
+    std::fs::rename(&vault, &aside).unwrap();
+    std::fs::create_dir(&vault).unwrap();
+    let expected = [
+        "damage session missing",
+        "damage session missing",
+        "damage resource missing",
+    ];
+    assert_repaired(&dir, &expected);
+    std::fs::rename(&aside, &vault).unwrap();
+    assert_found(&dir, &[]);
+}
+
+#[tokio::test]
 async fn rows_that_contradict_themselves_are_found() {
     let cases = [
         "UPDATE sessions SET media = NULL, place = NULL WHERE rowid = 1",
