@@ -283,6 +283,12 @@ pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
     )?)
 }
 
+/// Room that a file takes up, which has little to do with its length.
+pub(crate) fn room_of(file: &File) -> io::Result<u64> {
+    const BLOCK_LEN: u64 = 512;
+    Ok(file.metadata()?.blocks().saturating_mul(BLOCK_LEN))
+}
+
 /// Whether a write failed for want of room: the disk, a quota, or the largest size of a file.
 pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);

@@ -8,6 +8,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Mutex, TryLockError};
 
+use windlass_store::Space;
+
 use crate::filesystem;
 
 /// The most that is kept: some thousand cancels.
@@ -29,10 +31,19 @@ impl Reserve {
     /// earlier process took is given back: opening the ledger may need it.
     pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
         let space = filesystem::space(path.parent().expect("the data directory"))?;
+        Self::open_within(path, space)
+    }
+
+    fn open_within(path: &Path, space: Space) -> std::io::Result<Self> {
         let file = filesystem::open_or_create(path)?;
         let len = MOST.min(space.total / SHARE);
+        let is_held = filesystem::room_of(&file)? >= len;
+        if !is_held && file.metadata()?.len() > 0 {
+            // Whatever part of it an earlier process took.
+            file.set_len(0).ok();
+        }
         let reserve = Self {
-            is_held: Mutex::new(file.metadata()?.len() == len),
+            is_held: Mutex::new(is_held),
             file,
             len,
         };
@@ -85,29 +96,59 @@ impl Reserve {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt as _;
-
     use super::*;
+
+    fn taken(path: &Path) -> u64 {
+        filesystem::room_of(&File::open(path).unwrap()).unwrap()
+    }
 
     #[test]
     fn room_is_taken_from_plenty_and_given_back_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
-        let taken = || path.metadata().unwrap().blocks() * 512;
         let reserve = Reserve::open(&path).unwrap();
-        assert!(taken() >= reserve.len, "this disk has plenty");
+        assert!(taken(&path) >= reserve.len, "this disk has plenty");
         assert!(reserve.give_back());
-        assert_eq!(taken(), 0);
+        assert_eq!(taken(&path), 0);
         assert!(!reserve.give_back(), "there is nothing left");
 
         reserve.take(2 * reserve.len - 2);
-        assert_eq!(taken(), 0, "this is not plenty");
+        assert_eq!(taken(&path), 0, "this is not plenty");
         reserve.take(2 * reserve.len);
-        assert!(taken() >= reserve.len);
+        assert!(taken(&path) >= reserve.len);
         drop(reserve);
         assert!(
             Reserve::open(&path).unwrap().give_back(),
             "it outlives the process"
         );
+    }
+    #[test]
+    fn a_file_of_the_right_length_without_room_is_no_reserve() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("reserve");
+        let len = Reserve::open(&path).unwrap().len;
+        // As a copy of the directory has it.
+        std::fs::remove_file(&path).unwrap();
+        File::create(&path).unwrap().set_len(len).unwrap();
+        let reserve = Reserve::open(&path).unwrap();
+        assert!(taken(&path) >= len);
+        assert!(reserve.give_back());
+    }
+
+    #[test]
+    fn a_part_of_the_room_is_given_back_at_the_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("reserve");
+        std::fs::write(&path, "taken ".repeat(4096)).unwrap();
+        let file = filesystem::open_or_create(&path).unwrap();
+        file.sync_all().unwrap();
+        assert!(taken(&path) > 0);
+        let full = Space {
+            available: 0,
+            total: u64::MAX,
+        };
+        let reserve = Reserve::open_within(&path, full).unwrap();
+        assert_eq!(taken(&path), 0);
+        assert!(!reserve.give_back());
     }
 }
