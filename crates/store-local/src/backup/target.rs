@@ -35,10 +35,7 @@ impl Target {
             return Err(BackupError::Inside { target });
         }
         filesystem::make_directories_durably(dir).map_err(io)?;
-        if !is_for_backups(dir).map_err(io)? {
-            let target = dir.to_owned();
-            return Err(BackupError::NotABackup { target });
-        }
+        refuse_others(dir)?;
         let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
         let target = Self {
             _lock: lock.ok_or_else(|| OpenError::InUse {
@@ -46,6 +43,8 @@ impl Target {
             })?,
             dir: dir.to_owned(),
         };
+        // A server may have had it meanwhile, and made a store of it.
+        refuse_others(dir)?;
         target.mark(INCOMPLETE)?;
         filesystem::make_directories_durably(&target.vault()).map_err(io)?;
         Ok(target)
@@ -112,6 +111,15 @@ fn is_inside(store: &Path, dir: &Path) -> io::Result<bool> {
     let mut above = dir.ancestors();
     let nearest = above.find(|above| above.exists()).unwrap_or(&dir);
     Ok(filesystem::canonical(nearest)?.starts_with(filesystem::canonical(store)?))
+}
+
+/// Refuses a directory that is not for backups.
+fn refuse_others(dir: &Path) -> Result<(), BackupError> {
+    if is_for_backups(dir).map_err(BackupError::io(dir))? {
+        return Ok(());
+    }
+    let target = dir.to_owned();
+    Err(BackupError::NotABackup { target })
 }
 
 /// Whether a directory is empty or a backup. A lock file alone is what is left of a backup that was
