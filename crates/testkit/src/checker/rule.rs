@@ -103,7 +103,10 @@ pub(super) fn judge(known: &Known, answer: &Answer) -> Option<Rule> {
         Answer::Strange(reply) => Some(Rule::Strange(reply.clone())),
         Answer::Started(_) | Answer::NotNow(_) => None,
         Answer::Cancelled | Answer::Unknown if known.may_be_cancelled => None,
-        Answer::Cancelled | Answer::Unknown => known.started.then_some(Rule::SessionLost),
+        Answer::Cancelled | Answer::Unknown if known.started => Some(Rule::SessionLost),
+        Answer::Cancelled | Answer::Unknown => Some(Rule::Strange(
+            "whoever asked for no session is told that it is gone".to_owned(),
+        )),
         _ if known.cancelled => Some(Rule::CancelledLives),
         Answer::Committed(now) => judge_offset(known, *now),
         Answer::Finished(body) => {

@@ -61,6 +61,14 @@ fn a_started_session_is_known_until_it_is_cancelled() {
 }
 
 #[test]
+fn what_was_never_started_cannot_be_gone() {
+    let known = known(&[Event::Sent(0..100)]);
+    for answer in [Answer::Unknown, Answer::Cancelled] {
+        assert!(matches!(judge(&known, &answer), Some(Rule::Strange(_))));
+    }
+}
+
+#[test]
 fn a_finished_session_says_the_same_for_ever() {
     assert_eq!(judge(&finished(), &Answer::Finished(b"a".to_vec())), None);
     let changed = judge(&finished(), &Answer::Finished(b"b".to_vec()));

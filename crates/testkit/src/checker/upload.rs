@@ -232,6 +232,11 @@ impl Upload {
         let body = self.known.finished.as_deref();
         let resource = body.and_then(|body| scene.dialect.resource(self.target(), body));
         let resource = resource.or_else(|| found?.first().cloned());
+        if resource.is_none() && least > 0 && !self.let_down {
+            self.violate(Rule::Strange(
+                "the final reply names no resource".to_owned(),
+            ));
+        }
         match resource.and_then(|resource| scene.dialect.download(&resource)) {
             Some(download) => self.compare(scene, &download),
             None => Ok(()),
