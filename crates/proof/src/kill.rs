@@ -83,9 +83,10 @@ fn at_random(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<Fleet> {
     let mut server = arguments.subject.start(&data, &log)?;
     for _ in 0..lot.faults {
         kill_soon(&mut fleet, &mut server, &mut dice);
+        lot.struck(&fleet);
         server = arguments.subject.start(&data, &log)?;
         fleet.check(server.address());
-        if !lot.note(&fleet) {
+        if !lot.looked(&fleet) {
             return Ok(fleet);
         }
     }

@@ -62,14 +62,18 @@ fn cut_again_and_again(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<F
         let delay = Duration::from_micros(dice.within(20_000..250_000));
         if dice.once_in(3) {
             machine.kill_under_load(&mut fleet, delay)?;
+            if !lot.looked(&fleet) {
+                return Ok(fleet);
+            }
         }
         fleet.run_while(machine.server.address(), || {
             sleep(delay);
             machine.cut_power()
         })?;
+        lot.struck(&fleet);
         machine = machine.start_again()?;
         fleet.check(machine.server.address());
-        if !lot.note(&fleet) {
+        if !lot.looked(&fleet) {
             return Ok(fleet);
         }
     }
