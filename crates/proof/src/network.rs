@@ -219,7 +219,7 @@ impl<'a> Lab<'a> {
         let held = namespace.held_open()?;
         ensure!(held > 0, "the link went down and left no connection open");
         self.fleet.set_patience(PATIENCE * 5);
-        self.fleet.finish(address);
+        self.fleet.bring_to_end(address);
         let took = cut.elapsed();
         self.look(&format!("link down, {held} connections held open"));
         ensure!(

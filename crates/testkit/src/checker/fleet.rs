@@ -185,10 +185,15 @@ impl Fleet {
 
     /// Brings every upload to its end and looks at all that there ever were.
     pub fn finish(&mut self, address: SocketAddr) {
+        self.bring_to_end(address);
+        self.check_all(address);
+    }
+
+    /// Brings every upload to its end. The next look tells what is wrong.
+    pub fn bring_to_end(&mut self, address: SocketAddr) {
         let moment = self.moment();
         let scene = self.scene(address, &moment);
         side_by_side(&mut self.clients, |client| client.finish(&scene));
-        self.check_all(address);
     }
 
     /// As [`Fleet::check`], for all uploads that there ever were.
