@@ -19,6 +19,7 @@ use windlass_testkit::checker::{Fleet, Google, Load, Rule, Violation};
 use windlass_testkit::dice::Dice;
 
 use crate::outcome::{Outcome, progress};
+use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 use newcomers::Newcomers;
 use straggler::Straggler;
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = Scratch::on_disk()?;
     let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
     let subject = with_short_drain(&arguments.subject, scratch.path())?;
     let load = Load {

@@ -15,6 +15,7 @@ use windlass_testkit::dice::Dice;
 
 use crate::lots::{Lot, carry_out_in_lots};
 use crate::outcome::Outcome;
+use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 
 /// Kills the server again and again while clients upload: at random moments, or at named ones.
@@ -54,7 +55,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if arguments.failpoints {
-        let scratch = tempfile::tempdir()?;
+        let scratch = Scratch::on_disk()?;
         let fleet = fleet(arguments, arguments.seed);
         let (data, log) = places(scratch.path());
         return failpoints::run(arguments, fleet, &data, &log);
@@ -77,7 +78,7 @@ fn places(scratch: &Path) -> (PathBuf, PathBuf) {
 }
 
 fn at_random(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<Fleet> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = Scratch::on_disk()?;
     let (data, log) = places(scratch.path());
     let (mut fleet, mut dice) = (fleet(arguments, lot.seed), Dice::new(lot.seed));
     let mut server = arguments.subject.start(&data, &log)?;

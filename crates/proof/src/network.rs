@@ -27,6 +27,7 @@ use windlass_testkit::media::Media;
 use windlass_testkit::raw::RawPeer;
 
 use crate::outcome::{Lacking, Outcome, progress};
+use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 use namespace::Namespace;
 use vitals::Vitals;
@@ -79,7 +80,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, no_skip: bool) -> anyhow::Result<Outcome> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = Scratch::on_disk()?;
     let namespace = match Namespace::new() {
         Err(error) if error.is::<Lacking>() && !no_skip => None,
         made => Some(made?),

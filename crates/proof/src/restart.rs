@@ -15,6 +15,7 @@ use windlass_testkit::checker::{Fleet, Google, Load, Manner};
 use windlass_testkit::session::CHUNK_GRANULARITY;
 
 use crate::outcome::{Outcome, progress};
+use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 use gate::{Gate, Gated};
 
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     need_descriptors(arguments.uploads)?;
-    let scratch = tempfile::tempdir()?;
+    let scratch = Scratch::on_disk()?;
     let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
     let gate = Gate::new(arguments.uploads);
     let dialect = Gated::new(Google::farm(), gate.clone());

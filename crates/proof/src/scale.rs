@@ -16,6 +16,7 @@ use rustix::process::Signal;
 use windlass_testkit::checker::{Rule, Violation};
 
 use crate::outcome::{Outcome, progress};
+use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 use estate::{Estate, Remains};
 use visitors::{Visitors, Waits};
@@ -72,7 +73,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = Scratch::on_disk()?;
     let data = scratch.path().join("data");
     let begun = Instant::now();
     let estate = Estate::fill(&data, arguments.sessions, arguments.seed)?;

@@ -10,6 +10,12 @@ use tempfile::TempDir;
 /// Where memory looks like a disk.
 const MEMORY: &str = "/dev/shm";
 
+/// Where files outlive a restart of the machine, also where temporary files are kept in memory.
+const DISK: &str = "/var/tmp";
+
+/// What `statfs` calls a file system in memory.
+const TMPFS: i64 = 0x0102_1994;
+
 /// Unmounts what is mounted in the directory, detaches loop devices over its files, ends the programs of its pid files, removes it.
 ///
 /// It waits for the end of its stdin, which comes with the end of this process, in whatever way that ends.
@@ -24,7 +30,8 @@ done
 for file in "$1"/*.pid; do
     test -f "$file" && kill "$(cat "$file")"
 done
-rm -rf --one-file-system -- "$1"
+# A server that dies at this moment may still write.
+rm -rf --one-file-system -- "$1" || { sleep 0.5; rm -rf --one-file-system -- "$1"; }
 "#;
 
 /// A directory that a guard cleans up when it is dropped, and also when this process is killed.
@@ -42,11 +49,29 @@ impl Scratch {
     /// # Errors
     /// When no directory can be made, or no shell started.
     pub(crate) fn new(room: u64) -> anyhow::Result<Self> {
-        let directory = if free(Path::new(MEMORY)) >= room {
-            TempDir::with_prefix_in("windlass-proof-", MEMORY)
+        if free(Path::new(MEMORY)) >= room {
+            Self::within(Path::new(MEMORY))
         } else {
-            TempDir::with_prefix("windlass-proof-")
-        }?;
+            Self::within(&std::env::temp_dir())
+        }
+    }
+
+    /// A new one on a disk: a server takes no other place for its data.
+    ///
+    /// # Errors
+    /// As [`Scratch::new`].
+    pub(crate) fn on_disk() -> anyhow::Result<Self> {
+        let usual = std::env::temp_dir();
+        let place = if is_memory(&usual) {
+            Path::new(DISK)
+        } else {
+            &usual
+        };
+        Self::within(place)
+    }
+
+    fn within(place: &Path) -> anyhow::Result<Self> {
+        let directory = TempDir::with_prefix_in("windlass-proof-", place)?;
         let guard = Command::new("sh")
             .args(["-c", CLEANING, "guard"])
             .arg(directory.path())
@@ -71,6 +96,10 @@ impl Drop for Scratch {
         drop(self.guard.stdin.take());
         self.guard.wait().ok();
     }
+}
+
+fn is_memory(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|stat| stat.f_type == TMPFS)
 }
 
 /// Bytes that are free on the file system of a path; none where there is no such path.

@@ -16,6 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use windlass_testkit::checker::{Rule, Violation};
 
+use crate::guard::Guard;
+
 /// How long a server may take to listen.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -160,10 +162,11 @@ fn violation(finding: &Value) -> Violation {
     }
 }
 
-/// A server that runs. It is killed when it is dropped.
+/// A server that runs. It is killed when it is dropped, and also when this program is killed.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
+    _guard: Guard,
     address: SocketAddr,
     log: PathBuf,
     /// Kept open, so that the server can go on writing.
@@ -182,6 +185,7 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(stderr);
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
+        let guard = Guard::new("kill -9 \"$1\"", &[&child.id().to_string()])?;
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
         let (sender, receiver) = mpsc::sync_channel(1);
         thread::spawn(move || {
@@ -203,6 +207,7 @@ impl Server {
         };
         Ok(Self {
             child,
+            _guard: guard,
             address,
             log: log.to_owned(),
             _stdout: stdout,

@@ -15,6 +15,7 @@ use windlass_testkit::raw::{RawPeer, Reply, Request};
 use super::Arguments;
 use super::contestant::Contestant;
 use super::table::Row;
+use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 
 /// The media of an upload, half of which is sent.
@@ -55,7 +56,7 @@ impl fmt::Display for Way {
 /// # Errors
 /// When the server does not start.
 pub(super) fn run(arguments: &Arguments, contestant: &Contestant, way: Way) -> anyhow::Result<Row> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = Scratch::on_disk()?;
     let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
     let mut watch = Watch {
         server: contestant.subject.start(&data, &log)?,

@@ -18,6 +18,7 @@ use super::contestant::Contestant;
 use super::table::Row;
 use crate::disk::FileSystem;
 use crate::power::Machine;
+use crate::scratch::Scratch;
 use crate::subject::{Server, Subject, Unstarted};
 
 /// So much happens to uploads before a fault. By this measure a slow server has acknowledged as much as a fast one.
@@ -63,7 +64,7 @@ pub(super) fn run(
     fault: Fault,
     times: u64,
 ) -> anyhow::Result<Row> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = Scratch::on_disk()?;
     let dialect = Arc::clone(&contestant.dialect);
     let mut fleet = Fleet::speaking(dialect, load(arguments.clients), arguments.seed);
     let mut dice = Dice::new(arguments.seed);

@@ -20,6 +20,7 @@ use super::pulse::ask_once;
 use super::verdict::Verdict;
 use crate::guard::dies_with_us;
 use crate::outcome::Outcome;
+use crate::scratch::Scratch;
 use crate::subject::Subject;
 use crate::tool::need;
 
@@ -45,7 +46,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     need(&["prlimit", "setpriv"])?;
     let mut verdict = Verdict::default();
-    let scratch = tempfile::tempdir()?;
+    let scratch = Scratch::on_disk()?;
     let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
     let mut fleet = Fleet::new(Google::farm(), Load::default(), arguments.seed);
     let media = Media::new(arguments.seed, LONGEST + MORE);
