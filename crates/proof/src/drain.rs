@@ -90,6 +90,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         }
     }
     fleet.finish(server.address());
+    drop(server);
+    fleet.extend_violations(subject.verify(&data)?);
     violations.extend_from_slice(fleet.violations());
     Ok(Outcome::Done {
         figures: format!("{drains}; {}", fleet.figures()),

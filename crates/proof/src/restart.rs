@@ -87,6 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     );
     fleet.finish(server.address());
     peak.note(&server)?;
+    drop(server);
+    fleet.extend_violations(arguments.subject.verify(&data)?);
     let faults = format!(
         "{} restarts with {lived:?} uploads under way, {peak}",
         lived.len()

@@ -211,6 +211,8 @@ impl<'a> Rounds<'a> {
             let mut server = subject.start_under(&dies_with_us(), &volume.data(), &self.log)?;
             self.fleet.finish(server.address());
             server.kill9();
+            self.fleet
+                .extend_violations(subject.verify(&volume.data())?);
             self.verdict.take_in("at the end", &self.fleet);
         }
         let figures = self.figures(self.arguments.rounds);

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use windlass_testkit::checker::Violation;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Reply, Request};
@@ -95,6 +96,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     server.kill9();
     let figures = format!("{}: {}", arguments.file_system.name(), work.figures());
+    for Violation { upload, rule } in arguments.subject.verify(&volume.data())? {
+        let occasion = format!("after {} cycles", work.cycles);
+        work.verdict.blame(&occasion, format!("{upload}: {rule}"));
+    }
     Ok(work.verdict.outcome(figures))
 }
 

@@ -129,8 +129,9 @@ fn without_it(
     }
     fleet.check(server.address());
     fleet.finish(server.address());
-    verdict.take_in(occasion, fleet);
     server.kill9();
+    fleet.extend_violations(arguments.subject.verify(data)?);
+    verdict.take_in(occasion, fleet);
     Ok(())
 }
 

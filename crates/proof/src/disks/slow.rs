@@ -102,8 +102,9 @@ fn crawl(arguments: &Arguments, delay: u64, verdict: &mut Verdict) -> anyhow::Re
     let mut server = subject.start(&volume.data(), &log)?;
     fleet.check(server.address());
     fleet.finish(server.address());
-    verdict.take_in(&occasion, &fleet);
     server.kill9();
+    fleet.extend_violations(subject.verify(&volume.data())?);
+    verdict.take_in(&occasion, &fleet);
     drop(volume);
     Ok(format!(
         "{occasion}: {} health checks and {} queries, the slowest {} and {} ms; {}",
