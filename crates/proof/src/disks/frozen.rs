@@ -17,7 +17,7 @@ use windlass_testkit::media::Media;
 use windlass_testkit::session::Session;
 
 use super::pulse::{Beat, Pulse, slowest};
-use super::verdict::Verdict;
+use super::verdict::{GRACE, Verdict};
 use super::volume::Volume;
 use crate::disk::FileSystem;
 use crate::guard::dies_with_us;
@@ -29,7 +29,7 @@ use crate::tool::run as run_tool;
 const DISK: u64 = 1 << 30;
 
 /// A reply that was on its way when the file system froze.
-const ON_ITS_WAY: Duration = Duration::from_millis(200);
+const ON_ITS_WAY: Duration = GRACE;
 
 /// How long an answer may take that does not wait for the disk.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -73,8 +73,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         work.freeze_under_load(&volume, &mut server, round)?;
     }
     work.fleet.finish(server.address());
-    work.verdict.take_in("after the thaw", &work.fleet);
     server.kill9();
+    let found = arguments.subject.verify(&volume.data())?;
+    work.fleet.extend_violations(found);
+    work.verdict.take_in("after the thaw", &work.fleet);
     let figures = format!(
         "{}: {} freezes of {} s: {}; {}",
         arguments.file_system.name(),
