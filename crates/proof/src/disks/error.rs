@@ -10,6 +10,7 @@ use std::process::ExitStatus;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use windlass_testkit::checker::{Fleet, Google, Load};
 use windlass_testkit::dice::Dice;
 
@@ -39,6 +40,9 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// How long a server may take to end by itself: the drain, and a little.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Of so many failures at least one must have stopped a server, or none were injected.
+const UNSEEN_AT_MOST: u64 = 10;
 
 /// Lets one write or sync after another fail, by strace.
 #[derive(Debug, clap::Args)]
@@ -80,6 +84,11 @@ impl std::fmt::Display for Failure {
 }
 
 impl Failure {
+    /// Whether nothing may be acknowledged any more.
+    fn is_grave(self) -> bool {
+        GRAVE.contains(&self.call)
+    }
+
     /// As strace takes it.
     fn injection(self) -> String {
         let Self {
@@ -107,6 +116,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         }
     }
     let figures = format!("{}: {}", arguments.file_system.name(), tally.figures());
+    ensure!(
+        tally.stopped * UNSEEN_AT_MOST >= tally.tried || !tally.verdict.is_clean(),
+        "hardly any failure was injected: {figures}"
+    );
     Ok(tally.verdict.outcome(figures))
 }
 
@@ -211,11 +224,12 @@ fn try_one(arguments: &Arguments, failure: Failure, tally: &mut Tally) -> anyhow
     let mut server = arguments.subject.start(&volume.data(), &log)?;
     fleet.check(server.address());
     fleet.finish(server.address());
+    server.kill9();
+    fleet.extend_violations(arguments.subject.verify(&volume.data())?);
     tally.verdict.take_in(&failure.to_string(), &fleet);
     let figures = fleet.figures();
     tally.acknowledgements += figures.acknowledgements;
     tally.checks += figures.checks;
-    server.kill9();
     Ok(())
 }
 
@@ -246,12 +260,18 @@ fn run_into(
         .ok()?;
     let lookout = Lookout::begin(trace.clone());
     let health = Pulse::of_health(server.address());
-    let ended = fleet.run_while(server.address(), || wait_until_quiet(&mut server, &trace));
-    let over = Instant::now();
+    let (failed, ended) = fleet.run_while(server.address(), || {
+        let ended = wait_until_quiet(&mut server, &trace);
+        let failed = lookout.end();
+        // It may have failed at the last moment.
+        let must_end = ended.is_none() && failed.is_some() && failure.is_grave();
+        let late = must_end.then(|| server.wait(ENDS_WITHIN).ok());
+        (failed, ended.or(late.flatten()))
+    });
     let seen = Seen {
-        failed: lookout.end(),
+        failed,
         ended,
-        over,
+        over: Instant::now(),
         health: health.stop(),
     };
     server.kill9();
@@ -270,10 +290,9 @@ impl Tally {
             self.unreached += 1;
             return;
         };
-        let is_grave = GRAVE.contains(&failure.call);
         if seen.ended.is_none() {
             return self.verdict.expect(
-                !is_grave,
+                !failure.is_grave(),
                 &occasion,
                 "it went on as if nothing had happened",
             );
