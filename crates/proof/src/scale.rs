@@ -21,17 +21,29 @@ use crate::subject::{Server, Subject};
 use estate::{Estate, Remains};
 use visitors::{Visitors, Waits};
 
-/// What the server may take to be ready.
-const READY_WITHIN: Duration = Duration::from_secs(2);
-
 /// What memory it may hold.
 const MEMORY: u64 = 100 << 20;
 
-/// What a request may take, with `--strict`.
-const STRICT: Duration = Duration::from_millis(50);
+/// What the server may take.
+struct Limits {
+    /// To be ready.
+    ready: Duration,
+    /// To answer a request.
+    request: Duration,
+}
 
-/// What a request may take on a machine that does other things meanwhile.
-const LENIENT: Duration = Duration::from_secs(2);
+/// On a machine that does nothing else.
+const STRICT: Limits = Limits {
+    ready: Duration::from_secs(2),
+    request: Duration::from_millis(50),
+};
+
+/// On a machine that does other things meanwhile, whose disk may stand still for a second or two: less than a start that walks over
+/// all sessions would take, or a request that waits for the sweep to end.
+const LENIENT: Limits = Limits {
+    ready: Duration::from_secs(5),
+    request: Duration::from_secs(5),
+};
 
 /// How long clients are served before each kill.
 const BEFORE_A_KILL: Duration = Duration::from_millis(700);
@@ -49,8 +61,8 @@ const STOPS_WITHIN: Duration = Duration::from_secs(20);
 /// while clients start, ask, append, finish, download, list and delete at a steady pace. Last of all the store is opened and searched for what
 /// should be gone, and for what should not.
 ///
-/// Fails when the server takes more than 2 s to be ready, holds more than 100 MiB, or lets a request wait for more than 2 s (50 ms with
-/// --strict). A debug build is slower than what operators run: for figures, build with --release.
+/// Fails when the server takes more than 5 s to be ready (2 s with --strict), holds more than 100 MiB, or lets a request wait for more
+/// than 5 s (50 ms with --strict). A debug build is slower than what operators run: for figures, build with --release.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -64,7 +76,7 @@ pub(crate) struct Arguments {
     /// How often the server is killed before it may sweep to the end.
     #[arg(long, default_value_t = 3)]
     kills: u32,
-    /// Fails when a request takes more than 50 ms. Only for a machine that does nothing else.
+    /// Fails when a start takes more than 2 s or a request more than 50 ms. Only for a machine that does nothing else.
     #[arg(long)]
     strict: bool,
     /// Ids and media follow from it.
@@ -94,10 +106,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         "{} sessions; {expiry}; ledger {size} to {grown} MiB",
         arguments.sessions
     );
-    expiry.judge(arguments.strict)?;
+    let limits = if arguments.strict { STRICT } else { LENIENT };
+    let too_much = expiry.judge(&limits).map(|what| Violation {
+        upload: "the server".to_owned(),
+        rule: Rule::Misbehaves(what),
+    });
     Ok(Outcome::Done {
         figures,
-        violations: violations(&remains),
+        violations: violations(&remains).into_iter().chain(too_much).collect(),
     })
 }
 
@@ -181,22 +197,18 @@ impl std::fmt::Display for Expiry {
 }
 
 impl Expiry {
-    fn judge(&self, strict: bool) -> anyhow::Result<()> {
-        let limit = if strict { STRICT } else { LENIENT };
-        ensure!(
-            self.slowest_start <= READY_WITHIN,
-            "a start took more than {READY_WITHIN:?}: {self}"
-        );
-        ensure!(
-            self.peak <= MEMORY,
-            "the server held more than {} MiB: {self}",
-            MEMORY >> 20
-        );
-        ensure!(
-            self.busy.slowest() <= limit,
-            "a request took more than {limit:?}: {self}"
-        );
-        Ok(())
+    /// What it took too much of, if it did.
+    fn judge(&self, limits: &Limits) -> Option<String> {
+        let (ready, request) = (limits.ready, limits.request);
+        if self.slowest_start > ready {
+            Some(format!("a start took more than {ready:?}: {self}"))
+        } else if self.peak > MEMORY {
+            Some(format!("it held more than {} MiB: {self}", MEMORY >> 20))
+        } else if self.busy.slowest() > request {
+            Some(format!("a request took more than {request:?}: {self}"))
+        } else {
+            None
+        }
     }
 }
 
