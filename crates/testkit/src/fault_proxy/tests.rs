@@ -229,7 +229,7 @@ fn dropping_the_proxy_ends_whatever_it_waits_for() {
         }
         let start = Instant::now();
         drop(proxy);
-        assert!(start.elapsed() < Duration::from_secs(1), "{fault:?}");
+        assert!(start.elapsed() < Duration::from_secs(10), "{fault:?}");
         assert!(peer.is_closed());
     }
 }
