@@ -166,7 +166,7 @@ impl Fleet {
         let (load, seed) = (self.load.clone(), self.seed);
         let moment = self.moment();
         let scene = self.scene(address, &moment);
-        std::thread::scope(|scope| {
+        let result = std::thread::scope(|scope| {
             for client in &mut self.clients {
                 let (load, scene, stop) = (&load, &scene, &stop);
                 scope.spawn(move || client.run(scene, stop, load, seed));
@@ -174,7 +174,9 @@ impl Fleet {
             let result = work();
             stop.store(true, Ordering::Relaxed);
             result
-        })
+        });
+        self.gather_violations();
+        result
     }
 
     /// The server has come back, perhaps at another address: asks it for every upload that runs and for all that ended since the
@@ -299,6 +301,10 @@ impl Fleet {
                 }),
             }
         }
+        self.gather_violations();
+    }
+
+    fn gather_violations(&mut self) {
         for upload in self.clients.iter_mut().flat_map(Client::uploads_mut) {
             self.violations.extend(upload.take_violations());
         }
