@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use rustix::process::Signal;
-use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::checker::{Fleet, Google, Load, Rule, Violation};
 use windlass_testkit::dice::Dice;
 use windlass_testkit::farm;
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments, no_skip: bool) -> anyhow::Result<Outcom
     };
     let mut lab = Lab::new(arguments, namespace.as_ref(), scratch.path())?;
     let before = lab.vitals()?;
-    lab.bad_lines();
+    lab.bad_lines()?;
     let deaf = lab.deaf_clients()?;
     if let Some(namespace) = &namespace {
         lab.link_down(namespace)?;
@@ -95,7 +95,13 @@ pub(crate) fn run(arguments: &Arguments, no_skip: bool) -> anyhow::Result<Outcom
     for patience in [lab.pause() * 10, Duration::from_millis(500)] {
         lab.stop_and_go(patience);
     }
-    let after = before.come_back(&lab.server, OVER_WITHIN)?;
+    let after = match before.come_back(&lab.server, OVER_WITHIN) {
+        Ok(after) => after,
+        Err(error) => {
+            lab.blame(format!("{error:#}"));
+            Vitals::of(&lab.server)?
+        }
+    };
     drop(deaf);
     for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")] {
         lab.move_house(signal)?;
@@ -172,7 +178,15 @@ impl<'a> Lab<'a> {
         progress(format_args!("{what}; {}", self.fleet.figures()));
     }
 
-    fn bad_lines(&mut self) {
+    /// Notes what the server did that it must not.
+    fn blame(&mut self, what: String) {
+        self.fleet.extend_violations([Violation {
+            upload: "the server".to_owned(),
+            rule: Rule::Misbehaves(what),
+        }]);
+    }
+
+    fn bad_lines(&mut self) -> anyhow::Result<()> {
         let proxy = FaultProxy::start(self.server.address());
         proxy.set_plan(bad_lines(self.arguments.seed));
         self.fleet.set_patience(PATIENCE);
@@ -182,7 +196,9 @@ impl<'a> Lab<'a> {
         self.faults += exchanges
             .filter(|exchange| exchange.fault.is_some())
             .count();
+        ensure!(self.faults > 0, "no request was hit by a bad line");
         self.look("bad lines");
+        Ok(())
     }
 
     /// They ask for long media, read nothing of it, and stay.
@@ -223,10 +239,11 @@ impl<'a> Lab<'a> {
         self.fleet.bring_to_end(address);
         let took = cut.elapsed();
         self.look(&format!("link down, {held} connections held open"));
-        ensure!(
-            took < TAKEN_OVER_WITHIN,
-            "uploads whose clients had vanished went on after {took:?} only"
-        );
+        if took >= TAKEN_OVER_WITHIN {
+            self.blame(format!(
+                "uploads whose clients had vanished went on after {took:?} only"
+            ));
+        }
         Ok(())
     }
 
