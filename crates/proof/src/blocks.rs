@@ -17,12 +17,14 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::ensure;
+use rustix::process::Signal;
 use windlass_testkit::checker::{Event, Fleet, Google, Load, Record, Rule, Upload, Violation};
 use windlass_testkit::dice::Dice;
 
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
+use crate::guard::dies_with_us;
+use crate::late_syncs;
 use crate::outcome::{Outcome, progress, tell_histories};
 use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
@@ -51,22 +53,6 @@ const DATA: &str = "data";
 
 /// Broken rules are told of so many at most.
 const TOLD: usize = 20;
-
-/// What lets every sync begin 20 ms late, and leaves all other calls alone. The ledger syncs by fsync, the vault by fdatasync.
-const TRACER: [&str; 9] = [
-    "strace",
-    "--follow-forks",
-    "--seccomp-bpf",
-    "--quiet=all",
-    "--output=/dev/null",
-    "-e",
-    "trace=fsync,fdatasync",
-    "-e",
-    "inject=fsync,fdatasync:delay_enter=20000",
-];
-
-/// What the server is started by: it ends with this process, also when that is killed.
-const WRAPPER: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
 
 /// Replays what was written to a disk up to a power cut, without writes that were never flushed, and starts the server on it.
 ///
@@ -102,7 +88,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     arguments.file_system.need()?;
-    need(&[DAEMON, "fusermount3", TRACER[0], WRAPPER[0]])?;
+    need(&[DAEMON, "fusermount3", late_syncs::TRACER, "setpriv"])?;
     let scratch = Scratch::new(ROOM)?;
     let lab = Lab {
         arguments,
@@ -193,7 +179,7 @@ impl Lab<'_> {
     fn live(&self, fleet: &mut Fleet, mount: &Path, dice: &mut Dice) -> anyhow::Result<()> {
         for _ in 0..LIVES {
             let end = *dice.pick(&[End::Killed, End::KilledBeforeSync, End::Asked]);
-            let mut server = self.start(mount, end.tracer())?;
+            let mut server = self.start(mount, &end.wrapper())?;
             fleet.check(server.address());
             let delay = Duration::from_micros(dice.within(100_000..400_000));
             let writes_back = dice.once_in(2);
@@ -254,7 +240,7 @@ impl Lab<'_> {
             }
         };
         tally.held += fleet.figures().acknowledgements;
-        let mut server = match self.start(mount.path(), &[]) {
+        let mut server = match self.start(mount.path(), &dies_with_us()) {
             Ok(server) => server,
             Err(error) => {
                 mount.unmount()?;
@@ -275,15 +261,10 @@ impl Lab<'_> {
         Ok(fleet.violations().to_vec())
     }
 
-    fn start(&self, mount: &Path, tracer: &[&str]) -> anyhow::Result<Server> {
+    fn start(&self, mount: &Path, wrapper: &[String]) -> anyhow::Result<Server> {
         let (data, log) = (mount.join(DATA), self.scratch.join("server.log"));
         std::fs::write(&log, "")?;
-        let wrapper: Vec<_> = tracer
-            .iter()
-            .chain(&WRAPPER)
-            .map(ToString::to_string)
-            .collect();
-        self.arguments.subject.start_under(&wrapper, &data, &log)
+        self.arguments.subject.start_under(wrapper, &data, &log)
     }
 
     fn mount(&self, device: &LoopDevice) -> anyhow::Result<Mount> {
@@ -314,21 +295,17 @@ enum End {
 
 impl End {
     /// What the server runs under.
-    fn tracer(self) -> &'static [&'static str] {
+    fn wrapper(self) -> Vec<String> {
         match self {
-            Self::KilledBeforeSync => &TRACER,
-            Self::Killed | Self::Asked => &[],
+            Self::KilledBeforeSync => late_syncs::wrapper(),
+            Self::Killed | Self::Asked => dies_with_us(),
         }
     }
 
     fn come_to(self, server: &mut Server) -> anyhow::Result<()> {
         match self {
             Self::Killed => server.kill9(),
-            Self::KilledBeforeSync => {
-                // The tracer goes when there is nothing left to trace.
-                kill_children(server)?;
-                server.wait(ENDS_WITHIN)?;
-            }
+            Self::KilledBeforeSync => late_syncs::kill9(server)?,
             Self::Asked => {
                 server.signal(Signal::TERM);
                 server.wait(ENDS_WITHIN)?;
@@ -336,16 +313,6 @@ impl End {
         }
         Ok(())
     }
-}
-
-fn kill_children(parent: &Server) -> anyhow::Result<()> {
-    let pid = parent.pid().as_raw_nonzero();
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-    for child in children.split_whitespace() {
-        let child = Pid::from_raw(child.parse()?).context("a process has a number")?;
-        kill_process(child, Signal::KILL)?;
-    }
-    Ok(())
 }
 
 /// What was tried, and what came of it.

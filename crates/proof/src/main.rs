@@ -14,6 +14,7 @@ mod disks;
 mod drain;
 mod guard;
 mod kill;
+mod late_syncs;
 mod lots;
 mod network;
 mod outcome;

@@ -1,7 +1,8 @@
 //! Tier T3: the power is cut.
 //!
 //! Injected: the file-system shutdown ioctl without a flush of the log, on a loop-mounted file system under the running server with live
-//! sessions. Whatever was not synced is lost; the page cache is thrown away with the mount.
+//! sessions. Whatever was not synced is lost; the page cache is thrown away with the mount. A third of the cuts follow a `kill -9`, at a
+//! random moment or between a write and its sync.
 //! To be survived: everything that was acknowledged.
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use windlass_testkit::checker::{Fleet, Google, Load, Violation};
 use windlass_testkit::dice::Dice;
 
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
+use crate::late_syncs;
 use crate::lots::{Lot, carry_out_in_lots};
 use crate::outcome::Outcome;
 use crate::scratch::Scratch;
@@ -42,7 +44,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     arguments.file_system.need()?;
-    need(&["xfs_io"])?;
+    need(&["xfs_io", late_syncs::TRACER, "setpriv"])?;
     let name = format!("power cuts, {}", arguments.file_system.name());
     let (cuts, seed) = (arguments.cuts, arguments.seed);
     carry_out_in_lots(&name, cuts, seed, |lot| cut_again_and_again(arguments, lot))
@@ -60,16 +62,28 @@ fn cut_again_and_again(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<F
     let mut machine = Machine::new(&arguments.subject, arguments.file_system, scratch.path())?;
     for _ in 0..lot.faults {
         let delay = Duration::from_micros(dice.within(20_000..250_000));
-        if dice.once_in(3) {
-            machine.kill_under_load(&mut fleet, delay)?;
+        let death = *dice.pick(&[
+            None,
+            None,
+            None,
+            None,
+            Some(Death::Sudden),
+            Some(Death::BeforeSync),
+        ]);
+        if let Some(death) = death {
+            machine.kill_under_load(&mut fleet, death, delay)?;
             if !lot.looked(&fleet) {
                 return Ok(fleet);
             }
         }
-        fleet.run_while(machine.server.address(), || {
-            sleep(delay);
-            machine.cut_power()
-        })?;
+        if death == Some(Death::BeforeSync) {
+            machine.cut_power()?;
+        } else {
+            fleet.run_while(machine.server.address(), || {
+                sleep(delay);
+                machine.cut_power()
+            })?;
+        }
         lot.struck(&fleet);
         machine = machine.start_again()?;
         fleet.check(machine.server.address());
@@ -80,6 +94,16 @@ fn cut_again_and_again(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<F
     fleet.finish(machine.server.address());
     fleet.extend_violations(machine.verify()?);
     Ok(fleet)
+}
+
+/// How a process dies some time before the power goes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Death {
+    /// At a random moment.
+    Sudden,
+    /// While what it has written waits for its sync. The power goes out as soon as the next process has told clients what it found:
+    /// any later sync of the same file would make up for one that is missing.
+    BeforeSync,
 }
 
 /// A server on a disk of its own. Fields are dropped in order: the server ends before its disk goes.
@@ -119,14 +143,27 @@ impl Machine {
     }
 
     /// The process dies and another one takes over what it had written, of which not all was synced.
-    fn kill_under_load(&mut self, fleet: &mut Fleet, delay: Duration) -> anyhow::Result<()> {
+    fn kill_under_load(
+        &mut self,
+        fleet: &mut Fleet,
+        death: Death,
+        delay: Duration,
+    ) -> anyhow::Result<()> {
+        let data = self.mount.path().join("data");
+        if death == Death::BeforeSync {
+            self.server.kill9();
+            let wrapper = late_syncs::wrapper();
+            self.server = self.subject.start_under(&wrapper, &data, &self.log)?;
+        }
         fleet.run_while(self.server.address(), || {
             sleep(delay);
-            self.server.kill9();
-        });
-        self.server = self
-            .subject
-            .start(&self.mount.path().join("data"), &self.log)?;
+            match death {
+                Death::Sudden => self.server.kill9(),
+                Death::BeforeSync => late_syncs::kill9(&mut self.server)?,
+            }
+            anyhow::Ok(())
+        })?;
+        self.server = self.subject.start(&data, &self.log)?;
         fleet.check(self.server.address());
         Ok(())
     }

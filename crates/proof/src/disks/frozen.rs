@@ -32,7 +32,7 @@ const DISK: u64 = 1 << 30;
 const ON_ITS_WAY: Duration = GRACE;
 
 /// How long an answer may take that does not wait for the disk.
-const AT_ONCE: Duration = Duration::from_secs(1);
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// How long a server is watched after the thaw.
 const AFTER_THE_THAW: Duration = Duration::from_millis(700);

@@ -24,7 +24,7 @@ use crate::tool::need;
 const DISK: u64 = 1 << 30;
 
 /// How long an answer may take that needs no sync. The tracer costs some of it.
-const AT_ONCE: Duration = Duration::from_millis(500);
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// How long a reply may take that waits for several syncs, one after another.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ pub(super) struct Arguments {
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
     /// How many milliseconds a sync takes longer, one value after another.
-    #[arg(long, value_delimiter = ',', default_values_t = [200, 1_000])]
+    #[arg(long, value_delimiter = ',', default_values_t = [200, 2_000])]
     delays: Vec<u64>,
     /// For how many seconds clients upload with each of them.
     #[arg(long, default_value_t = 5)]
