@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Each crate with the crates of the house that it may depend on.
-const MAY_KNOW: [(&str, &[&str]); 10] = [
+const MAY_KNOW: [(&str, &[&str]); 11] = [
     ("proto", &[]),
     ("discovery", &[]),
     ("store", &["proto"]),
@@ -16,6 +16,7 @@ const MAY_KNOW: [(&str, &[&str]); 10] = [
         &["apis", "client", "discovery", "server", "store-local"],
     ),
     ("testkit", &[]),
+    ("bench", &[]),
     ("proof", &["store", "store-local", "testkit"]),
 ];
 

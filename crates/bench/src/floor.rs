@@ -1,0 +1,59 @@
+//! Floors: servers that take bytes from a socket, put them into files, and do nothing else.
+//!
+//! With `--sync` one `fdatasync` of the file comes before each reply that acknowledges media: one for each whole file, one for each
+//! chunk. Directories are not synced, and the reply that only opens a session promises nothing, so that a server which keeps the whole promise does more.
+//! Without `--sync` nothing is synced. Media is gathered to 1 MiB before it is written, since large writes are what the page cache is best at.
+
+mod http;
+mod shelf;
+mod tcp;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use crate::tell;
+
+use shelf::Shelf;
+
+/// What is gathered before it is written.
+const BATCH: usize = 1 << 20;
+
+/// Any free port of this machine alone.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Serve as a floor until killed: bytes from sockets into files, and nothing else.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// What is spoken.
+    kind: Kind,
+    /// Where the files go.
+    directory: PathBuf,
+    /// Syncs what is written before it is acknowledged.
+    #[arg(long)]
+    sync: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    /// Eight bytes with the length, the media, and one byte as the answer.
+    Tcp,
+    /// PUT with and without Content-Range, POST for a session, GET; on the HTTP stack of the server.
+    Http,
+}
+
+/// Serves until it is killed.
+///
+/// # Errors
+/// When it cannot listen, or the directory cannot be made.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let shelf = Shelf::new(&arguments.directory, arguments.sync)?;
+    match arguments.kind {
+        Kind::Tcp => tcp::serve(&shelf),
+        Kind::Http => http::serve(shelf),
+    }
+}
+
+/// The line that a harness waits for.
+fn listening(scheme: &str, address: SocketAddr) {
+    tell::result(format_args!("listening on {scheme}://{address}"));
+}

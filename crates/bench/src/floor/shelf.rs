@@ -1,0 +1,61 @@
+//! Where a floor puts its files.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Writers in one directory wait for its lock; in so many they do not meet.
+const DIRECTORIES: u64 = 256;
+
+/// Files by name, spread over directories.
+#[derive(Debug, Clone)]
+pub(super) struct Shelf {
+    directory: PathBuf,
+    is_durable: bool,
+}
+
+impl Shelf {
+    /// Makes the directories.
+    pub(super) fn new(directory: &Path, is_durable: bool) -> io::Result<Self> {
+        for number in 0..DIRECTORIES {
+            std::fs::create_dir_all(directory.join(format!("{number:02x}")))?;
+        }
+        Ok(Self {
+            directory: directory.to_owned(),
+            is_durable,
+        })
+    }
+
+    /// Whether files are synced.
+    pub(super) fn is_durable(&self) -> bool {
+        self.is_durable
+    }
+
+    /// A file to write to: a new one, or the one that is there.
+    pub(super) fn open_to_write(&self, name: &str) -> io::Result<File> {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        options.open(self.path(name))
+    }
+
+    /// A file to read.
+    pub(super) fn open_to_read(&self, name: &str) -> io::Result<File> {
+        File::open(self.path(name))
+    }
+
+    /// Makes what was written durable, if that is asked for.
+    pub(super) fn finish(&self, file: &File) -> io::Result<()> {
+        if self.is_durable {
+            file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let number = hasher.finish() % DIRECTORIES;
+        self.directory.join(format!("{number:02x}")).join(name)
+    }
+}

@@ -1,0 +1,176 @@
+//! The load: uploads over blocking sockets, from as many threads as there are connections.
+//!
+//! It shares its processors with the server, so it does little: requests are written from one block of bytes that is used over and
+//! over, and of replies only what is needed is read. Any status that was not expected ends the whole run.
+
+mod ask;
+mod dialect;
+mod failure;
+mod media;
+mod uploader;
+mod wire;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) use dialect::{Shape, Targets};
+pub(crate) use failure::Failure;
+pub(crate) use media::Block;
+
+use uploader::{Receipt, Uploader};
+
+/// How much is uploaded, and in what pieces.
+#[derive(Debug, Clone)]
+pub(crate) struct Load {
+    /// Bytes of each upload.
+    pub(crate) size: u64,
+    /// How many uploads.
+    pub(crate) count: u64,
+    /// Connections, each of which carries one upload at a time.
+    pub(crate) connections: usize,
+    /// Bytes of a chunk, for shapes that have chunks.
+    pub(crate) chunk: u64,
+    /// After this no upload is begun. Slow servers get through fewer, and are measured by what they did.
+    pub(crate) limit: Duration,
+}
+
+/// To whom, in which shape, with what media.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Aim<'a> {
+    /// Where the server listens.
+    pub(crate) address: SocketAddr,
+    /// Its URLs.
+    pub(crate) targets: &'a Targets,
+    /// What an upload looks like.
+    pub(crate) shape: Shape,
+    /// What is sent.
+    pub(crate) block: &'a Block,
+}
+
+/// What came of a load.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// From the first byte to the last reply. Connections are open before.
+    pub(crate) elapsed: Duration,
+    /// Uploads that were acknowledged.
+    pub(crate) uploads: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// What each request took, the quickest first.
+    pub(crate) laps: Vec<Duration>,
+    /// One of the uploads.
+    sample: Option<Receipt>,
+}
+
+impl Tally {
+    /// The time within which this share of the requests was answered; zero if there were none.
+    pub(crate) fn quantile(&self, percent: usize) -> Duration {
+        let index = (self.laps.len() * percent / 100).min(self.laps.len().saturating_sub(1));
+        self.laps.get(index).copied().unwrap_or_default()
+    }
+}
+
+/// Carries out a load.
+///
+/// # Errors
+/// The first [`Failure`] of any connection. What was done until then does not count.
+pub(crate) fn carry_out(aim: Aim<'_>, load: &Load) -> Result<Tally, Failure> {
+    let connect = |_| Uploader::connect(aim, load);
+    let uploaders: Vec<_> = (0..load.connections)
+        .map(connect)
+        .collect::<Result<_, _>>()?;
+    let queue = Queue::new(load);
+    let done = thread::scope(|scope| {
+        let queue = &queue;
+        let threads: Vec<_> = uploaders
+            .into_iter()
+            .map(|uploader| scope.spawn(move || work(uploader, queue)))
+            .collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().expect("a connection does not panic")
+        };
+        threads
+            .into_iter()
+            .map(join)
+            .collect::<Result<Vec<Done>, _>>()
+    })?;
+    Ok(tally(queue.start.elapsed(), load, done))
+}
+
+/// Reads one of the uploads back and compares it with what was sent. False when there is no way to read it.
+///
+/// # Errors
+/// When it cannot be read, or differs.
+pub(crate) fn compare(aim: Aim<'_>, load: &Load, tally: &Tally) -> Result<bool, Failure> {
+    let Some(receipt) = &tally.sample else {
+        return Ok(false);
+    };
+    Uploader::connect(aim, load)?.compare(receipt)
+}
+
+/// The uploads that are left to do.
+struct Queue {
+    next: AtomicU64,
+    count: u64,
+    limit: Duration,
+    start: Instant,
+    has_failed: AtomicBool,
+}
+
+impl Queue {
+    fn new(load: &Load) -> Self {
+        Self {
+            next: AtomicU64::new(0),
+            count: load.count,
+            limit: load.limit,
+            start: Instant::now(),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    fn next(&self) -> Option<u64> {
+        if self.has_failed.load(Ordering::Relaxed) || self.start.elapsed() > self.limit {
+            return None;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        (number < self.count).then_some(number)
+    }
+}
+
+/// What one connection did.
+#[derive(Default)]
+struct Done {
+    uploads: u64,
+    laps: Vec<Duration>,
+    last: Option<Receipt>,
+}
+
+fn work(mut uploader: Uploader<'_>, queue: &Queue) -> Result<Done, Failure> {
+    let mut done = Done::default();
+    while let Some(number) = queue.next() {
+        let receipt = uploader.upload(number);
+        let failed = |_: &Failure| queue.has_failed.store(true, Ordering::Relaxed);
+        done.last = Some(receipt.inspect_err(failed)?);
+        done.uploads += 1;
+    }
+    done.laps = uploader.into_laps();
+    Ok(done)
+}
+
+fn tally(elapsed: Duration, load: &Load, done: Vec<Done>) -> Tally {
+    let uploads = done.iter().map(|done| done.uploads).sum();
+    let mut laps: Vec<_> = done.iter().flat_map(|done| &done.laps).copied().collect();
+    laps.sort_unstable();
+    Tally {
+        elapsed,
+        uploads,
+        bytes: uploads * load.size,
+        laps,
+        sample: done.into_iter().find_map(|done| done.last),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Why a load does not count.
+
+use std::io;
+
+/// What went wrong with an upload.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The connection broke.
+    #[error("{request}: {source}")]
+    Connection {
+        /// Method and target.
+        request: String,
+        /// How it broke.
+        source: io::Error,
+    },
+    /// The server said something else than it should.
+    #[error("{request}: unexpected status {status}: {body}")]
+    Status {
+        /// Method and target.
+        request: String,
+        /// What it said.
+        status: u16,
+        /// The beginning of why.
+        body: String,
+    },
+    /// A session was opened, and nobody knows where.
+    #[error("{0}: the reply names no location")]
+    NoLocation(String),
+    /// The table has no URL for this shape.
+    #[error("there is no target for this shape of upload")]
+    NoTarget,
+    /// What was read back is not what was sent.
+    #[error(
+        "{target}: what was read back differs from what was sent, in the piece before byte {end}"
+    )]
+    Differs {
+        /// Where it was read.
+        target: String,
+        /// The end of the piece that differs, or of what came.
+        end: u64,
+    },
+}

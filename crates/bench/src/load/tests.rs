@@ -1,0 +1,139 @@
+//! The load against a server that says what it is told to.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread::{self, JoinHandle};
+
+use super::*;
+
+/// A server for one connection, which answers each of the requests that it expects by its length.
+fn server(script: Vec<(usize, &'static str)>) -> (SocketAddr, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let thread = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut requests = Vec::new();
+        for (body, reply) in script {
+            requests.push(request(&mut stream, body));
+            stream.write_all(reply.as_bytes()).unwrap();
+        }
+        requests
+    });
+    (address, thread)
+}
+
+/// The head of a request, whose body has this length.
+fn request(stream: &mut std::net::TcpStream, body: usize) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    stream.read_exact(&mut vec![0; body]).unwrap();
+    String::from_utf8(head).unwrap()
+}
+
+fn load(size: u64, count: u64) -> Load {
+    Load {
+        size,
+        count,
+        connections: 1,
+        chunk: 10,
+        limit: Duration::from_secs(60),
+    }
+}
+
+fn targets() -> Targets {
+    toml::from_str("put = \"/{name}\"\nsession = \"/start\"").unwrap()
+}
+
+#[test]
+fn a_session_is_opened_and_filled_in_chunks() {
+    let (address, server) = server(vec![
+        (
+            18,
+            "HTTP/1.1 200 OK\r\nLocation: http://h/s?id=1\r\nContent-Length: 0\r\n\r\n",
+        ),
+        (10, "HTTP/1.1 308 Resume\r\nContent-Length: 0\r\n\r\n"),
+        (
+            5,
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        ),
+    ]);
+    let block = Block::random().unwrap();
+    let aim = Aim {
+        address,
+        targets: &targets(),
+        shape: Shape::SessionChunks,
+        block: &block,
+    };
+    let tally = carry_out(aim, &load(15, 1)).unwrap();
+    let requests = server.join().unwrap();
+    assert_eq!((tally.uploads, tally.bytes, tally.laps.len()), (1, 15, 3));
+    assert!(requests[0].contains("X-Upload-Content-Length: 15\r\n"));
+    assert!(requests[1].starts_with("PUT /s?id=1 "));
+    assert!(requests[1].contains("Content-Range: bytes 0-9/15\r\n"));
+    assert!(requests[2].contains("Content-Range: bytes 10-14/15\r\n"));
+}
+
+#[test]
+fn an_unexpected_status_ends_the_run_and_is_named() {
+    let (address, server) = server(vec![
+        (5, "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"),
+        (5, "HTTP/1.1 507 Full\r\nContent-Length: 7\r\n\r\nno room"),
+    ]);
+    let block = Block::random().unwrap();
+    let aim = Aim {
+        address,
+        targets: &targets(),
+        shape: Shape::Put,
+        block: &block,
+    };
+    let failure = carry_out(aim, &load(5, 3)).unwrap_err();
+    server.join().unwrap();
+    let expected = "PUT /bench-1: unexpected status 507: no room";
+    assert_eq!(failure.to_string(), expected);
+}
+
+#[test]
+fn a_quantile_is_one_of_the_laps() {
+    let laps: Vec<_> = (1..=200).map(Duration::from_millis).collect();
+    let tally = Tally {
+        elapsed: Duration::ZERO,
+        uploads: 0,
+        bytes: 0,
+        laps,
+        sample: None,
+    };
+    let quantiles = [0, 50, 99, 100].map(|percent| tally.quantile(percent).as_millis());
+    assert_eq!(quantiles, [1, 101, 199, 200]);
+}
+
+#[test]
+fn what_is_read_back_must_be_what_was_sent() {
+    let targets = toml::from_str("put = \"/{name}\"\ndownload = \"{location}\"").unwrap();
+    let (address, server) = server(vec![(
+        5,
+        "HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+    )]);
+    let block = Block::random().unwrap();
+    let mut aim = Aim {
+        address,
+        targets: &targets,
+        shape: Shape::Put,
+        block: &block,
+    };
+    let load = load(5, 1);
+    let tally = carry_out(aim, &load).unwrap();
+    server.join().unwrap();
+    for reply in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
+        "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
+    ] {
+        let (address, server) = self::server(vec![(0, reply)]);
+        aim.address = address;
+        compare(aim, &load, &tally).unwrap_err();
+        assert!(server.join().unwrap()[0].starts_with("GET /bench-0 "));
+    }
+}

@@ -1,0 +1,286 @@
+//! One connection that uploads, one upload after the other.
+
+use std::iter;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use crate::amount::KIB;
+
+use super::ask::Ask;
+use super::dialect::{Shape, path};
+use super::wire::{Reply, Wire};
+use super::{Aim, Failure, Load};
+
+/// Media up to this size goes out in one write with its head.
+const SMALL: u64 = 64 * KIB;
+
+const OCTETS: &str = "application/octet-stream";
+
+const BOUNDARY: &str = "between-the-parts-of-a-bench";
+
+/// What is known of an upload that was acknowledged.
+#[derive(Debug)]
+pub(super) struct Receipt {
+    number: u64,
+    location: String,
+    reply: Vec<u8>,
+}
+
+/// A connection to a server, and what its requests took.
+#[derive(Debug)]
+pub(super) struct Uploader<'a> {
+    aim: Aim<'a>,
+    load: &'a Load,
+    wire: Wire,
+    /// What goes out before the media, kept for its memory.
+    head: Vec<u8>,
+    laps: Vec<Duration>,
+}
+
+const DONE: &[u16] = &[200, 201, 204];
+
+impl<'a> Uploader<'a> {
+    /// Opens the connection.
+    pub(super) fn connect(aim: Aim<'a>, load: &'a Load) -> Result<Self, Failure> {
+        let broken = |source| Failure::Connection {
+            request: format!("connection to {}", aim.address),
+            source,
+        };
+        Ok(Self {
+            aim,
+            load,
+            wire: Wire::connect(aim.address).map_err(broken)?,
+            head: Vec::new(),
+            laps: Vec::new(),
+        })
+    }
+
+    /// What each request took.
+    pub(super) fn into_laps(self) -> Vec<Duration> {
+        self.laps
+    }
+
+    /// Carries out the upload with this number.
+    pub(super) fn upload(&mut self, number: u64) -> Result<Receipt, Failure> {
+        if self.aim.shape == Shape::Tcp {
+            return self.tcp(number);
+        }
+        let name = name(number);
+        let target = self.aim.targets.of(self.aim.shape, &name)?;
+        match self.aim.shape {
+            Shape::Tcp | Shape::Put => self.put(number, &target),
+            Shape::PutChunks => self.put_chunks(number, target),
+            Shape::Simple => self.simple(number, &target),
+            Shape::Multipart => self.multipart(number, &target, &name),
+            Shape::Session | Shape::SessionChunks => self.session(number, &target, &name),
+            Shape::Tus | Shape::TusChunks => self.tus(number, &target),
+        }
+    }
+
+    fn tcp(&mut self, number: u64) -> Result<Receipt, Failure> {
+        let start = Instant::now();
+        let length = self.load.size.to_be_bytes();
+        let media = self.aim.block.pieces(number, 0..self.load.size);
+        let sent = self.wire.send(iter::once(&length[..]).chain(media));
+        sent.and_then(|()| self.wire.receive_byte())
+            .map_err(|source| Failure::Connection {
+                request: "tcp".to_owned(),
+                source,
+            })?;
+        self.laps.push(start.elapsed());
+        Ok(Receipt::of(number, String::new(), Reply::default()))
+    }
+
+    fn put(&mut self, number: u64, target: &str) -> Result<Receipt, Failure> {
+        let reply = self.ask(&Ask {
+            media: (number, 0..self.load.size),
+            answers: DONE,
+            ..Ask::new("PUT", target)
+        })?;
+        Ok(Receipt::of(number, target.to_owned(), reply))
+    }
+
+    fn put_chunks(&mut self, number: u64, target: String) -> Result<Receipt, Failure> {
+        let reply = self.content_ranges(number, &target, self.load.chunk)?;
+        Ok(Receipt::of(number, target, reply))
+    }
+
+    fn simple(&mut self, number: u64, target: &str) -> Result<Receipt, Failure> {
+        let reply = self.ask(&Ask {
+            headers: &[("Content-Type", OCTETS)],
+            media: (number, 0..self.load.size),
+            answers: DONE,
+            ..Ask::new("POST", target)
+        })?;
+        Ok(Receipt::of(number, String::new(), reply))
+    }
+
+    fn multipart(&mut self, number: u64, target: &str, name: &str) -> Result<Receipt, Failure> {
+        let kind = format!("multipart/related; boundary={BOUNDARY}");
+        let metadata = metadata(name);
+        let before = format!(
+            "--{BOUNDARY}\r\nContent-Type: application/json\r\n\r\n{metadata}\r\n\
+             --{BOUNDARY}\r\nContent-Type: {OCTETS}\r\n\r\n"
+        );
+        let reply = self.ask(&Ask {
+            headers: &[("Content-Type", &kind)],
+            before: &before,
+            media: (number, 0..self.load.size),
+            after: &format!("\r\n--{BOUNDARY}--\r\n"),
+            answers: DONE,
+            ..Ask::new("POST", target)
+        })?;
+        Ok(Receipt::of(number, String::new(), reply))
+    }
+
+    fn session(&mut self, number: u64, target: &str, name: &str) -> Result<Receipt, Failure> {
+        let begun = self.ask(&Ask {
+            headers: &[
+                ("Content-Type", "application/json"),
+                ("X-Upload-Content-Type", OCTETS),
+                ("X-Upload-Content-Length", &self.load.size.to_string()),
+            ],
+            before: &metadata(name),
+            answers: &[200, 201],
+            ..Ask::new("POST", target)
+        })?;
+        let location = location(&begun, target)?;
+        let chunk = match self.aim.shape {
+            Shape::SessionChunks => self.load.chunk,
+            _ => self.load.size,
+        };
+        let reply = self.content_ranges(number, &location, chunk)?;
+        Ok(Receipt::of(number, location, reply))
+    }
+
+    /// A PUT with its Content-Range for each chunk.
+    fn content_ranges(&mut self, number: u64, target: &str, chunk: u64) -> Result<Reply, Failure> {
+        let mut reply = Reply::default();
+        for range in chunks(self.load.size, chunk) {
+            let (last, size) = (range.end - 1, self.load.size);
+            let content_range = format!("bytes {}-{last}/{size}", range.start);
+            reply = self.ask(&Ask {
+                headers: &[("Content-Type", OCTETS), ("Content-Range", &content_range)],
+                answers: if range.end < size { &[308] } else { DONE },
+                media: (number, range),
+                ..Ask::new("PUT", target)
+            })?;
+        }
+        Ok(reply)
+    }
+
+    fn tus(&mut self, number: u64, target: &str) -> Result<Receipt, Failure> {
+        const VERSION: (&str, &str) = ("Tus-Resumable", "1.0.0");
+        let begun = self.ask(&Ask {
+            headers: &[VERSION, ("Upload-Length", &self.load.size.to_string())],
+            answers: &[201],
+            ..Ask::new("POST", target)
+        })?;
+        let location = location(&begun, target)?;
+        let chunk = match self.aim.shape {
+            Shape::TusChunks => self.load.chunk,
+            _ => self.load.size,
+        };
+        for range in chunks(self.load.size, chunk) {
+            let offset = range.start.to_string();
+            let kind = ("Content-Type", "application/offset+octet-stream");
+            self.ask(&Ask {
+                headers: &[VERSION, kind, ("Upload-Offset", &offset)],
+                media: (number, range),
+                answers: &[204],
+                ..Ask::new("PATCH", &location)
+            })?;
+        }
+        Ok(Receipt::of(number, location, Reply::default()))
+    }
+
+    /// Reads an upload back and compares it with what was sent. False when there is no way to read it.
+    pub(super) fn compare(&mut self, receipt: &Receipt) -> Result<bool, Failure> {
+        let Receipt {
+            number,
+            location,
+            reply,
+        } = receipt;
+        let target = self.aim.targets.download(&name(*number), location, reply);
+        let Some(target) = target else {
+            return Ok(false);
+        };
+        let ask = Ask::new("GET", &target);
+        ask.write_head(&mut self.head, self.wire.host());
+        let (mut end, mut is_same) = (0, true);
+        let block = self.aim.block;
+        let sent = self.wire.send(iter::once(&self.head[..]));
+        let reply = sent.and_then(|()| {
+            self.wire.receive(&mut |piece| {
+                let range = end..end + piece.len() as u64;
+                let mut rest = piece;
+                for part in block.pieces(*number, range.clone()) {
+                    let (now, later) = rest.split_at(part.len());
+                    is_same &= now == part;
+                    rest = later;
+                }
+                if is_same {
+                    end = range.end;
+                }
+            })
+        });
+        let reply = reply.map_err(|source| ask.broken(source))?;
+        ask.expect(&reply)?;
+        if is_same && end == self.load.size {
+            return Ok(true);
+        }
+        Err(Failure::Differs { target, end })
+    }
+
+    /// Carries out a request and takes its time.
+    fn ask(&mut self, ask: &Ask<'_>) -> Result<Reply, Failure> {
+        let start = Instant::now();
+        ask.write_head(&mut self.head, self.wire.host());
+        let (number, range) = ask.media.clone();
+        let is_small = range.end - range.start <= SMALL;
+        let media = self.aim.block.pieces(number, range);
+        let reply = if is_small {
+            media.for_each(|piece| self.head.extend_from_slice(piece));
+            self.head.extend_from_slice(ask.after.as_bytes());
+            self.wire.exchange(iter::once(&self.head[..]))
+        } else {
+            let head = iter::once(&self.head[..]);
+            let after = iter::once(ask.after.as_bytes());
+            self.wire.exchange(head.chain(media).chain(after))
+        };
+        let reply = reply.map_err(|source| ask.broken(source))?;
+        self.laps.push(start.elapsed());
+        ask.expect(&reply)?;
+        Ok(reply)
+    }
+}
+
+impl Receipt {
+    fn of(number: u64, location: String, reply: Reply) -> Self {
+        Self {
+            number,
+            location,
+            reply: reply.body,
+        }
+    }
+}
+
+fn location(reply: &Reply, target: &str) -> Result<String, Failure> {
+    let location = reply.location.as_deref();
+    let location = location.ok_or_else(|| Failure::NoLocation(format!("POST {target}")))?;
+    Ok(path(location).to_owned())
+}
+
+fn chunks(size: u64, chunk: u64) -> impl Iterator<Item = Range<u64>> {
+    let chunk = chunk.max(1);
+    let starts = (0..size.div_ceil(chunk)).map(move |index| index * chunk);
+    starts.map(move |start| start..(start + chunk).min(size))
+}
+
+fn name(number: u64) -> String {
+    format!("bench-{number}")
+}
+
+fn metadata(name: &str) -> String {
+    format!(r#"{{"name":"{name}"}}"#)
+}

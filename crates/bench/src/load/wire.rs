@@ -1,0 +1,182 @@
+//! One HTTP/1.1 connection, with as little ado as possible.
+
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Whoever is silent for so long is taken for dead.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is read from the socket at once.
+const READ: usize = 64 * 1024;
+
+/// A connection that is opened again when the server closes it after a reply.
+#[derive(Debug)]
+pub(super) struct Wire {
+    address: SocketAddr,
+    stream: BufReader<TcpStream>,
+    is_closed: bool,
+}
+
+/// What a server said.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) location: Option<String>,
+    pub(super) body: Vec<u8>,
+}
+
+/// How a body ends.
+enum End {
+    After(u64),
+    Chunked,
+    Close,
+}
+
+impl Wire {
+    pub(super) fn connect(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self {
+            address,
+            stream: open(address)?,
+            is_closed: false,
+        })
+    }
+
+    /// The address as a Host.
+    pub(super) fn host(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends pieces, and reads the whole reply.
+    pub(super) fn exchange<'a>(
+        &mut self,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> io::Result<Reply> {
+        let sent = self.send(pieces);
+        let mut body = Vec::new();
+        let reply = self.receive(&mut |piece| body.extend_from_slice(piece));
+        match (sent, reply) {
+            // Who refuses early may not read the rest; what it said tells more than how the connection broke.
+            (_, Ok(reply)) => Ok(Reply { body, ..reply }),
+            (Err(error), Err(_)) | (Ok(()), Err(error)) => Err(error),
+        }
+    }
+
+    /// Sends pieces one after the other.
+    pub(super) fn send<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
+        if self.is_closed {
+            *self = Self::connect(self.address)?;
+        }
+        let stream = self.stream.get_mut();
+        pieces
+            .into_iter()
+            .try_for_each(|piece| stream.write_all(piece))
+    }
+
+    /// Reads a reply, whose body goes into `sink`.
+    pub(super) fn receive(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<Reply> {
+        loop {
+            let (reply, end) = self.head()?;
+            if (100..200).contains(&reply.status) {
+                continue;
+            }
+            match end {
+                _ if matches!(reply.status, 204 | 304) => {}
+                End::After(len) => self.pass(len, sink)?,
+                End::Chunked => self.chunks(sink)?,
+                End::Close => self.pass_rest(sink)?,
+            }
+            return Ok(reply);
+        }
+    }
+
+    /// The one byte that a floor answers with.
+    pub(super) fn receive_byte(&mut self) -> io::Result<()> {
+        self.stream.read_exact(&mut [0])
+    }
+
+    fn head(&mut self) -> io::Result<(Reply, End)> {
+        let mut line = String::new();
+        self.line(&mut line)?;
+        let status = line.get(9..12).and_then(|digits| digits.parse().ok());
+        let mut reply = Reply {
+            status: status.ok_or(ErrorKind::InvalidData)?,
+            ..Reply::default()
+        };
+        let mut end = End::Close;
+        loop {
+            self.line(&mut line)?;
+            let Some((name, value)) = line.split_once(':') else {
+                return Ok((reply, end));
+            };
+            let value = value.trim();
+            if name.eq_ignore_ascii_case("content-length") {
+                end = End::After(value.parse().map_err(|_| ErrorKind::InvalidData)?);
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                end = End::Chunked;
+            } else if name.eq_ignore_ascii_case("location") {
+                reply.location = Some(value.to_owned());
+            } else if name.eq_ignore_ascii_case("connection") {
+                self.is_closed = value.eq_ignore_ascii_case("close");
+            }
+        }
+    }
+
+    fn line(&mut self, line: &mut String) -> io::Result<()> {
+        line.clear();
+        match self.stream.read_line(line)? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn chunks(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let mut line = String::new();
+        loop {
+            self.line(&mut line)?;
+            let digits = line.split(';').next().unwrap_or_default().trim();
+            let len = u64::from_str_radix(digits, 16).map_err(|_| ErrorKind::InvalidData)?;
+            self.pass(len, sink)?;
+            self.line(&mut line)?;
+            if len == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn pass(&mut self, len: u64, sink: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let mut left = len;
+        while left > 0 {
+            let piece = self.stream.fill_buf()?;
+            if piece.is_empty() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            let taken = usize::try_from(left).unwrap_or(READ).min(piece.len());
+            sink(&piece[..taken]);
+            self.stream.consume(taken);
+            left -= taken as u64;
+        }
+        Ok(())
+    }
+
+    fn pass_rest(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        self.is_closed = true;
+        loop {
+            let piece = self.stream.fill_buf()?;
+            let len = piece.len();
+            if len == 0 {
+                return Ok(());
+            }
+            sink(piece);
+            self.stream.consume(len);
+        }
+    }
+}
+
+fn open(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(BufReader::with_capacity(READ, stream))
+}

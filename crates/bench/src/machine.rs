@@ -1,0 +1,120 @@
+//! The machine that figures come from.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use crate::amount::{GIB, KIB, figure, float};
+
+/// How many syncs are timed.
+const SYNCS: usize = 200;
+
+/// What must be known of a machine to read its figures.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    processor: String,
+    cores: usize,
+    memory: u64,
+    kernel: String,
+    file_system: String,
+    /// What it takes to append 4 KiB to a file and sync them; the median.
+    sync: Duration,
+    load: String,
+}
+
+impl Machine {
+    /// This machine, and the disk of this directory.
+    ///
+    /// # Errors
+    /// When nothing can be written and synced there.
+    pub(crate) fn look(directory: &Path) -> anyhow::Result<Self> {
+        Ok(Self {
+            processor: value("/proc/cpuinfo", "model name"),
+            cores: available_parallelism()?.get(),
+            memory: kibibytes(&value("/proc/meminfo", "MemTotal")) * KIB,
+            kernel: read("/proc/sys/kernel/osrelease"),
+            file_system: file_system(directory),
+            sync: sync(&directory.join("sync"))?,
+            load: read("/proc/loadavg"),
+        })
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let load = self.load.split(' ').next().unwrap_or_default();
+        write!(
+            f,
+            "{}, {} cores, {} GiB; Linux {}; {}; an append of 4 KiB with fdatasync {} ms; load at the start {load}",
+            self.processor,
+            self.cores,
+            figure(float(self.memory) / float(GIB)),
+            self.kernel,
+            self.file_system,
+            figure(self.sync.as_secs_f64() * 1000.0),
+        )
+    }
+}
+
+fn read(path: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// The value of the first line with this name.
+fn value(path: &str, name: &str) -> String {
+    let text = read(path);
+    let line = text.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        (found.trim() == name).then(|| value.trim().to_owned())
+    });
+    line.unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn kibibytes(text: &str) -> u64 {
+    let number = text.strip_suffix(" kB").map(str::parse);
+    number.and_then(Result::ok).unwrap_or(0)
+}
+
+/// Type and device of the file system that a directory is on: of the longest mount point above it.
+fn file_system(directory: &Path) -> String {
+    let directory = directory.canonicalize().unwrap_or_default();
+    let mounts = read("/proc/self/mounts");
+    let mounts = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let (device, place, kind) = (words.next()?, words.next()?, words.next()?);
+        let is_above = directory.starts_with(place);
+        is_above.then(|| (place.len(), format!("{kind} on {device}")))
+    });
+    let longest = mounts.max_by_key(|(len, _)| *len);
+    longest.map_or_else(|| "unknown file system".to_owned(), |(_, text)| text)
+}
+
+fn sync(path: &Path) -> std::io::Result<Duration> {
+    let mut file = File::create(path)?;
+    let mut times = Vec::new();
+    for _ in 0..SYNCS {
+        let start = Instant::now();
+        file.write_all(&[0; 4096])?;
+        file.sync_data()?;
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_has_a_name_memory_and_a_file_system() {
+        let directory = tempfile::tempdir().unwrap();
+        let machine = Machine::look(directory.path()).unwrap();
+        assert!(machine.memory > 0 && machine.cores > 0);
+        assert!(!machine.to_string().contains("unknown"), "{machine}");
+    }
+}

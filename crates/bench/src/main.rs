@@ -1,0 +1,44 @@
+//! `windlass-bench`: how fast the server is, beside floors and other servers on the same machine.
+//!
+//! A floor is the least that any server has to do: take bytes from a socket and put them into a file. `run` starts each contestant
+//! fresh, in turn, puts the load of a scenario on it and reads back what it stored; only ratios inside a round mean anything.
+//!
+//! What is absent: the server. It is seen as a binary and a wire, as those of others are.
+
+mod amount;
+mod contestant;
+mod floor;
+mod load;
+mod machine;
+mod run;
+mod scenario;
+mod server;
+mod tell;
+mod usage;
+mod yard;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures servers that take uploads.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Floor(floor::Arguments),
+    Run(run::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Floor(arguments) => floor::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+    };
+    tell::ending(result)
+}

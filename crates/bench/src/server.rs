@@ -1,0 +1,137 @@
+//! A server while it is measured.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::usage::Usage;
+
+/// How long a server may take to listen.
+const STARTS_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long a server may take to end after it was asked to.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
+/// How often a wait looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// A server that runs, with a process group of its own. It is asked to end when it is dropped, and killed when it does not.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    address: SocketAddr,
+    /// By this file the guard of the yard knows it.
+    pid_file: PathBuf,
+    /// Kept open, so that the server can go on writing.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Starts a command and waits for the line that says where it listens. Its log and its pid go into `yard`.
+    ///
+    /// # Errors
+    /// When there is no such line in time.
+    pub(crate) fn start(mut command: Command, yard: &Path) -> anyhow::Result<Self> {
+        let log = yard.join("log");
+        let stderr = File::options().create(true).append(true).open(&log)?;
+        command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(stderr);
+        let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
+        let pid_file = yard.join(format!("{}.pid", child.id()));
+        fs::write(&pid_file, child.id().to_string())?;
+        let (line, stdout) = first_line(&mut child);
+        let Some((address, stdout)) = place(&line).zip(stdout) else {
+            end(&mut child, &pid_file);
+            bail!("{command:?} does not start: {}", tail(&log));
+        };
+        Ok(Self {
+            child,
+            address,
+            pid_file,
+            _stdout: stdout,
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it has used so far.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::of_tree(self.child.id())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        end(&mut self.child, &self.pid_file);
+    }
+}
+
+/// Asks a group of processes to end, and kills it if it does not.
+fn end(child: &mut Child, pid_file: &Path) {
+    let group = Pid::from_child(child);
+    kill_process_group(group, Signal::TERM).ok();
+    let start = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) && start.elapsed() < ENDS_WITHIN {
+        thread::sleep(LOOK_AGAIN);
+    }
+    kill_process_group(group, Signal::KILL).ok();
+    child.wait().ok();
+    fs::remove_file(pid_file).ok();
+}
+
+/// The first line that a server writes, and the rest of what it will; empty when it says nothing in time.
+fn first_line(child: &mut Child) -> (String, Option<BufReader<ChildStdout>>) {
+    let Some(stdout) = child.stdout.take() else {
+        return (String::new(), None);
+    };
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::spawn(move || {
+        let (mut line, mut stdout) = (String::new(), BufReader::new(stdout));
+        stdout.read_line(&mut line).ok();
+        sender.send((line, Some(stdout))).ok();
+    });
+    receiver.recv_timeout(STARTS_WITHIN).unwrap_or_default()
+}
+
+/// Where a server listens, by its first line.
+fn place(line: &str) -> Option<SocketAddr> {
+    let place = line.trim().strip_prefix("listening on ")?;
+    let (_, address) = place.split_once("://")?;
+    address.parse().ok()
+}
+
+/// The end of a log.
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_line_says_where_a_server_listens() {
+        let address = "127.0.0.1:80".parse().ok();
+        assert_eq!(place("listening on http://127.0.0.1:80\n"), address);
+        assert_eq!(place("listening on tcp://127.0.0.1:80\n"), address);
+        assert_eq!(place("listening at http://127.0.0.1:80\n"), None);
+        assert_eq!(place(""), None);
+    }
+}
