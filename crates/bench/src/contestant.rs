@@ -8,6 +8,7 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use crate::load::{Shape, Targets};
+use crate::server::{Launch, free_port};
 
 /// The table, as it lies beside the sources.
 const TABLE: &str = include_str!("../contestants.toml");
@@ -25,10 +26,26 @@ pub(crate) struct Contestant {
     command: Vec<String>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
-    /// Its URLs.
+    /// Text of a file that the command can name.
     #[serde(default)]
-    pub(crate) targets: Targets,
-    /// How each scenario is carried out.
+    config: String,
+    /// What must be there in its directory.
+    #[serde(default)]
+    directories: Vec<String>,
+    /// Scenarios that its dialect could, and it cannot.
+    #[serde(default)]
+    without: Vec<String>,
+    #[serde(rename = "dialect")]
+    dialect_name: String,
+    #[serde(skip)]
+    dialect: Dialect,
+}
+
+/// How uploads are spelled.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Dialect {
+    targets: Targets,
     shapes: BTreeMap<String, Shape>,
 }
 
@@ -53,25 +70,60 @@ pub(crate) struct Places {
     pub(crate) windlass: PathBuf,
     /// This program.
     pub(crate) bench: PathBuf,
+    /// Servers of others.
+    pub(crate) installed: PathBuf,
 }
 
 impl Contestant {
     /// How it is put under this scenario; none when it does not take part.
     pub(crate) fn shape(&self, scenario: &str) -> Option<Shape> {
-        self.shapes.get(scenario).copied()
+        if self.without.iter().any(|without| without == scenario) {
+            return None;
+        }
+        self.dialect.shapes.get(scenario).copied()
     }
 
-    /// The command that serves out of `data`.
-    pub(crate) fn command(&self, places: &Places, data: &Path) -> Command {
+    /// Its URLs.
+    pub(crate) fn targets(&self) -> &Targets {
+        &self.dialect.targets
+    }
+
+    /// The first thing of it that bench/install should have put into its place, and has not.
+    pub(crate) fn missing(&self, places: &Places) -> Option<PathBuf> {
+        let words = self.command.iter();
+        let files = words.filter_map(|word| word.strip_prefix("{installed}/"));
+        let mut files = files.map(|file| places.installed.join(file));
+        files.find(|file| !file.exists())
+    }
+
+    /// How it is started on `data`, which is made ready.
+    ///
+    /// # Errors
+    /// When nothing can be written there, or no port is free.
+    pub(crate) fn launch(&self, places: &Places, data: &Path) -> anyhow::Result<Launch> {
+        let needs_port = self.command.iter().chain([&self.config]);
+        let needs_port = needs_port.into_iter().any(|word| word.contains("{port}"));
+        let address = needs_port.then(free_port).transpose()?;
+        let config = data.join("config");
         let fill = |word: &String| {
-            let word = word.replace("{windlass}", &places.windlass.to_string_lossy());
-            let word = word.replace("{bench}", &places.bench.to_string_lossy());
-            word.replace("{data}", &data.to_string_lossy())
+            let port = address.map_or(0, |address| address.port());
+            word.replace("{windlass}", &places.windlass.to_string_lossy())
+                .replace("{bench}", &places.bench.to_string_lossy())
+                .replace("{installed}", &places.installed.to_string_lossy())
+                .replace("{config}", &config.to_string_lossy())
+                .replace("{data}", &data.to_string_lossy())
+                .replace("{port}", &port.to_string())
         };
+        for directory in &self.directories {
+            std::fs::create_dir(data.join(directory))?;
+        }
+        if !self.config.is_empty() {
+            std::fs::write(&config, fill(&self.config))?;
+        }
         let mut words = self.command.iter().map(fill);
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).envs(&self.environment);
-        command
+        Ok(Launch { command, address })
     }
 }
 
@@ -80,24 +132,37 @@ impl Contestant {
 /// # Errors
 /// When the table is not well-formed, or a word fits no contestant.
 pub(crate) fn all(words: &[String]) -> anyhow::Result<Vec<Contestant>> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Table {
-        contestant: Vec<Contestant>,
-    }
-    let mut table: Table = toml::from_str(TABLE).context("contestants.toml")?;
+    let mut all = table()?;
     let fits = |contestant: &Contestant, word: &String| contestant.name.contains(word.as_str());
     for word in words {
-        let is_known = table.contestant.iter().any(|one| fits(one, word));
+        let is_known = all.iter().any(|one| fits(one, word));
         ensure!(is_known, "no contestant is called {word}");
     }
     if !words.is_empty() {
         let is_wanted = |one: &Contestant| words.iter().any(|word| fits(one, word));
-        table
-            .contestant
-            .retain(|one| one.role == Role::Reference || is_wanted(one));
+        all.retain(|one| one.role == Role::Reference || is_wanted(one));
     }
-    Ok(table.contestant)
+    Ok(all)
+}
+
+fn table() -> anyhow::Result<Vec<Contestant>> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Table {
+        dialect: BTreeMap<String, Dialect>,
+        contestant: Vec<Contestant>,
+    }
+    let table: Table = toml::from_str(TABLE).context("contestants.toml")?;
+    let speak = |contestant: Contestant| {
+        let name = &contestant.dialect_name;
+        let dialect = table.dialect.get(name);
+        let dialect = dialect.with_context(|| format!("there is no dialect {name}"))?;
+        Ok(Contestant {
+            dialect: dialect.clone(),
+            ..contestant
+        })
+    };
+    table.contestant.into_iter().map(speak).collect()
 }
 
 #[cfg(test)]
@@ -110,11 +175,10 @@ mod tests {
     fn the_table_is_well_formed_and_names_scenarios_that_there_are() {
         let scenarios = scenario::all(false);
         for contestant in all(&[]).unwrap() {
-            for name in contestant.shapes.keys() {
-                assert!(
-                    scenarios.iter().any(|scenario| scenario.name == name),
-                    "{name}"
-                );
+            let names = contestant.dialect.shapes.keys().chain(&contestant.without);
+            for name in names {
+                let is_known = scenarios.iter().any(|scenario| scenario.name == name);
+                assert!(is_known, "{name}");
             }
         }
     }
@@ -128,5 +192,38 @@ mod tests {
             .collect();
         assert_eq!(names, ["HTTP floor, durable", "TCP floor, durable"]);
         assert!(all(&["nobody".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn what_is_not_installed_is_named_and_what_needs_no_installation_is_not() {
+        let places = Places {
+            windlass: "/w".into(),
+            bench: "/b".into(),
+            installed: "/nowhere".into(),
+        };
+        for contestant in all(&[]).unwrap() {
+            let is_missing = contestant.missing(&places).is_some();
+            assert_eq!(
+                is_missing,
+                contestant.role == Role::Peer,
+                "{}",
+                contestant.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_configuration_is_written_with_the_port_of_the_launch() {
+        let data = tempfile::tempdir().unwrap();
+        let places = Places {
+            windlass: "/w".into(),
+            bench: "/b".into(),
+            installed: "/i".into(),
+        };
+        let nginx = all(&["nginx".to_owned()]).unwrap().pop().unwrap();
+        let launch = nginx.launch(&places, data.path()).unwrap();
+        let config = std::fs::read_to_string(data.path().join("config")).unwrap();
+        assert!(config.contains(&format!("listen {};", launch.address.unwrap())));
+        assert!(data.path().join("files").is_dir());
     }
 }

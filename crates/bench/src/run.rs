@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     /// The binary `windlass` [default: the one beside this program].
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Where bench/install has put the servers of others [default: `peers` under the target directory].
+    #[arg(long, value_name = "DIRECTORY")]
+    installed: Option<PathBuf>,
     /// Where servers put their data: a directory on the disk that is measured.
     #[arg(long, value_name = "DIRECTORY", default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
@@ -53,8 +56,8 @@ pub(crate) struct Arguments {
 /// When the machine fails, or at the end if a run did not count; what is left was measured all the same.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenarios = wanted(arguments)?;
-    let contestants = contestant::all(&arguments.only)?;
     let places = places(arguments)?;
+    let contestants = contestants(arguments, &places)?;
     let mut yard = Yard::new(&arguments.data, arguments.room * GIB)?;
     if cfg!(debug_assertions) {
         progress("not an optimised build: the figures mean nothing");
@@ -91,6 +94,23 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
+/// Those that are wanted and installed.
+fn contestants(arguments: &Arguments, places: &Places) -> anyhow::Result<Vec<Contestant>> {
+    let mut contestants = contestant::all(&arguments.only)?;
+    contestants.retain(|one| {
+        let missing = one.missing(places);
+        if let Some(missing) = &missing {
+            let missing = missing.display();
+            progress(format_args!(
+                "{}: left out: {missing} is not there",
+                one.name
+            ));
+        }
+        missing.is_none()
+    });
+    Ok(contestants)
+}
+
 fn places(arguments: &Arguments) -> anyhow::Result<Places> {
     let bench = std::env::current_exe()?;
     let beside = || bench.with_file_name("windlass");
@@ -100,7 +120,12 @@ fn places(arguments: &Arguments) -> anyhow::Result<Places> {
         "{} is not there: cargo build --release -p windlass",
         windlass.display()
     );
-    Ok(Places { windlass, bench })
+    let installed = arguments.installed.clone();
+    Ok(Places {
+        installed: installed.unwrap_or_else(|| bench.with_file_name("../peers")),
+        windlass,
+        bench,
+    })
 }
 
 /// What all runs share.
@@ -157,10 +182,11 @@ impl Bench<'_> {
         shape: Shape,
         data: &Path,
     ) -> anyhow::Result<Measurement> {
-        let server = Server::start(one.command(&self.places, data), self.yard.path())?;
+        let launch = one.launch(&self.places, data)?;
+        let server = Server::start(launch, &data.with_extension("log"), self.yard.path())?;
         let aim = Aim {
             address: server.address(),
-            targets: &one.targets,
+            targets: one.targets(),
             shape,
             block: &self.block,
         };

@@ -46,7 +46,7 @@ pub(crate) fn all(is_quick: bool) -> Vec<Scenario> {
         size: 4 * KIB,
         connections: 32,
         count: 60_000 / part,
-        ..load
+        ..load.clone()
     };
     vec![
         Scenario {
@@ -59,12 +59,30 @@ pub(crate) fn all(is_quick: bool) -> Vec<Scenario> {
             unit: Unit::Mib,
         },
         Scenario {
+            name: "S1x4",
+            title: "one upload of 4 GiB",
+            load: Load {
+                size: 4 * GIB / part,
+                ..load.clone()
+            },
+            unit: Unit::Mib,
+        },
+        Scenario {
+            name: "S2",
+            title: "one upload of 1 GiB in chunks of 8 MiB",
+            load: Load {
+                size: GIB / part,
+                ..load.clone()
+            },
+            unit: Unit::Mib,
+        },
+        Scenario {
             name: "S2b",
             title: "one upload of 256 MiB in chunks of 256 KiB",
             load: Load {
                 size: 256 * MIB / part,
                 chunk: 256 * KIB,
-                ..load
+                ..load.clone()
             },
             unit: Unit::Requests,
         },
@@ -79,6 +97,27 @@ pub(crate) fn all(is_quick: bool) -> Vec<Scenario> {
             title: "uploads of 4 KiB in two requests each, 32 connections",
             load: small,
             unit: Unit::Uploads,
+        },
+        Scenario {
+            name: "S5",
+            title: "64 uploads of 64 MiB, all at the same time",
+            load: Load {
+                size: 64 * MIB / part,
+                count: 64,
+                connections: 64,
+                ..load.clone()
+            },
+            unit: Unit::Mib,
+        },
+        Scenario {
+            name: "S6",
+            title: "8 uploads of 64 MiB, one after the other, with metadata in the same body",
+            load: Load {
+                size: 64 * MIB / part,
+                count: 8,
+                ..load
+            },
+            unit: Unit::Mib,
         },
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -24,6 +24,15 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// How often a wait looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// How a server is started.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// Its command.
+    pub(crate) command: Command,
+    /// Where it was told to listen; none when it says so itself, in its first line.
+    pub(crate) address: Option<SocketAddr>,
+}
+
 /// A server that runs, with a process group of its own. It is asked to end when it is dropped, and killed when it does not.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -32,29 +41,36 @@ pub(crate) struct Server {
     /// By this file the guard of the yard knows it.
     pid_file: PathBuf,
     /// Kept open, so that the server can go on writing.
-    _stdout: BufReader<ChildStdout>,
+    _stdout: Option<BufReader<ChildStdout>>,
 }
 
 impl Server {
-    /// Starts a command and waits for the line that says where it listens. Its log and its pid go into `yard`.
+    /// Starts a server and waits until it listens. What it writes goes into `log`, its pid into `yard`.
     ///
     /// # Errors
-    /// When there is no such line in time.
-    pub(crate) fn start(mut command: Command, yard: &Path) -> anyhow::Result<Self> {
-        let log = yard.join("log");
-        let stderr = File::options().create(true).append(true).open(&log)?;
-        command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(stderr);
+    /// When it does not in time.
+    pub(crate) fn start(launch: Launch, log: &Path, yard: &Path) -> anyhow::Result<Self> {
+        let Launch {
+            mut command,
+            address,
+        } = launch;
+        let stderr = File::create(log)?;
+        let stdout = match address {
+            Some(_) => stderr.try_clone()?.into(),
+            None => Stdio::piped(),
+        };
+        command.process_group(0).stdin(Stdio::null());
+        command.stdout(stdout).stderr(stderr);
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
         let pid_file = yard.join(format!("{}.pid", child.id()));
         fs::write(&pid_file, child.id().to_string())?;
-        let (line, stdout) = first_line(&mut child);
-        let Some((address, stdout)) = place(&line).zip(stdout) else {
+        let place = match address {
+            Some(address) => answers(&mut child, address).then_some((address, None)),
+            None => says(&mut child),
+        };
+        let Some((address, stdout)) = place else {
             end(&mut child, &pid_file);
-            bail!("{command:?} does not start: {}", tail(&log));
+            bail!("{command:?} does not start: {}", tail(log));
         };
         Ok(Self {
             child,
@@ -94,18 +110,37 @@ fn end(child: &mut Child, pid_file: &Path) {
     fs::remove_file(pid_file).ok();
 }
 
-/// The first line that a server writes, and the rest of what it will; empty when it says nothing in time.
-fn first_line(child: &mut Child) -> (String, Option<BufReader<ChildStdout>>) {
-    let Some(stdout) = child.stdout.take() else {
-        return (String::new(), None);
-    };
+/// Whether a server takes connections in time.
+fn answers(child: &mut Child, address: SocketAddr) -> bool {
+    let start = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) && start.elapsed() < STARTS_WITHIN {
+        if TcpStream::connect(address).is_ok() {
+            return true;
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    false
+}
+
+/// What a server says in its first line, and what it will say later; none when it says nothing of the kind in time.
+fn says(child: &mut Child) -> Option<(SocketAddr, Option<BufReader<ChildStdout>>)> {
+    let mut stdout = BufReader::new(child.stdout.take()?);
     let (sender, receiver) = mpsc::sync_channel(1);
     thread::spawn(move || {
-        let (mut line, mut stdout) = (String::new(), BufReader::new(stdout));
+        let mut line = String::new();
         stdout.read_line(&mut line).ok();
-        sender.send((line, Some(stdout))).ok();
+        sender.send((line, stdout)).ok();
     });
-    receiver.recv_timeout(STARTS_WITHIN).unwrap_or_default()
+    let (line, stdout) = receiver.recv_timeout(STARTS_WITHIN).ok()?;
+    Some((place(&line)?, Some(stdout)))
+}
+
+/// An address of this machine that nobody listens on.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn free_port() -> std::io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
 /// Where a server listens, by its first line.

@@ -22,7 +22,7 @@ const CLEANING: &str = r#"
 trap '' INT TERM HUP
 read -r _
 for file in "$1"/*.pid; do
-    test -f "$file" && kill -KILL -- "-$(cat "$file")"
+    test -f "$file" && kill -s KILL -- "-$(cat "$file")"
 done
 rm -rf --one-file-system -- "$1"
 "#;
@@ -135,6 +135,20 @@ mod tests {
         assert!(first.exists() && second.exists());
         let third = yard.plot(1).unwrap();
         assert!(!first.exists() && !second.exists() && third.exists());
+    }
+
+    #[test]
+    fn a_server_whose_pid_lies_in_the_yard_does_not_outlive_it() {
+        let yard = Yard::new(&std::env::temp_dir(), 100).unwrap();
+        let mut server = Command::new("sleep");
+        let mut server = server.arg("600").process_group(0).spawn().unwrap();
+        let id = server.id().to_string();
+        std::fs::write(yard.path().join("server.pid"), id).unwrap();
+        drop(yard);
+        let has_ended = matches!(server.try_wait(), Ok(Some(_)));
+        server.kill().ok();
+        server.wait().unwrap();
+        assert!(has_ended);
     }
 
     #[test]

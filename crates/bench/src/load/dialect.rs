@@ -28,8 +28,8 @@ pub(crate) enum Shape {
     TusChunks,
 }
 
-/// The paths of a server. `{name}` stands for the name of an upload, `{id}` for the field `id` of the last reply, `{location}` for
-/// the path of the session's URL.
+/// The paths of a server. `{name}` stands for the name of an upload, `{shard}` for one of 256 directories, `{id}` for the field `id` of
+/// the last reply, `{location}` for the path where it was put or of its session.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Targets {
@@ -44,7 +44,7 @@ pub(crate) struct Targets {
 
 impl Targets {
     /// Where an upload of this shape begins.
-    pub(super) fn of(&self, shape: Shape, name: &str) -> Result<String, Failure> {
+    pub(super) fn of(&self, shape: Shape, number: u64) -> Result<String, Failure> {
         let target = match shape {
             Shape::Tcp => None,
             Shape::Put | Shape::PutChunks => self.put.as_ref(),
@@ -54,20 +54,29 @@ impl Targets {
             Shape::Tus | Shape::TusChunks => self.tus.as_ref(),
         };
         let target = target.ok_or(Failure::NoTarget)?;
-        Ok(target.replace("{name}", name))
+        Ok(filled(target, number))
     }
 
     /// Where an upload is read back, if it can be.
-    pub(super) fn download(&self, name: &str, location: &str, reply: &[u8]) -> Option<String> {
+    pub(super) fn download(&self, number: u64, location: &str, reply: &[u8]) -> Option<String> {
         let target = self.download.as_ref()?;
-        let target = target.replace("{name}", name);
-        let target = target.replace("{location}", location);
+        let target = filled(target, number).replace("{location}", location);
         if !target.contains("{id}") {
             return Some(target);
         }
         let reply: serde_json::Value = serde_json::from_slice(reply).ok()?;
         Some(target.replace("{id}", reply["id"].as_str()?))
     }
+}
+
+/// The name of an upload.
+pub(super) fn name(number: u64) -> String {
+    format!("bench-{number}")
+}
+
+fn filled(target: &str, number: u64) -> String {
+    let target = target.replace("{name}", &name(number));
+    target.replace("{shard}", &format!("{:02x}", number % 256))
 }
 
 /// The path and query of a URL.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::amount::KIB;
 
 use super::ask::Ask;
-use super::dialect::{Shape, path};
+use super::dialect::{Shape, name, path};
 use super::wire::{Reply, Wire};
 use super::{Aim, Failure, Load};
 
@@ -66,7 +66,7 @@ impl<'a> Uploader<'a> {
             return self.tcp(number);
         }
         let name = name(number);
-        let target = self.aim.targets.of(self.aim.shape, &name)?;
+        let target = self.aim.targets.of(self.aim.shape, number)?;
         match self.aim.shape {
             Shape::Tcp | Shape::Put => self.put(number, &target),
             Shape::PutChunks => self.put_chunks(number, target),
@@ -201,7 +201,7 @@ impl<'a> Uploader<'a> {
             location,
             reply,
         } = receipt;
-        let target = self.aim.targets.download(&name(*number), location, reply);
+        let target = self.aim.targets.download(*number, location, reply);
         let Some(target) = target else {
             return Ok(false);
         };
@@ -275,10 +275,6 @@ fn chunks(size: u64, chunk: u64) -> impl Iterator<Item = Range<u64>> {
     let chunk = chunk.max(1);
     let starts = (0..size.div_ceil(chunk)).map(move |index| index * chunk);
     starts.map(move |start| start..(start + chunk).min(size))
-}
-
-fn name(number: u64) -> String {
-    format!("bench-{number}")
 }
 
 fn metadata(name: &str) -> String {
