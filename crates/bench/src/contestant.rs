@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::load::{Shape, Targets};
 use crate::server::{Launch, free_port};
@@ -50,7 +50,7 @@ struct Dialect {
 }
 
 /// What the figures of a contestant are to ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {
     /// They are ours.

@@ -7,13 +7,15 @@ use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::amount::{GIB, KIB, figure, float};
 
 /// How many syncs are timed.
 const SYNCS: usize = 200;
 
 /// What must be known of a machine to read its figures.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     processor: String,
     cores: usize,

@@ -10,6 +10,8 @@ mod contestant;
 mod floor;
 mod load;
 mod machine;
+mod record;
+mod report;
 mod run;
 mod scenario;
 mod server;
@@ -32,12 +34,14 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Floor(floor::Arguments),
+    Report(report::Arguments),
     Run(run::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Floor(arguments) => floor::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
     };
     tell::ending(result)

@@ -3,9 +3,6 @@
 //! Absolute figures of a machine that others use too swing by a factor of two within an hour, so contestants take turns inside each
 //! round, each on a fresh server, and what counts are ratios inside a round.
 
-mod results;
-mod table;
-
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
@@ -14,12 +11,12 @@ use crate::amount::{GIB, figure, mib};
 use crate::contestant::{self, Contestant, Places};
 use crate::load::{self, Aim, Block, Shape};
 use crate::machine::Machine;
+use crate::record::{Measured, Measurement, Record};
+use crate::report::table;
 use crate::scenario::{self, Scenario};
 use crate::server::Server;
 use crate::tell::{progress, result};
 use crate::yard::Yard;
-
-use results::{Measurement, Results};
 
 /// Measure contestants in turn and print what they came to.
 #[derive(Debug, clap::Args)]
@@ -45,6 +42,9 @@ pub(crate) struct Arguments {
     /// Where servers put their data: a directory on the disk that is measured.
     #[arg(long, value_name = "DIRECTORY", default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
+    /// Where to keep what was measured, as JSON, for `report`.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// How much data of finished runs may lie there, in GiB.
     #[arg(long, value_name = "GIB", default_value_t = 16)]
     room: u64,
@@ -62,7 +62,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
         progress("not an optimised build: the figures mean nothing");
     }
-    result(Machine::look(yard.path())?);
+    let machine = Machine::look(yard.path())?;
+    result(&machine);
     if arguments.quick {
         let part = scenario::QUICK_PART;
         result(format_args!("quick: 1/{part} of every size and count"));
@@ -73,9 +74,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         yard: &mut yard,
         failures: 0,
     };
+    let mut record = Record {
+        machine,
+        quick: arguments.quick,
+        scenarios: Vec::new(),
+    };
     for scenario in &scenarios {
-        let results = bench.rounds(scenario, &contestants, arguments.rounds)?;
-        result(table::of(scenario, &contestants, &results));
+        let measured = bench.rounds(scenario, &contestants, arguments.rounds)?;
+        let (name, title) = (&measured.name, &measured.title);
+        result(format_args!(
+            "\n{name}: {title}\n\n{}",
+            table::of(&measured)
+        ));
+        record.scenarios.push(measured);
+        // After each, so that hours are not lost to an interruption.
+        arguments
+            .record
+            .iter()
+            .try_for_each(|path| record.write(path))?;
     }
     ensure!(bench.failures == 0, "{} runs do not count", bench.failures);
     Ok(())
@@ -144,20 +160,21 @@ impl Bench<'_> {
         scenario: &Scenario,
         contestants: &[Contestant],
         rounds: usize,
-    ) -> anyhow::Result<Results> {
+    ) -> anyhow::Result<Measured> {
         let taking_part = contestants
             .iter()
             .filter_map(|one| Some((one, one.shape(scenario.name)?)));
         let taking_part: Vec<_> = taking_part.collect();
-        let mut results = Results::default();
+        let mut measured = Measured::new(scenario, taking_part.iter().map(|(one, _)| *one));
         for round in 0..rounds {
             for index in 0..taking_part.len() {
-                let (one, shape) = taking_part[(index + round) % taking_part.len()];
+                let index = (index + round) % taking_part.len();
+                let (one, shape) = taking_part[index];
                 let plot = self.yard.plot(scenario.footprint())?;
                 match self.measure(scenario, one, shape, &plot) {
                     Ok(measurement) => {
                         tell(scenario, round, one, &measurement);
-                        results.add(&one.name, round, measurement);
+                        measured.entries[index].rounds.insert(round, measurement);
                     }
                     Err(error) => {
                         self.failures += 1;
@@ -171,7 +188,7 @@ impl Bench<'_> {
                 }
             }
         }
-        Ok(results)
+        Ok(measured)
     }
 
     /// One contestant, on a fresh server.
@@ -199,7 +216,7 @@ impl Bench<'_> {
             rate: scenario.unit.of(&tally),
             cpu: after.cpu.saturating_sub(before.cpu).as_secs_f64() / work,
             peak: after.peak,
-            quantiles: [50, 99, 100].map(|percent| tally.quantile(percent)),
+            quantiles: [50, 99, 100].map(|percent| tally.quantile(percent).as_secs_f64()),
             is_compared,
         })
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::amount::{GIB, KIB, MIB, float, mib};
 use crate::load::{Load, Tally};
 
@@ -19,7 +21,8 @@ pub(crate) struct Scenario {
 }
 
 /// The figure of a scenario; more is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Unit {
     /// MiB of media per second.
     Mib,

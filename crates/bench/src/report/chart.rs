@@ -1,0 +1,127 @@
+//! The chart of a scenario: a bar for each contestant, as SVG.
+//!
+//! Its colours follow the reader's choice of light or dark. What is not durable has a pale bar; a thin line goes from the lowest to the
+//! highest of the rounds.
+
+use std::fmt::Write as _;
+
+use crate::amount::{figure, float};
+use crate::contestant::Role;
+use crate::record::{Entry, Measured};
+
+const WIDTH: f64 = 760.0;
+const NAMES: f64 = 190.0;
+const BARS: f64 = 460.0;
+const TOP: f64 = 62.0;
+const ROW: f64 = 26.0;
+const BAR: f64 = 16.0;
+
+const STYLE: &str = "\
+text { font: 13px system-ui, sans-serif; fill: #1f2328 }
+.title { font-weight: 600 }
+.small { font-size: 12px; fill: #59636e }
+.ours { fill: #0969da } .floor { fill: #818b98 } .peer { fill: #bc6c00 }
+.pale { opacity: .5 }
+.range { stroke: #1f2328; stroke-width: 1.5 }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6edf3 } .small { fill: #9198a1 }
+  .ours { fill: #4493f8 } .peer { fill: #db9a3c } .range { stroke: #e6edf3 }
+}";
+
+/// The whole file.
+pub(super) fn of(measured: &Measured) -> String {
+    let shown: Vec<_> = measured
+        .entries
+        .iter()
+        .filter(|entry| !entry.rounds.is_empty())
+        .collect();
+    let ranges = shown.iter().filter_map(|entry| entry.range());
+    let most = ranges.map(|(_, highest)| highest).fold(0.0, f64::max);
+    let height = TOP + ROW * float(shown.len() as u64) + 8.0;
+    let (name, title) = (&measured.name, escaped(&measured.title));
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n\
+         <title>{name}: {title}</title>\n<style>{STYLE}</style>\n\
+         <text class=\"title\" x=\"8\" y=\"22\">{name}: {title}, {}</text>\n{}",
+        measured.unit.name(),
+        legend()
+    );
+    for (index, entry) in shown.iter().enumerate() {
+        svg += &bar(entry, TOP + ROW * float(index as u64), most);
+    }
+    svg + "</svg>\n"
+}
+
+/// What the colours mean.
+fn legend() -> String {
+    let mut legend = String::new();
+    let kinds = [
+        (8.0, "ours", "ours"),
+        (70.0, "floor", "floors"),
+        (140.0, "peer", "peers"),
+        (206.0, "floor pale", "pale: syncs nothing"),
+    ];
+    for (x, class, text) in kinds {
+        let _ = writeln!(
+            legend,
+            "<rect class=\"{class}\" x=\"{x}\" y=\"36\" width=\"12\" height=\"12\"/>\
+             <text class=\"small\" x=\"{}\" y=\"46\">{text}</text>",
+            x + 17.0
+        );
+    }
+    legend
+}
+
+fn bar(entry: &Entry, y: f64, most: f64) -> String {
+    let Some((lowest, highest)) = entry.range() else {
+        return String::new();
+    };
+    let rate = entry.median(|one| one.rate).unwrap_or_default();
+    let long = |rate: f64| BARS * rate / most.max(f64::MIN_POSITIVE);
+    let (name, middle) = (escaped(&entry.name), y + BAR / 2.0);
+    let (text_y, text_x) = (middle + 4.5, NAMES + long(highest) + 8.0);
+    let (from, to) = (NAMES + long(lowest), NAMES + long(highest));
+    format!(
+        "<text x=\"{}\" y=\"{text_y:.1}\" text-anchor=\"end\">{name}</text>\
+         <rect class=\"{}\" x=\"{NAMES}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{BAR}\" rx=\"2\"/>\
+         <line class=\"range\" x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\"/>\
+         <text x=\"{text_x:.1}\" y=\"{text_y:.1}\">{}</text>\n",
+        NAMES - 8.0,
+        class(entry),
+        long(rate).max(1.0),
+        figure(rate)
+    )
+}
+
+fn class(entry: &Entry) -> String {
+    let role = match entry.role {
+        Role::Ours => "ours",
+        Role::Reference | Role::Floor => "floor",
+        Role::Peer => "peer",
+    };
+    let pale = if entry.durable { "" } else { " pale" };
+    format!("{role}{pale}")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::record::tests::measured;
+
+    #[test]
+    fn a_bar_is_as_long_as_its_share_of_the_highest_rate() {
+        let svg = of(&measured(&[
+            ("ours", Role::Ours, &[(0, 100.0)]),
+            ("<peer>", Role::Peer, &[(0, 50.0)]),
+            ("absent", Role::Peer, &[]),
+        ]));
+        assert!(svg.contains("class=\"ours\" x=\"190\" y=\"62.0\" width=\"460.0\""));
+        assert!(svg.contains("class=\"peer pale\" x=\"190\" y=\"88.0\" width=\"230.0\""));
+        assert!(svg.contains("&lt;peer>") && !svg.contains("absent"));
+    }
+}
