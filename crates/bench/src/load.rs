@@ -52,7 +52,7 @@ pub(crate) struct Aim<'a> {
 /// What came of a load.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// From the first byte to the last reply. Connections are open before.
+    /// From the first connection to the last reply.
     pub(crate) elapsed: Duration,
     /// Uploads that were acknowledged.
     pub(crate) uploads: u64,
@@ -77,16 +77,11 @@ impl Tally {
 /// # Errors
 /// The first [`Failure`] of any connection. What was done until then does not count.
 pub(crate) fn carry_out(aim: Aim<'_>, load: &Load) -> Result<Tally, Failure> {
-    let connect = |_| Uploader::connect(aim, load);
-    let uploaders: Vec<_> = (0..load.connections)
-        .map(connect)
-        .collect::<Result<_, _>>()?;
     let queue = Queue::new(load);
     let done = thread::scope(|scope| {
         let queue = &queue;
-        let threads: Vec<_> = uploaders
-            .into_iter()
-            .map(|uploader| scope.spawn(move || work(uploader, queue)))
+        let threads: Vec<_> = (0..load.connections)
+            .map(|_| scope.spawn(move || work(Uploader::new(aim, load), queue)))
             .collect();
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
             thread.join().expect("a connection does not panic")
@@ -107,7 +102,7 @@ pub(crate) fn compare(aim: Aim<'_>, load: &Load, tally: &Tally) -> Result<bool, 
     let Some(receipt) = &tally.sample else {
         return Ok(false);
     };
-    Uploader::connect(aim, load)?.compare(receipt)
+    Uploader::new(aim, load).compare(receipt)
 }
 
 /// The uploads that are left to do.

@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The connection broke.
-    #[error("{request}: {source}")]
+    #[error("{request}")]
     Connection {
         /// Method and target.
         request: String,

@@ -97,6 +97,28 @@ fn an_unexpected_status_ends_the_run_and_is_named() {
 }
 
 #[test]
+fn a_server_of_http_1_0_closes_after_each_reply() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            request(&mut stream, 5);
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n{}").unwrap();
+        }
+    });
+    let block = Block::random().unwrap();
+    let aim = Aim {
+        address,
+        targets: &targets(),
+        shape: Shape::Put,
+        block: &block,
+    };
+    assert_eq!(carry_out(aim, &load(5, 2)).unwrap().uploads, 2);
+    server.join().unwrap();
+}
+
+#[test]
 fn a_quantile_is_one_of_the_laps() {
     let laps: Vec<_> = (1..=200).map(Duration::from_millis).collect();
     let tally = Tally {

@@ -40,19 +40,15 @@ pub(super) struct Uploader<'a> {
 const DONE: &[u16] = &[200, 201, 204];
 
 impl<'a> Uploader<'a> {
-    /// Opens the connection.
-    pub(super) fn connect(aim: Aim<'a>, load: &'a Load) -> Result<Self, Failure> {
-        let broken = |source| Failure::Connection {
-            request: format!("connection to {}", aim.address),
-            source,
-        };
-        Ok(Self {
+    /// One that has not sent anything.
+    pub(super) fn new(aim: Aim<'a>, load: &'a Load) -> Self {
+        Self {
             aim,
             load,
-            wire: Wire::connect(aim.address).map_err(broken)?,
+            wire: Wire::to(aim.address),
             head: Vec::new(),
             laps: Vec::new(),
-        })
+        }
     }
 
     /// What each request took.

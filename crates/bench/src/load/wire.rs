@@ -10,11 +10,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// What is read from the socket at once.
 const READ: usize = 64 * 1024;
 
-/// A connection that is opened again when the server closes it after a reply.
+/// A connection that is opened when it is needed, and again when the server closes it after a reply. A server that serves one connection at a
+/// time would keep the others waiting for theirs otherwise.
 #[derive(Debug)]
 pub(super) struct Wire {
     address: SocketAddr,
-    stream: BufReader<TcpStream>,
+    stream: Option<BufReader<TcpStream>>,
     is_closed: bool,
 }
 
@@ -34,12 +35,12 @@ enum End {
 }
 
 impl Wire {
-    pub(super) fn connect(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self {
+    pub(super) fn to(address: SocketAddr) -> Self {
+        Self {
             address,
-            stream: open(address)?,
+            stream: None,
             is_closed: false,
-        })
+        }
     }
 
     /// The address as a Host.
@@ -65,9 +66,9 @@ impl Wire {
     /// Sends pieces one after the other.
     pub(super) fn send<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
         if self.is_closed {
-            *self = Self::connect(self.address)?;
+            *self = Self::to(self.address);
         }
-        let stream = self.stream.get_mut();
+        let stream = self.stream()?.get_mut();
         pieces
             .into_iter()
             .try_for_each(|piece| stream.write_all(piece))
@@ -92,7 +93,14 @@ impl Wire {
 
     /// The one byte that a floor answers with.
     pub(super) fn receive_byte(&mut self) -> io::Result<()> {
-        self.stream.read_exact(&mut [0])
+        self.stream()?.read_exact(&mut [0])
+    }
+
+    fn stream(&mut self) -> io::Result<&mut BufReader<TcpStream>> {
+        match &mut self.stream {
+            Some(stream) => Ok(stream),
+            closed => Ok(closed.insert(open(self.address)?)),
+        }
     }
 
     fn head(&mut self) -> io::Result<(Reply, End)> {
@@ -103,6 +111,8 @@ impl Wire {
             status: status.ok_or(ErrorKind::InvalidData)?,
             ..Reply::default()
         };
+        // HTTP/1.0 closes unless it says otherwise.
+        self.is_closed = line.starts_with("HTTP/1.0");
         let mut end = End::Close;
         loop {
             self.line(&mut line)?;
@@ -124,7 +134,7 @@ impl Wire {
 
     fn line(&mut self, line: &mut String) -> io::Result<()> {
         line.clear();
-        match self.stream.read_line(line)? {
+        match self.stream()?.read_line(line)? {
             0 => Err(ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
         }
@@ -147,13 +157,13 @@ impl Wire {
     fn pass(&mut self, len: u64, sink: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let mut left = len;
         while left > 0 {
-            let piece = self.stream.fill_buf()?;
+            let piece = self.stream()?.fill_buf()?;
             if piece.is_empty() {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             let taken = usize::try_from(left).unwrap_or(READ).min(piece.len());
             sink(&piece[..taken]);
-            self.stream.consume(taken);
+            self.stream()?.consume(taken);
             left -= taken as u64;
         }
         Ok(())
@@ -162,13 +172,13 @@ impl Wire {
     fn pass_rest(&mut self, sink: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         self.is_closed = true;
         loop {
-            let piece = self.stream.fill_buf()?;
+            let piece = self.stream()?.fill_buf()?;
             let len = piece.len();
             if len == 0 {
                 return Ok(());
             }
             sink(piece);
-            self.stream.consume(len);
+            self.stream()?.consume(len);
         }
     }
 }
