@@ -15,6 +15,8 @@ mod table;
 
 use std::path::PathBuf;
 
+use anyhow::ensure;
+
 use crate::disk::FileSystem;
 use crate::outcome::{Outcome, progress};
 use crate::subject::Subject;
@@ -78,6 +80,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             table.add(&contestant, &rows);
         }
     }
+    let only = &arguments.only;
+    ensure!(
+        !table.is_empty(),
+        "no server has a name with {only:?} in it"
+    );
     let figures = table.to_string();
     Ok(Outcome::Done {
         figures,

@@ -119,6 +119,8 @@ impl Row {
 pub(super) struct Table {
     rows: Vec<[String; HEAD.len()]>,
     notes: Vec<String>,
+    /// What each server lost in all.
+    losses: Vec<String>,
 }
 
 impl Table {
@@ -135,6 +137,14 @@ impl Table {
         let dialect = dialect.name();
         self.notes
             .push(format!("{name} ({versions}; dialect {dialect}): {note}."));
+        let of_all = |count: fn(&Row) -> u64| rows.iter().map(count).sum::<u64>();
+        let (lost, uploads) = (of_all(|row| row.lost), of_all(|row| row.uploads));
+        self.losses.push(format!("{name} {lost} of {uploads}"));
+    }
+
+    /// Whether no server has been added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 }
 
@@ -158,8 +168,8 @@ impl fmt::Display for Table {
                 )?;
             }
         }
-        writeln!(f)?;
-        f.write_str(&self.notes.join("\n"))
+        writeln!(f, "\n{}\n", self.notes.join("\n"))?;
+        write!(f, "uploads that lost bytes: {}", self.losses.join(", "))
     }
 }
 
