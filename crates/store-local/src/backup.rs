@@ -15,7 +15,7 @@
 //! are copied, and bytes behind the offset mean nothing. The hold lasts as long as
 //! the ledger takes to be copied, and what was uploaded during step 1.
 //!
-//! A destination may hold a former backup. What it has of a media is not copied again, and it stays
+//! A destination may hold a former backup of the same store. What it has of a media is not copied again, and it stays
 //! whole until the new ledger takes the place of the old one (step 6). Until the end, also of a backup
 //! that was interrupted, there is a file `backup.incomplete`; a destination without a ledger beside it
 //! is no store, and no server takes it for one.
@@ -32,7 +32,7 @@ use windlass_store::Cause;
 
 use crate::ledger::{self, Audit};
 use crate::verify::Finding;
-use crate::{OpenError, filesystem, hold};
+use crate::{OpenError, filesystem, hold, open};
 use target::Target;
 pub(crate) use target::{refuse_incomplete, take_over};
 
@@ -85,7 +85,13 @@ pub enum BackupError {
         /// The destination.
         target: PathBuf,
     },
-    /// A ledger or the destination cannot be opened, or the destination is in use.
+    /// The destination has a backup of another store.
+    #[error("{} is a backup of another store", target.display())]
+    OfAnother {
+        /// The destination.
+        target: PathBuf,
+    },
+    /// A ledger, the vault or the destination cannot be opened, or the destination is in use.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The ledger could not be read.
@@ -127,7 +133,7 @@ impl From<rusqlite::Error> for BackupError {
 /// It blocks, for as long as it takes to copy what is new and to read all.
 ///
 /// # Errors
-/// When there is no store, the destination is not for backups, or anything fails. A former backup in
+/// When there is no store, its vault is not there, the destination is not for its backups, or anything fails. A former backup in
 /// the destination is still whole then. Damaged media is no error: it is told, and counted.
 pub fn backup(
     dir: &Path,
@@ -140,8 +146,10 @@ pub fn backup(
         return Err(BackupError::NoStore { dir });
     }
     let live = Audit::open(&dir.join("ledger.sqlite"))?;
+    let identity = live.identity()?;
+    open::refuse_strangers(&dir.join("vault"), identity)?;
     let backup = Backup {
-        target: Target::open(dir, target)?,
+        target: Target::open(dir, target, identity)?,
         dir,
         counts: BackedUp::default(),
         tell,

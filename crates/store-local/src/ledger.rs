@@ -28,6 +28,7 @@ use windlass_store::{
 };
 
 use crate::filesystem;
+use crate::identity::Identity;
 use crate::open::OpenError;
 use crate::poison::Poison;
 use crate::{DirectoryLock, Durability, Keep};
@@ -39,6 +40,7 @@ use writer::Writer;
 pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow};
 pub(crate) use copy::copy;
 pub(crate) use mend::Mend;
+pub(crate) use schema::identity_in;
 
 /// Reads that run at once. They come from the page cache almost always, so few are enough.
 const READERS: usize = 4;
@@ -58,7 +60,8 @@ pub struct LocalLedger {
 }
 
 impl LocalLedger {
-    pub(crate) fn open(path: &Path, keep: Keep) -> Result<Self, OpenError> {
+    /// Opens the ledger in `path`, made now if it does not exist, of the store of this identity.
+    pub(crate) fn open(path: &Path, identity: Identity, keep: Keep) -> Result<Self, OpenError> {
         let Keep {
             durability,
             reserve,
@@ -67,7 +70,7 @@ impl LocalLedger {
         prepare_files(path, durability).map_err(|source| OpenError::io(path, source))?;
         Failpoint::WalRewritten.reach();
         let refused = |source| OpenError::ledger(path, source);
-        let connection = schema::open_writer(path, durability).map_err(refused)?;
+        let connection = schema::open_writer(path, identity, durability).map_err(refused)?;
         let readers = (0..READERS).map(|_| schema::open_reader(path));
         let readers = readers
             .collect::<Result<_, _>>()

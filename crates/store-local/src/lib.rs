@@ -18,6 +18,7 @@
 //! ├── hold                    held by backups while no media may be deleted
 //! ├── reserve                 room for the ledger on a full disk; may be deleted
 //! └── vault/
+//!     ├── identity            whose vault it is; the ledger holds the same
 //!     └── ab/cd/
 //!         └── abcd…           a media: 32 digits, its name from birth. Means nothing by itself
 //! ```
@@ -44,6 +45,7 @@
 //! # In what order things become durable
 //!
 //! ```text
+//! new store    vault's identity, synced ──► ledger transaction: tables, identity
 //! first byte   open O_EXCL ── fsync file ── fsync its directory (and new ones above it)
 //! append       pwritev at the offset
 //! ack point    fdatasync file ──► ledger transaction: offset, epoch, extent ──► answer
@@ -77,6 +79,7 @@
 pub mod backup;
 mod filesystem;
 mod hold;
+mod identity;
 mod ledger;
 mod open;
 mod poison;
@@ -84,6 +87,7 @@ mod reserve;
 mod vault;
 pub mod verify;
 
+pub use identity::Stranger;
 pub use ledger::LocalLedger;
 pub use open::{Durability, LocalStore, OpenError, Options};
 pub use vault::LocalVault;

@@ -8,9 +8,10 @@ use windlass_store::Cause;
 
 use crate::backup;
 use crate::filesystem::{self, Safety};
-use crate::ledger::LocalLedger;
+use crate::identity::{Identity, Stranger};
+use crate::ledger::{self, LocalLedger};
 use crate::reserve::Reserve;
-use crate::vault::LocalVault;
+use crate::vault::{LocalVault, inventory};
 
 /// A ledger and a vault that share a data directory.
 #[derive(Debug)]
@@ -74,6 +75,20 @@ pub enum OpenError {
         /// Why not.
         #[source]
         source: Cause,
+    },
+    /// The vault is not the one of the ledger. Nothing was changed.
+    #[error("{} is not the vault of this store: {why}", vault.display())]
+    Vault {
+        /// Where the vault should be.
+        vault: PathBuf,
+        /// What is wrong with it.
+        why: Stranger,
+    },
+    /// There is media in the vault, and no ledger that could name it. Nothing was changed.
+    #[error("{} holds media, and its ledger is gone", vault.display())]
+    NoLedger {
+        /// The vault.
+        vault: PathBuf,
     },
     /// A file call failed.
     #[error("{} cannot be opened", path.display())]
@@ -140,22 +155,56 @@ impl LocalStore {
         })?;
         let lock = Arc::new(DirectoryLock::new(file));
         check_filesystem(dir, options)?;
-        backup::take_over(dir)?;
+        backup::refuse_incomplete(dir)?;
 
-        let vault_dir = dir.join("vault");
-        filesystem::make_directories_durably(&vault_dir)
-            .map_err(|source| OpenError::io(&vault_dir, source))?;
         let reserve_path = dir.join("reserve");
         let reserve =
             Reserve::open(&reserve_path).map_err(|source| OpenError::io(&reserve_path, source))?;
+        let (ledger_path, vault_dir) = (dir.join("ledger.sqlite"), dir.join("vault"));
+        let identity = identify(&ledger_path, &vault_dir)?;
+        backup::take_over(dir)?;
         let keep = Keep {
             durability: options.durability,
             reserve: Arc::new(reserve),
             lock,
         };
         let vault = LocalVault::new(vault_dir, keep.clone());
-        let ledger = LocalLedger::open(&dir.join("ledger.sqlite"), keep)?;
+        let ledger = LocalLedger::open(&ledger_path, identity, keep)?;
         Ok(Self { ledger, vault })
+    }
+}
+
+/// The identity of the store, which its vault has too. A new store gets one.
+fn identify(ledger: &Path, vault: &Path) -> Result<Identity, OpenError> {
+    match ledger::identity_in(ledger)? {
+        Some(identity) => refuse_strangers(vault, identity).map(|()| identity),
+        None => mark_new(vault),
+    }
+}
+
+/// Makes the vault of a new store, and marks it as such. A mark that it has is that of a store whose
+/// ledger was never made.
+fn mark_new(vault: &Path) -> Result<Identity, OpenError> {
+    let io = |source| OpenError::io(vault, source);
+    filesystem::make_directories_durably(vault).map_err(io)?;
+    if !inventory::is_bare(vault).map_err(io)? {
+        let vault = vault.to_owned();
+        return Err(OpenError::NoLedger { vault });
+    }
+    let identity = Identity::random();
+    identity.mark_durably(vault).map_err(io)?;
+    Ok(identity)
+}
+
+/// Refuses a vault that is not that of the store of this identity.
+pub(crate) fn refuse_strangers(vault: &Path, identity: Identity) -> Result<(), OpenError> {
+    let misses = identity.misses(vault);
+    match misses.map_err(|source| OpenError::io(vault, source))? {
+        None => Ok(()),
+        Some(why) => Err(OpenError::Vault {
+            vault: vault.to_owned(),
+            why,
+        }),
     }
 }
 

@@ -9,7 +9,8 @@
 //! leaves: a disk has rotted, somebody has had a hand in the directory, or Windlass has a fault.
 //! *Remains* are what a crash does leave, and what the server's sweep clears away by itself.
 //!
-//! A repair does what is safe, and nothing else ([`Finding::is_mended`]). It never deletes a resource.
+//! A repair does what is safe, and nothing else ([`Finding::is_mended`]). It never deletes a resource,
+//! and it does nothing at all when the vault is not the one of the ledger.
 //!
 //! Absent: a clock (time comes in), and anything that makes damaged bytes whole again.
 
@@ -26,8 +27,9 @@ use std::time::Duration;
 
 use windlass_store::{Cause, MediaId, MediaRef, Place, SweepOptions, Timestamp};
 
+use crate::identity::Identity;
 use crate::ledger::{Audit, Mend};
-use crate::{OpenError, backup, filesystem, hold};
+use crate::{OpenError, Stranger, backup, filesystem, hold};
 use check::Expected;
 pub use finding::{Fault, Finding, Severity, Subject};
 
@@ -154,14 +156,16 @@ pub fn verify(
         let dir = dir.to_owned();
         return Err(OpenError::InUse { dir }.into());
     }
-    // A writer would make tables in a file without any, and nothing would be named then.
-    drop(Audit::open(&ledger)?);
+    let vault = dir.join("vault");
+    let (identity, stranger) = identify(&ledger, &vault)?;
     let hold = hold_for_repair(dir, options)?;
-    let mend = options.repair.then(|| Mend::open(&ledger)).transpose()?;
+    let mendable = identity.filter(|_| options.repair && stranger.is_none());
+    let mend = mendable.map(|identity| Mend::open(&ledger, identity));
     let verifier = Verifier {
+        mend: mend.transpose()?,
         audit: Audit::open(&ledger)?,
-        mend,
-        vault: dir.join("vault"),
+        vault,
+        stranger,
         options,
         counts: Verified {
             beside_server: lock.is_none(),
@@ -171,6 +175,19 @@ pub fn verify(
         _locks: [lock, hold],
     };
     verifier.run()
+}
+
+/// Whose ledger it is, and what keeps the vault from being of the same store.
+///
+/// A file without tables is refused: a writer would make them, and nothing would be named then. A
+/// ledger that cannot tell whose it is has more to it, which is to be told; it is not mended.
+fn identify(
+    ledger: &Path,
+    vault: &Path,
+) -> Result<(Option<Identity>, Option<Stranger>), VerifyError> {
+    let identity = Audit::open(ledger)?.identity().ok();
+    let stranger = identity.map(|identity| identity.misses(vault));
+    Ok((identity, stranger.transpose()?.flatten()))
 }
 
 /// A repair deletes media, which no backup may be copying meanwhile.
@@ -193,6 +210,8 @@ struct Verifier<'a> {
     /// There in a repair.
     mend: Option<Mend>,
     vault: PathBuf,
+    /// Why the vault is not this store's: what is or is not in it says nothing then.
+    stranger: Option<Stranger>,
     options: VerifyOptions,
     counts: Verified,
     tell: &'a mut dyn FnMut(VerifyEvent),
@@ -211,15 +230,22 @@ impl Verifier<'_> {
     }
 
     fn check_all(&mut self) -> Result<(), VerifyError> {
+        if let Some(why) = self.stranger {
+            self.report(Subject::Vault, Fault::Stranger(why), false);
+        }
         // Beside a server the long read is kept as short as it can be.
         for line in self.audit.integrity(!self.counts.beside_server)? {
             self.ledger_damaged(line);
         }
+        self.audit.identity()?;
         self.each("sessions", Audit::sessions, Self::check_session)?;
         self.each("resources", Audit::resources, Self::check_resource)?;
         self.each("small_media", Audit::small_media_names, Self::check_small)?;
         self.check_garbage()?;
-        self.check_vault()
+        match self.stranger {
+            Some(_) => Ok(()),
+            None => self.check_vault(),
+        }
     }
 
     /// Nothing is deleted by a ledger that may be wrong about what it names.

@@ -313,7 +313,8 @@ impl Machine {
     /// Makes it durable, as far as the disk is loyal.
     fn sync(&mut self, file: &Open) {
         let is_directory = self.disk.cached(file.inode).is_none();
-        let is_media = !is_directory && file.path.starts_with("vault");
+        let is_media =
+            !is_directory && file.path.starts_with("vault") && !file.path.ends_with("identity");
         let is_log = name_ends_with(&file.path, "-wal");
         match self.disloyalty {
             Disloyalty::ForgetsMedia if is_media => {}

@@ -42,6 +42,7 @@ pub(super) fn exit_code(error: &BackupError) -> Code {
         BackupError::NoStore { .. }
         | BackupError::Inside { .. }
         | BackupError::NotABackup { .. }
+        | BackupError::OfAnother { .. }
         | BackupError::Open(_) => Code::CannotBegin,
         BackupError::Ledger(_) | BackupError::LedgerDamaged { .. } | BackupError::Io { .. } => {
             Code::Failure
@@ -57,6 +58,7 @@ pub(super) fn hint(error: &BackupError) -> Option<&'static str> {
         BackupError::NotABackup { .. } => Some(
             "choose a new directory; a backup that a server has used is a store, and not written over",
         ),
+        BackupError::OfAnother { .. } => Some("choose a directory for each store"),
         BackupError::Open(error) => store::hint(error),
         BackupError::LedgerDamaged { .. } => {
             Some("`windlass verify` tells more; a former backup is still whole")

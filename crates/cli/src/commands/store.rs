@@ -28,6 +28,9 @@ pub(super) fn hint(error: &OpenError) -> Option<&'static str> {
             "is it the data directory of a server? A newer version of Windlass may have made it; a \
              damaged ledger comes back from a backup",
         ),
-        OpenError::UnsafeFilesystem { .. } | OpenError::Io { .. } => None,
+        OpenError::Vault { .. } => Some("is the disk of the vault mounted? Nothing was changed"),
+        OpenError::UnsafeFilesystem { .. } | OpenError::NoLedger { .. } | OpenError::Io { .. } => {
+            None
+        }
     }
 }

@@ -87,6 +87,7 @@ fn next(finding: &Finding, repair: bool) -> &'static str {
         Fault::Database(_) => {
             "nothing is mended in such a ledger: restore a backup, or ask SQLite's .recover for a copy"
         }
+        Fault::Stranger(_) => "is its disk mounted? Nothing is mended by such a vault",
         Fault::Row(_) | Fault::Contradiction(_) => {
             "look at the row with sqlite3, or restore a backup; no repair touches it"
         }

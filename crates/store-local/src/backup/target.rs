@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use windlass_store::MediaId;
 
 use super::BackupError;
+use crate::identity::Identity;
 use crate::vault::inventory;
-use crate::{OpenError, filesystem};
+use crate::{OpenError, filesystem, ledger};
 
 const COMPLETE: &str = "backup";
 const INCOMPLETE: &str = "backup.incomplete";
@@ -28,7 +29,10 @@ pub(super) struct Target {
 
 impl Target {
     /// Makes `dir` the destination of a backup of the store in `store`, or finds that it is none.
-    pub(super) fn open(store: &Path, dir: &Path) -> Result<Self, BackupError> {
+    ///
+    /// Its vault is marked as the store's. A former backup that is whole needs its mark as long as it is, so
+    /// it can only be one of the same store.
+    pub(super) fn open(store: &Path, dir: &Path, identity: Identity) -> Result<Self, BackupError> {
         let io = |error| BackupError::io(dir)(error);
         if is_inside(store, dir).map_err(io)? {
             let target = dir.to_owned();
@@ -45,9 +49,29 @@ impl Target {
         };
         // A server may have had it meanwhile, and made a store of it.
         refuse_others(dir)?;
+        target.refuse_others_backup(identity)?;
         target.mark(INCOMPLETE)?;
-        filesystem::make_directories_durably(&target.vault()).map_err(io)?;
+        target.mark_vault(identity).map_err(io)?;
         Ok(target)
+    }
+
+    /// A ledger here that cannot be read has rotted, and is replaced.
+    fn refuse_others_backup(&self, identity: Identity) -> Result<(), BackupError> {
+        match ledger::identity_in(&self.ledger()) {
+            Ok(Some(other)) if other != identity => {
+                let target = self.dir.clone();
+                Err(BackupError::OfAnother { target })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn mark_vault(&self, identity: Identity) -> io::Result<()> {
+        filesystem::make_directories_durably(&self.vault())?;
+        match identity.misses(&self.vault())? {
+            None => Ok(()),
+            Some(_) => identity.mark_durably(&self.vault()),
+        }
     }
 
     /// The ledger of the backup.
@@ -141,9 +165,8 @@ pub(crate) fn refuse_incomplete(dir: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes a store of a backup, when a server opens it.
+/// Makes a store of a backup that was completed, when a server opens it.
 pub(crate) fn take_over(dir: &Path) -> Result<(), OpenError> {
-    refuse_incomplete(dir)?;
     if is_there(dir, INCOMPLETE)? || is_there(dir, COMPLETE)? {
         let io = |error| OpenError::io(dir, error);
         for name in [NEW_LEDGER, INCOMPLETE, COMPLETE] {

@@ -12,6 +12,7 @@ use windlass_store::{Epoch, Extent, MediaId, MediaRef, SessionId, SessionState};
 
 use super::{rows, schema};
 use crate::OpenError;
+use crate::identity::Identity;
 
 /// Rows that are read at once.
 const PAGE_LEN: i64 = 256;
@@ -58,6 +59,11 @@ impl Audit {
         let connection = schema::open_onlooker(path);
         let connection = connection.map_err(|source| OpenError::ledger(path, source))?;
         Ok(Self { connection })
+    }
+
+    /// The identity of the store.
+    pub(crate) fn identity(&self) -> rusqlite::Result<Identity> {
+        schema::identity(&self.connection)
     }
 
     /// What SQLite finds wrong with the file; nothing when it is sound. `thorough` compares indexes

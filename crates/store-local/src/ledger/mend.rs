@@ -9,6 +9,7 @@ use super::change::ChangeError;
 use super::leases::Leases;
 use super::tables::Tables;
 use super::{prepare_files, schema};
+use crate::identity::Identity;
 use crate::{Durability, OpenError};
 
 /// The connection that a repair writes on. Every change is a transaction of its own, durable when
@@ -21,11 +22,11 @@ pub(crate) struct Mend {
 }
 
 impl Mend {
-    /// Opens the ledger in `path`, which must exist, as a server does. The caller holds the lock of
-    /// the directory.
-    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+    /// Opens the ledger in `path`, which must exist, as a server does. It is that of the store of this
+    /// identity. The caller holds the lock of the directory.
+    pub(crate) fn open(path: &Path, identity: Identity) -> Result<Self, OpenError> {
         prepare_files(path, Durability::Disk).map_err(|source| OpenError::io(path, source))?;
-        let connection = schema::open_writer(path, Durability::Disk);
+        let connection = schema::open_writer(path, identity, Durability::Disk);
         Ok(Self {
             connection: connection.map_err(|source| OpenError::ledger(path, source))?,
             leases: Leases::default(),

@@ -6,7 +6,8 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use crate::Durability;
+use crate::identity::Identity;
+use crate::{Durability, OpenError, filesystem};
 
 /// "Wndl": says in the file's header whose it is.
 const APPLICATION_ID: i32 = 0x576E_646C;
@@ -16,12 +17,16 @@ pub(crate) const VERSION: i32 = 1;
 
 /// The tables.
 ///
-/// They have rowids on purpose: ids are random, and rows that are written at about the same time
-/// then share pages, of which a commit writes whole ones.
+/// The first has one row. The others have rowids on purpose: ids are random, and rows that are written
+/// at about the same time then share pages, of which a commit writes whole ones.
 ///
 /// States are numbered in [`super::rows`]; 1 is finishing. A finishing session never expires, so it
 /// is in only one of the two partial indexes.
 const TABLES: &str = "
+CREATE TABLE store (
+    identity BLOB NOT NULL
+) STRICT;
+
 CREATE TABLE sessions (
     id            BLOB    NOT NULL UNIQUE,
     context       BLOB    NOT NULL,
@@ -84,8 +89,13 @@ pub(crate) enum SchemaError {
     Foreign,
 }
 
-/// Opens the connection that writes, and makes the tables when the file is new.
-pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, SchemaError> {
+/// Opens the connection that writes, and makes the tables when the file is new: those of the store of
+/// this identity.
+pub(super) fn open_writer(
+    path: &Path,
+    identity: Identity,
+    durability: Durability,
+) -> Result<Connection, SchemaError> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", synchronous(durability))?;
@@ -95,7 +105,7 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
     // The writer checkpoints by itself, after it has answered.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    make_tables(&mut connection)?;
+    make_tables(&mut connection, identity)?;
     Ok(connection)
 }
 
@@ -121,6 +131,27 @@ pub(super) fn open_onlooker(path: &Path) -> Result<Connection, SchemaError> {
     }
 }
 
+/// The identity of the store whose ledger is in `path`; `None` when there is no file, or nothing in it.
+/// Changes nothing.
+pub(crate) fn identity_in(path: &Path) -> Result<Option<Identity>, OpenError> {
+    if !filesystem::exists(path).map_err(|source| OpenError::io(path, source))? {
+        return Ok(None);
+    }
+    let found = match open_onlooker(path) {
+        Err(SchemaError::Empty) => return Ok(None),
+        opened => opened.and_then(|connection| Ok(identity(&connection)?)),
+    };
+    found
+        .map(Some)
+        .map_err(|error| OpenError::ledger(path, error))
+}
+
+/// The identity of the store whose ledger this is.
+pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
+    let identity = connection.query_row("SELECT identity FROM store", [], |row| row.get(0));
+    identity.map(Identity::from_bytes)
+}
+
 /// A connection is used by one thread at a time, so SQLite need not lock it.
 fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -141,11 +172,12 @@ fn synchronous(durability: Durability) -> &'static str {
     }
 }
 
-fn make_tables(connection: &mut Connection) -> Result<(), SchemaError> {
+fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), SchemaError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match marks(&transaction)? {
         (0, 0) => {
             transaction.execute_batch(TABLES)?;
+            transaction.execute("INSERT INTO store VALUES (?1)", [identity.as_bytes()])?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", VERSION)?;
         }

@@ -8,6 +8,8 @@ use windlass_store::{Progress, ResourceChange, SessionState};
 use super::*;
 use crate::reserve::Reserve;
 
+const IDENTITY: Identity = Identity::from_bytes([7; 16]);
+
 /// Anything that a test wants to happen on the writer's thread, inside its transaction.
 pub(super) struct AnyChange(pub(super) Work);
 
@@ -101,7 +103,7 @@ fn open(dir: &TempDir) -> LocalLedger {
         reserve: Arc::new(reserve),
         lock,
     };
-    LocalLedger::open(&dir.path().join("ledger.sqlite"), keep).unwrap()
+    LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, keep).unwrap()
 }
 
 fn id(n: u8) -> SessionId {
@@ -456,7 +458,7 @@ async fn a_database_of_a_newer_version_or_of_somebody_else_is_refused() {
         let Bench { ledger, dir } = bench;
         drop(ledger);
         let path = dir.path().join("ledger.sqlite");
-        let error = schema::open_writer(&path, Durability::Disk).unwrap_err();
+        let error = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
     }
 }
@@ -466,7 +468,7 @@ fn no_connection_opens_files_of_its_own_accord() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ledger.sqlite");
     std::fs::File::create(&path).unwrap();
-    let writer = schema::open_writer(&path, Durability::Disk).unwrap();
+    let writer = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap();
     let reader = schema::open_reader(&path).unwrap();
     for connection in [writer, reader] {
         let in_memory = 2;
@@ -483,7 +485,7 @@ fn a_reader_has_the_wal_open_before_its_first_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ledger.sqlite");
     std::fs::File::create(&path).unwrap();
-    let writer = schema::open_writer(&path, Durability::Disk).unwrap();
+    let writer = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap();
     let wals = || {
         let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
         let target = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().path().read_link();

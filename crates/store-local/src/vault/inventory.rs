@@ -7,6 +7,7 @@ use windlass_store::MediaId;
 
 use super::layout;
 use crate::filesystem::{self, Entry};
+use crate::identity;
 
 /// What lies together in one directory of a vault.
 #[derive(Debug, Default)]
@@ -28,7 +29,8 @@ pub(crate) fn walk<E: From<io::Error>>(
     root: &Path,
     mut show: impl FnMut(Lot) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (outer, foreign) = directories(root)?;
+    let (outer, mut foreign) = directories(root)?;
+    foreign.retain(|path| *path != identity::path(root));
     show(Lot {
         foreign,
         ..Lot::default()

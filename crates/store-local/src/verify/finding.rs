@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use windlass_store::{Cause, MediaId, SessionId};
 
+use crate::Stranger;
+
 /// Something that is wrong.
 #[derive(Debug, Clone)]
 pub struct Finding {
@@ -33,6 +35,8 @@ pub enum Severity {
 pub enum Subject {
     /// The database file as a whole.
     Ledger,
+    /// The vault as a whole.
+    Vault,
     /// A row that cannot be read.
     Row {
         /// Its table.
@@ -72,6 +76,9 @@ pub enum Fault {
     /// The values of a row cannot all be true.
     #[error("the row contradicts itself: {0}")]
     Contradiction(&'static str),
+    /// The vault is not the one of the ledger, so that nothing is to be known of media.
+    #[error("it is not the vault of this store: {0}")]
+    Stranger(#[source] Stranger),
     /// A row names media that does not exist.
     #[error("media {media} is gone")]
     Missing {
@@ -131,6 +138,7 @@ impl Finding {
             Fault::Database(_)
             | Fault::Row(_)
             | Fault::Contradiction(_)
+            | Fault::Stranger(_)
             | Fault::Missing { .. }
             | Fault::Short { .. }
             | Fault::Rotten { .. }
@@ -159,6 +167,7 @@ impl Fault {
             Self::Database(_) => "database",
             Self::Row(_) => "row",
             Self::Contradiction(_) => "contradiction",
+            Self::Stranger(_) => "stranger",
             Self::Missing { .. } => "missing",
             Self::Short { .. } => "short",
             Self::Rotten { .. } => "rotten",
@@ -177,6 +186,7 @@ impl Subject {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Ledger => "ledger",
+            Self::Vault => "vault",
             Self::Row { .. } => "row",
             Self::Session { .. } => "session",
             Self::Resource { .. } => "resource",
@@ -191,6 +201,7 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ledger => f.write_str("ledger"),
+            Self::Vault => f.write_str("vault"),
             Self::Row { table, row } => write!(f, "row {row} of {table}"),
             Self::Session { id, row } => {
                 let [first, second, third, fourth, ..] = id.as_bytes();

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use windlass_store::{MediaId, MediaRef, Place, SessionState};
+use windlass_store::{MediaId, SessionState};
 
 use super::check::Expected;
 use super::finding::{Fault, Subject};
 use super::{Verifier, VerifyError};
 use crate::filesystem;
 use crate::ledger::{Audit, Page, ResourceRow, SessionRow};
-use crate::vault::inventory;
 
 impl Verifier<'_> {
     /// Looks at all rows that a table has now.
@@ -78,23 +77,15 @@ impl Verifier<'_> {
         let Some(fault) = self.fault_of(media, &expected)? else {
             return Ok(());
         };
-        // Never continued on other bytes than were acknowledged, as when a server meets it.
+        // Never continued on other bytes than were acknowledged, as when a server meets it. What cannot
+        // be read may be readable another time.
+        let is_loss = !matches!(fault, Fault::Unreadable { .. });
         let mended = match &self.mend {
-            Some(mend) if self.is_loss(media, &fault)? => mend.fail_session(id, session.epoch)?,
+            Some(mend) if is_loss => mend.fail_session(id, session.epoch)?,
             _ => false,
         };
         self.report(subject, fault, mended);
         Ok(())
-    }
-
-    /// Whether bytes are lost for good. What cannot be read may be readable another time. And a vault
-    /// in which there is nothing at all is not the one it should be, as when its disk is not mounted.
-    fn is_loss(&self, media: MediaRef, fault: &Fault) -> Result<bool, VerifyError> {
-        match (fault, media.place) {
-            (Fault::Unreadable { .. }, _) => Ok(false),
-            (Fault::Missing { .. }, Place::Vault) => Ok(!inventory::is_bare(&self.vault)?),
-            _ => Ok(true),
-        }
     }
 
     pub(super) fn check_resource(

@@ -143,6 +143,44 @@ async fn what_is_damaged_in_the_store_is_told_and_stays_well_in_a_former_backup(
 }
 
 #[tokio::test]
+async fn a_backup_whose_vault_is_not_there_is_not_made() {
+    let (dir, target) = (store_with_everything().await, directory::new());
+    std::fs::rename(dir.path().join("vault"), dir.path().join("aside")).unwrap();
+    let refused = make(&dir, target.path());
+    let is_refused = |error: &_| matches!(error, BackupError::Open(OpenError::Vault { .. }));
+    assert!(refused.as_ref().is_err_and(is_refused), "{refused:?}");
+    assert_eq!(target.path().read_dir().unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_backup_of_another_store_is_not_written_over() {
+    let (dir, other) = (store_with_everything().await, store_with_everything().await);
+    let target = directory::new();
+    make(&other, target.path()).unwrap();
+    let refused = make(&dir, target.path());
+    assert!(
+        matches!(refused, Err(BackupError::OfAnother { .. })),
+        "{refused:?}"
+    );
+    assert_sound(target.path());
+    open(target.path()).unwrap();
+}
+
+#[tokio::test]
+async fn a_restored_store_goes_on_being_backed_up_where_it_was() {
+    let (dir, first, second) = (
+        store_with_everything().await,
+        directory::new(),
+        directory::new(),
+    );
+    make(&dir, first.path()).unwrap();
+    make(&dir, second.path()).unwrap();
+    drop(open(first.path()).unwrap());
+    assert_eq!(make(&first, second.path()).unwrap().copied, 0);
+    assert_sound(second.path());
+}
+
+#[tokio::test]
 async fn a_damaged_ledger_replaces_no_backup() {
     let (dir, target) = (store_with_everything().await, directory::new());
     make(&dir, target.path()).unwrap();

@@ -1,12 +1,15 @@
 //! What opening a data directory makes of it, and when it refuses.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use tempfile::TempDir;
 use windlass_store::{Ledger, MediaId, Vault};
-use windlass_store_local::{Durability, LocalStore, OpenError, Options};
+use windlass_store_local::{Durability, LocalStore, OpenError, Options, Stranger};
 
 use crate::directory;
+use crate::sample::{self, store_with_everything};
 
 #[tokio::test]
 async fn a_new_store_is_made_with_all_its_directories_for_its_owner_only() {
@@ -21,6 +24,7 @@ async fn a_new_store_is_made_with_all_its_directories_for_its_owner_only() {
     let names = [
         (".", 0o700),
         ("vault", 0o700),
+        ("vault/identity", 0o600),
         ("ledger.sqlite", 0o600),
         ("lock", 0o600),
     ];
@@ -97,6 +101,118 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
         "{refused:?}"
     );
     assert_eq!(std::fs::read(&path).unwrap(), text);
+}
+
+fn open(dir: &TempDir) -> Result<LocalStore, OpenError> {
+    let options = Options {
+        allow_unsafe_filesystem: true,
+        ..Options::default()
+    };
+    LocalStore::open(dir.path(), options)
+}
+
+/// Names, lengths and times of all that is in the directory, but for an index of the WAL and an empty WAL,
+/// which reading makes.
+fn listing(dir: &Path) -> Vec<(PathBuf, u64, SystemTime)> {
+    let mut found = Vec::new();
+    for entry in dir.read_dir().unwrap() {
+        let (path, metadata) = entry.map(|it| (it.path(), it.metadata().unwrap())).unwrap();
+        if path.is_dir() {
+            found.extend(listing(&path));
+        } else {
+            found.push((path, metadata.len(), metadata.modified().unwrap()));
+        }
+    }
+    found.retain(|(path, len, _)| {
+        let name = path.to_string_lossy();
+        !name.ends_with("-shm") && (*len > 0 || !name.ends_with("-wal"))
+    });
+    found.sort();
+    found
+}
+
+#[track_caller]
+fn assert_refused(dir: &TempDir, expected: Stranger) {
+    let before = listing(dir.path());
+    let refused = open(dir).unwrap_err();
+    let of = dir.path().join("vault");
+    assert!(
+        matches!(&refused, OpenError::Vault { vault, why } if *vault == of && *why == expected),
+        "{refused:?}"
+    );
+    assert_eq!(listing(dir.path()), before, "nothing is changed");
+}
+
+#[tokio::test]
+async fn a_store_whose_vault_is_not_there_is_refused_and_opens_again_when_it_is() {
+    let dir = store_with_everything().await;
+    let (vault, aside) = (dir.path().join("vault"), dir.path().join("aside"));
+    std::fs::rename(&vault, &aside).unwrap();
+    assert_refused(&dir, Stranger::Unmarked);
+    assert!(!vault.exists());
+    // The place where a disk is mounted.
+    std::fs::create_dir(&vault).unwrap();
+    assert_refused(&dir, Stranger::Unmarked);
+    std::fs::remove_dir(&vault).unwrap();
+    std::fs::rename(&aside, &vault).unwrap();
+    let store = open(&dir).unwrap();
+    let session = store.ledger.lease(sample::session(sample::OPEN)).await;
+    let progress = session.unwrap().unwrap().progress;
+    let media = sample::media(sample::OPEN);
+    let reopened = store.vault.reopen(media, progress.offset, progress.extent);
+    reopened.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_vault_of_another_store_is_refused() {
+    let (dir, other) = (store_with_everything().await, store_with_everything().await);
+    let vault = dir.path().join("vault");
+    std::fs::rename(&vault, dir.path().join("aside")).unwrap();
+    std::fs::rename(other.path().join("vault"), &vault).unwrap();
+    assert_refused(&dir, Stranger::Marked);
+}
+
+#[tokio::test]
+async fn media_whose_ledger_is_gone_is_no_new_store() {
+    let dir = store_with_everything().await;
+    std::fs::remove_file(dir.path().join("ledger.sqlite")).unwrap();
+    let before = listing(dir.path());
+    let refused = open(&dir).unwrap_err();
+    assert!(matches!(refused, OpenError::NoLedger { .. }), "{refused:?}");
+    assert_eq!(listing(dir.path()), before);
+}
+
+#[test]
+fn whatever_crash_interrupts_the_making_of_a_store_it_opens_again() {
+    let interruptions: [fn(&Path); 6] = [
+        |data| std::fs::remove_file(data.join("vault/identity")).unwrap(),
+        |data| std::fs::write(data.join("vault/identity"), "").unwrap(),
+        |data| std::fs::write(data.join("vault/identity"), "0123").unwrap(),
+        |data| std::fs::write(data.join("vault/identity"), [0; 33]).unwrap(),
+        |data| std::fs::remove_dir_all(data.join("vault")).unwrap(),
+        |data| std::fs::write(data.join("ledger.sqlite"), "").unwrap(),
+    ];
+    for (n, interrupt) in interruptions.into_iter().enumerate() {
+        let dir = directory::new();
+        drop(open(&dir).unwrap());
+        std::fs::remove_file(dir.path().join("ledger.sqlite")).unwrap();
+        interrupt(dir.path());
+        for _ in 0..2 {
+            open(&dir).unwrap_or_else(|error| panic!("{n}: {error:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_vault_that_was_put_together_anew_is_taken_with_the_identity_that_sqlite_prints() {
+    let dir = directory::new();
+    drop(open(&dir).unwrap());
+    let connection = rusqlite::Connection::open(dir.path().join("ledger.sqlite")).unwrap();
+    let printed = connection.query_row("SELECT hex(identity) FROM store", [], |row| {
+        row.get::<_, String>(0)
+    });
+    std::fs::write(dir.path().join("vault/identity"), printed.unwrap() + "\n").unwrap();
+    open(&dir).unwrap();
 }
 
 fn is_tmpfs(path: &Path) -> bool {

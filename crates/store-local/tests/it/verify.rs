@@ -278,15 +278,51 @@ async fn a_repair_fails_no_session_because_the_whole_vault_is_elsewhere() {
     let dir = store_with_everything().await;
     let (vault, aside) = (dir.path().join("vault"), dir.path().join("aside"));
     std::fs::rename(&vault, &aside).unwrap();
-    std::fs::create_dir(&vault).unwrap();
+    sql(
+        &dir,
+        &format!("INSERT INTO garbage VALUES (x'{}')", media(0xcd)),
+    );
     let expected = [
+        "damage vault stranger",
         "damage session missing",
         "damage session missing",
         "damage resource missing",
+        "remains media garbage",
     ];
     assert_repaired(&dir, &expected);
+    std::fs::create_dir(&vault).unwrap();
+    assert_repaired(&dir, &expected);
+    std::fs::remove_dir(&vault).unwrap();
     std::fs::rename(&aside, &vault).unwrap();
-    assert_found(&dir, &[]);
+    assert_found(&dir, &["remains media garbage"]);
+}
+
+#[tokio::test]
+async fn a_repair_deletes_nothing_from_the_vault_of_another_store() {
+    let (dir, other) = (store_with_everything().await, store_with_everything().await);
+    let vault = dir.path().join("vault");
+    std::fs::rename(&vault, dir.path().join("aside")).unwrap();
+    std::fs::rename(other.path().join("vault"), &vault).unwrap();
+    std::fs::remove_file(path(&dir, OPEN)).unwrap();
+    let orphan = path(&dir, 0xab);
+    std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
+    std::fs::write(&orphan, "the other's").unwrap();
+    let expected = ["damage vault stranger", "damage session missing"];
+    assert_repaired(&dir, &expected);
+    assert!(orphan.exists());
+}
+
+#[tokio::test]
+async fn media_that_is_lost_with_all_its_directories_is_lost() {
+    let dir = store_with_everything().await;
+    for entry in dir.path().join("vault").read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).unwrap();
+        }
+    }
+    let (lines, _) = found(&dir, true);
+    assert_eq!(lines[0], "damage session missing mended");
 }
 
 #[tokio::test]

@@ -103,6 +103,14 @@ fn store_hint(error: &OpenError) -> Option<&'static str> {
             "choose another directory with --data, or start the version of Windlass that last \
              used this one",
         ),
+        OpenError::Vault { .. } => Some(
+            "is its disk mounted? Nothing was changed; docs/durability.md says how a vault that was put \
+             together anew is marked",
+        ),
+        OpenError::NoLedger { .. } => Some(
+            "bring the ledger back, or move the vault away: without its ledger all media in it would \
+             be deleted",
+        ),
         OpenError::Io { .. } => None,
     }
 }

@@ -1,7 +1,9 @@
 //! `windlass verify`.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use windlass_testkit::checker::{Fleet, Google, Load};
 use windlass_testkit::farm;
@@ -49,6 +51,32 @@ fn media_of(data: &Path, len: u64) -> PathBuf {
         }
     }
     panic!("no media of {len} bytes");
+}
+
+/// The exit code of a server that does not start, and what it says.
+fn refusal(data: &Path) -> (Option<i32>, String) {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .args([
+            "serve",
+            "--allow-unsafe-filesystem",
+            "--listen",
+            "127.0.0.1:0",
+            "--data",
+        ])
+        .arg(data)
+        .env_remove("WINDLASS_CONFIG")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary can be started");
+    // It says where it listens when it has started, and nothing otherwise.
+    let starts = server.stdout.take().expect("it is piped").read(&mut [0]);
+    if starts.expect("a pipe") > 0 {
+        server.kill().expect("it runs");
+    }
+    let ended = server.wait_with_output().expect("it has ended");
+    let said = String::from_utf8(ended.stderr).expect("text");
+    (ended.status.code(), said)
 }
 
 fn flip(path: &Path, at: usize) {
@@ -136,6 +164,29 @@ fn a_repair_is_refused_while_a_server_runs() {
             .contains("is in use by another process\nhint: stop the server"),
         "{ran:?}"
     );
+}
+
+#[test]
+fn a_server_whose_vault_is_not_there_does_not_start_and_loses_nothing() {
+    let (mut server, open) = busy();
+    server.terminate();
+    let (vault, aside) = (server.data().join("vault"), server.beside_data("aside"));
+    fs::rename(&vault, &aside).unwrap();
+    let (code, said) = refusal(&server.data());
+    assert_eq!(code, Some(3), "{said}");
+    let expected =
+        "is not the vault of this store: it has no mark of a store\nhint: is its disk mounted?";
+    assert!(said.contains(expected), "{said}");
+    let ran = run("verify", &server.data(), &["--repair"]);
+    assert_eq!(ran.code, Some(6), "{ran:?}");
+    assert!(ran.stdout.starts_with("damage: vault: "), "{ran:?}");
+    assert!(!vault.exists());
+    fs::rename(&aside, &vault).unwrap();
+    assert_sound(&server.data());
+    server.start_again();
+    let open = open.moved_to(server.address());
+    open.append(LARGE, 2 * CHUNK_GRANULARITY..LARGE.len())
+        .expect(201);
 }
 
 #[test]
