@@ -204,11 +204,18 @@ impl Ledger for LocalLedger {
         self.writer.change(Change::Expire { now, limit }).await
     }
 
-    async fn garbage(&self, limit: usize) -> Result<Vec<MediaId>, LedgerError> {
+    async fn garbage(
+        &self,
+        after: Option<MediaId>,
+        limit: usize,
+    ) -> Result<Vec<MediaId>, LedgerError> {
+        let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
         let query = move |connection: &rusqlite::Connection| {
             connection
-                .prepare_cached("SELECT media FROM garbage ORDER BY media LIMIT ?1")?
-                .query_map([rows::sql_limit(limit)], |row| row.get(0))?
+                .prepare_cached(
+                    "SELECT media FROM garbage WHERE media > ?1 ORDER BY media LIMIT ?2",
+                )?
+                .query_map(params![after, rows::sql_limit(limit)], |row| row.get(0))?
                 .map(|id| id.map(MediaId::from_bytes))
                 .collect()
         };

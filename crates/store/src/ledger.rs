@@ -96,8 +96,13 @@ pub trait Ledger: Send + Sync + 'static {
     /// finishing, and puts the media of the unfinished ones on the garbage list. Returns how many.
     async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError>;
 
-    /// Up to `limit` media of the vault that nothing refers to any more.
-    async fn garbage(&self, limit: usize) -> Result<Vec<MediaId>, LedgerError>;
+    /// Up to `limit` media of the vault that nothing refers to any more, in the order of their ids, after
+    /// `after`.
+    async fn garbage(
+        &self,
+        after: Option<MediaId>,
+        limit: usize,
+    ) -> Result<Vec<MediaId>, LedgerError>;
 
     /// Takes media off the garbage list, after they have been deleted from the vault.
     async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError>;

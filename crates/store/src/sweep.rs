@@ -41,12 +41,12 @@ pub struct Swept {
     pub garbage: usize,
     /// Media that was deleted because nothing named it, as a crash leaves it.
     pub orphans: usize,
-    /// Media that could not be deleted, and is tried again.
+    /// Media that could not be deleted, and is tried again after all others.
     pub failed: usize,
     /// Why the last of them could not be deleted.
     pub failure: Option<VaultError>,
-    /// The step found nothing left to do, and has looked at the last media of the vault. There is
-    /// no hurry with the next one.
+    /// The step found nothing left to do but to try again what could not be deleted, and has looked at the
+    /// last media of the vault. There is no hurry with the next one.
     pub is_done: bool,
 }
 
@@ -67,6 +67,11 @@ pub struct Sweep {
     options: SweepOptions,
     /// Most sessions and garbage entries of the next step.
     bite: usize,
+    /// Garbage up to here could not be deleted: what is behind it comes first, so that it is not kept
+    /// from its turn.
+    tried: Option<MediaId>,
+    /// All garbage was tried since the last sweep was done, and none has been deleted of late.
+    has_tried_all: bool,
     /// The last media of the vault that was looked at.
     last: Option<MediaId>,
 }
@@ -77,6 +82,8 @@ impl Sweep {
         Self {
             bite: options.batch,
             options,
+            tried: None,
+            has_tried_all: false,
             last: None,
         }
     }
@@ -111,21 +118,21 @@ impl Sweep {
             expired => expired?,
         };
         swept.expired = expired;
-        let garbage = self.delete_garbage(ledger, vault, &mut swept).await?;
+        self.delete_garbage(ledger, vault, &mut swept).await?;
         let looked_at_all = self.delete_orphans(ledger, vault, now, &mut swept).await?;
-        let few = |count| count < self.bite;
-        swept.is_done = few(swept.expired) && few(garbage) && looked_at_all;
+        swept.is_done = swept.expired < self.bite && self.has_tried_all && looked_at_all;
+        self.has_tried_all &= !swept.is_done;
         Ok(swept)
     }
 
-    /// Returns how many media were on the list.
+    /// Goes on behind what was tried in vain; at the end of the list it begins anew.
     async fn delete_garbage(
-        &self,
+        &mut self,
         ledger: &dyn Ledger,
         vault: &dyn Vault,
         swept: &mut Swept,
-    ) -> Result<usize, SweepError> {
-        let listed = ledger.garbage(self.bite).await?;
+    ) -> Result<(), SweepError> {
+        let listed = ledger.garbage(self.tried, self.bite).await?;
         if !listed.is_empty() {
             Failpoint::GarbageListed.reach();
         }
@@ -136,7 +143,14 @@ impl Sweep {
             Failpoint::GarbageForgotten.reach();
         }
         swept.garbage += deleted.len();
-        Ok(listed.len())
+        let is_end = listed.len() < self.bite;
+        self.has_tried_all = is_end || self.has_tried_all && deleted.is_empty();
+        if is_end {
+            self.tried = None;
+        } else if deleted.len() < listed.len() {
+            self.tried = listed.last().copied();
+        }
+        Ok(())
     }
 
     /// Returns whether it has come to the end of the vault; then it begins anew.

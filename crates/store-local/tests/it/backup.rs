@@ -108,7 +108,7 @@ async fn the_next_backup_copies_what_is_new_and_deletes_what_has_gone() {
         .unwrap()
         .unwrap();
     assert_eq!(gone.state, SessionState::Cancelled);
-    assert_eq!(restored.ledger.garbage(10).await.unwrap(), []);
+    assert_eq!(restored.ledger.garbage(None, 10).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -275,7 +275,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
             );
         }
         Step::ForgetGarbage => {
-            let garbage = ledger.garbage(1_000).await.unwrap();
+            let garbage = ledger.garbage(None, 1_000).await.unwrap();
             ledger.forget_garbage(&garbage).await
         }
         Step::Restart => unreachable!("the subject restarts itself"),
@@ -340,7 +340,7 @@ async fn compare(ledger: &dyn Ledger, model: &Reference) {
     assert_eq!(small_media, expected);
 
     let garbage: Vec<_> = model.garbage.iter().copied().map(media_id).collect();
-    assert_eq!(ledger.garbage(1_000).await.unwrap(), garbage);
+    assert_eq!(ledger.garbage(None, 1_000).await.unwrap(), garbage);
     let ids: Vec<_> = (0..MEDIA).map(media_id).collect();
     let named = model.names();
     let is_known = |n: u8| named.iter().any(|named| named.media == n) || model.garbage.contains(&n);

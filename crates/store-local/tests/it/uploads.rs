@@ -143,5 +143,5 @@ async fn a_sweep_leaves_no_media_without_a_row() {
     }
     assert_eq!(store.vault.list(None, 10).await.unwrap(), []);
     assert_eq!(store.ledger.session(SESSION).await.unwrap(), None);
-    assert_eq!(store.ledger.garbage(10).await.unwrap(), []);
+    assert_eq!(store.ledger.garbage(None, 10).await.unwrap(), []);
 }

@@ -54,7 +54,7 @@ async fn small(ledger: &dyn Ledger, id: MediaId) -> Option<Bytes> {
 }
 
 async fn is_garbage(ledger: &dyn Ledger, id: MediaId) -> bool {
-    ledger.garbage(1_000).await.unwrap().contains(&id)
+    ledger.garbage(None, 1_000).await.unwrap().contains(&id)
 }
 
 fn finishing(finish: FinishSession, resources: Vec<ResourceChange>) -> ChangeSet {

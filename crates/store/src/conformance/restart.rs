@@ -71,7 +71,7 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
     assert_eq!(bytes.as_deref(), Some(&b"lass"[..]));
     let bytes = ledger.small_media(small.id).await.unwrap();
     assert_eq!(bytes.as_deref(), Some(&b"wind"[..]));
-    assert_eq!(ledger.garbage(10).await.unwrap(), [names.media(2)]);
+    assert_eq!(ledger.garbage(None, 10).await.unwrap(), [names.media(2)]);
 
     let again = ledger.lease(ids[0]).await.unwrap().expect("it is there");
     assert!(

@@ -126,8 +126,12 @@ impl Ledger for FaultyLedger {
         self.change("expire", self.inner.expire(now, limit)).await
     }
 
-    async fn garbage(&self, limit: usize) -> Result<Vec<MediaId>, LedgerError> {
-        self.read("garbage", self.inner.garbage(limit)).await
+    async fn garbage(
+        &self,
+        after: Option<MediaId>,
+        limit: usize,
+    ) -> Result<Vec<MediaId>, LedgerError> {
+        self.read("garbage", self.inner.garbage(after, limit)).await
     }
 
     async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {

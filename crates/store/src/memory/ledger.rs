@@ -113,8 +113,15 @@ impl Ledger for MemoryLedger {
         Ok(self.tables().expire(now, limit))
     }
 
-    async fn garbage(&self, limit: usize) -> Result<Vec<MediaId>, LedgerError> {
-        Ok(self.tables().garbage.iter().take(limit).copied().collect())
+    async fn garbage(
+        &self,
+        after: Option<MediaId>,
+        limit: usize,
+    ) -> Result<Vec<MediaId>, LedgerError> {
+        let tables = self.tables();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let listed = tables.garbage.range((from, Bound::Unbounded));
+        Ok(listed.take(limit).copied().collect())
     }
 
     async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError> {

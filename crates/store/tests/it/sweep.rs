@@ -1,11 +1,17 @@
 //! The sweep deletes what is dead, nothing else, and may be cut off anywhere.
 
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_store::{EndSession, Ledger, Sweep, SweepOptions, Timestamp, Vault};
+use windlass_store::{
+    EndSession, Extent, Ledger, MediaId, MediaReader, MediaWriter, Space, StoredMedia, Sweep,
+    SweepOptions, Timestamp, Vault, VaultError,
+};
 
 use crate::samples::{create, media_id, session_id, start, step, stored};
 
@@ -62,7 +68,7 @@ async fn dead_sessions_garbage_and_orphans_go_and_the_living_stay() {
     }
     assert_eq!(sweep_all(&ledger, &vault, LATER).await, [5, 6, 7]);
     assert_eq!(stored(&vault).await, [media_id(5), media_id(6)]);
-    assert!(ledger.garbage(1).await.unwrap().is_empty());
+    assert!(ledger.garbage(None, 1).await.unwrap().is_empty());
     assert_eq!(sweep_all(&ledger, &vault, LATER).await, [0, 0, 0]);
 }
 
@@ -100,9 +106,88 @@ async fn media_that_cannot_be_deleted_is_tried_again() {
     let swept = sweep.step(&ledger, &vault, LATER).await.unwrap();
     assert_eq!((swept.garbage, swept.failed), (0, 1));
     assert!(swept.failure.is_some());
-    assert_eq!(ledger.garbage(10).await.unwrap(), [media_id(1)]);
+    assert_eq!(ledger.garbage(None, 10).await.unwrap(), [media_id(1)]);
     let swept = sweep.step(&ledger, &vault, LATER).await.unwrap();
     assert_eq!((swept.garbage, swept.failed), (1, 0));
+}
+
+#[tokio::test]
+async fn garbage_that_cannot_be_deleted_keeps_no_other_from_it() {
+    let (ledger, vault) = (MemoryLedger::new(), Immutable(MemoryVault::new()));
+    for n in 0..20 {
+        upload(&ledger, &vault, n, 1_000).await;
+    }
+    let [expired, garbage, _] = sweep_all(&ledger, &vault, LATER).await;
+    assert_eq!((expired, garbage), (20, 20 - usize::from(IMMUTABLE)));
+    let stuck: Vec<_> = (0..IMMUTABLE).map(media_id).collect();
+    assert_eq!(ledger.garbage(None, 100).await.unwrap(), stuck);
+    // It begins anew with what it has tried in vain.
+    let mut sweep = sweep();
+    for _ in 0..2 {
+        let mut failed = Vec::new();
+        let mut is_done = false;
+        while !is_done {
+            let swept = sweep.step(&ledger, &vault, LATER).await.unwrap();
+            failed.push(swept.failed);
+            is_done = swept.is_done;
+        }
+        // As long as it takes to look through the vault.
+        assert_eq!(failed.len(), 4);
+        assert!(failed.iter().sum::<usize>() >= usize::from(IMMUTABLE));
+    }
+    let healed = sweep_all(&ledger, &vault.0, LATER).await;
+    assert_eq!(healed, [0, usize::from(IMMUTABLE), 0]);
+}
+
+/// More than two steps handle.
+const IMMUTABLE: u8 = 7;
+
+/// A vault in which the first files cannot be deleted.
+#[derive(Debug)]
+struct Immutable(MemoryVault);
+
+#[async_trait]
+impl Vault for Immutable {
+    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
+        self.0.create(id).await
+    }
+
+    async fn reopen(
+        &self,
+        id: MediaId,
+        committed: u64,
+        verify: Option<Extent>,
+    ) -> Result<Box<dyn MediaWriter>, VaultError> {
+        self.0.reopen(id, committed, verify).await
+    }
+
+    async fn read(
+        &self,
+        id: MediaId,
+        range: Range<u64>,
+    ) -> Result<Box<dyn MediaReader>, VaultError> {
+        self.0.read(id, range).await
+    }
+
+    async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
+        if id < media_id(IMMUTABLE) {
+            let cause = Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+            return Err(VaultError::Unreadable { id, cause });
+        }
+        self.0.delete(id).await
+    }
+
+    async fn list(
+        &self,
+        after: Option<MediaId>,
+        limit: usize,
+    ) -> Result<Vec<StoredMedia>, VaultError> {
+        self.0.list(after, limit).await
+    }
+
+    async fn space(&self) -> Result<Space, VaultError> {
+        self.0.space().await
+    }
 }
 
 /// A sweep over stores in trouble, then one over the same stores without: what is dead is gone, the
@@ -126,7 +211,7 @@ async fn sweep_after(faults: Faults) -> u64 {
     vault.crash();
     sweep_all(&*ledger, &vault, LATER).await;
     assert_eq!(stored(&vault).await, [media_id(3)], "{case}");
-    assert!(ledger.garbage(10).await.unwrap().is_empty(), "{case}");
+    assert!(ledger.garbage(None, 10).await.unwrap().is_empty(), "{case}");
     assert!(ledger.session(session_id(3)).await.unwrap().is_some());
     faults.calls()
 }

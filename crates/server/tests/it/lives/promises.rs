@@ -17,7 +17,7 @@ pub(super) async fn check_media(world: &World, stores: &Stores) {
     while !sweep_step(&mut sweep, stores).await {}
     let named = named(world, stores).await;
     assert_eq!(stored(stores).await, named);
-    let garbage = stores.ledger.garbage(100).await;
+    let garbage = stores.ledger.garbage(None, 100).await;
     assert_eq!(garbage.expect("the ledger is well"), []);
 }
 

@@ -180,7 +180,15 @@ async fn garbage_is_listed_until_it_is_forgotten(ledger: &dyn Ledger) {
             .unwrap();
         ledger.end(id, epoch, EndSession::Cancelled).await.unwrap();
     }
-    assert_eq!(ledger.garbage(2).await.unwrap().len(), 2, "bounded");
+    assert_eq!(ledger.garbage(None, 2).await.unwrap().len(), 2, "bounded");
+    let mut ids: Vec<MediaId> = (0..3).map(|n| names.media(n)).collect();
+    ids.sort_unstable();
+    for (n, id) in ids.iter().enumerate() {
+        let behind = ledger.garbage(Some(*id), 1_000).await.unwrap();
+        assert!(behind.is_sorted() && behind.iter().all(|other| other > id));
+        let ours = behind.into_iter().filter(|other| ids.contains(other));
+        assert!(ours.eq(ids[n + 1..].iter().copied()), "all that is behind");
+    }
     ledger
         .forget_garbage(&[names.media(0), names.media(1)])
         .await
