@@ -2,7 +2,8 @@
 //!
 //! Injected, one after another, between clients and a server whose limits are seconds:
 //! - lines that are cut or reset after any byte of a request, that lose replies or cut them, that stop in the middle, that are slow;
-//! - clients that stop reading in the middle of a download, with a window that stays closed;
+//! - clients that stop reading in the middle of a download, with a window that stays closed, and clients that stop sending in the
+//!   middle of an upload;
 //! - a link that goes down under running uploads, so that neither FIN nor RST ever comes (needs root; passed over without);
 //! - SIGSTOP and SIGCONT, with clients that wait and with clients that go away and come again;
 //! - a server that ends, by SIGTERM or `kill -9`, and comes back at another address while its clients are on slow lines.
@@ -56,6 +57,10 @@ const SPELL: Duration = Duration::from_secs(4);
 /// How many clients stop reading.
 const DEAF: usize = 16;
 
+/// How many clients stop sending, and what each of them has begun to send.
+const SILENT: usize = 16;
+const BEGUN: u64 = 1 << 20;
+
 /// More than sockets hold on both sides of a connection.
 const LONG: u64 = 24 << 20;
 
@@ -88,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments, no_skip: bool) -> anyhow::Result<Outcom
     let mut lab = Lab::new(arguments, namespace.as_ref(), scratch.path())?;
     let before = lab.vitals()?;
     lab.bad_lines()?;
-    let deaf = lab.deaf_clients()?;
+    let (deaf, silent) = (lab.deaf_clients()?, lab.silent_clients()?);
     if let Some(namespace) = &namespace {
         lab.link_down(namespace)?;
     }
@@ -102,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments, no_skip: bool) -> anyhow::Result<Outcom
             Vitals::of(&lab.server)?
         }
     };
-    drop(deaf);
+    drop((deaf, silent));
     for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")] {
         lab.move_house(signal)?;
         lab.look(&format!("moved after {name}"));
@@ -114,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments, no_skip: bool) -> anyhow::Result<Outcom
         .extend_violations(arguments.subject.verify(&data)?);
     let link = namespace.map_or("no link (needs root)", |_| "1 link down");
     let faults = format!(
-        "{} bad lines, {DEAF} deaf clients, {link}, 2 pauses, 2 moves; before: {before}, after: {after}",
+        "{} bad lines, {DEAF} deaf and {SILENT} silent clients, {link}, 2 pauses, 2 moves; before: {before}, after: {after}",
         lab.faults
     );
     Ok(Outcome::of_fleet(faults, &lab.fleet))
@@ -215,6 +220,19 @@ impl<'a> Lab<'a> {
         self.fleet.run_while(address, || sleep(SPELL));
         self.look("deaf clients");
         Ok(deaf)
+    }
+
+    /// They send half of an upload, and stay.
+    fn silent_clients(&self) -> anyhow::Result<Vec<RawPeer>> {
+        let media = Media::new(self.arguments.seed, BEGUN);
+        let request = farm::simple(media).to_bytes();
+        let half = &request[..request.len() / 2];
+        let begin = |_| {
+            let mut peer = RawPeer::try_connect(self.server.address())?;
+            peer.try_send(half)?;
+            Ok(peer)
+        };
+        (0..SILENT).map(begin).collect()
     }
 
     /// The clients' machine vanishes. Others take their uploads over, which the server still holds open for it.
