@@ -25,8 +25,8 @@ use crate::outcome::{Outcome, progress};
 use crate::subject::{Server, Subject};
 use crate::tool::{need, run as run_tool};
 
-/// More than what XFS asks for.
-const DISK: u64 = 512 << 20;
+/// Room for what is uploaded between all failures, so that there are always writes to fail. Little of it is ever taken.
+const DISK: u64 = 4 << 30;
 
 /// The plugin that fails.
 const PLUGIN: &str = include_str!("device/failing.py");
