@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use windlass_store::{
     Advance, ChangeSet, EndSession, Epoch, Failpoint, Ledger, LedgerError, MediaId, NewSession,
     Resource, Session, SessionId, Timestamp,
@@ -37,7 +37,7 @@ use leases::Leases;
 use readers::Readers;
 use writer::Writer;
 
-pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow};
+pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow, Walk};
 pub(crate) use copy::copy;
 pub(crate) use mend::Mend;
 pub(crate) use schema::identity_in;
@@ -173,12 +173,7 @@ impl Ledger for LocalLedger {
     }
 
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {
-        let query = move |connection: &rusqlite::Connection| {
-            connection
-                .prepare_cached("SELECT bytes FROM small_media WHERE id = ?1")?
-                .query_row([id.as_bytes()], |row| row.get::<_, Vec<u8>>(0))
-                .optional()
-        };
+        let query = move |connection: &_| rows::small_media(connection, id);
         Ok(self.readers.read(query).await?.map(Bytes::from))
     }
 

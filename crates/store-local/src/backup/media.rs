@@ -9,7 +9,7 @@ use windlass_store::{MediaId, MediaRef, Place};
 
 use super::{Backup, BackupError};
 use crate::filesystem;
-use crate::ledger::Audit;
+use crate::ledger::{Audit, Page, ResourceRow, SessionRow, Walk};
 use crate::vault::inventory;
 use crate::verify::check::Expected;
 use crate::verify::media::check_file;
@@ -24,9 +24,6 @@ struct Named {
     media: MediaId,
     expected: Expected,
 }
-
-/// What a page of rows comes to.
-type Found = Vec<Result<Option<Named>, Finding>>;
 
 impl Backup<'_> {
     /// Brings all media that a ledger names, as far as it is there. Whether it was is for
@@ -80,19 +77,31 @@ impl Backup<'_> {
         ledger: &Audit,
         mut show: impl FnMut(&mut Self, Result<Option<Named>, Finding>) -> Result<(), BackupError>,
     ) -> Result<(), BackupError> {
-        for (table, page) in [
-            ("sessions", sessions as fn(&Audit, i64) -> _),
-            ("resources", resources),
-        ] {
-            let last = ledger.last_row(table)?;
-            let mut at = 0;
-            while at < last {
-                let (end, rows): (Option<i64>, Found) = page(ledger, at)?;
-                let Some(end) = end else { break };
-                at = end;
-                rows.into_iter().try_for_each(|row| show(self, row))?;
-                self.progress();
+        self.each_row(ledger, "sessions", Audit::sessions, of_session, &mut show)?;
+        self.each_row(
+            ledger,
+            "resources",
+            Audit::resources,
+            of_resource,
+            &mut show,
+        )
+    }
+
+    fn each_row<T>(
+        &mut self,
+        ledger: &Audit,
+        table: &'static str,
+        page: fn(&Audit, i64) -> rusqlite::Result<Page<T>>,
+        named: fn(i64, &T) -> Option<Named>,
+        show: &mut impl FnMut(&mut Self, Result<Option<Named>, Finding>) -> Result<(), BackupError>,
+    ) -> Result<(), BackupError> {
+        let mut walk = Walk::begin(ledger, table, page)?;
+        while let Some(rows) = walk.next(ledger)? {
+            for (row, read) in rows {
+                let read = read.map(|found| named(row, &found));
+                show(self, read.map_err(|error| unreadable(table, row, error)))?;
             }
+            self.progress();
         }
         Ok(())
     }
@@ -176,36 +185,27 @@ impl Backup<'_> {
     }
 }
 
-fn sessions(ledger: &Audit, after: i64) -> rusqlite::Result<(Option<i64>, Found)> {
-    let rows = ledger.sessions(after)?;
-    let end = rows.last().map(|(row, _)| *row);
-    let found = rows.into_iter().map(|(row, read)| {
-        let session = read.map_err(|error| unreadable("sessions", row, error))?;
-        let id = session.id;
-        Ok(session.media.and_then(in_vault).map(|media| Named {
-            subject: Subject::Session { id, row },
-            media,
-            expected: Expected::of_session(&session),
-        }))
-    });
-    Ok((end, found.collect()))
+fn of_session(row: i64, session: &SessionRow) -> Option<Named> {
+    Some(Named {
+        media: session.media.and_then(in_vault)?,
+        expected: Expected::of_session(session),
+        subject: Subject::Session {
+            id: session.id,
+            row,
+        },
+    })
 }
 
-fn resources(ledger: &Audit, after: i64) -> rusqlite::Result<(Option<i64>, Found)> {
-    let rows = ledger.resources(after)?;
-    let end = rows.last().map(|(row, _)| *row);
-    let found = rows.into_iter().map(|(row, read)| {
-        let resource = read.map_err(|error| unreadable("resources", row, error))?;
-        let (collection, id) = (resource.collection, resource.id);
-        Ok(resource.media.and_then(|(media, len, digests)| {
-            Some(Named {
-                media: in_vault(media)?,
-                subject: Subject::Resource { collection, id },
-                expected: Expected::of_resource(len, digests),
-            })
-        }))
-    });
-    Ok((end, found.collect()))
+fn of_resource(_row: i64, resource: &ResourceRow) -> Option<Named> {
+    let (media, len, digests) = resource.media?;
+    Some(Named {
+        media: in_vault(media)?,
+        expected: Expected::of_resource(len, digests),
+        subject: Subject::Resource {
+            collection: resource.collection.clone(),
+            id: resource.id.clone(),
+        },
+    })
 }
 
 fn in_vault(media: MediaRef) -> Option<MediaId> {

@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
-use windlass_proto::digest::{Crc32c, Digests, Md5, Sha256};
+use rusqlite::{Connection, Row, params};
+use windlass_proto::digest::{Crc32c, Digests};
 use windlass_store::{Epoch, Extent, MediaId, MediaRef, SessionId, SessionState};
 
 use super::{rows, schema};
@@ -28,6 +28,36 @@ pub(crate) struct Audit {
 
 /// Some rows of a table with their rowids, in order. Empty at the end.
 pub(crate) type Page<T> = Vec<(i64, Result<T, rusqlite::Error>)>;
+
+/// A walk over all rows that a table has at its beginning, page by page.
+pub(crate) struct Walk<T> {
+    page: fn(&Audit, i64) -> rusqlite::Result<Page<T>>,
+    at: i64,
+    last: i64,
+}
+
+impl<T> Walk<T> {
+    pub(crate) fn begin(
+        audit: &Audit,
+        table: &'static str,
+        page: fn(&Audit, i64) -> rusqlite::Result<Page<T>>,
+    ) -> rusqlite::Result<Self> {
+        let last = audit.last_row(table)?;
+        Ok(Self { page, at: 0, last })
+    }
+
+    /// The next page; `None` at the end.
+    pub(crate) fn next(&mut self, audit: &Audit) -> rusqlite::Result<Option<Page<T>>> {
+        if self.at >= self.last {
+            return Ok(None);
+        }
+        let rows = (self.page)(audit, self.at)?;
+        Ok(rows.last().map(|(end, _)| *end).map(|end| {
+            self.at = end;
+            rows
+        }))
+    }
+}
 
 /// What a session's row says of its bytes.
 #[derive(Debug, Clone)]
@@ -77,8 +107,8 @@ impl Audit {
         Ok(lines.into_iter().filter(|line| line != "ok").collect())
     }
 
-    /// The largest rowid of a table: who stops there has seen all rows of this moment.
-    pub(crate) fn last_row(&self, table: &'static str) -> rusqlite::Result<i64> {
+    /// The largest rowid of a table.
+    fn last_row(&self, table: &'static str) -> rusqlite::Result<i64> {
         let newest = format!("SELECT coalesce(max(rowid), 0) FROM {table}");
         self.connection.query_row(&newest, [], |row| row.get(0))
     }
@@ -96,22 +126,15 @@ impl Audit {
                        extent_start, extent_crc32c, reply IS NOT NULL AS has_reply
                    FROM sessions WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
         self.page(sql, after, |row| {
-            let extent_start: Option<i64> = row.get("extent_start")?;
-            let extent_crc32c: Option<u32> = row.get("extent_crc32c")?;
             Ok(SessionRow {
                 id: SessionId::from_bytes(row.get("id")?),
                 state: rows::state(row)?,
                 epoch: Epoch(rows::count(row, "epoch")?),
                 offset: rows::count(row, "offset")?,
-                total: row.get::<_, Option<i64>>("total")?.map(i64::cast_unsigned),
+                total: rows::total(row)?,
                 crc32c: Crc32c(row.get("crc32c")?),
                 media: rows::media_ref(row)?,
-                extent: extent_start
-                    .zip(extent_crc32c)
-                    .map(|(start, crc32c)| Extent {
-                        start: start.cast_unsigned(),
-                        crc32c: Crc32c(crc32c),
-                    }),
+                extent: rows::extent(row)?,
                 has_reply: row.get("has_reply")?,
             })
         })
@@ -127,7 +150,7 @@ impl Audit {
                 None => None,
                 Some(at) => {
                     row.get::<_, String>("content_type")?;
-                    Some((at, rows::count(row, "length")?, digests(row)?))
+                    Some((at, rows::count(row, "length")?, rows::digests(row)?))
                 }
             };
             Ok(ResourceRow {
@@ -167,23 +190,12 @@ impl Audit {
 
     /// The bytes of a small media.
     pub(crate) fn small_media(&self, id: MediaId) -> rusqlite::Result<Option<Vec<u8>>> {
-        self.connection
-            .prepare_cached("SELECT bytes FROM small_media WHERE id = ?1")?
-            .query_row([id.as_bytes()], |row| row.get(0))
-            .optional()
+        rows::small_media(&self.connection, id)
     }
 
     /// Whether a session or a resource names a media.
     pub(crate) fn is_named(&self, media: MediaRef) -> rusqlite::Result<bool> {
-        self.connection
-            .prepare_cached(
-                "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1 AND place = ?2)
-                     OR EXISTS (SELECT 1 FROM resources WHERE media = ?1 AND place = ?2)",
-            )?
-            .query_row(
-                params![media.id.as_bytes(), rows::sql_place(media.place)],
-                |row| row.get(0),
-            )
+        rows::is_named(&self.connection, media)
     }
 
     /// Those of `ids` that neither a session, nor a resource, nor the list of garbage names.
@@ -205,12 +217,4 @@ impl Audit {
         }
         Ok(page)
     }
-}
-
-fn digests(row: &Row<'_>) -> rusqlite::Result<Digests> {
-    Ok(Digests {
-        crc32c: Crc32c(row.get("crc32c")?),
-        md5: row.get::<_, Option<[u8; 16]>>("md5")?.map(Md5),
-        sha256: row.get::<_, Option<[u8; 32]>>("sha256")?.map(Sha256),
-    })
 }

@@ -24,21 +24,13 @@ pub(super) fn session(connection: &Connection, id: SessionId) -> rusqlite::Resul
 }
 
 fn read_session(id: SessionId, row: &Row<'_>) -> rusqlite::Result<Session> {
-    let extent_start: Option<i64> = row.get("extent_start")?;
-    let extent_crc32c: Option<u32> = row.get("extent_crc32c")?;
-    let extent = extent_start
-        .zip(extent_crc32c)
-        .map(|(start, crc32c)| Extent {
-            start: start.cast_unsigned(),
-            crc32c: Crc32c(crc32c),
-        });
     let progress = Progress {
         offset: count(row, "offset")?,
-        total: row.get::<_, Option<i64>>("total")?.map(i64::cast_unsigned),
+        total: total(row)?,
         crc32c: Crc32c(row.get("crc32c")?),
         slow_digests: row.get("slow_digests")?,
         media: media_ref(row)?,
-        extent,
+        extent: extent(row)?,
     };
     Ok(Session {
         id,
@@ -88,11 +80,7 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
             at,
             length: count(row, "length")?,
             content_type: row.get("content_type")?,
-            digests: Digests {
-                crc32c: Crc32c(row.get("crc32c")?),
-                md5: row.get::<_, Option<[u8; 16]>>("md5")?.map(Md5),
-                sha256: row.get::<_, Option<[u8; 32]>>("sha256")?.map(Sha256),
-            },
+            digests: digests(row)?,
         }),
     };
     Ok(Resource {
@@ -124,6 +112,55 @@ pub(super) fn unknown_media(
         }
     }
     Ok(unknown)
+}
+
+/// Whether a session or a resource names a media.
+pub(super) fn is_named(connection: &Connection, media: MediaRef) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1 AND place = ?2)
+                 OR EXISTS (SELECT 1 FROM resources WHERE media = ?1 AND place = ?2)",
+        )?
+        .query_row(
+            params![media.id.as_bytes(), sql_place(media.place)],
+            |row| row.get(0),
+        )
+}
+
+/// The bytes of a small media.
+pub(super) fn small_media(
+    connection: &Connection,
+    id: MediaId,
+) -> rusqlite::Result<Option<Vec<u8>>> {
+    connection
+        .prepare_cached("SELECT bytes FROM small_media WHERE id = ?1")?
+        .query_row([id.as_bytes()], |row| row.get(0))
+        .optional()
+}
+
+/// The column `total` of a session.
+pub(super) fn total(row: &Row<'_>) -> rusqlite::Result<Option<u64>> {
+    let total: Option<i64> = row.get("total")?;
+    Ok(total.map(i64::cast_unsigned))
+}
+
+/// The columns of a session that tell of its last stretch.
+pub(super) fn extent(row: &Row<'_>) -> rusqlite::Result<Option<Extent>> {
+    let start: Option<i64> = row.get("extent_start")?;
+    let crc32c: Option<u32> = row.get("extent_crc32c")?;
+    Ok(start.zip(crc32c).map(|(start, crc32c)| Extent {
+        start: start.cast_unsigned(),
+        crc32c: Crc32c(crc32c),
+    }))
+}
+
+/// The columns of a resource that tell what its media comes to.
+pub(super) fn digests(row: &Row<'_>) -> rusqlite::Result<Digests> {
+    Ok(Digests {
+        crc32c: Crc32c(row.get("crc32c")?),
+        md5: row.get::<_, Option<[u8; 16]>>("md5")?.map(Md5),
+        sha256: row.get::<_, Option<[u8; 32]>>("sha256")?.map(Sha256),
+    })
 }
 
 /// The columns `media` and `place`.

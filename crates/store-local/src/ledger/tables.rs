@@ -361,12 +361,7 @@ impl Tables<'_> {
 
     /// A row that named `media` has gone or names another: drops the media when it was the last.
     pub(super) fn let_go(&self, media: MediaRef) -> Changed {
-        let mut named = self.connection.prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1 AND place = ?2)
-                 OR EXISTS (SELECT 1 FROM resources WHERE media = ?1 AND place = ?2)",
-        )?;
-        let by = params![media.id.as_bytes(), rows::sql_place(media.place)];
-        if named.query_row(by, |row| row.get(0))? {
+        if rows::is_named(self.connection, media)? {
             return Ok(());
         }
         let drop = match media.place {

@@ -8,7 +8,7 @@ use super::check::Expected;
 use super::finding::{Fault, Subject};
 use super::{Verifier, VerifyError};
 use crate::filesystem;
-use crate::ledger::{Audit, Page, ResourceRow, SessionRow};
+use crate::ledger::{Audit, Page, ResourceRow, SessionRow, Walk};
 
 impl Verifier<'_> {
     /// Looks at all rows that a table has now.
@@ -18,12 +18,8 @@ impl Verifier<'_> {
         page: fn(&Audit, i64) -> rusqlite::Result<Page<T>>,
         check: fn(&mut Self, i64, &T) -> Result<(), VerifyError>,
     ) -> Result<(), VerifyError> {
-        let last = self.audit.last_row(table)?;
-        let mut at = 0;
-        while at < last {
-            let rows = page(&self.audit, at)?;
-            let Some((end, _)) = rows.last() else { break };
-            at = *end;
+        let mut walk = Walk::begin(&self.audit, table, page)?;
+        while let Some(rows) = walk.next(&self.audit)? {
             for (row, read) in rows {
                 match read {
                     Ok(found) => check(self, row, &found)?,
