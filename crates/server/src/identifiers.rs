@@ -6,28 +6,49 @@ use sha2::{Digest as _, Sha256};
 use windlass_store::{MediaId, SessionId, Timestamp};
 
 /// Random bytes in an `upload_id`: 192 bits, because it is a credential.
-const UPLOAD_ID_BYTES: usize = 24;
+const SECRET_LEN: usize = 24;
 
-/// A fresh `upload_id`: 32 characters of the URL-safe alphabet.
-pub(crate) fn new_upload_id() -> String {
-    URL_SAFE_NO_PAD.encode(random::<UPLOAD_ID_BYTES>())
+/// Bytes in front of a name that tell when it was given.
+const MOMENT_LEN: usize = 6;
+
+/// A fresh `upload_id`: 40 characters of the URL-safe alphabet.
+pub(crate) fn new_upload_id(now: Timestamp) -> String {
+    URL_SAFE_NO_PAD.encode(timed::<{ MOMENT_LEN + SECRET_LEN }>(now))
 }
 
-/// The session that an `upload_id` opens. The hash is what is stored and logged.
+/// The session that an `upload_id` opens: its moment, and a hash of all of it. The hash is what is stored and logged.
 pub(crate) fn session_id(upload_id: &str) -> SessionId {
-    SessionId::from_bytes(Sha256::digest(upload_id.as_bytes()).into())
+    const MOMENT_CHARACTERS: usize = MOMENT_LEN * 4 / 3;
+    let mut id: [u8; 32] = Sha256::digest(upload_id.as_bytes()).into();
+    let characters = upload_id.as_bytes().get(..MOMENT_CHARACTERS);
+    let moment = characters.and_then(|moment| URL_SAFE_NO_PAD.decode(moment).ok());
+    // An `upload_id` without a moment is none of ours, and as good as any other unknown one.
+    if let Some(moment) = moment {
+        id[..MOMENT_LEN].copy_from_slice(&moment);
+    }
+    SessionId::from_bytes(id)
 }
 
-/// A fresh media id.
+/// A fresh id of media for the vault: the directories are named after its beginning, which is therefore random.
 pub(crate) fn new_media_id() -> MediaId {
     MediaId::from_bytes(random())
 }
 
+/// A fresh id of media that the ledger holds.
+pub(crate) fn new_small_media_id(now: Timestamp) -> MediaId {
+    MediaId::from_bytes(timed(now))
+}
+
 /// A fresh resource id: 32 lower-case hexadecimal digits that sort by the time of their making.
 pub(crate) fn new_resource_id(now: Timestamp) -> String {
-    let random = u128::from_be_bytes(random());
-    let time = u128::from(now.as_millis() & 0xffff_ffff_ffff) << 80;
-    format!("{:032x}", time | (random >> 48))
+    format!("{:032x}", u128::from_be_bytes(timed(now)))
+}
+
+/// A moment, and random bytes behind it.
+fn timed<const N: usize>(now: Timestamp) -> [u8; N] {
+    let mut bytes = random();
+    bytes[..MOMENT_LEN].copy_from_slice(&now.to_sortable_bytes());
+    bytes
 }
 
 fn random<const N: usize>() -> [u8; N] {
@@ -40,22 +61,46 @@ fn random<const N: usize>() -> [u8; N] {
 mod tests {
     use super::*;
 
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+    const LATER: Timestamp = Timestamp::from_millis(1_001);
+
     #[test]
-    fn an_upload_id_is_192_bits_that_need_no_escaping_in_a_query() {
-        let upload_id = new_upload_id();
-        assert_eq!(upload_id.len(), 32);
+    fn an_upload_id_is_192_bits_behind_a_moment_and_needs_no_escaping_in_a_query() {
+        let upload_id = new_upload_id(NOW);
+        assert_eq!(upload_id.len(), (6 + 24) * 4 / 3);
         assert!(
             upload_id
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
         );
-        assert_ne!(upload_id, new_upload_id());
+        assert_ne!(upload_id, new_upload_id(NOW));
+    }
+
+    #[test]
+    fn sessions_and_small_media_sort_by_time() {
+        let id = |now| session_id(&new_upload_id(now));
+        assert!(id(NOW) < id(LATER));
+        assert!(new_small_media_id(NOW) < new_small_media_id(LATER));
+    }
+
+    #[test]
+    fn every_character_of_an_upload_id_counts() {
+        let upload_id = new_upload_id(NOW);
+        for at in 0..upload_id.len() {
+            let mut other = upload_id.clone().into_bytes();
+            other[at] = if other[at] == b'x' { b'y' } else { b'x' };
+            let other = String::from_utf8(other).unwrap();
+            assert_ne!(session_id(&upload_id), session_id(&other), "{at}");
+        }
+        for foreign in ["", "short", "%%%%%%%%%%%%", "\u{e9}\u{e9}\u{e9}\u{e9}"] {
+            assert_ne!(session_id(&upload_id), session_id(foreign), "{foreign}");
+        }
     }
 
     #[test]
     fn resource_ids_sort_by_time() {
-        let early = new_resource_id(Timestamp::from_millis(1_000));
-        let late = new_resource_id(Timestamp::from_millis(1_001));
+        let early = new_resource_id(NOW);
+        let late = new_resource_id(LATER);
         assert!(early < late, "{early} {late}");
         assert_eq!(early.len(), 32);
     }

@@ -109,6 +109,7 @@ impl House {
             vault: Arc::clone(&self.vault),
             budget: self.budget.clone(),
             small_media: usize::try_from(limit).unwrap_or(batch::SMALL_BATCH),
+            now: self.clock.now(),
         }
     }
 

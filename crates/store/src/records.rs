@@ -22,6 +22,15 @@ impl Timestamp {
         self.0
     }
 
+    /// The last six bytes, the first of them first: milliseconds until the year 10889.
+    ///
+    /// Names that begin with them sort by time. What is named at about the same time is then found on the same pages of a ledger,
+    /// however much it holds.
+    pub fn to_sortable_bytes(self) -> [u8; 6] {
+        let [_, _, bytes @ ..] = self.0.to_be_bytes();
+        bytes
+    }
+
     /// This moment plus `duration`, or the end of time.
     #[must_use]
     pub fn saturating_add(self, duration: std::time::Duration) -> Self {
@@ -37,10 +46,11 @@ impl Timestamp {
     }
 }
 
-/// The name of a session inside the house: a SHA-256 of the `upload_id` that the client holds.
+/// The name of a session inside the house: six bytes that tell when it was started, and 26 bytes of
+/// a SHA-256 of the `upload_id` that the client holds.
 ///
-/// The `upload_id` itself is a credential and is never stored. `Debug` shows four bytes, enough to
-/// follow a session through a log.
+/// The `upload_id` itself is a credential and is never stored. `Debug` shows four bytes of the hash,
+/// enough to follow a session through a log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId([u8; 32]);
 
@@ -54,19 +64,21 @@ impl SessionId {
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// Eight hexadecimal digits of the hash, by which a session can be followed.
+    pub fn abbreviated(&self) -> String {
+        let [_, _, _, _, _, _, first, second, third, fourth, ..] = self.0;
+        format!("{first:02x}{second:02x}{third:02x}{fourth:02x}")
+    }
 }
 
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [first, second, third, fourth, ..] = self.0;
-        write!(
-            f,
-            "SessionId({first:02x}{second:02x}{third:02x}{fourth:02x}..)"
-        )
+        write!(f, "SessionId({}..)", self.abbreviated())
     }
 }
 
-/// The name of one media: 128 random bits, chosen by the server, never reused.
+/// The name of one media: 128 bits, chosen by the server, at least 80 of them random; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MediaId([u8; 16]);
 

@@ -20,6 +20,9 @@ const SMALL_EVERY: u64 = 10;
 const FILE_EVERY: u64 = 100;
 const LIVING_EVERY: u64 = 100;
 
+/// How long a session lives.
+const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// About what the server remembers of a request.
 const CONTEXT_LEN: usize = 300;
 
@@ -30,9 +33,12 @@ const FILE_LEN: usize = 64 << 10;
 const LAST: MediaId = MediaId::from_bytes([0xff; 16]);
 
 /// Sessions in a store.
+#[derive(Clone)]
 pub(super) struct Estate {
     sessions: u64,
     dice: Dice,
+    /// When the last session was left.
+    now: Timestamp,
     last_to_go: PathBuf,
 }
 
@@ -54,18 +60,18 @@ impl Estate {
         let estate = Self {
             sessions,
             dice: Dice::new(seed),
+            now: now()?,
             last_to_go: data
                 .join("vault")
                 .join(&name[..2])
                 .join(&name[2..4])
                 .join(&name),
         };
-        let now = now()?;
         let store = Arc::new(open(data, Durability::Os)?);
         runtime()?.block_on(async {
             let mut tasks = tokio::task::JoinSet::new();
             for first in 0..SIDE_BY_SIDE {
-                let (store, sessions) = (Arc::clone(&store), estate.of(first, now));
+                let (store, sessions) = (Arc::clone(&store), estate.of(first));
                 tasks.spawn(async move { make(&store, sessions).await });
             }
             while let Some(made) = tasks.join_next().await {
@@ -106,9 +112,7 @@ impl Estate {
     async fn undeleted(&self, store: &LocalStore) -> u64 {
         let mut undeleted = 0;
         for number in (0..self.sessions).filter(|number| !is_living(*number)) {
-            let mut dice = self.dice.fork(number);
-            session_id(&mut dice);
-            if let Some((at, _)) = media(&mut dice, number, self.sessions)
+            if let Some((at, _)) = self.left(number).media
                 && at.place == Place::Vault
             {
                 undeleted += u64::from(store.vault.read(at.id, 0..1).await.is_ok());
@@ -118,16 +122,37 @@ impl Estate {
     }
 
     /// Every `SIDE_BY_SIDE`th session from `first` on.
-    fn of(&self, first: u64, now: Timestamp) -> impl Iterator<Item = Left> + use<> {
-        let (dice, sessions) = (self.dice.clone(), self.sessions);
+    fn of(&self, first: u64) -> impl Iterator<Item = Left> + use<> {
+        let estate = self.clone();
         let step = usize::try_from(SIDE_BY_SIDE).expect("a small number");
-        (first..sessions)
-            .step_by(step)
-            .map(move |number| Left::new(&dice, number, sessions, now))
+        let numbers = (first..self.sessions).step_by(step);
+        numbers.map(move |number| estate.left(number))
     }
 
     fn id(&self, number: u64) -> SessionId {
-        session_id(&mut self.dice.fork(number))
+        self.left(number).session.id
+    }
+
+    /// The session of a number. One was started each millisecond, those that have died a lifetime earlier.
+    fn left(&self, number: u64) -> Left {
+        let mut dice = self.dice.fork(number);
+        let before = Duration::from_millis(self.sessions - number);
+        let recently = self.now.saturating_sub(before);
+        let created = if is_living(number) {
+            recently
+        } else {
+            recently.saturating_sub(LIFETIME)
+        };
+        Left {
+            session: NewSession {
+                id: SessionId::from_bytes(named(created, &mut dice)),
+                context: vec![b'x'; CONTEXT_LEN],
+                created,
+                expires: created.saturating_add(LIFETIME),
+                total: None,
+            },
+            media: media(&mut dice, number, self.sessions, created),
+        }
     }
 }
 
@@ -137,42 +162,25 @@ struct Left {
     media: Option<(MediaRef, Bytes)>,
 }
 
-impl Left {
-    fn new(dice: &Dice, number: u64, sessions: u64, now: Timestamp) -> Self {
-        let mut dice = dice.fork(number);
-        let id = session_id(&mut dice);
-        let expires = if is_living(number) {
-            now.saturating_add(Duration::from_secs(7 * 24 * 60 * 60))
-        } else {
-            now.saturating_sub(Duration::from_millis(sessions - number))
-        };
-        Self {
-            session: NewSession {
-                id,
-                context: vec![b'x'; CONTEXT_LEN],
-                created: now.saturating_sub(Duration::from_secs(8 * 24 * 60 * 60)),
-                expires,
-                total: None,
-            },
-            media: media(&mut dice, number, sessions),
-        }
-    }
-}
-
 fn is_living(number: u64) -> bool {
     number % LIVING_EVERY == 7
 }
 
-fn media(dice: &mut Dice, number: u64, sessions: u64) -> Option<(MediaRef, Bytes)> {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&dice.throw().to_be_bytes());
-    bytes[8..].copy_from_slice(&dice.throw().to_be_bytes());
+fn media(
+    dice: &mut Dice,
+    number: u64,
+    sessions: u64,
+    created: Timestamp,
+) -> Option<(MediaRef, Bytes)> {
     let (id, place, len) = match number {
         _ if number + 1 == sessions => (LAST, Place::Vault, FILE_LEN),
         _ if number.is_multiple_of(FILE_EVERY) => {
-            (MediaId::from_bytes(bytes), Place::Vault, FILE_LEN)
+            (MediaId::from_bytes(random(dice)), Place::Vault, FILE_LEN)
         }
-        _ if number % SMALL_EVERY == 7 => (MediaId::from_bytes(bytes), Place::Ledger, SMALL_LEN),
+        _ if number % SMALL_EVERY == 7 => {
+            let id = MediaId::from_bytes(named(created, dice));
+            (id, Place::Ledger, SMALL_LEN)
+        }
         _ => return None,
     };
     Some((MediaRef { id, place }, Bytes::from(vec![b'm'; len])))
@@ -211,12 +219,20 @@ fn advance(at: MediaRef, bytes: Bytes) -> Advance {
     }
 }
 
-fn session_id(dice: &mut Dice) -> SessionId {
-    let mut bytes = [0; 32];
+/// A name as the server gives it: a moment, and random bytes.
+fn named<const N: usize>(created: Timestamp, dice: &mut Dice) -> [u8; N] {
+    let mut name = random(dice);
+    let moment = created.to_sortable_bytes();
+    name[..moment.len()].copy_from_slice(&moment);
+    name
+}
+
+fn random<const N: usize>(dice: &mut Dice) -> [u8; N] {
+    let mut bytes = [0; N];
     for word in bytes.chunks_exact_mut(8) {
         word.copy_from_slice(&dice.throw().to_be_bytes());
     }
-    SessionId::from_bytes(bytes)
+    bytes
 }
 
 #[expect(

@@ -54,8 +54,8 @@ impl House {
             return Err(SessionError::TooLarge { limit }.into());
         }
         self.admit(request).await?;
-        let upload_id = new_upload_id();
         let created = self.clock.now();
+        let upload_id = new_upload_id(created);
         let session = NewSession {
             id: session_id(&upload_id),
             context: request.to_bytes(),

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 use windlass_proto::digest::{Digests, SlowHasher, Wanted};
-use windlass_store::{Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Vault, VaultError};
+use windlass_store::{
+    Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Timestamp, Vault, VaultError,
+};
 
 use super::batch::{Batch, MODEST_BATCH, MemoryBudget, SMALL_BATCH};
 use super::mark::Mark;
 use super::slow_lane::{SlowLane, hash};
 use crate::error::Error;
-use crate::identifiers::new_media_id;
+use crate::identifiers::{new_media_id, new_small_media_id};
 
 /// What a sink needs of the house.
 #[derive(Clone)]
@@ -25,6 +27,8 @@ pub(crate) struct Plumbing {
     pub(crate) budget: MemoryBudget,
     /// Media up to this length stays in the ledger.
     pub(crate) small_media: usize,
+    /// When the request came.
+    pub(crate) now: Timestamp,
 }
 
 /// Takes the bytes of one media.
@@ -101,12 +105,12 @@ impl MediaSink {
     pub(crate) fn new(plumbing: Plumbing, wanted: Wanted) -> Self {
         let start = Mark::start();
         Self {
+            small_id: new_small_media_id(plumbing.now),
             plumbing,
             batch: Batch::default(),
             sent: start.clone(),
             taken: start,
             known_large: false,
-            small_id: new_media_id(),
             vault_media: None,
             writing: None,
             slow: SlowLane::new(wanted),

@@ -204,11 +204,7 @@ impl fmt::Display for Subject {
             Self::Vault => f.write_str("vault"),
             Self::Row { table, row } => write!(f, "row {row} of {table}"),
             Self::Session { id, row } => {
-                let [first, second, third, fourth, ..] = id.as_bytes();
-                write!(
-                    f,
-                    "session {first:02x}{second:02x}{third:02x}{fourth:02x}.. (row {row})"
-                )
+                write!(f, "session {}.. (row {row})", id.abbreviated())
             }
             Self::Resource { collection, id } => write!(f, "resource {collection}/{id}"),
             Self::Media(id) => write!(f, "media {id}"),
