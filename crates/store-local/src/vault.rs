@@ -21,8 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use windlass_proto::digest::Crc32cHasher;
 use windlass_store::{
-    Cause, Extent, Failpoint, MediaId, MediaReader, MediaWriter, Space, StoredMedia, Vault,
-    VaultError,
+    Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
 };
 
 use crate::hold::{HeldByBackup, Hold};
@@ -123,11 +122,7 @@ impl Vault for LocalVault {
         removed.map_err(|cause| unreadable(id, cause))?
     }
 
-    async fn list(
-        &self,
-        after: Option<MediaId>,
-        limit: usize,
-    ) -> Result<Vec<StoredMedia>, VaultError> {
+    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
         let shared = Arc::clone(&self.shared);
         let listed = self
             .shared

@@ -27,7 +27,9 @@ pub use records::{
     SessionId, SessionState, Timestamp,
 };
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};
-pub use vault::{MediaReader, MediaWriter, Space, StoredMedia, Superseded, Vault, VaultError};
+pub use vault::{
+    Listing, MediaReader, MediaWriter, Space, StoredMedia, Superseded, Vault, VaultError,
+};
 
 /// The error underneath a fault, shared by everyone who waited for the same commit or sync.
 pub type Cause = std::sync::Arc<dyn std::error::Error + Send + Sync>;

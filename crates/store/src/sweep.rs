@@ -72,7 +72,7 @@ pub struct Sweep {
     tried: Option<MediaId>,
     /// All garbage was tried since the last sweep was done, and none has been deleted of late.
     has_tried_all: bool,
-    /// The last media of the vault that was looked at.
+    /// Where the next look into the vault begins.
     last: Option<MediaId>,
 }
 
@@ -161,10 +161,10 @@ impl Sweep {
         now: Timestamp,
         swept: &mut Swept,
     ) -> Result<bool, SweepError> {
-        let stored = vault.list(self.last, self.options.batch).await?;
-        let last = stored.last().map(|media| media.id);
+        let listing = vault.list(self.last, self.options.batch).await?;
         let forgotten_since = now.saturating_sub(self.options.grace);
-        let old = stored
+        let old = listing
+            .media
             .iter()
             .filter(|media| media.modified < forgotten_since);
         let old: Vec<MediaId> = old.map(|media| media.id).collect();
@@ -176,8 +176,8 @@ impl Sweep {
                 Failpoint::OrphansUnlinked.reach();
             }
         }
-        self.last = last;
-        Ok(last.is_none())
+        self.last = listing.next;
+        Ok(listing.next.is_none())
     }
 }
 

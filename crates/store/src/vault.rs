@@ -48,17 +48,14 @@ pub trait Vault: Send + Sync + 'static {
     /// Deletes a media. One that does not exist is a success.
     async fn delete(&self, id: MediaId) -> Result<(), VaultError>;
 
-    /// Up to about `limit` media whose ids are greater than `after`, in the order of their ids. An
-    /// empty list is the end. For the sweep; never on the path of a request. Media that has a writer
-    /// may be left out: its bytes are about to be named, however old the clock makes them look.
+    /// Looks at up to about `limit` places behind `after` and lists the media there, in the order of
+    /// ids. That can be none, in a vault whose directories are mostly empty. For the sweep; never on
+    /// the path of a request. Media that has a writer may be left out: its bytes are about to be
+    /// named, however old the clock makes them look.
     ///
     /// # Errors
     /// [`VaultError::Unreadable`] of the media to go on from.
-    async fn list(
-        &self,
-        after: Option<MediaId>,
-        limit: usize,
-    ) -> Result<Vec<StoredMedia>, VaultError>;
+    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError>;
 
     /// How much room there is.
     async fn space(&self) -> Result<Space, VaultError>;
@@ -89,6 +86,15 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
 pub trait MediaReader: Send + std::fmt::Debug {
     /// The next bytes of the range, at most a few hundred KiB at once; empty at its end.
     async fn next(&mut self) -> Result<Bytes, VaultError>;
+}
+
+/// A part of what is in a vault.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// Media, in the order of ids.
+    pub media: Vec<StoredMedia>,
+    /// What to go on after; `None` at the end of the vault.
+    pub next: Option<MediaId>,
 }
 
 /// A media as a listing shows it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use windlass_server::Stores;
 use windlass_store::{
-    Extent, MediaId, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError,
+    Extent, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
 };
 use windlass_testkit::media::Media;
 
@@ -45,11 +45,7 @@ impl Vault for SweptVault {
         self.0.delete(id).await
     }
 
-    async fn list(
-        &self,
-        after: Option<MediaId>,
-        limit: usize,
-    ) -> Result<Vec<StoredMedia>, VaultError> {
+    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
         self.0.list(after, limit).await
     }
 

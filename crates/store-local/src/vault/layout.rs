@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
-use windlass_store::{MediaId, StoredMedia};
+use windlass_store::{Listing, MediaId, StoredMedia};
 
 use crate::filesystem;
 
@@ -70,47 +70,85 @@ impl Layout {
         Ok(())
     }
 
-    /// Up to about `limit` media behind `after`, in order. It looks through directories until it
-    /// has found enough, through all of them when there is nothing. Media that is `hidden` is passed
-    /// over, which is not the same as filtering the list: an empty list is the end.
+    /// Looks at up to `limit` media and directories behind `after`. Of media that is `hidden` it
+    /// tells nothing.
     pub(super) fn list(
         &self,
         after: Option<MediaId>,
         limit: usize,
         hidden: impl Fn(MediaId) -> bool,
-    ) -> io::Result<Vec<StoredMedia>> {
-        let after = after.map(|id| id.to_string());
-        let after = after.as_deref().unwrap_or_default();
-        let mut found = Vec::new();
-        for outer in sorted(&self.root, 2, prefix(after, 0..2))? {
+    ) -> io::Result<Listing> {
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        let mut tour = Tour {
+            after: &after,
+            looks: limit,
+            hidden,
+            media: Vec::new(),
+        };
+        let mut next = None;
+        'all: for outer in sorted(&self.root, 2, prefix(&after, 0..2))? {
             let outer_path = self.root.join(&outer);
             let from = if after.starts_with(&outer) {
-                prefix(after, 2..4)
+                prefix(&after, 2..4)
             } else {
                 ""
             };
             for inner in sorted(&outer_path, 2, from)? {
-                let inner_path = outer_path.join(&inner);
-                for name in sorted(&inner_path, 32, after)? {
-                    if let Some(id) = MediaId::parse(&name).filter(|_| *name > *after)
-                        && !hidden(id)
-                        && let Some(modified) = filesystem::modified(&inner_path.join(&name))?
-                    {
-                        found.push(StoredMedia { id, modified });
-                    }
-                    if found.len() >= limit {
-                        return Ok(found);
-                    }
+                next = tour.visit(&outer_path.join(&inner), &format!("{outer}{inner}"))?;
+                if next.is_some() {
+                    break 'all;
                 }
             }
         }
-        Ok(found)
+        Ok(Listing {
+            media: tour.media,
+            next,
+        })
     }
 
     fn durable(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
         self.durable
             .lock()
             .expect("nothing panics while it is held")
+    }
+}
+
+/// A look at media, directory after directory, until it has seen enough.
+struct Tour<'a, H> {
+    after: &'a str,
+    /// Media and directories that may still be looked at.
+    looks: usize,
+    hidden: H,
+    media: Vec<StoredMedia>,
+}
+
+impl<H: Fn(MediaId) -> bool> Tour<'_, H> {
+    /// Looks at the media in the directory of four digits. Returns where it has seen enough.
+    fn visit(&mut self, directory: &Path, digits: &str) -> io::Result<Option<MediaId>> {
+        let behind_all = format!("{digits:f<32}");
+        if behind_all.as_str() <= self.after {
+            return Ok(None);
+        }
+        for name in sorted(directory, 32, self.after)? {
+            let Some(id) = MediaId::parse(&name).filter(|_| name.as_str() > self.after) else {
+                continue;
+            };
+            if !(self.hidden)(id)
+                && let Some(modified) = filesystem::modified(&directory.join(&name))?
+            {
+                self.media.push(StoredMedia { id, modified });
+            }
+            if self.was_last_look() {
+                return Ok(Some(id));
+            }
+        }
+        let is_enough = self.was_last_look();
+        Ok(MediaId::parse(&behind_all).filter(|_| is_enough))
+    }
+
+    fn was_last_look(&mut self) -> bool {
+        self.looks = self.looks.saturating_sub(1);
+        self.looks == 0
     }
 }
 

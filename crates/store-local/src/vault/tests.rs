@@ -153,11 +153,7 @@ async fn names_that_are_not_ours_are_not_listed() {
     }
     std::fs::write(root.join("ab/ab/abc"), "").unwrap();
     std::fs::write(root.join("ab/cd/ABABABABABABABABABABABABABABABAB"), "").unwrap();
-    let listed = vault.list(None, 10).await.unwrap();
-    assert_eq!(
-        listed.iter().map(|stored| stored.id).collect::<Vec<_>>(),
-        [id(0xab)]
-    );
+    assert_eq!(listed(&vault).await, [id(0xab)]);
 }
 
 #[tokio::test]
@@ -216,9 +212,9 @@ async fn create_while_descriptors_are_short() {
         }
     }
     assert!((2..8).contains(&failed), "{failed} failed");
-    let listed = vault.list(None, 10).await.unwrap();
+    let listed = listed(&vault).await;
     assert_eq!(
-        listed.iter().filter(|stored| stored.id != id(0)).count(),
+        listed.iter().filter(|listed| **listed != id(0)).count(),
         8 - failed,
         "a create that failed leaves no file behind"
     );
@@ -257,7 +253,7 @@ async fn a_create_whose_sync_fails_leaves_no_file_behind() {
     let vault = open(&dir, Durability::Disk);
     is_fault(writer_on(&vault, "/dev/null", 2).sync().await);
     is_fault(vault.create(id(1)).await);
-    assert_eq!(vault.list(None, 10).await.unwrap(), []);
+    assert_eq!(listed(&vault).await, []);
 }
 
 #[tokio::test]
@@ -266,8 +262,35 @@ async fn media_that_is_being_written_is_not_listed() {
     let vault = open(&dir, Durability::Disk);
     let writer = vault.create(id(1)).await.unwrap();
     vault.create(id(2)).await.unwrap();
-    let listed = vault.list(None, 1).await.unwrap();
-    assert_eq!(listed.first().map(|stored| stored.id), Some(id(2)));
+    assert_eq!(listed(&vault).await, [id(2)]);
     drop(writer);
-    assert_eq!(vault.list(None, 10).await.unwrap().len(), 2);
+    assert_eq!(listed(&vault).await, [id(1), id(2)]);
+}
+
+#[tokio::test]
+async fn a_listing_looks_at_a_few_directories_at_once_however_many_are_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    for n in 1..=9 {
+        vault.create(id(n)).await.unwrap();
+        if n < 9 {
+            vault.delete(id(n)).await.unwrap();
+        }
+    }
+    let mut next = None;
+    for _ in 0..2 {
+        let listing = vault.list(next, 4).await.unwrap();
+        assert_eq!(listing.media, []);
+        assert!(listing.next > next && listing.next < Some(id(9)));
+        next = listing.next;
+    }
+    let rest = vault.list(next, 4).await.unwrap();
+    assert_eq!(rest.media.len(), 1);
+    assert_eq!(rest.next, None);
+}
+
+async fn listed(vault: &LocalVault) -> Vec<MediaId> {
+    let listing = vault.list(None, 100).await.unwrap();
+    assert_eq!(listing.next, None);
+    listing.media.iter().map(|stored| stored.id).collect()
 }

@@ -30,7 +30,7 @@ pub async fn vault(vault: &dyn Vault) {
 }
 
 async fn an_empty_vault_lists_nothing(vault: &dyn Vault) {
-    assert_eq!(vault.list(None, 10).await.unwrap(), []);
+    assert_eq!(listed(vault).await, []);
 }
 
 async fn media_is_read_as_it_was_written(vault: &dyn Vault) {
@@ -203,19 +203,20 @@ async fn media_is_listed_in_order(vault: &dyn Vault) {
             .all(|id| all.iter().any(|stored| stored.id == *id))
     );
 
-    let page = vault.list(Some(names.media(0)), 1).await.unwrap();
+    for limit in [1, 2, 1_000] {
+        assert_eq!(
+            listed_by(vault, None, limit).await,
+            all,
+            "{limit} at a time"
+        );
+    }
+    let behind = listed_by(vault, Some(names.media(0)), 1_000).await;
     assert_eq!(
-        page[0].id, mine[0],
+        behind[0].id, mine[0],
         "the media to go on from need not exist"
     );
-    let page = vault.list(Some(mine[0]), 2).await.unwrap();
-    assert_eq!([page[0].id, page[1].id], mine[1..]);
-    let last = all.last().map(|stored| stored.id);
-    assert_eq!(
-        vault.list(last, 2).await.unwrap(),
-        [],
-        "an empty list is the end"
-    );
+    let behind = listed_by(vault, Some(mine[0]), 1_000).await;
+    assert_eq!([behind[0].id, behind[1].id], mine[1..]);
 }
 
 async fn there_is_no_more_room_than_there_is(vault: &dyn Vault) {
@@ -262,7 +263,24 @@ async fn drain(reader: &mut dyn MediaReader) -> Result<Vec<u8>, VaultError> {
 }
 
 async fn listed(vault: &dyn Vault) -> Vec<StoredMedia> {
-    vault.list(None, 1_000).await.unwrap()
+    listed_by(vault, None, 1_000).await
+}
+
+/// All media behind `after`, listed `limit` at a time.
+async fn listed_by(
+    vault: &dyn Vault,
+    mut after: Option<MediaId>,
+    limit: usize,
+) -> Vec<StoredMedia> {
+    let mut media = Vec::new();
+    loop {
+        let listing = vault.list(after, limit).await.unwrap();
+        media.extend(listing.media);
+        after = listing.next;
+        if after.is_none() {
+            return media;
+        }
+    }
 }
 
 #[track_caller]

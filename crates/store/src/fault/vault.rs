@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{Faults, Trouble, scheduled};
 use crate::records::{Extent, MediaId};
-use crate::vault::{MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError};
+use crate::vault::{Listing, MediaReader, MediaWriter, Space, Vault, VaultError};
 
 /// A [`Vault`] whose calls, and those of its writers and readers, fail on schedule.
 pub struct FaultyVault {
@@ -75,11 +75,7 @@ impl Vault for FaultyVault {
         read(&self.faults, "delete", id, self.inner.delete(id)).await
     }
 
-    async fn list(
-        &self,
-        after: Option<MediaId>,
-        limit: usize,
-    ) -> Result<Vec<StoredMedia>, VaultError> {
+    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
         let from = after.unwrap_or(MediaId::from_bytes([0; 16]));
         read(&self.faults, "list", from, self.inner.list(after, limit)).await
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
 use crate::records::{Extent, MediaId, Timestamp};
-use crate::vault::{MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError};
+use crate::vault::{Listing, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError};
 
 /// A [`Vault`] in memory that tells what is durable from what is only written.
 #[derive(Debug, Clone, Default)]
@@ -121,20 +121,18 @@ impl Vault for MemoryVault {
         Ok(())
     }
 
-    async fn list(
-        &self,
-        after: Option<MediaId>,
-        limit: usize,
-    ) -> Result<Vec<StoredMedia>, VaultError> {
+    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let media = self.disk.media();
         let rest = media.range((from, Bound::Unbounded)).take(limit);
-        Ok(rest
+        let media: Vec<_> = rest
             .map(|(&id, contents)| StoredMedia {
                 id,
                 modified: contents.modified,
             })
-            .collect())
+            .collect();
+        let next = media.last().map(|last| last.id);
+        Ok(Listing { media, next })
     }
 
     async fn space(&self) -> Result<Space, VaultError> {

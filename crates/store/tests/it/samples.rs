@@ -65,5 +65,5 @@ pub(crate) fn data() -> Vec<Bytes> {
 /// The ids of all media in the vault.
 pub(crate) async fn stored(vault: &dyn Vault) -> Vec<MediaId> {
     let listed = vault.list(None, 1_000).await.unwrap();
-    listed.into_iter().map(|stored| stored.id).collect()
+    listed.media.iter().map(|stored| stored.id).collect()
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
-    EndSession, Extent, Ledger, MediaId, MediaReader, MediaWriter, Space, StoredMedia, Sweep,
+    EndSession, Extent, Ledger, Listing, MediaId, MediaReader, MediaWriter, Space, Sweep,
     SweepOptions, Timestamp, Vault, VaultError,
 };
 
@@ -177,11 +177,7 @@ impl Vault for Immutable {
         self.0.delete(id).await
     }
 
-    async fn list(
-        &self,
-        after: Option<MediaId>,
-        limit: usize,
-    ) -> Result<Vec<StoredMedia>, VaultError> {
+    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
         self.0.list(after, limit).await
     }
 

@@ -41,5 +41,5 @@ async fn named(world: &World, stores: &Stores) -> BTreeSet<MediaId> {
 async fn stored(stores: &Stores) -> BTreeSet<MediaId> {
     let listed = stores.vault.list(None, 100).await;
     let listed = listed.expect("the vault is well");
-    listed.into_iter().map(|media| media.id).collect()
+    listed.media.iter().map(|media| media.id).collect()
 }
