@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
+mod combine;
 mod expected;
 mod hasher;
 #[cfg(test)]
@@ -50,7 +51,7 @@ impl Crc32c {
     /// The digest of two pieces of media behind each other; `next_len` is the length of the second.
     #[must_use]
     pub fn combine(self, next: Self, next_len: u64) -> Self {
-        hasher::combine(self, next, next_len)
+        combine::combine(self, next, next_len)
     }
 }
 

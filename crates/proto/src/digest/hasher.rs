@@ -34,15 +34,6 @@ impl Crc32cHasher {
     }
 }
 
-pub(super) fn combine(first: Crc32c, next: Crc32c, next_len: u64) -> Crc32c {
-    thirty_two_bits(crc_fast::checksum_combine(
-        Crc32Iscsi,
-        first.0.into(),
-        next.0.into(),
-        next_len,
-    ))
-}
-
 fn thirty_two_bits(checksum: u64) -> Crc32c {
     Crc32c(u32::try_from(checksum).expect("a CRC32C has 32 bits"))
 }

@@ -1,3 +1,4 @@
+use crc_fast::CrcAlgorithm::Crc32Iscsi;
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -314,6 +315,13 @@ proptest! {
         hasher.update(tail);
         prop_assert_eq!(hasher.value(), crc32c(&data));
         prop_assert_eq!(crc32c(head).combine(crc32c(tail), tail.len() as u64), crc32c(&data));
+    }
+
+    #[test]
+    fn crc32c_combines_whatever_the_length(first: u32, next: u32, len: u64) {
+        let theirs = crc_fast::checksum_combine(Crc32Iscsi, first.into(), next.into(), len);
+        let ours = Crc32c(first).combine(Crc32c(next), len);
+        prop_assert_eq!(u64::from(ours.0), theirs);
     }
 
     #[test]
