@@ -1,7 +1,7 @@
 //! The changes, statement by statement.
 //!
-//! Everything here runs inside the writer's transaction, under a savepoint: a method that refuses
-//! may leave its work half-done.
+//! Everything here runs inside the writer's transaction, which takes a change back that is refused: a
+//! method may leave its work half-done then.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_store::{
@@ -100,23 +100,30 @@ impl Tables<'_> {
             loose.extend(held.media);
             loose.extend(finish.progress.media);
         }
+        loose.retain(|media| !changes.resources.iter().any(|change| names(change, *media)));
         loose.into_iter().try_for_each(|media| self.let_go(media))
     }
 
     /// The media is the resource's from now on.
     fn finish(&self, held: &Held, finish: &FinishSession) -> Changed {
-        let progress = Progress {
-            extent: None,
-            ..finish.progress.clone()
-        };
-        self.write_progress(held, finish.epoch, &progress)?;
-        self.write_state(held, SessionState::Finished)?;
-        self.write_media(held, None)?;
+        let progress = &finish.progress;
         self.execute(
-            "UPDATE sessions SET reply = ?2 WHERE rowid = ?1",
-            params![held.rowid, finish.reply],
+            "UPDATE sessions SET epoch = ?2, offset = ?3, total = ?4, crc32c = ?5,
+                 slow_digests = ?6, extent_start = NULL, extent_crc32c = NULL, state = ?7,
+                 reply = ?8
+             WHERE rowid = ?1",
+            params![
+                held.rowid,
+                finish.epoch.0.cast_signed(),
+                progress.offset.cast_signed(),
+                progress.total.map(u64::cast_signed),
+                progress.crc32c.0,
+                progress.slow_digests,
+                rows::sql_state(SessionState::Finished),
+                finish.reply,
+            ],
         )?;
-        Ok(())
+        self.write_media(held, None)
     }
 
     pub(super) fn expire(
@@ -374,6 +381,17 @@ impl Tables<'_> {
 
     fn execute(&self, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<usize> {
         self.connection.prepare_cached(sql)?.execute(params)
+    }
+}
+
+/// Whether a resource has this media after the change.
+fn names(change: &ResourceChange, media: MediaRef) -> bool {
+    match change {
+        ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. } => resource
+            .media
+            .as_ref()
+            .is_some_and(|named| named.at == media),
+        ResourceChange::Delete { .. } => false,
     }
 }
 

@@ -1,18 +1,20 @@
 //! The one thread that writes, and its group commit.
 //!
-//! While a commit waits for the disk, changes queue up; the next transaction takes them all. Each
-//! runs under a savepoint of its own, so that one that is refused leaves no trace, and all are
-//! answered after the one commit. With one change at a time every change costs a sync; with 64
+//! While a commit waits for the disk, changes queue up; the next transaction takes them all, and all
+//! are answered after the one commit. With one change at a time every change costs a sync; with 64
 //! clients a sync carries dozens.
 //!
 //! ```text
 //! callers --(bounded queue)--> leases, answered at once
 //!                              BEGIN
-//!                                SAVEPOINT, change, RELEASE  | for each change
+//!                                change                      | for each change
 //!                              COMMIT                        = one sync of the WAL
 //!                              answers
 //!                              checkpoint, when it is due
 //! ```
+//!
+//! One that is refused must leave no trace. Since hardly ever one is, they run unprotected at first;
+//! if one is refused, all is taken back and done again, each change under a savepoint of its own.
 //!
 //! Leases go first and outside of the transaction: so they see nothing that is not committed, and
 //! cost no commit ([`super::leases`]).
@@ -237,28 +239,47 @@ impl Thread {
 
     /// One transaction around all changes. An error means that none was made.
     fn transaction(&self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
-        let result = self.try_transaction(changes);
-        if !self.connection.is_autocommit() {
-            // A transaction that stays open all the same is never committed: the next BEGIN fails.
-            let _ = self.sql("ROLLBACK");
+        let mut result = self.try_transaction(changes, Self::unprotected);
+        self.roll_back();
+        if let Ok(None) = result {
+            result = self.try_transaction(changes, Self::under_savepoint);
+            self.roll_back();
         }
-        result.map_err(|error| match error {
+        let done =
+            result.map(|outcomes| outcomes.expect("a savepoint takes a refused change back"));
+        done.map_err(|error| match error {
             error if is_full(&error) => LedgerError::NoSpace,
             error => self.fault(error),
         })
     }
 
-    fn try_transaction(&self, changes: &[Change]) -> rusqlite::Result<Vec<Outcome>> {
+    /// Takes back what was not committed.
+    fn roll_back(&self) {
+        if !self.connection.is_autocommit() {
+            // A transaction that stays open all the same is never committed: the next BEGIN fails.
+            let _ = self.sql("ROLLBACK");
+        }
+    }
+
+    /// Makes the changes, each by `step`, and commits. `None` when a step cannot go on.
+    fn try_transaction(
+        &self,
+        changes: &[Change],
+        step: fn(&Self, &Change, &Tables<'_>) -> rusqlite::Result<Option<Outcome>>,
+    ) -> rusqlite::Result<Option<Vec<Outcome>>> {
         let tables = Tables {
             connection: &self.connection,
             leases: &self.leases,
         };
         self.sql("BEGIN IMMEDIATE")?;
         Failpoint::TransactionBegun.reach();
-        let outcomes: Vec<Outcome> = changes
-            .iter()
-            .map(|change| self.step(change, &tables))
-            .collect::<Result<_, _>>()?;
+        let mut outcomes = Vec::with_capacity(changes.len());
+        for change in changes {
+            match step(self, change, &tables)? {
+                Some(outcome) => outcomes.push(outcome),
+                None => return Ok(None),
+            }
+        }
         if outcomes.iter().any(Result::is_ok) {
             let overflow = self.leases.overflow(LEASES_WAITING);
             tables.write_epochs(&overflow)?;
@@ -268,7 +289,7 @@ impl Thread {
             self.commits.fetch_add(1, Ordering::Relaxed);
             self.settle_leases(changes, &outcomes, overflow);
         }
-        Ok(outcomes)
+        Ok(Some(outcomes))
     }
 
     /// The epochs that a commit has put into rows need not wait any more, nor do those whose rows
@@ -294,25 +315,44 @@ impl Thread {
         }
     }
 
+    /// One change. `None` when it was refused, perhaps in the middle. An error is the end of the
+    /// whole transaction.
+    fn unprotected(
+        &self,
+        change: &Change,
+        tables: &Tables<'_>,
+    ) -> rusqlite::Result<Option<Outcome>> {
+        self.make(change, tables)
+            .map(|outcome| outcome.ok().map(Ok))
+    }
+
     /// One change under its savepoint. An error is the end of the whole transaction.
-    fn step(&self, change: &Change, tables: &Tables<'_>) -> rusqlite::Result<Outcome> {
+    fn under_savepoint(
+        &self,
+        change: &Change,
+        tables: &Tables<'_>,
+    ) -> rusqlite::Result<Option<Outcome>> {
         self.sql("SAVEPOINT change")?;
-        let outcome = match change.run(tables) {
-            Ok(forgotten) => Ok(forgotten),
-            Err(ChangeError::Refused(refusal)) => Err(refusal),
-            // SQLite may have rolled back everything by itself then.
-            Err(ChangeError::Sqlite(error))
-                if is_full(&error) && !self.connection.is_autocommit() =>
-            {
-                Err(Refusal::NoSpace)
-            }
-            Err(ChangeError::Sqlite(error)) => return Err(error),
-        };
+        let outcome = self.make(change, tables)?;
         if outcome.is_err() {
             self.sql("ROLLBACK TO change")?;
         }
         self.sql("RELEASE change")?;
-        Ok(outcome)
+        Ok(Some(outcome))
+    }
+
+    fn make(&self, change: &Change, tables: &Tables<'_>) -> rusqlite::Result<Outcome> {
+        match change.run(tables) {
+            Ok(forgotten) => Ok(Ok(forgotten)),
+            Err(ChangeError::Refused(refusal)) => Ok(Err(refusal)),
+            // SQLite may have rolled back everything by itself then.
+            Err(ChangeError::Sqlite(error))
+                if is_full(&error) && !self.connection.is_autocommit() =>
+            {
+                Ok(Err(Refusal::NoSpace))
+            }
+            Err(ChangeError::Sqlite(error)) => Err(error),
+        }
     }
 
     /// Brings the WAL into the database when it has grown long, after all answers are out.
