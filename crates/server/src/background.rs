@@ -19,6 +19,9 @@ use pace::Pace;
 /// How often the disk is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often sessions are looked for whose clients have not come back.
+const COOL_INTERVAL: Duration = Duration::from_secs(1);
+
 /// How long the disk may take to say how full it is.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -32,6 +35,7 @@ const FINISH_BATCH: usize = 64;
 pub(crate) fn spawn(house: &Arc<House>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(watch_the_disk(Arc::clone(house)));
+    tasks.spawn(let_sessions_cool(Arc::clone(house)));
     tasks.spawn(finish_left_overs(Arc::clone(house)));
     tasks.spawn(sweep(Arc::clone(house)));
     for worker in house.registry.workers() {
@@ -54,6 +58,14 @@ async fn watch_the_disk(house: Arc<House>) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         look_at_the_disk(&house).await;
+    }
+}
+
+/// Closes what is kept open for clients that do not come back.
+async fn let_sessions_cool(house: Arc<House>) {
+    loop {
+        tokio::time::sleep(COOL_INTERVAL).await;
+        house.warm.forget_old(house.clock.now());
     }
 }
 

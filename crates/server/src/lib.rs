@@ -53,6 +53,7 @@ pub use reply::ReplyBody;
 
 use connections::Connections;
 use uploads::House;
+use uploads::warm::WarmSessions;
 
 /// What a server keeps its promises with.
 #[derive(Clone)]
@@ -120,6 +121,7 @@ impl Server {
             clock,
             vitals: vitals::Vitals::default(),
             leases: Arc::default(),
+            warm: WarmSessions::new(),
             tasks: TaskTracker::new(),
             garbage: tokio::sync::Notify::new(),
             cut: CancellationToken::new(),

@@ -223,7 +223,7 @@ impl Routed<'_> {
         let metadata = body.collect(self.house.settings.limits.metadata).await?;
         let metadata = parse_metadata(&metadata)?;
         let request = upload.with_body(&metadata, start.content_type, start.expected)?;
-        let upload_id = self.house.start(&request, declared).await?;
+        let upload_id = self.house.start(request, declared).await?;
         let path = self.head.uri.path();
         let location = format!(
             "{}{path}?uploadType=resumable&upload_id={upload_id}",

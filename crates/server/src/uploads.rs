@@ -12,6 +12,7 @@
 //! | [`finish`] | from committed media to a resource and a stored reply |
 //! | [`sink`], [`batch`], [`mark`], [`slow_lane`] | from bytes to durable media, with its digests |
 //! | [`lease`] | one writer per session |
+//! | [`warm`] | sessions between two of their requests |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub(crate) mod request;
 pub(crate) mod session;
 pub(crate) mod sink;
 mod slow_lane;
+pub(crate) mod warm;
 
 /// What all rooms of a server share.
 pub(crate) struct House {
@@ -51,6 +53,8 @@ pub(crate) struct House {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) vitals: Vitals,
     pub(crate) leases: Arc<lease::Leases>,
+    /// Sessions whose clients are expected back.
+    pub(crate) warm: warm::WarmSessions,
     /// What kinds look into.
     pub(crate) shelf: Shelf,
     /// For JSON bodies that may have media inside, both ways.

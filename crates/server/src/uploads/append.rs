@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::session::{Ending, Intake, Outcome, SessionError};
 use windlass_store::{
-    Advance, Failpoint, LedgerError, Place, Session, SessionState, Timestamp, VaultError,
+    Advance, Failpoint, LedgerError, Place, Progress, Session, SessionState, Timestamp, VaultError,
 };
 
 use super::House;
@@ -17,6 +17,7 @@ use super::lease::Turn;
 use super::request::UploadRequest;
 use super::session::{Leased, SessionReply};
 use super::sink::{Checkpoint, MediaSink, Settled};
+use super::warm::WarmSession;
 use crate::body::{BodyError, RequestBody};
 use crate::error::Error;
 
@@ -126,11 +127,12 @@ impl Append {
         let Leased {
             session,
             request,
+            media,
             turn,
         } = leased;
         let method = request.method(&house.registry)?;
         let wanted = request.wanted(method).or(expected.wanted());
-        let sink = MediaSink::resume(house.plumbing(), wanted, &session.progress).await;
+        let sink = MediaSink::resume(house.plumbing(), wanted, &session.progress, media).await;
         let mut sink = match sink {
             Ok(sink) => sink,
             Err(error) => return Err(lost(house, &session, error).await),
@@ -240,12 +242,36 @@ impl Append {
                     .map(SessionReply::Final)
             }
             Ok(Outcome::Committed | Outcome::Interrupted) => {
-                let offset = settled.progress.offset;
+                let progress = settled.progress.clone();
                 self.commits.commit(settled, SessionState::Active).await?;
-                Ok(SessionReply::Committed(offset))
+                Ok(SessionReply::Committed(self.keep_warm(progress)))
             }
             Err(error) => Err(self.commit_and(settled, error.into()).await),
         }
+    }
+
+    /// Leaves the session for the next request. Returns how much is committed.
+    fn keep_warm(self: Box<Self>, progress: Progress) -> u64 {
+        let Self {
+            house,
+            mut session,
+            request,
+            turn,
+            sink,
+            commits,
+            ..
+        } = *self;
+        let offset = progress.offset;
+        session.progress = progress;
+        session.expires = commits.expires().unwrap_or(session.expires);
+        house.warm.put(WarmSession {
+            session,
+            request,
+            media: sink.into_open(),
+            since: house.clock.now(),
+        });
+        drop(turn);
+        offset
     }
 
     /// Commits what there is although the request ends with `error`; the graver error is answered.

@@ -181,6 +181,22 @@ impl UploadRequest {
         }
     }
 
+    /// About how many bytes it takes in memory.
+    pub(crate) fn memory(&self) -> usize {
+        let conditions = self.conditions.iter();
+        let conditions: usize = conditions
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        let texts = [
+            &self.path,
+            &self.query,
+            &self.base_url,
+            &self.metadata,
+            &self.content_type,
+        ];
+        conditions + texts.map(String::len).iter().sum::<usize>()
+    }
+
     /// Whether [`UploadRequest::shed`] has let go of the metadata. Written JSON is never empty.
     pub(crate) fn is_shed(&self) -> bool {
         self.metadata.is_empty()
@@ -194,6 +210,27 @@ impl UploadRequest {
     /// The digests to be computed while the media streams.
     pub(crate) fn wanted(&self, method: ServedMethod<'_>) -> Wanted {
         method.wanted_digests().or(self.expected.wanted())
+    }
+}
+
+#[cfg(test)]
+impl UploadRequest {
+    /// One that uploads an animal.
+    pub(crate) fn example() -> Self {
+        Self {
+            host: None,
+            api: "farm".to_owned(),
+            version: "v1".to_owned(),
+            method: "farm.animals.insert".to_owned(),
+            path: "/farm/v1/animals".to_owned(),
+            query: String::new(),
+            verb: Verb::POST.to_string(),
+            base_url: "http://127.0.0.1".to_owned(),
+            metadata: "{}".to_owned(),
+            content_type: "image/jpeg".to_owned(),
+            expected: ExpectedDigests::default(),
+            conditions: Vec::new(),
+        }
     }
 }
 

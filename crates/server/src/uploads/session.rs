@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use windlass_discovery::ByteSize;
-use windlass_proto::command::SessionHead;
+use windlass_proto::command::{SessionHead, SessionRequest};
 use windlass_proto::parameters::UploadId;
 use windlass_proto::session::{Rules, SessionError, Snapshot, State, Step, step};
 use windlass_store::{
-    EndSession, Failpoint, NewSession, Session, SessionId, SessionState, Timestamp,
+    EndSession, Epoch, Failpoint, NewSession, Progress, Session, SessionId, SessionState, Timestamp,
 };
 
 use super::House;
 use super::finish::FinalReply;
 use super::lease::{NoTurn, Turn};
 use super::request::UploadRequest;
+use super::sink::VaultMedia;
+use super::warm::WarmSession;
 use crate::body::RequestBody;
 use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
@@ -35,6 +37,8 @@ pub(crate) enum SessionReply {
 pub(crate) struct Leased {
     pub(crate) session: Session,
     pub(crate) request: UploadRequest,
+    /// Its media, when it is still open from the last request.
+    pub(crate) media: Option<VaultMedia>,
     pub(crate) turn: Turn,
 }
 
@@ -43,28 +47,46 @@ impl House {
     /// announced.
     pub(crate) async fn start(
         &self,
-        request: &UploadRequest,
+        mut request: UploadRequest,
         declared: Option<u64>,
     ) -> Result<String, Error> {
         self.admit_upload()?;
-        let limit = self.max_size(request)?;
+        let limit = self.max_size(&request)?;
         if let (Some(limit), Some(declared)) = (limit, declared)
             && declared > limit
         {
             return Err(SessionError::TooLarge { limit }.into());
         }
-        self.admit(request).await?;
+        self.admit(&request).await?;
         let created = self.clock.now();
         let upload_id = new_upload_id(created);
+        let id = session_id(&upload_id);
+        let expires = self.expiry(created, created);
         let session = NewSession {
-            id: session_id(&upload_id),
+            id,
             context: request.to_bytes(),
             created,
-            expires: self.expiry(created, created),
+            expires,
             total: declared,
         };
         self.ledger.start(session).await?;
         Failpoint::SessionStarted.reach();
+        request.shed();
+        self.warm.put(WarmSession {
+            session: Session {
+                id,
+                context: Vec::new(),
+                created,
+                expires,
+                state: SessionState::Active,
+                epoch: Epoch(0),
+                progress: Progress::none(declared),
+                reply: None,
+            },
+            request,
+            media: None,
+            since: created,
+        });
         Ok(upload_id)
     }
 
@@ -77,35 +99,65 @@ impl House {
         body: &mut Option<RequestBody>,
     ) -> Result<SessionReply, Error> {
         let id = session_id(head.upload_id.as_str());
+        let goes_on = self
+            .warm
+            .any(id, |warm| self.goes_on(warm, path, &head.request));
+        if !goes_on && let Some(reply) = self.answer_without_lease(id, &head, path, body).await? {
+            return Ok(reply);
+        }
+        let house = Arc::clone(self);
+        let path = path.to_owned();
+        let body = body.take().expect(UNTAKEN);
+        self.see_through(Box::pin(async move {
+            match house.lease_for(id, &path, &head.request).await {
+                Ok(leased) => Box::pin(house.act(leased, head, body)).await,
+                Err(Error::Superseded) => house.yield_to_newer(id, body).await,
+                Err(error) => Err(error),
+            }
+        }))
+        .await
+    }
+
+    /// Answers what can be answered without disturbing who writes to the session; `None` when the
+    /// request has to take it over.
+    async fn answer_without_lease(
+        &self,
+        id: SessionId,
+        head: &SessionHead,
+        path: &str,
+        body: &mut Option<RequestBody>,
+    ) -> Result<Option<SessionReply>, Error> {
         let (session, request) = self.known_session(id, path).await?;
         match step(&snapshot(&session), &self.rules(&request)?, &head.request) {
-            Ok(Step::Replay) => replay(&session),
+            Ok(Step::Replay) => replay(&session).map(Some),
             Ok(Step::Report) => {
                 expect_empty(body.as_mut().expect(UNTAKEN)).await?;
-                Ok(SessionReply::Committed(session.progress.offset))
+                Ok(Some(SessionReply::Committed(session.progress.offset)))
             }
             // What an older request has sent may fill the gap.
             Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
                 Err(error.into())
             }
-            step @ (Ok(Step::Resume | Step::Finish { .. } | Step::Append(_)) | Err(_)) => {
-                if let Ok(Step::Finish { .. }) = step {
-                    // Not under the lease: nobody shall wait for a body that must be empty.
-                    expect_empty(body.as_mut().expect(UNTAKEN)).await?;
-                }
-                let house = Arc::clone(self);
-                let path = path.to_owned();
-                let body = body.take().expect(UNTAKEN);
-                self.see_through(Box::pin(async move {
-                    match house.lease(id, &path).await {
-                        Ok(leased) => Box::pin(house.act(leased, head, body)).await,
-                        Err(Error::Superseded) => house.yield_to_newer(id, body).await,
-                        Err(error) => Err(error),
-                    }
-                }))
-                .await
+            Ok(Step::Finish { .. }) => {
+                // Not under the lease: nobody shall wait for a body that must be empty.
+                expect_empty(body.as_mut().expect(UNTAKEN)).await?;
+                Ok(None)
             }
+            Ok(Step::Resume | Step::Append(_)) | Err(_) => Ok(None),
         }
+    }
+
+    /// Whether a request adds bytes to a session just where its last one has left it.
+    fn goes_on(&self, warm: &WarmSession, path: &str, request: &SessionRequest) -> bool {
+        let session = &warm.session;
+        self.clock.now() < session.expires
+            && warm.request.path == path
+            && self.rules(&warm.request).is_ok_and(|rules| {
+                matches!(
+                    step(&snapshot(session), &rules, request),
+                    Ok(Step::Append(_))
+                )
+            })
     }
 
     /// Cancels a session. Every way it can end is an error: 499 when it is cancelled, now or before.
@@ -158,6 +210,7 @@ impl House {
             let leased = Leased {
                 session,
                 request,
+                media: None,
                 turn,
             };
             Failpoint::LeftOverLeased.reach();
@@ -228,16 +281,43 @@ impl House {
         reply.map(SessionReply::Final).ok_or(Error::Superseded)
     }
 
+    /// Takes the session over for a request that writes to it. If the session is at hand as its
+    /// last request left it, and the request goes on there, that is its lease.
+    async fn lease_for(
+        &self,
+        id: SessionId,
+        path: &str,
+        request: &SessionRequest,
+    ) -> Result<Leased, Error> {
+        let turn = self.turn_of(id).await?;
+        let warm = self.warm.take(id);
+        match warm.filter(|warm| self.goes_on(warm, path, request)) {
+            Some(warm) => Ok(Leased {
+                session: warm.session,
+                request: warm.request,
+                media: warm.media,
+                turn,
+            }),
+            None => self.lease_under(turn, id, path).await,
+        }
+    }
+
     /// Takes the session over from whoever writes to it.
-    async fn lease(self: &Arc<Self>, id: SessionId, path: &str) -> Result<Leased, Error> {
-        let turn = self
-            .leases
-            .take_over(id, self.patience())
-            .await
-            .map_err(|none| match none {
-                NoTurn::Superseded => Error::Superseded,
-                NoTurn::Stuck => Error::Busy,
-            })?;
+    async fn lease(&self, id: SessionId, path: &str) -> Result<Leased, Error> {
+        let turn = self.turn_of(id).await?;
+        drop(self.warm.take(id));
+        self.lease_under(turn, id, path).await
+    }
+
+    async fn turn_of(&self, id: SessionId) -> Result<Turn, Error> {
+        let turn = self.leases.take_over(id, self.patience()).await;
+        turn.map_err(|none| match none {
+            NoTurn::Superseded => Error::Superseded,
+            NoTurn::Stuck => Error::Busy,
+        })
+    }
+
+    async fn lease_under(&self, turn: Turn, id: SessionId, path: &str) -> Result<Leased, Error> {
         let session = self.ledger.lease(id).await?;
         let (mut session, mut request) = self.check(session, path)?;
         session.context = Vec::new();
@@ -245,6 +325,7 @@ impl House {
         Ok(Leased {
             session,
             request,
+            media: None,
             turn,
         })
     }

@@ -49,8 +49,9 @@ pub(crate) struct MediaSink {
     slow: SlowLane,
 }
 
+/// Media in the vault that is open for writing.
 #[derive(Debug, Clone)]
-struct VaultMedia {
+pub(crate) struct VaultMedia {
     id: MediaId,
     writer: Arc<dyn MediaWriter>,
 }
@@ -117,12 +118,14 @@ impl MediaSink {
         }
     }
 
-    /// A sink that goes on where `progress` ends. Recovery happens here: what lies behind the
-    /// committed offset is cut off, and the last committed stretch is checked.
+    /// A sink that goes on where `progress` ends, with its media if that is `open` still. Else
+    /// recovery happens here: what lies behind the committed offset is cut off, and the last
+    /// committed stretch is checked.
     pub(crate) async fn resume(
         plumbing: Plumbing,
         wanted: Wanted,
         progress: &Progress,
+        open: Option<VaultMedia>,
     ) -> Result<Self, Error> {
         let mut sink = Self::new(plumbing, wanted);
         match progress.media {
@@ -140,21 +143,31 @@ impl MediaSink {
                 id,
                 place: Place::Vault,
             }) => {
-                let writer = sink
-                    .plumbing
-                    .vault
-                    .reopen(id, progress.offset, progress.extent)
-                    .await?;
-                sink.vault_media = Some(VaultMedia {
-                    id,
-                    writer: Arc::from(writer),
-                });
+                let media = match open.filter(|open| open.id == id) {
+                    Some(open) => open,
+                    None => sink.reopen(id, progress).await?,
+                };
+                sink.vault_media = Some(media);
                 sink.sent = Mark::at(progress.offset, progress.crc32c);
                 sink.taken = sink.sent.clone();
                 sink.slow = SlowLane::restore(wanted, &progress.slow_digests);
             }
         }
         Ok(sink)
+    }
+
+    async fn reopen(&self, id: MediaId, progress: &Progress) -> Result<VaultMedia, Error> {
+        let vault = &self.plumbing.vault;
+        let writer = vault.reopen(id, progress.offset, progress.extent).await?;
+        Ok(VaultMedia {
+            id,
+            writer: Arc::from(writer),
+        })
+    }
+
+    /// The media that is open in the vault, for who goes on with it.
+    pub(crate) fn into_open(self) -> Option<VaultMedia> {
+        self.vault_media
     }
 
     /// Notes how long the media will be, where that is known.

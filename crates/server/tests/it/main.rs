@@ -8,4 +8,6 @@ mod model;
 mod outages;
 mod power;
 mod swept;
+mod vaults;
+mod warm;
 mod world;

@@ -1,0 +1,43 @@
+//! What a session's next request finds at hand.
+
+use std::sync::Arc;
+
+use windlass_server::Stores;
+use windlass_testkit::media::Media;
+
+use crate::power::{LocalStores, PoweredStores};
+use crate::vaults::WatchedVault;
+use crate::world::{Body, World};
+
+const CHUNK: u64 = 256 * 1024;
+const MEDIA: Media = Media::new(1, 4 * CHUNK);
+
+async fn put(world: &World, session: &str, first: u64) -> u16 {
+    let chunk = first..first + CHUNK;
+    let range = format!("bytes {first}-{}/{}", chunk.end - 1, MEDIA.len());
+    let body = Body::Whole(MEDIA.bytes(chunk));
+    world.put(session, &range, body).await.status.as_u16()
+}
+
+#[tokio::test]
+async fn chunk_after_chunk_nothing_is_opened_again() {
+    let local = LocalStores::new();
+    let Stores { ledger, vault } = local.stores();
+    let vault = Arc::new(WatchedVault::new(vault, false));
+    let stores = || Stores {
+        ledger: Arc::clone(&ledger),
+        vault: Arc::clone(&vault) as _,
+    };
+    let world = World::new(stores(), Arc::default());
+    let session = world.start(Some(MEDIA.len())).await.unwrap();
+    assert_eq!(put(&world, &session, 0).await, 308);
+    assert_eq!(put(&world, &session, CHUNK).await, 308);
+    assert_eq!(vault.reopened(), 0);
+
+    // Another life of the server has nothing at hand.
+    let world = World::new(stores(), Arc::default());
+    assert_eq!(put(&world, &session, 2 * CHUNK).await, 308);
+    assert_eq!(vault.reopened(), 1);
+    assert_eq!(put(&world, &session, 3 * CHUNK).await, 201);
+    assert_eq!(vault.reopened(), 1);
+}
