@@ -115,7 +115,7 @@ impl Contestant {
                 .replace("{port}", &port.to_string())
         };
         for directory in &self.directories {
-            std::fs::create_dir(data.join(directory))?;
+            std::fs::create_dir_all(data.join(directory))?;
         }
         if !self.config.is_empty() {
             std::fs::write(&config, fill(&self.config))?;

@@ -7,6 +7,7 @@ mod ask;
 mod dialect;
 mod failure;
 mod media;
+mod slow;
 mod uploader;
 mod wire;
 
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 pub(crate) use dialect::{Shape, Targets};
 pub(crate) use failure::Failure;
 pub(crate) use media::Block;
+pub(crate) use slow::Crowd;
+pub(crate) use uploader::Question;
 
 use uploader::{Receipt, Uploader};
 
@@ -36,6 +39,19 @@ pub(crate) struct Load {
     pub(crate) limit: Duration,
 }
 
+impl Load {
+    /// One upload of this size on one connection, and no hurry.
+    pub(crate) fn of_size(size: u64) -> Self {
+        Self {
+            size,
+            count: 1,
+            connections: 1,
+            chunk: size,
+            limit: Duration::MAX,
+        }
+    }
+}
+
 /// To whom, in which shape, with what media.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Aim<'a> {
@@ -49,14 +65,27 @@ pub(crate) struct Aim<'a> {
     pub(crate) block: &'a Block,
 }
 
+/// What each connection does over and over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Deed<'a> {
+    /// Uploads.
+    Upload,
+    /// Opens sessions, and leaves them as they are.
+    Begin,
+    /// Asks sessions how much they have.
+    Status(&'a [String]),
+    /// Asks for lists.
+    List,
+}
+
 /// What came of a load.
 #[derive(Debug)]
 pub(crate) struct Tally {
     /// From the first connection to the last reply.
     pub(crate) elapsed: Duration,
-    /// Uploads that were acknowledged.
-    pub(crate) uploads: u64,
-    /// Their bytes.
+    /// Deeds that were acknowledged.
+    pub(crate) done: u64,
+    /// The bytes of those that were uploads.
     pub(crate) bytes: u64,
     /// What each request took, the quickest first.
     pub(crate) laps: Vec<Duration>,
@@ -76,12 +105,12 @@ impl Tally {
 ///
 /// # Errors
 /// The first [`Failure`] of any connection. What was done until then does not count.
-pub(crate) fn carry_out(aim: Aim<'_>, load: &Load) -> Result<Tally, Failure> {
+pub(crate) fn carry_out(aim: Aim<'_>, load: &Load, deed: Deed<'_>) -> Result<Tally, Failure> {
     let queue = Queue::new(load);
     let done = thread::scope(|scope| {
         let queue = &queue;
         let threads: Vec<_> = (0..load.connections)
-            .map(|_| scope.spawn(move || work(Uploader::new(aim, load), queue)))
+            .map(|_| scope.spawn(move || work(Uploader::new(aim, load), deed, queue)))
             .collect();
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
             thread.join().expect("a connection does not panic")
@@ -91,7 +120,32 @@ pub(crate) fn carry_out(aim: Aim<'_>, load: &Load) -> Result<Tally, Failure> {
             .map(join)
             .collect::<Result<Vec<Done>, _>>()
     })?;
-    Ok(tally(queue.start.elapsed(), load, done))
+    Ok(tally(queue.start.elapsed(), done))
+}
+
+/// Asks for anything, and waits for the answer, whatever it is.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn first_answer(aim: Aim<'_>) -> Result<(), Failure> {
+    Uploader::new(aim, &Load::of_size(0)).greet()
+}
+
+/// Opens so many sessions, one after the other, and tells where they are.
+///
+/// # Errors
+/// The first [`Failure`].
+pub(crate) fn begin(aim: Aim<'_>, load: &Load, count: u64) -> Result<Vec<String>, Failure> {
+    let mut uploader = Uploader::new(aim, load);
+    (0..count).map(|number| uploader.begin(number)).collect()
+}
+
+/// Looks into a list.
+///
+/// # Errors
+/// When it is not there, or not as long as it should be.
+pub(crate) fn check_list(aim: Aim<'_>, load: &Load) -> Result<(), Failure> {
+    Uploader::new(aim, load).check_list()
 }
 
 /// Reads one of the uploads back and compares it with what was sent. False when there is no way to read it.
@@ -137,31 +191,52 @@ impl Queue {
 /// What one connection did.
 #[derive(Default)]
 struct Done {
-    uploads: u64,
+    count: u64,
+    bytes: u64,
     laps: Vec<Duration>,
     last: Option<Receipt>,
 }
 
-fn work(mut uploader: Uploader<'_>, queue: &Queue) -> Result<Done, Failure> {
+fn work(mut uploader: Uploader<'_>, deed: Deed<'_>, queue: &Queue) -> Result<Done, Failure> {
     let mut done = Done::default();
     while let Some(number) = queue.next() {
-        let receipt = uploader.upload(number);
-        let failed = |_: &Failure| queue.has_failed.store(true, Ordering::Relaxed);
-        done.last = Some(receipt.inspect_err(failed)?);
-        done.uploads += 1;
+        let result = act(&mut uploader, deed, number, &mut done);
+        result.inspect_err(|_| queue.has_failed.store(true, Ordering::Relaxed))?;
+        done.count += 1;
     }
     done.laps = uploader.into_laps();
     Ok(done)
 }
 
-fn tally(elapsed: Duration, load: &Load, done: Vec<Done>) -> Tally {
-    let uploads = done.iter().map(|done| done.uploads).sum();
+fn act(
+    uploader: &mut Uploader<'_>,
+    deed: Deed<'_>,
+    number: u64,
+    done: &mut Done,
+) -> Result<(), Failure> {
+    match deed {
+        Deed::Upload => {
+            done.last = Some(uploader.upload(number)?);
+            done.bytes += uploader.size();
+            Ok(())
+        }
+        Deed::Begin => uploader.begin(number).map(drop),
+        Deed::Status(sessions) => {
+            let index = usize::try_from(number).unwrap_or_default() % sessions.len().max(1);
+            let session = sessions.get(index).ok_or(Failure::NoTarget)?;
+            uploader.status(session)
+        }
+        Deed::List => uploader.list().map(drop),
+    }
+}
+
+fn tally(elapsed: Duration, done: Vec<Done>) -> Tally {
     let mut laps: Vec<_> = done.iter().flat_map(|done| &done.laps).copied().collect();
     laps.sort_unstable();
     Tally {
         elapsed,
-        uploads,
-        bytes: uploads * load.size,
+        done: done.iter().map(|done| done.count).sum(),
+        bytes: done.iter().map(|done| done.bytes).sum(),
         laps,
         sample: done.into_iter().find_map(|done| done.last),
     }

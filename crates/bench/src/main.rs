@@ -7,9 +7,11 @@
 
 mod amount;
 mod contestant;
+mod figure;
 mod floor;
 mod load;
 mod machine;
+mod measure;
 mod record;
 mod report;
 mod run;

@@ -8,9 +8,11 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use crate::amount::median;
-use crate::contestant::{Contestant, Role};
+use crate::contestant::Role;
+use crate::figure::Figure;
 use crate::machine::Machine;
-use crate::scenario::{Scenario, Unit};
+use crate::measure::Figures;
+use crate::scenario::{Part, Scenario};
 
 /// All that a run has measured.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,7 +33,7 @@ pub(crate) struct Measured {
     /// As of [`Scenario`].
     pub(crate) title: String,
     /// As of [`Scenario`].
-    pub(crate) unit: Unit,
+    pub(crate) figures: Vec<Figure>,
     /// Who took part, in the order of the table of contestants.
     pub(crate) entries: Vec<Entry>,
 }
@@ -39,29 +41,14 @@ pub(crate) struct Measured {
 /// One who took part.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// As of [`Contestant`].
+    /// As of [`Part`].
     pub(crate) name: String,
-    /// As of [`Contestant`].
+    /// As of [`crate::contestant::Contestant`].
     pub(crate) role: Role,
-    /// As of [`Contestant`].
+    /// As of [`crate::contestant::Contestant`].
     pub(crate) durable: bool,
     /// Rounds that count.
-    pub(crate) rounds: BTreeMap<usize, Measurement>,
-}
-
-/// One contestant in one round.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Measurement {
-    /// The figure of the scenario.
-    pub(crate) rate: f64,
-    /// Seconds of processor time by the unit of work.
-    pub(crate) cpu: f64,
-    /// The most memory, in bytes.
-    pub(crate) peak: u64,
-    /// Seconds that requests took: the median, the 99th percentile, and the longest.
-    pub(crate) quantiles: [f64; 3],
-    /// Whether an upload was read back and compared.
-    pub(crate) is_compared: bool,
+    pub(crate) rounds: BTreeMap<usize, Figures>,
 }
 
 impl Record {
@@ -86,46 +73,62 @@ impl Record {
 
 impl Measured {
     /// A scenario before its first round.
-    pub(crate) fn new<'a>(
-        scenario: &Scenario,
-        contestants: impl Iterator<Item = &'a Contestant>,
-    ) -> Self {
-        let entry = |one: &Contestant| Entry {
-            name: one.name.clone(),
-            role: one.role,
-            durable: one.durable,
+    pub(crate) fn new(scenario: &Scenario, parts: &[Part<'_>]) -> Self {
+        let entry = |part: &Part<'_>| Entry {
+            name: part.name.clone(),
+            role: part.contestant.role,
+            durable: part.contestant.durable,
             rounds: BTreeMap::new(),
         };
         Self {
             name: scenario.name.to_owned(),
             title: scenario.title.to_owned(),
-            unit: scenario.unit,
-            entries: contestants.map(entry).collect(),
+            figures: scenario.figures.to_vec(),
+            entries: parts.iter().map(entry).collect(),
         }
     }
 
-    /// The median over the rounds of what one came to by what the best of a role came to in the same round.
-    pub(crate) fn ratio(&self, entry: &Entry, role: Role) -> Option<f64> {
-        let ratios = entry.rounds.iter().filter_map(|(round, measurement)| {
-            let others = self.entries.iter().filter(|other| other.role == role);
-            let rates = others.filter_map(|other| Some(other.rounds.get(round)?.rate));
-            Some(measurement.rate / rates.max_by(f64::total_cmp)?)
+    /// What it is about.
+    pub(crate) fn main_figure(&self) -> Figure {
+        *self.figures.first().expect("a scenario has a figure")
+    }
+
+    /// The median over the rounds of a figure of one by that of the best of some others in the same round.
+    pub(crate) fn ratio(
+        &self,
+        figure: Figure,
+        entry: &Entry,
+        others: impl Fn(&Entry) -> bool,
+    ) -> Option<f64> {
+        let ratios = entry.rounds.iter().filter_map(|(round, figures)| {
+            let others = self.entries.iter().filter(|other| others(other));
+            let values = others.filter_map(|other| other.rounds.get(round)?.get(&figure).copied());
+            let best = values.reduce(|one, other| figure.better(one, other))?;
+            Some(figures.get(&figure)? / best)
         });
         median(&ratios.collect::<Vec<_>>())
     }
 }
 
 impl Entry {
-    /// The median of a figure; none when no round counts.
-    pub(crate) fn median(&self, figure: impl Fn(&Measurement) -> f64) -> Option<f64> {
-        median(&self.rounds.values().map(figure).collect::<Vec<_>>())
+    /// A figure in all rounds.
+    fn values(&self, figure: Figure) -> Vec<f64> {
+        let values = self.rounds.values();
+        values
+            .filter_map(|figures| figures.get(&figure).copied())
+            .collect()
     }
 
-    /// The lowest and the highest rate of all rounds; none when no round counts.
-    pub(crate) fn range(&self) -> Option<(f64, f64)> {
-        let rates = || self.rounds.values().map(|measurement| measurement.rate);
-        let lowest = rates().min_by(f64::total_cmp)?;
-        Some((lowest, rates().max_by(f64::total_cmp)?))
+    /// The median of a figure; none when no round counts.
+    pub(crate) fn median(&self, figure: Figure) -> Option<f64> {
+        median(&self.values(figure))
+    }
+
+    /// The lowest and the highest of all rounds; none when no round counts.
+    pub(crate) fn range(&self, figure: Figure) -> Option<(f64, f64)> {
+        let values = self.values(figure);
+        let lowest = values.iter().copied().reduce(f64::min)?;
+        Some((lowest, values.into_iter().fold(lowest, f64::max)))
     }
 }
 
@@ -139,24 +142,21 @@ pub(crate) mod tests {
     /// A scenario in which these came to these rates in these rounds.
     pub(crate) fn measured(rates: &[Row<'_>]) -> Measured {
         let entry = |(name, role, rates): &Row<'_>| {
-            let measurement = |rate| Measurement {
-                rate,
-                ..Measurement::default()
-            };
+            let figures = |rate| Figures::from([(Figure::Mib, rate)]);
             let rounds = rates.iter();
             Entry {
                 name: (*name).to_owned(),
                 role: *role,
                 durable: *role != Role::Peer,
                 rounds: rounds
-                    .map(|&(round, rate)| (round, measurement(rate)))
+                    .map(|&(round, rate)| (round, figures(rate)))
                     .collect(),
             }
         };
         Measured {
             name: "S1".to_owned(),
             title: "one upload".to_owned(),
-            unit: Unit::Mib,
+            figures: vec![Figure::Mib],
             entries: rates.iter().map(entry).collect(),
         }
     }
@@ -173,9 +173,10 @@ pub(crate) mod tests {
             ("b", Role::Peer, &[(0, 4.0), (1, 25.0), (3, 10.0)]),
         ]);
         let ours = &measured.entries[0];
-        assert_eq!(measured.ratio(ours, Role::Peer), Some(3.0));
-        assert_eq!(measured.ratio(ours, Role::Reference), None);
-        assert_eq!(ours.median(|one| one.rate), Some(20.0));
-        assert_eq!(ours.range(), Some((9.0, 100.0)));
+        let ratio = |role| measured.ratio(Figure::Mib, ours, |other| other.role == role);
+        assert_eq!(ratio(Role::Peer), Some(3.0));
+        assert_eq!(ratio(Role::Reference), None);
+        assert_eq!(ours.median(Figure::Mib), Some(20.0));
+        assert_eq!(ours.range(Figure::Mib), Some((9.0, 100.0)));
     }
 }

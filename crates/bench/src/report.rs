@@ -33,7 +33,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let text = page::rewritten(&text, &page::generated(&record, &directory))?;
     fs::create_dir_all(&charts)?;
     for scenario in &record.scenarios {
-        fs::write(charts.join(page::chart_name(scenario)), chart::of(scenario))?;
+        fs::write(
+            charts.join(page::chart_name(scenario)),
+            chart::of(scenario, scenario.main_figure()),
+        )?;
     }
     fs::write(page, text)?;
     Ok(())

@@ -3,18 +3,18 @@
 //! Absolute figures of a machine that others use too swing by a factor of two within an hour, so contestants take turns inside each
 //! round, each on a fresh server, and what counts are ratios inside a round.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 
-use crate::amount::{GIB, figure, mib};
+use crate::amount::{GIB, figure};
 use crate::contestant::{self, Contestant, Places};
-use crate::load::{self, Aim, Block, Shape};
+use crate::load::Block;
 use crate::machine::Machine;
-use crate::record::{Measured, Measurement, Record};
+use crate::measure::{Figures, Site, Stocks};
+use crate::record::{Measured, Record};
 use crate::report::table;
-use crate::scenario::{self, Scenario};
-use crate::server::Server;
+use crate::scenario::{self, Part, Scenario};
 use crate::tell::{progress, result};
 use crate::yard::Yard;
 
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenarios = wanted(arguments)?;
     let places = places(arguments)?;
     let contestants = contestants(arguments, &places)?;
-    let mut yard = Yard::new(&arguments.data, arguments.room * GIB)?;
+    let yard = Yard::new(&arguments.data, arguments.room * GIB)?;
     if cfg!(debug_assertions) {
         progress("not an optimised build: the figures mean nothing");
     }
@@ -69,9 +69,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         result(format_args!("quick: 1/{part} of every size and count"));
     }
     let mut bench = Bench {
-        places,
-        block: Block::random()?,
-        yard: &mut yard,
+        site: Site {
+            places,
+            block: Block::random()?,
+        },
+        yard,
+        stocks: Stocks::default(),
         failures: 0,
     };
     let mut record = Record {
@@ -80,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         scenarios: Vec::new(),
     };
     for scenario in &scenarios {
-        let measured = bench.rounds(scenario, &contestants, arguments.rounds)?;
+        let measured = bench.rounds(scenario, &contestants, arguments.rounds);
         let (name, title) = (&measured.name, &measured.title);
         result(format_args!(
             "\n{name}: {title}\n\n{}",
@@ -144,97 +147,55 @@ fn places(arguments: &Arguments) -> anyhow::Result<Places> {
     })
 }
 
-/// What all runs share.
-struct Bench<'a> {
-    places: Places,
-    block: Block,
-    yard: &'a mut Yard,
+/// Everything that is needed to measure.
+struct Bench {
+    site: Site,
+    yard: Yard,
+    stocks: Stocks,
     /// Runs that do not count.
     failures: usize,
 }
 
-impl Bench<'_> {
-    /// Every contestant in each round; who begins changes from round to round.
+impl Bench {
+    /// Everyone in each round; who begins changes from round to round.
     fn rounds(
         &mut self,
         scenario: &Scenario,
         contestants: &[Contestant],
         rounds: usize,
-    ) -> anyhow::Result<Measured> {
-        let taking_part = contestants
-            .iter()
-            .filter_map(|one| Some((one, one.shape(scenario.name)?)));
-        let taking_part: Vec<_> = taking_part.collect();
-        let mut measured = Measured::new(scenario, taking_part.iter().map(|(one, _)| *one));
+    ) -> Measured {
+        let parts = scenario.parts(contestants);
+        let mut measured = Measured::new(scenario, &parts);
         for round in 0..rounds {
-            for index in 0..taking_part.len() {
-                let index = (index + round) % taking_part.len();
-                let (one, shape) = taking_part[index];
-                let plot = self.yard.plot(scenario.footprint())?;
-                match self.measure(scenario, one, shape, &plot) {
-                    Ok(measurement) => {
-                        tell(scenario, round, one, &measurement);
-                        measured.entries[index].rounds.insert(round, measurement);
+            for index in 0..parts.len() {
+                let index = (index + round) % parts.len();
+                let part = &parts[index];
+                let told = format!("{} round {}: {}", scenario.name, round + 1, part.name);
+                match self.measure(part) {
+                    Ok(figures) => {
+                        progress(format_args!("{told}: {}", shown(scenario, &figures)));
+                        measured.entries[index].rounds.insert(round, figures);
                     }
                     Err(error) => {
                         self.failures += 1;
-                        progress(format_args!(
-                            "{} round {}: {}: does not count: {error:#}",
-                            scenario.name,
-                            round + 1,
-                            one.name
-                        ));
+                        progress(format_args!("{told}: does not count: {error:#}"));
                     }
                 }
             }
         }
-        Ok(measured)
+        measured
     }
 
-    /// One contestant, on a fresh server.
-    fn measure(
-        &self,
-        scenario: &Scenario,
-        one: &Contestant,
-        shape: Shape,
-        data: &Path,
-    ) -> anyhow::Result<Measurement> {
-        let launch = one.launch(&self.places, data)?;
-        let server = Server::start(launch, &data.with_extension("log"), self.yard.path())?;
-        let aim = Aim {
-            address: server.address(),
-            targets: one.targets(),
-            shape,
-            block: &self.block,
-        };
-        let before = server.usage();
-        let tally = load::carry_out(aim, &scenario.load)?;
-        let after = server.usage();
-        let is_compared = load::compare(aim, &scenario.load, &tally).context("read back")?;
-        let work = scenario.unit.work(&tally);
-        Ok(Measurement {
-            rate: scenario.unit.of(&tally),
-            cpu: after.cpu.saturating_sub(before.cpu).as_secs_f64() / work,
-            peak: after.peak,
-            quantiles: [50, 99, 100].map(|percent| tally.quantile(percent).as_secs_f64()),
-            is_compared,
-        })
+    fn measure(&mut self, part: &Part<'_>) -> anyhow::Result<Figures> {
+        let ground = self.stocks.ground(&self.site, part, &mut self.yard)?;
+        self.site.measure(part, &ground)
     }
 }
 
-fn tell(scenario: &Scenario, round: usize, one: &Contestant, measurement: &Measurement) {
-    progress(format_args!(
-        "{} round {}: {}: {} {}, {} MiB at most{}",
-        scenario.name,
-        round + 1,
-        one.name,
-        figure(measurement.rate),
-        scenario.unit.name(),
-        figure(mib(measurement.peak)),
-        if measurement.is_compared {
-            ", read back"
-        } else {
-            ""
-        }
-    ));
+fn shown(scenario: &Scenario, figures: &Figures) -> String {
+    let shown = scenario.figures.iter().filter_map(|of| {
+        let value = figure(*figures.get(of)?);
+        Some(format!("{value} {}", of.name()))
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }

@@ -1,185 +1,223 @@
-//! What is measured: the loads, and the figure that each is read by.
+//! What is measured: what servers are put under, and the figures that are read off.
 
-use std::time::Duration;
+mod list;
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
-use crate::amount::{GIB, KIB, MIB, float, mib};
-use crate::load::{Load, Tally};
+use crate::amount::{GIB, KIB, figure, float};
+use crate::contestant::{Contestant, Role};
+use crate::figure::Figure;
+use crate::load::{Load, Question, Shape};
 
-/// A load that every contestant is put under.
+pub(crate) use list::{QUICK_PART, all};
+
+/// What every contestant is put under.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
     /// Its short name, e.g. `S1`.
     pub(crate) name: &'static str,
     /// What it is.
     pub(crate) title: &'static str,
-    /// What is uploaded.
-    pub(crate) load: Load,
-    /// What it is read by.
-    pub(crate) unit: Unit,
+    /// What is done.
+    pub(crate) task: Task,
+    /// How many sessions and resources are there before. Each contestant takes part once for each of these.
+    pub(crate) stocks: Vec<Stock>,
+    /// Another scenario and its task, which ours carries out here too, so that both are measured in the same round.
+    pub(crate) yardstick: Option<(&'static str, Task)>,
+    /// What is read off. The first is what the scenario is about.
+    pub(crate) figures: &'static [Figure],
 }
 
-/// The figure of a scenario; more is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Unit {
-    /// MiB of media per second.
-    Mib,
-    /// Uploads per second.
-    Uploads,
-    /// Requests per second.
-    Requests,
+/// What is done with a server.
+#[derive(Debug, Clone)]
+pub(crate) enum Task {
+    /// Media is uploaded.
+    Upload(Load),
+    /// Many clients are in the middle of an upload and go on slowly.
+    Slow(Slow),
+    /// The server is started, and asked once.
+    Start,
+    /// Uploads go on, alone, then beside queries, then alone again.
+    Query(Beside),
 }
 
-/// By what sizes and counts are divided when a look is enough.
-pub(crate) const QUICK_PART: u64 = 8;
+/// Clients on slow lines.
+#[derive(Debug, Clone)]
+pub(crate) struct Slow {
+    /// How many.
+    pub(crate) connections: usize,
+    /// Bytes of each upload.
+    pub(crate) size: u64,
+    /// How much of it comes at once.
+    pub(crate) first: u64,
+    /// How much comes each second from then on.
+    pub(crate) later: u64,
+    /// For how many seconds.
+    pub(crate) seconds: u32,
+}
 
-/// All scenarios, at their full size or at one that takes seconds.
-pub(crate) fn all(is_quick: bool) -> Vec<Scenario> {
-    let (part, limit) = if is_quick { (QUICK_PART, 3) } else { (1, 10) };
-    let load = Load {
-        size: 0,
-        count: 1,
-        connections: 1,
-        chunk: 8 * MIB,
-        limit: Duration::from_secs(limit),
-    };
-    let small = Load {
-        size: 4 * KIB,
-        connections: 32,
-        count: 60_000 / part,
-        ..load.clone()
-    };
-    vec![
-        Scenario {
-            name: "S1",
-            title: "one upload of 1 GiB",
-            load: Load {
-                size: GIB / part,
-                ..load.clone()
-            },
-            unit: Unit::Mib,
-        },
-        Scenario {
-            name: "S1x4",
-            title: "one upload of 4 GiB",
-            load: Load {
-                size: 4 * GIB / part,
-                ..load.clone()
-            },
-            unit: Unit::Mib,
-        },
-        Scenario {
-            name: "S2",
-            title: "one upload of 1 GiB in chunks of 8 MiB",
-            load: Load {
-                size: GIB / part,
-                ..load.clone()
-            },
-            unit: Unit::Mib,
-        },
-        Scenario {
-            name: "S2b",
-            title: "one upload of 256 MiB in chunks of 256 KiB",
-            load: Load {
-                size: 256 * MIB / part,
-                chunk: 256 * KIB,
-                ..load.clone()
-            },
-            unit: Unit::Requests,
-        },
-        Scenario {
-            name: "S3",
-            title: "uploads of 4 KiB in one request each, 32 connections",
-            load: small.clone(),
-            unit: Unit::Uploads,
-        },
-        Scenario {
-            name: "S4",
-            title: "uploads of 4 KiB in two requests each, 32 connections",
-            load: small,
-            unit: Unit::Uploads,
-        },
-        Scenario {
-            name: "S5",
-            title: "64 uploads of 64 MiB, all at the same time",
-            load: Load {
-                size: 64 * MIB / part,
-                count: 64,
-                connections: 64,
-                ..load.clone()
-            },
-            unit: Unit::Mib,
-        },
-        Scenario {
-            name: "S6",
-            title: "8 uploads of 64 MiB, one after the other, with metadata in the same body",
-            load: Load {
-                size: 64 * MIB / part,
-                count: 8,
-                ..load
-            },
-            unit: Unit::Mib,
-        },
-    ]
+/// Queries beside uploads.
+#[derive(Debug, Clone)]
+pub(crate) struct Beside {
+    /// What goes on all the time, for as long as its limit says.
+    pub(crate) uploads: Load,
+    /// What is asked.
+    pub(crate) question: Question,
+    /// By how many connections.
+    pub(crate) connections: usize,
+    /// How many sessions, or resources, there are to ask for.
+    pub(crate) subjects: u64,
+}
+
+/// What is there before the measurement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stock {
+    /// Sessions that have begun and have no media yet.
+    pub(crate) sessions: u64,
+    /// Small resources.
+    pub(crate) resources: u64,
+}
+
+/// One who takes part, in one way.
+#[derive(Debug, Clone)]
+pub(crate) struct Part<'a> {
+    /// Who.
+    pub(crate) contestant: &'a Contestant,
+    /// What tables call it.
+    pub(crate) name: String,
+    /// How its uploads look.
+    pub(crate) shape: Shape,
+    /// What is done with it.
+    pub(crate) task: Task,
+    /// What is there before.
+    pub(crate) stock: Stock,
+    /// What is read off.
+    pub(crate) figures: &'static [Figure],
 }
 
 impl Scenario {
-    /// Bytes that a whole run leaves on the disk. A file takes a block at least, and its record something more.
-    pub(crate) fn footprint(&self) -> u64 {
-        self.load.count * (self.load.size + 4 * KIB)
+    /// Who takes part, in the order of the table of contestants.
+    pub(crate) fn parts<'a>(&self, contestants: &'a [Contestant]) -> Vec<Part<'a>> {
+        let parts = contestants.iter().flat_map(|one| {
+            let (own, yardstick) = (self.own_parts(one), self.yardstick_part(one));
+            own.into_iter().chain(yardstick)
+        });
+        parts.collect()
+    }
+
+    fn own_parts<'a>(&self, contestant: &'a Contestant) -> Vec<Part<'a>> {
+        let Some(shape) = contestant.shape(self.name) else {
+            return Vec::new();
+        };
+        let part = |stock: &Stock| Part {
+            contestant,
+            name: match self.stocks.len() {
+                1 => contestant.name.clone(),
+                _ => format!("{}, {stock}", contestant.name),
+            },
+            shape,
+            task: self.task.clone(),
+            stock: *stock,
+            figures: self.figures,
+        };
+        self.stocks.iter().map(part).collect()
+    }
+
+    /// Only of what is durable: the other is no measure for anybody.
+    fn yardstick_part<'a>(&self, contestant: &'a Contestant) -> Option<Part<'a>> {
+        let (name, task) = self.yardstick.as_ref()?;
+        let is_ours = contestant.role == Role::Ours && contestant.durable;
+        Some(Part {
+            contestant,
+            name: format!("{}, as in {name}", contestant.name),
+            shape: is_ours.then(|| contestant.shape(name)).flatten()?,
+            task: task.clone(),
+            stock: Stock::default(),
+            figures: self.figures,
+        })
     }
 }
 
-impl Unit {
-    /// What a load came to.
-    pub(crate) fn of(self, tally: &Tally) -> f64 {
-        let seconds = tally.elapsed.as_secs_f64();
-        match self {
-            Self::Mib => mib(tally.bytes) / seconds,
-            Self::Uploads => float(tally.uploads) / seconds,
-            Self::Requests => float(tally.laps.len() as u64) / seconds,
-        }
+impl Part<'_> {
+    /// Bytes that the measurement leaves on the disk, about.
+    pub(crate) fn footprint(&self) -> u64 {
+        self.stock.footprint() + self.task.footprint()
     }
 
-    /// Its name.
-    pub(crate) fn name(self) -> &'static str {
+    /// Whether a server can be measured on the stock itself, since it leaves it as it is.
+    pub(crate) fn spares_the_stock(&self) -> bool {
+        matches!(self.task, Task::Start)
+    }
+}
+
+impl Task {
+    fn footprint(&self) -> u64 {
         match self {
-            Self::Mib => "MiB/s",
-            Self::Uploads => "uploads/s",
-            Self::Requests => "requests/s",
+            Self::Upload(load) => load.count * of_file(load.size),
+            Self::Slow(slow) => slow.connections as u64 * of_file(slow.size),
+            Self::Start => 0,
+            // As many as there is time for.
+            Self::Query(_) => GIB,
         }
+    }
+}
+
+impl Stock {
+    /// Bytes of each resource.
+    pub(crate) const MEDIA: u64 = 512;
+
+    /// Bytes that it takes on the disk, about.
+    pub(crate) fn footprint(self) -> u64 {
+        (self.sessions + self.resources) * of_file(0)
     }
 
-    /// What processor time is counted by: the name.
-    pub(crate) fn work_name(self) -> &'static str {
-        match self {
-            Self::Mib => "CPU s/GiB",
-            Self::Uploads | Self::Requests => "CPU s/10,000",
-        }
+    /// Whether there is nothing.
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::default()
     }
+}
 
-    /// How much of that there was.
-    pub(crate) fn work(self, tally: &Tally) -> f64 {
-        match self {
-            Self::Mib => mib(tally.bytes) / mib(GIB),
-            Self::Uploads => float(tally.uploads) / 10_000.0,
-            Self::Requests => float(tally.laps.len() as u64) / 10_000.0,
+impl fmt::Display for Stock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sessions.max(self.resources) {
+            0 => f.write_str("empty"),
+            count => write!(f, "{} there", figure(float(count))),
         }
     }
+}
+
+/// What a file takes: a block at least, and its record something more.
+fn of_file(size: u64) -> u64 {
+    size + 4 * KIB
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use crate::contestant;
+
     #[test]
-    fn names_are_unique() {
-        let mut names: Vec<_> = all(false).iter().map(|scenario| scenario.name).collect();
-        names.sort_unstable();
-        let count = names.len();
-        names.dedup();
-        assert_eq!(names.len(), count);
+    fn each_stock_and_the_yardstick_make_a_part_of_their_own() {
+        let contestants = contestant::all(&["windlass".to_owned()]).unwrap();
+        let names = |scenario| {
+            let scenarios = all(false);
+            let scenario = scenarios.iter().find(|one| one.name == scenario).unwrap();
+            let parts = scenario.parts(&contestants).into_iter();
+            parts.map(|part| part.name).collect::<Vec<_>>()
+        };
+        let expected = [
+            "windlass",
+            "windlass, as in S1",
+            "windlass, durability os",
+            "HTTP floor, durable",
+        ];
+        assert_eq!(names("S2"), expected);
+        let expected = [
+            "windlass, empty",
+            "windlass, 10,000 there",
+            "windlass, 1,000,000 there",
+        ];
+        assert_eq!(names("S9"), expected);
     }
 }

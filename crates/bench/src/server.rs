@@ -21,8 +21,8 @@ const STARTS_WITHIN: Duration = Duration::from_secs(60);
 /// How long a server may take to end after it was asked to.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
-/// How often a wait looks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How often a wait looks again. Starts are measured, and some take few milliseconds.
+const LOOK_AGAIN: Duration = Duration::from_micros(300);
 
 /// How a server is started.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ pub(crate) struct Launch {
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
+    begun: Instant,
     address: SocketAddr,
     /// By this file the guard of the yard knows it.
     pid_file: PathBuf,
@@ -61,6 +62,7 @@ impl Server {
         };
         command.process_group(0).stdin(Stdio::null());
         command.stdout(stdout).stderr(stderr);
+        let begun = Instant::now();
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
         let pid_file = yard.join(format!("{}.pid", child.id()));
         fs::write(&pid_file, child.id().to_string())?;
@@ -74,6 +76,7 @@ impl Server {
         };
         Ok(Self {
             child,
+            begun,
             address,
             pid_file,
             _stdout: stdout,
@@ -83,6 +86,11 @@ impl Server {
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How long ago it was started.
+    pub(crate) fn age(&self) -> Duration {
+        self.begun.elapsed()
     }
 
     /// What it has used so far.

@@ -11,6 +11,8 @@ use crate::amount::{KIB, float};
 pub(crate) struct Usage {
     /// Processor time in user space and in the kernel, of children that have ended too.
     pub(crate) cpu: Duration,
+    /// The resident memory at this moment, in bytes.
+    pub(crate) resident: u64,
     /// The most resident memory, in bytes: the sum of each process's own most.
     pub(crate) peak: u64,
 }
@@ -33,7 +35,8 @@ impl Usage {
         let seconds = float(ticks.sum()) / float(rustix::param::clock_ticks_per_second());
         Self {
             cpu: Duration::from_secs_f64(seconds),
-            peak: tree.iter().map(|id| peak(*id)).sum(),
+            resident: tree.iter().map(|id| memory(*id, "VmRSS:")).sum(),
+            peak: tree.iter().map(|id| memory(*id, "VmHWM:")).sum(),
         }
     }
 }
@@ -66,9 +69,10 @@ fn stat(text: &str) -> Option<Stat> {
     })
 }
 
-fn peak(id: u32) -> u64 {
+/// A line of `/proc/ID/status`, in bytes.
+fn memory(id: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
     kibibytes.unwrap_or(0) * KIB
 }
@@ -89,6 +93,7 @@ mod tests {
 
     #[test]
     fn this_process_has_used_memory() {
-        assert!(Usage::of_tree(std::process::id()).peak > KIB);
+        let usage = Usage::of_tree(std::process::id());
+        assert!(usage.peak > KIB && usage.resident > KIB);
     }
 }

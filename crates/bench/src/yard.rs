@@ -97,8 +97,21 @@ impl Yard {
         Ok(plot)
     }
 
+    /// A new directory that stays until the end.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn shelf(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let directory = self.path().join(name);
+        std::fs::create_dir(&directory)?;
+        Ok(directory)
+    }
+
     /// Waits until all that was written is on the disk.
-    fn settle(&self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When it does not come there.
+    pub(crate) fn settle(&self) -> anyhow::Result<()> {
         rustix::fs::syncfs(File::open(self.path())?)?;
         Ok(())
     }

@@ -111,6 +111,9 @@ impl Floor {
     }
 
     fn show(&self, name: &str) -> Reply {
+        if name.is_empty() {
+            return bare(StatusCode::NOT_FOUND);
+        }
         match self.shelf.open_to_read(name).and_then(Download::new) {
             Ok(download) => Response::new(Either::Right(download)),
             Err(_) => bare(StatusCode::NOT_FOUND),

@@ -64,7 +64,7 @@ impl<'a> Ask<'a> {
         for (name, value) in self.headers {
             write!(head, "{name}: {value}\r\n")?;
         }
-        if *method != "GET" {
+        if !matches!(*method, "GET" | "HEAD") {
             write!(head, "Content-Length: {}\r\n", self.len())?;
         }
         write!(head, "\r\n{}", self.before)

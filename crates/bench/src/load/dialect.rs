@@ -38,6 +38,8 @@ pub(crate) struct Targets {
     multipart: Option<String>,
     session: Option<String>,
     tus: Option<String>,
+    /// Where a hundred uploads are listed.
+    list: Option<String>,
     /// Where an upload is read back.
     download: Option<String>,
 }
@@ -55,6 +57,11 @@ impl Targets {
         };
         let target = target.ok_or(Failure::NoTarget)?;
         Ok(filled(target, number))
+    }
+
+    /// Where a hundred uploads are listed.
+    pub(super) fn list(&self) -> Result<&str, Failure> {
+        self.list.as_deref().ok_or(Failure::NoTarget)
     }
 
     /// Where an upload is read back, if it can be.

@@ -23,11 +23,22 @@ pub(crate) enum Failure {
         /// The beginning of why.
         body: String,
     },
+    /// The server said something before it had everything, or closed the connection.
+    #[error("{0}: an answer came, or the end, in the middle of the upload")]
+    Hasty(String),
+    /// A list that should be long is not.
+    #[error("GET {target}: {count} entries")]
+    Short {
+        /// The list.
+        target: String,
+        /// How long it is.
+        count: usize,
+    },
     /// A session was opened, and nobody knows where.
     #[error("{0}: the reply names no location")]
     NoLocation(String),
     /// The table has no URL for this shape.
-    #[error("there is no target for this shape of upload")]
+    #[error("there is no target for this shape of upload, or for what is asked")]
     NoTarget,
     /// What was read back is not what was sent.
     #[error(

@@ -4,6 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
+use crate::scenario::Slow;
+
 use super::*;
 
 /// A server for one connection, which answers each of the requests that it expects by its length.
@@ -68,9 +70,9 @@ fn a_session_is_opened_and_filled_in_chunks() {
         shape: Shape::SessionChunks,
         block: &block,
     };
-    let tally = carry_out(aim, &load(15, 1)).unwrap();
+    let tally = carry_out(aim, &load(15, 1), Deed::Upload).unwrap();
     let requests = server.join().unwrap();
-    assert_eq!((tally.uploads, tally.bytes, tally.laps.len()), (1, 15, 3));
+    assert_eq!((tally.done, tally.bytes, tally.laps.len()), (1, 15, 3));
     assert!(requests[0].contains("X-Upload-Content-Length: 15\r\n"));
     assert!(requests[1].starts_with("PUT /s?id=1 "));
     assert!(requests[1].contains("Content-Range: bytes 0-9/15\r\n"));
@@ -90,7 +92,7 @@ fn an_unexpected_status_ends_the_run_and_is_named() {
         shape: Shape::Put,
         block: &block,
     };
-    let failure = carry_out(aim, &load(5, 3)).unwrap_err();
+    let failure = carry_out(aim, &load(5, 3), Deed::Upload).unwrap_err();
     server.join().unwrap();
     let expected = "PUT /bench-1: unexpected status 507: no room";
     assert_eq!(failure.to_string(), expected);
@@ -114,7 +116,7 @@ fn a_server_of_http_1_0_closes_after_each_reply() {
         shape: Shape::Put,
         block: &block,
     };
-    assert_eq!(carry_out(aim, &load(5, 2)).unwrap().uploads, 2);
+    assert_eq!(carry_out(aim, &load(5, 2), Deed::Upload).unwrap().done, 2);
     server.join().unwrap();
 }
 
@@ -123,7 +125,7 @@ fn a_quantile_is_one_of_the_laps() {
     let laps: Vec<_> = (1..=200).map(Duration::from_millis).collect();
     let tally = Tally {
         elapsed: Duration::ZERO,
-        uploads: 0,
+        done: 0,
         bytes: 0,
         laps,
         sample: None,
@@ -147,7 +149,7 @@ fn what_is_read_back_must_be_what_was_sent() {
         block: &block,
     };
     let load = load(5, 1);
-    let tally = carry_out(aim, &load).unwrap();
+    let tally = carry_out(aim, &load, Deed::Upload).unwrap();
     server.join().unwrap();
     for reply in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
@@ -157,5 +159,93 @@ fn what_is_read_back_must_be_what_was_sent() {
         aim.address = address;
         compare(aim, &load, &tally).unwrap_err();
         assert!(server.join().unwrap()[0].starts_with("GET /bench-0 "));
+    }
+}
+
+#[test]
+fn the_status_of_a_session_is_asked_as_its_protocol_does() {
+    let sessions = ["/s".to_owned()];
+    let block = Block::random().unwrap();
+    for (shape, reply, request) in [
+        (
+            Shape::Session,
+            "HTTP/1.1 308 Resume\r\nContent-Length: 0\r\n\r\n",
+            "PUT /s HTTP/1.1",
+        ),
+        // The length is of a body that a HEAD does not get.
+        (
+            Shape::Tus,
+            "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n",
+            "HEAD /s HTTP/1.1",
+        ),
+    ] {
+        let (address, server) = server(vec![(0, reply); 2]);
+        let aim = Aim {
+            address,
+            targets: &targets(),
+            shape,
+            block: &block,
+        };
+        let tally = carry_out(aim, &load(15, 2), Deed::Status(&sessions)).unwrap();
+        assert_eq!((tally.done, tally.bytes, tally.laps.len()), (2, 0, 2));
+        for head in server.join().unwrap() {
+            assert!(head.starts_with(request), "{head}");
+            assert_eq!(
+                head.contains("Content-Range: bytes */15\r\n"),
+                shape == Shape::Session
+            );
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_too_short_is_no_list() {
+    let targets = toml::from_str("list = \"/list\"").unwrap();
+    let reply = "HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{\"items\":[{}]}";
+    let (address, server) = server(vec![(0, reply)]);
+    let aim = Aim {
+        address,
+        targets: &targets,
+        shape: Shape::Simple,
+        block: &Block::random().unwrap(),
+    };
+    let failure = check_list(aim, &load(5, 1)).unwrap_err();
+    server.join().unwrap();
+    assert_eq!(failure.to_string(), "GET /list: 1 entries");
+}
+
+#[test]
+fn whoever_is_slow_must_not_be_answered_before_the_end() {
+    let slow = Slow {
+        connections: 1,
+        size: 30,
+        first: 10,
+        later: 10,
+        seconds: 1,
+    };
+    let block = Block::random().unwrap();
+    let load = load(slow.size, 1);
+    for (script, is_patient) in [
+        (vec![], true),
+        (
+            vec![(10, "HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n")],
+            false,
+        ),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let aim = Aim {
+            address,
+            targets: &targets(),
+            shape: Shape::Put,
+            block: &block,
+        };
+        let mut crowd = Crowd::gather(aim, &load, &slow).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        for (body, reply) in script {
+            assert!(request(&mut stream, body).contains("Content-Length: 30\r\n"));
+            stream.write_all(reply.as_bytes()).unwrap();
+        }
+        assert_eq!(crowd.go_on().is_ok(), is_patient);
     }
 }

@@ -1,5 +1,11 @@
 //! One connection that uploads, one upload after the other.
 
+mod query;
+mod read_back;
+mod slow;
+
+pub(crate) use query::Question;
+
 use std::iter;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -15,6 +21,11 @@ use super::{Aim, Failure, Load};
 const SMALL: u64 = 64 * KIB;
 
 const OCTETS: &str = "application/octet-stream";
+
+/// The version that every request of tus names.
+const TUS: (&str, &str) = ("Tus-Resumable", "1.0.0");
+
+const TUS_MEDIA: (&str, &str) = ("Content-Type", "application/offset+octet-stream");
 
 const BOUNDARY: &str = "between-the-parts-of-a-bench";
 
@@ -51,6 +62,11 @@ impl<'a> Uploader<'a> {
         }
     }
 
+    /// Bytes of each upload.
+    pub(super) fn size(&self) -> u64 {
+        self.load.size
+    }
+
     /// What each request took.
     pub(super) fn into_laps(self) -> Vec<Duration> {
         self.laps
@@ -61,15 +77,14 @@ impl<'a> Uploader<'a> {
         if self.aim.shape == Shape::Tcp {
             return self.tcp(number);
         }
-        let name = name(number);
         let target = self.aim.targets.of(self.aim.shape, number)?;
         match self.aim.shape {
             Shape::Tcp | Shape::Put => self.put(number, &target),
             Shape::PutChunks => self.put_chunks(number, target),
             Shape::Simple => self.simple(number, &target),
-            Shape::Multipart => self.multipart(number, &target, &name),
-            Shape::Session | Shape::SessionChunks => self.session(number, &target, &name),
-            Shape::Tus | Shape::TusChunks => self.tus(number, &target),
+            Shape::Multipart => self.multipart(number, &target, &name(number)),
+            Shape::Session | Shape::SessionChunks => self.session(number),
+            Shape::Tus | Shape::TusChunks => self.tus(number),
         }
     }
 
@@ -129,24 +144,37 @@ impl<'a> Uploader<'a> {
         Ok(Receipt::of(number, String::new(), reply))
     }
 
-    fn session(&mut self, number: u64, target: &str, name: &str) -> Result<Receipt, Failure> {
-        let begun = self.ask(&Ask {
-            headers: &[
-                ("Content-Type", "application/json"),
-                ("X-Upload-Content-Type", OCTETS),
-                ("X-Upload-Content-Length", &self.load.size.to_string()),
-            ],
-            before: &metadata(name),
-            answers: &[200, 201],
-            ..Ask::new("POST", target)
-        })?;
-        let location = location(&begun, target)?;
+    fn session(&mut self, number: u64) -> Result<Receipt, Failure> {
+        let location = self.begin(number)?;
         let chunk = match self.aim.shape {
             Shape::SessionChunks => self.load.chunk,
             _ => self.load.size,
         };
         let reply = self.content_ranges(number, &location, chunk)?;
         Ok(Receipt::of(number, location, reply))
+    }
+
+    /// Opens a session and tells where it is.
+    pub(super) fn begin(&mut self, number: u64) -> Result<String, Failure> {
+        let target = self.aim.targets.of(self.aim.shape, number)?;
+        let size = self.load.size.to_string();
+        let google = [
+            ("Content-Type", "application/json"),
+            ("X-Upload-Content-Type", OCTETS),
+            ("X-Upload-Content-Length", &size),
+        ];
+        let tus = [TUS, ("Upload-Length", &size)];
+        let metadata = metadata(&name(number));
+        let is_tus = matches!(self.aim.shape, Shape::Tus | Shape::TusChunks);
+        let reply = self.ask(&Ask {
+            headers: if is_tus { &tus } else { &google },
+            before: if is_tus { "" } else { &metadata },
+            answers: &[200, 201],
+            ..Ask::new("POST", &target)
+        })?;
+        let location = reply.location.as_deref();
+        let location = location.ok_or_else(|| Failure::NoLocation(format!("POST {target}")))?;
+        Ok(path(location).to_owned())
     }
 
     /// A PUT with its Content-Range for each chunk.
@@ -165,67 +193,22 @@ impl<'a> Uploader<'a> {
         Ok(reply)
     }
 
-    fn tus(&mut self, number: u64, target: &str) -> Result<Receipt, Failure> {
-        const VERSION: (&str, &str) = ("Tus-Resumable", "1.0.0");
-        let begun = self.ask(&Ask {
-            headers: &[VERSION, ("Upload-Length", &self.load.size.to_string())],
-            answers: &[201],
-            ..Ask::new("POST", target)
-        })?;
-        let location = location(&begun, target)?;
+    fn tus(&mut self, number: u64) -> Result<Receipt, Failure> {
+        let location = self.begin(number)?;
         let chunk = match self.aim.shape {
             Shape::TusChunks => self.load.chunk,
             _ => self.load.size,
         };
         for range in chunks(self.load.size, chunk) {
             let offset = range.start.to_string();
-            let kind = ("Content-Type", "application/offset+octet-stream");
             self.ask(&Ask {
-                headers: &[VERSION, kind, ("Upload-Offset", &offset)],
+                headers: &[TUS, TUS_MEDIA, ("Upload-Offset", &offset)],
                 media: (number, range),
                 answers: &[204],
                 ..Ask::new("PATCH", &location)
             })?;
         }
         Ok(Receipt::of(number, location, Reply::default()))
-    }
-
-    /// Reads an upload back and compares it with what was sent. False when there is no way to read it.
-    pub(super) fn compare(&mut self, receipt: &Receipt) -> Result<bool, Failure> {
-        let Receipt {
-            number,
-            location,
-            reply,
-        } = receipt;
-        let target = self.aim.targets.download(*number, location, reply);
-        let Some(target) = target else {
-            return Ok(false);
-        };
-        let ask = Ask::new("GET", &target);
-        ask.write_head(&mut self.head, self.wire.host());
-        let (mut end, mut is_same) = (0, true);
-        let block = self.aim.block;
-        let sent = self.wire.send(iter::once(&self.head[..]));
-        let reply = sent.and_then(|()| {
-            self.wire.receive(&mut |piece| {
-                let range = end..end + piece.len() as u64;
-                let mut rest = piece;
-                for part in block.pieces(*number, range.clone()) {
-                    let (now, later) = rest.split_at(part.len());
-                    is_same &= now == part;
-                    rest = later;
-                }
-                if is_same {
-                    end = range.end;
-                }
-            })
-        });
-        let reply = reply.map_err(|source| ask.broken(source))?;
-        ask.expect(&reply)?;
-        if is_same && end == self.load.size {
-            return Ok(true);
-        }
-        Err(Failure::Differs { target, end })
     }
 
     /// Carries out a request and takes its time.
@@ -238,11 +221,12 @@ impl<'a> Uploader<'a> {
         let reply = if is_small {
             media.for_each(|piece| self.head.extend_from_slice(piece));
             self.head.extend_from_slice(ask.after.as_bytes());
-            self.wire.exchange(iter::once(&self.head[..]))
+            let has_body = ask.method != "HEAD";
+            self.wire.exchange(iter::once(&self.head[..]), has_body)
         } else {
             let head = iter::once(&self.head[..]);
             let after = iter::once(ask.after.as_bytes());
-            self.wire.exchange(head.chain(media).chain(after))
+            self.wire.exchange(head.chain(media).chain(after), true)
         };
         let reply = reply.map_err(|source| ask.broken(source))?;
         self.laps.push(start.elapsed());
@@ -259,12 +243,6 @@ impl Receipt {
             reply: reply.body,
         }
     }
-}
-
-fn location(reply: &Reply, target: &str) -> Result<String, Failure> {
-    let location = reply.location.as_deref();
-    let location = location.ok_or_else(|| Failure::NoLocation(format!("POST {target}")))?;
-    Ok(path(location).to_owned())
 }
 
 fn chunks(size: u64, chunk: u64) -> impl Iterator<Item = Range<u64>> {

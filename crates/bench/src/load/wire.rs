@@ -48,14 +48,19 @@ impl Wire {
         self.address
     }
 
-    /// Sends pieces, and reads the whole reply.
+    /// Sends pieces, and reads the whole reply. That to a HEAD has no body, whatever it says.
     pub(super) fn exchange<'a>(
         &mut self,
         pieces: impl Iterator<Item = &'a [u8]>,
+        has_body: bool,
     ) -> io::Result<Reply> {
         let sent = self.send(pieces);
         let mut body = Vec::new();
-        let reply = self.receive(&mut |piece| body.extend_from_slice(piece));
+        let reply = if has_body {
+            self.receive(&mut |piece| body.extend_from_slice(piece))
+        } else {
+            self.head().map(|(reply, _)| reply)
+        };
         match (sent, reply) {
             // Who refuses early may not read the rest; what it said tells more than how the connection broke.
             (_, Ok(reply)) => Ok(Reply { body, ..reply }),
@@ -89,6 +94,15 @@ impl Wire {
             }
             return Ok(reply);
         }
+    }
+
+    /// Whether nothing has come, and the connection is there.
+    pub(super) fn is_silent(&mut self) -> io::Result<bool> {
+        let stream = self.stream()?.get_ref();
+        stream.set_nonblocking(true)?;
+        let looked = stream.peek(&mut [0]);
+        stream.set_nonblocking(false)?;
+        Ok(matches!(looked, Err(error) if error.kind() == ErrorKind::WouldBlock))
     }
 
     /// The one byte that a floor answers with.

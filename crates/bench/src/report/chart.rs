@@ -5,8 +5,9 @@
 
 use std::fmt::Write as _;
 
-use crate::amount::{figure, float};
+use crate::amount::{self, float};
 use crate::contestant::Role;
+use crate::figure::Figure;
 use crate::record::{Entry, Measured};
 
 const WIDTH: f64 = 760.0;
@@ -29,13 +30,13 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 }";
 
 /// The whole file.
-pub(super) fn of(measured: &Measured) -> String {
+pub(super) fn of(measured: &Measured, figure: Figure) -> String {
     let shown: Vec<_> = measured
         .entries
         .iter()
         .filter(|entry| !entry.rounds.is_empty())
         .collect();
-    let ranges = shown.iter().filter_map(|entry| entry.range());
+    let ranges = shown.iter().filter_map(|entry| entry.range(figure));
     let most = ranges.map(|(_, highest)| highest).fold(0.0, f64::max);
     let height = TOP + ROW * float(shown.len() as u64) + 8.0;
     let (name, title) = (&measured.name, escaped(&measured.title));
@@ -43,11 +44,11 @@ pub(super) fn of(measured: &Measured) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n\
          <title>{name}: {title}</title>\n<style>{STYLE}</style>\n\
          <text class=\"title\" x=\"8\" y=\"22\">{name}: {title}, {}</text>\n{}",
-        measured.unit.name(),
+        figure.name(),
         legend()
     );
     for (index, entry) in shown.iter().enumerate() {
-        svg += &bar(entry, TOP + ROW * float(index as u64), most);
+        svg += &bar(entry, figure, TOP + ROW * float(index as u64), most);
     }
     svg + "</svg>\n"
 }
@@ -72,11 +73,11 @@ fn legend() -> String {
     legend
 }
 
-fn bar(entry: &Entry, y: f64, most: f64) -> String {
-    let Some((lowest, highest)) = entry.range() else {
+fn bar(entry: &Entry, figure: Figure, y: f64, most: f64) -> String {
+    let Some((lowest, highest)) = entry.range(figure) else {
         return String::new();
     };
-    let rate = entry.median(|one| one.rate).unwrap_or_default();
+    let rate = entry.median(figure).unwrap_or_default();
     let long = |rate: f64| BARS * rate / most.max(f64::MIN_POSITIVE);
     let (name, middle) = (escaped(&entry.name), y + BAR / 2.0);
     let (text_y, text_x) = (middle + 4.5, NAMES + long(highest) + 8.0);
@@ -89,7 +90,7 @@ fn bar(entry: &Entry, y: f64, most: f64) -> String {
         NAMES - 8.0,
         class(entry),
         long(rate).max(1.0),
-        figure(rate)
+        amount::figure(rate)
     )
 }
 
@@ -115,11 +116,14 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_long_as_its_share_of_the_highest_rate() {
-        let svg = of(&measured(&[
-            ("ours", Role::Ours, &[(0, 100.0)]),
-            ("<peer>", Role::Peer, &[(0, 50.0)]),
-            ("absent", Role::Peer, &[]),
-        ]));
+        let svg = of(
+            &measured(&[
+                ("ours", Role::Ours, &[(0, 100.0)]),
+                ("<peer>", Role::Peer, &[(0, 50.0)]),
+                ("absent", Role::Peer, &[]),
+            ]),
+            Figure::Mib,
+        );
         assert!(svg.contains("class=\"ours\" x=\"190\" y=\"62.0\" width=\"460.0\""));
         assert!(svg.contains("class=\"peer pale\" x=\"190\" y=\"88.0\" width=\"230.0\""));
         assert!(svg.contains("&lt;peer>") && !svg.contains("absent"));

@@ -1,9 +1,8 @@
 //! The table of a scenario.
 
-use crate::amount::{figure, mib};
+use crate::amount::figure;
 use crate::contestant::Role;
-use crate::record::{Entry, Measured, Measurement};
-use crate::scenario::Unit;
+use crate::record::{Entry, Measured};
 
 const NOTHING: &str = "–";
 
@@ -11,45 +10,52 @@ const NOTHING: &str = "–";
 pub(crate) fn of(measured: &Measured) -> String {
     let rows = measured.entries.iter();
     let rows = rows.filter_map(|entry| row(measured, entry));
-    let rows: Vec<_> = std::iter::once(titles(measured.unit)).chain(rows).collect();
+    let rows: Vec<_> = std::iter::once(titles(measured)).chain(rows).collect();
     lined_up(&rows)
 }
 
-fn titles(unit: Unit) -> Vec<String> {
-    let titles = [
+fn titles(measured: &Measured) -> Vec<String> {
+    let main = measured.main_figure();
+    let columns = [
         "",
         "durable",
-        unit.name(),
+        main.name(),
         "lowest to highest",
         "of the floor",
         "of the best peer",
-        unit.work_name(),
-        "MiB",
-        "p50 ms",
-        "p99 ms",
-        "max ms",
     ];
-    titles.map(str::to_owned).into()
+    let others = measured.figures.iter().skip(1).map(|figure| figure.name());
+    columns
+        .into_iter()
+        .chain(others)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// None when no round of it counts.
 fn row(measured: &Measured, entry: &Entry) -> Option<Vec<String>> {
-    let (lowest, highest) = entry.range()?;
-    let median = |of: fn(&Measurement) -> f64| or_nothing(entry.median(of), figure);
-    let ratio = |role| or_nothing(measured.ratio(entry, role), |ratio| format!("{ratio:.2}"));
-    Some(vec![
+    let main = measured.main_figure();
+    let (lowest, highest) = entry.range(main)?;
+    let median = |of| or_nothing(entry.median(of), figure);
+    let ratio = |role| {
+        let ratio = measured.ratio(main, entry, |other| other.role == role);
+        or_nothing(ratio, |ratio| format!("{ratio:.2}"))
+    };
+    let columns = [
         entry.name.clone(),
         if entry.durable { "yes" } else { "no" }.to_owned(),
-        median(|one| one.rate),
+        median(main),
         format!("{} to {}", figure(lowest), figure(highest)),
         ratio(Role::Reference),
         ratio(Role::Peer),
-        median(|one| one.cpu),
-        median(|one| mib(one.peak)),
-        median(|one| one.quantiles[0] * 1000.0),
-        median(|one| one.quantiles[1] * 1000.0),
-        median(|one| one.quantiles[2] * 1000.0),
-    ])
+    ];
+    let others = measured.figures.iter().skip(1);
+    Some(
+        columns
+            .into_iter()
+            .chain(others.map(|of| median(*of)))
+            .collect(),
+    )
 }
 
 fn or_nothing(value: Option<f64>, shown: impl Fn(f64) -> String) -> String {

@@ -1,0 +1,65 @@
+//! What queries and uploads do to each other.
+
+use std::path::Path;
+use std::thread;
+
+use crate::figure::Figure;
+use crate::load::{self, Aim, Deed, Load, Question, Tally};
+use crate::scenario::{Beside, Part, Stock};
+
+use super::{Figures, Site};
+
+/// How fast queries are beside uploads, and how much of the uploads' rate is left.
+pub(super) fn measure(
+    site: &Site,
+    part: &Part<'_>,
+    beside: &Beside,
+    data: &Path,
+) -> anyhow::Result<Figures> {
+    let server = site.start(part, data)?;
+    let aim = site.aim(part, &server);
+    let sessions = prepare(aim, beside)?;
+    let deed = match beside.question {
+        Question::Status => Deed::Status(&sessions),
+        Question::List => Deed::List,
+    };
+    let queries = Load {
+        connections: beside.connections,
+        ..beside.uploads.clone()
+    };
+    let upload = || load::carry_out(aim, &beside.uploads, Deed::Upload);
+    let alone = upload()?;
+    let (both, asked) = thread::scope(|scope| {
+        let asking = scope.spawn(|| load::carry_out(aim, &queries, deed));
+        let both = upload();
+        (both, asking.join().expect("queries do not panic"))
+    });
+    // Before and after, since some servers need a while to come up to speed.
+    let alone = f64::midpoint(rate(&alone), rate(&upload()?));
+    let left = rate(&both?) / alone;
+    let asked = asked?;
+    let read_off = |figure: &Figure| Some((*figure, figure.of(&asked, 0.0, 0)?));
+    let figures = part.figures.iter().filter_map(read_off);
+    Ok(figures.chain([(Figure::Left, left)]).collect())
+}
+
+/// Makes what will be asked for. Returns where the sessions are, if it is those.
+fn prepare(aim: Aim<'_>, beside: &Beside) -> anyhow::Result<Vec<String>> {
+    match beside.question {
+        Question::Status => Ok(load::begin(aim, &beside.uploads, beside.subjects)?),
+        Question::List => {
+            let resources = Load {
+                size: Stock::MEDIA,
+                count: beside.subjects,
+                ..beside.uploads.clone()
+            };
+            load::carry_out(aim, &resources, Deed::Upload)?;
+            load::check_list(aim, &resources)?;
+            Ok(Vec::new())
+        }
+    }
+}
+
+fn rate(tally: &Tally) -> f64 {
+    Figure::Uploads.of(tally, 0.0, 0).unwrap_or_default()
+}

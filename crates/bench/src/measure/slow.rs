@@ -1,0 +1,33 @@
+//! What connections cost that are slow.
+
+use std::path::Path;
+
+use crate::amount::{KIB, float, mib};
+use crate::figure::Figure;
+use crate::load::{self, Crowd, Load};
+use crate::scenario::{Part, Slow};
+
+use super::{Figures, Site, at_rest};
+
+/// Memory of a server with many connections in the middle of an upload, over its memory before them.
+pub(super) fn measure(
+    site: &Site,
+    part: &Part<'_>,
+    slow: &Slow,
+    data: &Path,
+) -> anyhow::Result<Figures> {
+    let server = site.start(part, data)?;
+    let aim = site.aim(part, &server);
+    load::first_answer(aim)?;
+    let idle = at_rest(&server);
+    let load = Load::of_size(slow.size);
+    let mut crowd = Crowd::gather(aim, &load, slow)?;
+    crowd.go_on()?;
+    let held = server.usage().resident;
+    let by_connections = float(held.saturating_sub(idle)) / float(slow.connections as u64);
+    Ok(Figures::from([
+        (Figure::Connection, by_connections / float(KIB)),
+        (Figure::Idle, mib(idle)),
+        (Figure::Held, mib(held)),
+    ]))
+}

@@ -1,0 +1,97 @@
+//! What is there before a measurement: made once over the wire, as clients would leave it, and copied for each round.
+//!
+//! Through the contracts of the store a million would be there sooner. Over the wire it takes minutes, once in a run, and is the same for every
+//! server, of which this program goes on to know nothing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+
+use crate::load::{self, Aim, Deed, Load, Shape};
+use crate::scenario::{Part, Stock};
+use crate::yard::Yard;
+
+use super::Site;
+
+/// Connections that make it. A server that commits in groups is quicker with many.
+const CONNECTIONS: usize = 128;
+
+/// How long it may take. Who is slower cannot take part.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// What was made, by contestant.
+#[derive(Debug, Default)]
+pub(crate) struct Stocks {
+    made: BTreeMap<(String, Stock), PathBuf>,
+}
+
+impl Stocks {
+    /// Where a server is measured: on a plot with what has to be there.
+    ///
+    /// # Errors
+    /// When that cannot be made, or the disk is full.
+    pub(crate) fn ground(
+        &mut self,
+        site: &Site,
+        part: &Part<'_>,
+        yard: &mut Yard,
+    ) -> anyhow::Result<PathBuf> {
+        if part.stock.is_empty() {
+            return yard.plot(part.footprint());
+        }
+        let stock = self.of(site, part, yard)?;
+        if part.spares_the_stock() {
+            return Ok(stock);
+        }
+        let plot = yard.plot(part.footprint())?;
+        copy(&stock, &plot)?;
+        yard.settle()?;
+        Ok(plot)
+    }
+
+    fn of(&mut self, site: &Site, part: &Part<'_>, yard: &Yard) -> anyhow::Result<PathBuf> {
+        let key = (part.contestant.name.clone(), part.stock);
+        if let Some(made) = self.made.get(&key) {
+            return Ok(made.clone());
+        }
+        let place = yard.shelf(&format!("stock-{}", self.made.len()))?;
+        make(site, part, &place).context("what has to be there")?;
+        yard.settle()?;
+        self.made.insert(key, place.clone());
+        Ok(place)
+    }
+}
+
+fn make(site: &Site, part: &Part<'_>, place: &Path) -> anyhow::Result<()> {
+    let server = site.start(part, place)?;
+    let aim = site.aim(part, &server);
+    let load = |count, deed, shape| {
+        let load = Load {
+            count,
+            connections: CONNECTIONS,
+            limit: LIMIT,
+            ..Load::of_size(Stock::MEDIA)
+        };
+        let tally = load::carry_out(Aim { shape, ..aim }, &load, deed)?;
+        let done = tally.done;
+        ensure!(done == count, "only {done} of {count} within {LIMIT:?}");
+        Ok(())
+    };
+    let session = match part.shape {
+        Shape::Tus | Shape::TusChunks => part.shape,
+        _ => Shape::Session,
+    };
+    load(part.stock.sessions, Deed::Begin, session)?;
+    load(part.stock.resources, Deed::Upload, Shape::Simple)
+}
+
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new("cp");
+    command.args(["--recursive", "--reflink=auto"]);
+    let status = command.arg(from.join(".")).arg(to).status()?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}

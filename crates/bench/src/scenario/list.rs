@@ -1,0 +1,272 @@
+//! All scenarios.
+
+use std::time::Duration;
+
+use crate::amount::{GIB, KIB, MIB};
+use crate::figure::Figure;
+use crate::load::{Load, Question};
+
+use super::{Beside, Scenario, Slow, Stock, Task};
+
+/// By what sizes and counts are divided when a look is enough.
+pub(crate) const QUICK_PART: u64 = 8;
+
+const BYTES: &[Figure] = &[
+    Figure::Mib,
+    Figure::CpuByGib,
+    Figure::Peak,
+    Figure::P50,
+    Figure::P99,
+    Figure::Max,
+];
+
+const UPLOADS: &[Figure] = &[
+    Figure::Uploads,
+    Figure::CpuByUploads,
+    Figure::Peak,
+    Figure::P50,
+    Figure::P99,
+    Figure::Max,
+];
+
+const REQUESTS: &[Figure] = &[
+    Figure::Requests,
+    Figure::CpuByRequests,
+    Figure::Peak,
+    Figure::P50,
+    Figure::P99,
+    Figure::Max,
+];
+
+const QUERIES: &[Figure] = &[
+    Figure::Queries,
+    Figure::Left,
+    Figure::P50,
+    Figure::P99,
+    Figure::Max,
+];
+
+const START: &[Figure] = &[Figure::Start, Figure::Idle];
+
+/// All scenarios, at their full size or at one that takes seconds.
+pub(crate) fn all(is_quick: bool) -> Vec<Scenario> {
+    let size = Size {
+        part: if is_quick { QUICK_PART } else { 1 },
+        limit: Duration::from_secs(if is_quick { 3 } else { 10 }),
+    };
+    let groups = [
+        size.one_upload(),
+        size.many_uploads(),
+        size.servers(),
+        size.growth(),
+        size.queries(),
+    ];
+    groups.into_iter().flatten().collect()
+}
+
+/// How large everything is.
+struct Size {
+    part: u64,
+    limit: Duration,
+}
+
+impl Size {
+    fn load(&self) -> Load {
+        Load {
+            size: 0,
+            count: 1,
+            connections: 1,
+            chunk: 8 * MIB,
+            limit: self.limit,
+        }
+    }
+
+    fn one(&self, size: u64) -> Load {
+        Load {
+            size: size / self.part,
+            ..self.load()
+        }
+    }
+
+    fn tiny(&self) -> Load {
+        Load {
+            size: 4 * KIB,
+            count: 60_000 / self.part,
+            connections: 32,
+            ..self.load()
+        }
+    }
+
+    fn one_upload(&self) -> Vec<Scenario> {
+        let chunks = Load {
+            chunk: 256 * KIB,
+            ..self.one(256 * MIB)
+        };
+        let (one, large) = (self.one(GIB), self.one(4 * GIB));
+        vec![
+            uploads("S1", "one upload of 1 GiB", &one, BYTES),
+            uploads("S1x4", "one upload of 4 GiB", &large, BYTES),
+            Scenario {
+                yardstick: Some(("S1", Task::Upload(one.clone()))),
+                ..uploads("S2", "one upload of 1 GiB in chunks of 8 MiB", &one, BYTES)
+            },
+            uploads(
+                "S2b",
+                "one upload of 256 MiB in chunks of 256 KiB",
+                &chunks,
+                REQUESTS,
+            ),
+        ]
+    }
+
+    fn many_uploads(&self) -> Vec<Scenario> {
+        let together = Load {
+            count: 64,
+            connections: 64,
+            ..self.one(64 * MIB)
+        };
+        let in_turn = Load {
+            count: 8,
+            connections: 1,
+            ..together.clone()
+        };
+        vec![
+            uploads(
+                "S3",
+                "uploads of 4 KiB in one request each, 32 connections",
+                &self.tiny(),
+                UPLOADS,
+            ),
+            uploads(
+                "S4",
+                "uploads of 4 KiB in two requests each, 32 connections",
+                &self.tiny(),
+                UPLOADS,
+            ),
+            uploads(
+                "S5",
+                "64 uploads of 64 MiB, all at the same time",
+                &together,
+                BYTES,
+            ),
+            Scenario {
+                yardstick: Some(("S1", Task::Upload(self.one(GIB)))),
+                ..uploads(
+                    "S6",
+                    "8 uploads of 64 MiB, one after the other, with metadata in the same body",
+                    &in_turn,
+                    BYTES,
+                )
+            },
+        ]
+    }
+
+    fn servers(&self) -> Vec<Scenario> {
+        let slow = Slow {
+            connections: usize::try_from(1000 / self.part).expect("a small number"),
+            size: 8 * MIB,
+            first: 16 * KIB,
+            later: KIB,
+            seconds: 5,
+        };
+        let sessions = Stock {
+            sessions: 100_000 / self.part,
+            resources: 0,
+        };
+        let start = |name, title| scenario(name, title, Task::Start, START);
+        vec![
+            scenario(
+                "S7",
+                "1,000 slow connections in the middle of an upload",
+                Task::Slow(slow),
+                &[Figure::Connection, Figure::Idle, Figure::Held],
+            ),
+            start("S8", "start on an empty directory"),
+            Scenario {
+                stocks: vec![sessions],
+                ..start("S8b", "start with 100,000 unfinished sessions")
+            },
+        ]
+    }
+
+    fn growth(&self) -> Vec<Scenario> {
+        let stock = |count| Stock {
+            sessions: count / self.part,
+            resources: count / self.part,
+        };
+        let after = |name, title| Scenario {
+            stocks: [0, 10_000, 1_000_000].map(stock).into(),
+            ..uploads(name, title, &self.tiny(), UPLOADS)
+        };
+        vec![
+            after("S9", "S3 with so many sessions and resources there before"),
+            after("S9b", "S4 with so many sessions and resources there before"),
+        ]
+    }
+
+    fn queries(&self) -> Vec<Scenario> {
+        let beside = |question| Beside {
+            uploads: Load {
+                count: u64::MAX,
+                limit: self.limit / 3,
+                ..self.tiny()
+            },
+            question,
+            connections: 4,
+            subjects: 1000,
+        };
+        let queries =
+            |name, title, question| scenario(name, title, Task::Query(beside(question)), QUERIES);
+        vec![
+            queries(
+                "S10",
+                "status queries on 4 connections beside uploads as in S4",
+                Question::Status,
+            ),
+            queries(
+                "S10b",
+                "lists of 100 resources on 4 connections beside uploads as in S4",
+                Question::List,
+            ),
+        ]
+    }
+}
+
+fn uploads(
+    name: &'static str,
+    title: &'static str,
+    load: &Load,
+    figures: &'static [Figure],
+) -> Scenario {
+    scenario(name, title, Task::Upload(load.clone()), figures)
+}
+
+fn scenario(
+    name: &'static str,
+    title: &'static str,
+    task: Task,
+    figures: &'static [Figure],
+) -> Scenario {
+    Scenario {
+        name,
+        title,
+        task,
+        stocks: vec![Stock::default()],
+        yardstick: None,
+        figures,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = all(false).iter().map(|scenario| scenario.name).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}
