@@ -73,6 +73,11 @@ impl Figure {
         )
     }
 
+    /// Whether it has a chart of its own.
+    pub(crate) fn is_charted(self) -> bool {
+        !self.is_cost() || matches!(self, Self::Connection | Self::Start | Self::Idle)
+    }
+
     /// The better one of two.
     pub(crate) fn better(self, one: f64, other: f64) -> f64 {
         if self.is_cost() {

@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::amount::{GIB, KIB, figure, float};
+use crate::amount::{GIB, KIB, figure, float, mib};
 
 /// How many syncs are timed.
 const SYNCS: usize = 200;
+
+/// How much is written at once to time the disk.
+const WRITE: usize = 1 << 20;
 
 /// What must be known of a machine to read its figures.
 #[derive(Debug, Serialize, Deserialize)]
@@ -24,15 +27,17 @@ pub(crate) struct Machine {
     file_system: String,
     /// What it takes to append 4 KiB to a file and sync them; the median.
     sync: Duration,
+    /// Bytes that the disk takes in a second, written in a row and synced at the end.
+    disk: u64,
     load: String,
 }
 
 impl Machine {
-    /// This machine, and the disk of this directory.
+    /// This machine, and the disk of this directory, to which so many bytes are written in a row.
     ///
     /// # Errors
     /// When nothing can be written and synced there.
-    pub(crate) fn look(directory: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn look(directory: &Path, row: u64) -> anyhow::Result<Self> {
         Ok(Self {
             processor: value("/proc/cpuinfo", "model name"),
             cores: available_parallelism()?.get(),
@@ -41,7 +46,18 @@ impl Machine {
             file_system: file_system(directory),
             sync: sync(&directory.join("sync"))?,
             load: read("/proc/loadavg"),
+            disk: disk(&directory.join("row"), row)?,
         })
+    }
+
+    /// What an append of 4 KiB with fdatasync takes, in ms.
+    pub(crate) fn sync_milliseconds(&self) -> f64 {
+        self.sync.as_secs_f64() * 1000.0
+    }
+
+    /// MiB/s that the disk takes in a row.
+    pub(crate) fn disk(&self) -> f64 {
+        mib(self.disk)
     }
 }
 
@@ -50,13 +66,14 @@ impl fmt::Display for Machine {
         let load = self.load.split(' ').next().unwrap_or_default();
         write!(
             f,
-            "{}, {} cores, {} GiB; Linux {}; {}; an append of 4 KiB with fdatasync {} ms; load at the start {load}",
+            "{}, {} cores, {} GiB; Linux {}; {}; an append of 4 KiB with fdatasync {} ms, {} MiB/s in large writes with one at the end; load at the start {load}",
             self.processor,
             self.cores,
             figure(float(self.memory) / float(GIB)),
             self.kernel,
             self.file_system,
-            figure(self.sync.as_secs_f64() * 1000.0),
+            figure(self.sync_milliseconds()),
+            figure(self.disk()),
         )
     }
 }
@@ -108,14 +125,30 @@ fn sync(path: &Path) -> std::io::Result<Duration> {
     Ok(times[times.len() / 2])
 }
 
+/// The file stays, since removing it would be work for the disk too.
+fn disk(path: &Path, row: u64) -> std::io::Result<u64> {
+    let mut file = File::create(path)?;
+    let piece = vec![0xa5; WRITE];
+    let start = Instant::now();
+    for _ in 0..row / WRITE as u64 {
+        file.write_all(&piece)?;
+    }
+    file.sync_data()?;
+    let nanoseconds = start.elapsed().as_nanos().max(1);
+    let rate = u128::from(row) * 1_000_000_000 / nanoseconds;
+    Ok(u64::try_from(rate).unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use crate::amount::MIB;
+
     #[test]
     fn a_machine_has_a_name_memory_and_a_file_system() {
         let directory = tempfile::tempdir().unwrap();
-        let machine = Machine::look(directory.path()).unwrap();
+        let machine = Machine::look(directory.path(), MIB).unwrap();
         assert!(machine.memory > 0 && machine.cores > 0);
         assert!(!machine.to_string().contains("unknown"), "{machine}");
     }

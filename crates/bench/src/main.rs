@@ -9,6 +9,7 @@ mod amount;
 mod contestant;
 mod figure;
 mod floor;
+mod goal;
 mod load;
 mod machine;
 mod measure;

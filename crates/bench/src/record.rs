@@ -93,6 +93,11 @@ impl Measured {
         *self.figures.first().expect("a scenario has a figure")
     }
 
+    /// One who took part.
+    pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+
     /// The median over the rounds of a figure of one by that of the best of some others in the same round.
     pub(crate) fn ratio(
         &self,

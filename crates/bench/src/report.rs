@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
+use crate::goal;
 use crate::record::Record;
 
 /// Rewrite the generated part of a page, and a chart for each scenario, out of what a run has kept.
@@ -30,13 +31,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let charts = page.with_extension("");
     let directory = charts.file_name().unwrap_or_default().to_string_lossy();
     let text = fs::read_to_string(page).with_context(|| page.display().to_string())?;
-    let text = page::rewritten(&text, &page::generated(&record, &directory))?;
+    let text = page::rewritten(&text, &page::generated(&record, &goal::all()?, &directory))?;
     fs::create_dir_all(&charts)?;
     for scenario in &record.scenarios {
-        fs::write(
-            charts.join(page::chart_name(scenario)),
-            chart::of(scenario, scenario.main_figure()),
-        )?;
+        for figure in page::charted(scenario) {
+            let file = charts.join(page::chart_name(scenario, figure));
+            fs::write(file, chart::of(scenario, figure))?;
+        }
     }
     fs::write(page, text)?;
     Ok(())

@@ -9,6 +9,7 @@ use anyhow::ensure;
 
 use crate::amount::{GIB, figure};
 use crate::contestant::{self, Contestant, Places};
+use crate::goal;
 use crate::load::Block;
 use crate::machine::Machine;
 use crate::measure::{Figures, Site, Stocks};
@@ -62,10 +63,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
         progress("not an optimised build: the figures mean nothing");
     }
-    let machine = Machine::look(yard.path())?;
+    let part = if arguments.quick {
+        scenario::QUICK_PART
+    } else {
+        1
+    };
+    let machine = Machine::look(yard.path(), GIB / part)?;
     result(&machine);
     if arguments.quick {
-        let part = scenario::QUICK_PART;
         result(format_args!("quick: 1/{part} of every size and count"));
     }
     let mut bench = Bench {
@@ -77,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         stocks: Stocks::default(),
         failures: 0,
     };
+    let goals = goal::all()?;
     let mut record = Record {
         machine,
         quick: arguments.quick,
@@ -89,6 +95,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             "\n{name}: {title}\n\n{}",
             table::of(&measured)
         ));
+        let goal = goals.get(&measured.name);
+        for verdict in goal
+            .map(|goal| goal.verdicts(&measured))
+            .unwrap_or_default()
+        {
+            result(format_args!("- {verdict}"));
+        }
         record.scenarios.push(measured);
         // After each, so that hours are not lost to an interruption.
         arguments

@@ -27,7 +27,6 @@ pub(super) fn measure(
     let by_connections = float(held.saturating_sub(idle)) / float(slow.connections as u64);
     Ok(Figures::from([
         (Figure::Connection, by_connections / float(KIB)),
-        (Figure::Idle, mib(idle)),
         (Figure::Held, mib(held)),
     ]))
 }

@@ -43,8 +43,15 @@ pub(super) fn of(measured: &Measured, figure: Figure) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n\
          <title>{name}: {title}</title>\n<style>{STYLE}</style>\n\
-         <text class=\"title\" x=\"8\" y=\"22\">{name}: {title}, {}</text>\n{}",
+         <text class=\"title\" x=\"8\" y=\"22\">{name}: {title}</text>\n\
+         <text class=\"small\" x=\"{}\" y=\"46\" text-anchor=\"end\">{}{}</text>\n{}",
+        WIDTH - 8.0,
         figure.name(),
+        if figure.is_cost() {
+            ", less is better"
+        } else {
+            ""
+        },
         legend()
     );
     for (index, entry) in shown.iter().enumerate() {

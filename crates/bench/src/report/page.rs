@@ -1,7 +1,10 @@
 //! The generated part of the page.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::figure::Figure;
+use crate::goal::Goal;
 use crate::record::{Measured, Record};
 use crate::scenario;
 
@@ -25,28 +28,63 @@ pub(super) fn rewritten(page: &str, generated: &str) -> Result<String, NoPlace> 
 #[error("the page lacks the line {START} or {END}")]
 pub(super) struct NoPlace;
 
-/// The file of a scenario's chart.
-pub(super) fn chart_name(scenario: &Measured) -> String {
-    format!("{}.svg", scenario.name)
+/// The figures of a scenario that have charts.
+pub(super) fn charted(measured: &Measured) -> impl Iterator<Item = Figure> {
+    let figures = measured.figures.iter().copied();
+    figures.filter(|figure| figure.is_charted())
 }
 
-/// Machine, charts and tables.
-pub(super) fn generated(record: &Record, directory: &str) -> String {
+/// The file of a chart.
+pub(super) fn chart_name(measured: &Measured, figure: Figure) -> String {
+    let name = &measured.name;
+    if figure == measured.main_figure() {
+        return format!("{name}.svg");
+    }
+    format!("{name}-{}.svg", format!("{figure:?}").to_lowercase())
+}
+
+/// Machine, lines, charts and tables.
+pub(super) fn generated(
+    record: &Record,
+    goals: &BTreeMap<String, Goal>,
+    directory: &str,
+) -> String {
     let mut text = format!("{}.\n", record.machine);
     if record.quick {
         let part = scenario::QUICK_PART;
         let _ = write!(text, "\nA quick look: 1/{part} of every size and count.\n");
     }
+    let _ = write!(text, "\n### The lines to cross\n\n{}", lines(record, goals));
     for measured in &record.scenarios {
-        let Measured { name, title, .. } = measured;
-        let chart = chart_name(measured);
-        let table = table::of(measured);
-        let _ = write!(
-            text,
-            "\n### {name}: {title}\n\n![{name}]({directory}/{chart})\n\n{table}"
-        );
+        text += &section(record, measured, goals.get(&measured.name), directory);
     }
     text
+}
+
+fn lines(record: &Record, goals: &BTreeMap<String, Goal>) -> String {
+    let head = ["", "goal", "reached", "holds"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for measured in &record.scenarios {
+        let goal = goals.get(&measured.name);
+        for verdict in goal.map(|goal| goal.verdicts(measured)).unwrap_or_default() {
+            let (reached, holds) = (verdict.shown(), verdict.answer().to_owned());
+            rows.push(vec![measured.name.clone(), verdict.goal, reached, holds]);
+        }
+    }
+    table::lined_up(&rows)
+}
+
+fn section(record: &Record, measured: &Measured, goal: Option<&Goal>, directory: &str) -> String {
+    let Measured { name, title, .. } = measured;
+    let mut text = format!("\n### {name}: {title}\n\n");
+    if let Some(goal) = goal {
+        let _ = write!(text, "{}\n\n", goal.told(measured, &record.machine));
+    }
+    for figure in charted(measured) {
+        let (alt, chart) = (figure.name(), chart_name(measured, figure));
+        let _ = write!(text, "![{name}, {alt}]({directory}/{chart})\n\n");
+    }
+    text + &table::of(measured)
 }
 
 #[cfg(test)]

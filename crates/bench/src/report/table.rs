@@ -10,7 +10,8 @@ const NOTHING: &str = "–";
 pub(crate) fn of(measured: &Measured) -> String {
     let rows = measured.entries.iter();
     let rows = rows.filter_map(|entry| row(measured, entry));
-    let rows: Vec<_> = std::iter::once(titles(measured)).chain(rows).collect();
+    let mut rows: Vec<_> = std::iter::once(titles(measured)).chain(rows).collect();
+    drop_empty(&mut rows);
     lined_up(&rows)
 }
 
@@ -58,12 +59,25 @@ fn row(measured: &Measured, entry: &Entry) -> Option<Vec<String>> {
     )
 }
 
+/// Takes out columns in which nothing stands.
+fn drop_empty(rows: &mut [Vec<String>]) {
+    let columns = rows.first().map_or(0, Vec::len);
+    for column in (0..columns).rev() {
+        let mut cells = rows.iter().skip(1).map(|row| &row[column]);
+        if cells.all(|cell| cell == NOTHING) {
+            for row in &mut *rows {
+                row.remove(column);
+            }
+        }
+    }
+}
+
 fn or_nothing(value: Option<f64>, shown: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| NOTHING.to_owned(), shown)
 }
 
 /// Rows of cells as Markdown. The first row is the head.
-fn lined_up(rows: &[Vec<String>]) -> String {
+pub(super) fn lined_up(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -84,6 +98,14 @@ fn lined_up(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_that_says_nothing_is_left_out() {
+        let rows = [["", "a", "b"], ["x", NOTHING, "1"], ["y", NOTHING, NOTHING]];
+        let mut rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        drop_empty(&mut rows);
+        assert_eq!(rows, [["", "b"], ["x", "1"], ["y", NOTHING]]);
+    }
 
     #[test]
     fn columns_line_up() {

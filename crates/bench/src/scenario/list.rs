@@ -179,7 +179,7 @@ impl Size {
                 "S7",
                 "1,000 slow connections in the middle of an upload",
                 Task::Slow(slow),
-                &[Figure::Connection, Figure::Idle, Figure::Held],
+                &[Figure::Connection, Figure::Held],
             ),
             start("S8", "start on an empty directory"),
             Scenario {
