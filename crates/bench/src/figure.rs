@@ -27,7 +27,7 @@ pub(crate) enum Figure {
     CpuByRequests,
     /// The most memory, in MiB.
     Peak,
-    /// Memory of a connection, in KiB.
+    /// Memory of a connection that is in the middle of an upload, in KiB.
     Connection,
     /// Memory with all connections, in MiB.
     Held,

@@ -56,6 +56,13 @@ pub(crate) struct Slow {
     pub(crate) seconds: u32,
 }
 
+impl Slow {
+    /// Bytes of each upload that are sent in the end.
+    pub(crate) fn sent(&self) -> u64 {
+        self.first + u64::from(self.seconds) * self.later
+    }
+}
+
 /// Queries beside uploads.
 #[derive(Debug, Clone)]
 pub(crate) struct Beside {
@@ -154,7 +161,7 @@ impl Task {
     fn footprint(&self) -> u64 {
         match self {
             Self::Upload(load) => load.count * of_file(load.size),
-            Self::Slow(slow) => slow.connections as u64 * of_file(slow.size),
+            Self::Slow(slow) => slow.connections as u64 * of_file(slow.sent()),
             Self::Start => 0,
             // As many as there is time for.
             Self::Query(_) => GIB,

@@ -9,7 +9,9 @@ use crate::scenario::{Part, Slow};
 
 use super::{Figures, Site, at_rest};
 
-/// Memory of a server with many connections in the middle of an upload, over its memory before them.
+/// Memory of a server with many connections in the middle of an upload, over its memory before them: resident, of all its
+/// processes. All of it is anonymous, since what is mapped from files does not grow with connections, so that it does not matter that
+/// pages which processes share are counted for each of them.
 pub(super) fn measure(
     site: &Site,
     part: &Part<'_>,
