@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::amount::figure;
 use crate::contestant::Role;
 use crate::figure::Figure;
-use crate::machine::Machine;
+use crate::machine::Mood;
 use crate::record::{Entry, Measured};
 
 /// The table, as it lies beside the sources.
@@ -83,8 +83,8 @@ impl Goal {
     }
 
     /// The sentence about the limit, and how far from it ours is.
-    pub(crate) fn told(&self, measured: &Measured, machine: &Machine) -> String {
-        let fill = |text: &str| filled(text, measured, machine);
+    pub(crate) fn told(&self, measured: &Measured) -> String {
+        let fill = |text: &str| filled(text, measured);
         let (limit, reached) = (fill(&self.limit), fill(&self.reached));
         format!(
             "Physical limit: {limit}. We reach {reached}: {}.",
@@ -145,7 +145,7 @@ impl fmt::Display for Verdict {
 }
 
 /// A text with its figures.
-fn filled(text: &str, measured: &Measured, machine: &Machine) -> String {
+fn filled(text: &str, measured: &Measured) -> String {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((before, (name, after))) = rest
@@ -153,17 +153,17 @@ fn filled(text: &str, measured: &Measured, machine: &Machine) -> String {
         .and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
     {
         filled += before;
-        filled += &value(name, measured, machine).map_or_else(|| NOTHING.to_owned(), figure);
+        filled += &value(name, measured).map_or_else(|| NOTHING.to_owned(), figure);
         rest = after;
     }
     filled + rest
 }
 
-fn value(name: &str, measured: &Measured, machine: &Machine) -> Option<f64> {
+fn value(name: &str, measured: &Measured) -> Option<f64> {
     let main = measured.main_figure();
     match (name, name.split_once(" / ")) {
-        ("sync", _) => Some(machine.sync_milliseconds()),
-        ("disk", _) => Some(machine.disk()),
+        ("sync", _) => measured.mood(Mood::sync_milliseconds),
+        ("disk", _) => measured.mood(Mood::disk),
         (_, Some((one, other))) => {
             let is_other = |entry: &Entry| entry.name == other;
             measured.ratio(main, measured.entry(one)?, is_other)
@@ -224,15 +224,16 @@ mod tests {
 
     #[test]
     fn texts_are_filled_with_figures() {
-        let measured = measured(&[
+        let mut measured = measured(&[
             ("windlass", Role::Ours, &[(0, 9.0)]),
             ("a", Role::Peer, &[(0, 5.0)]),
         ]);
-        let directory = tempfile::tempdir().unwrap();
-        let machine = Machine::look(directory.path(), MIB).unwrap();
-        let text = filled("{a}, {windlass / a}, {nobody}.", &measured, &machine);
+        let text = filled("{a}, {windlass / a}, {nobody}.", &measured);
         assert_eq!(text, "5.00, 1.80, –.");
-        let text = filled("{sync} {disk}", &measured, &machine);
+        assert_eq!(filled("{sync} {disk}", &measured), "– –");
+        let directory = tempfile::tempdir().unwrap();
+        measured.moods = vec![Mood::look(directory.path(), MIB).unwrap()];
+        let text = filled("{sync} {disk}", &measured);
         assert!(!text.contains('{') && !text.contains(NOTHING));
     }
 }

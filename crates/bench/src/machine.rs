@@ -18,13 +18,18 @@ const SYNCS: usize = 200;
 const WRITE: usize = 1 << 20;
 
 /// What must be known of a machine to read its figures.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     processor: String,
     cores: usize,
     memory: u64,
     kernel: String,
     file_system: String,
+}
+
+/// What its disk does and how busy it is: as it was before a scenario.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Mood {
     /// What it takes to append 4 KiB to a file and sync them; the median.
     sync: Duration,
     /// Bytes that the disk takes in a second, written in a row and synced at the end.
@@ -33,17 +38,28 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This machine, and the disk of this directory, to which so many bytes are written in a row.
+    /// This machine, and the file system of this directory.
     ///
     /// # Errors
-    /// When nothing can be written and synced there.
-    pub(crate) fn look(directory: &Path, row: u64) -> anyhow::Result<Self> {
+    /// When it does not tell.
+    pub(crate) fn look(directory: &Path) -> anyhow::Result<Self> {
         Ok(Self {
             processor: value("/proc/cpuinfo", "model name"),
             cores: available_parallelism()?.get(),
             memory: kibibytes(&value("/proc/meminfo", "MemTotal")) * KIB,
             kernel: read("/proc/sys/kernel/osrelease"),
             file_system: file_system(directory),
+        })
+    }
+}
+
+impl Mood {
+    /// Writes so many bytes in a row into a directory.
+    ///
+    /// # Errors
+    /// When nothing can be written and synced there.
+    pub(crate) fn look(directory: &Path, row: u64) -> anyhow::Result<Self> {
+        Ok(Self {
             sync: sync(&directory.join("sync"))?,
             load: read("/proc/loadavg"),
             disk: disk(&directory.join("row"), row)?,
@@ -63,15 +79,24 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let load = self.load.split(' ').next().unwrap_or_default();
         write!(
             f,
-            "{}, {} cores, {} GiB; Linux {}; {}; an append of 4 KiB with fdatasync {} ms, {} MiB/s in large writes with one at the end; load at the start {load}",
+            "{}, {} cores, {} GiB; Linux {}; {}",
             self.processor,
             self.cores,
             figure(float(self.memory) / float(GIB)),
             self.kernel,
             self.file_system,
+        )
+    }
+}
+
+impl fmt::Display for Mood {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let load = self.load.split(' ').next().unwrap_or_default();
+        write!(
+            f,
+            "an append of 4 KiB with fdatasync {} ms, {} MiB/s in large writes with one at the end; load {load}",
             figure(self.sync_milliseconds()),
             figure(self.disk()),
         )
@@ -148,8 +173,15 @@ mod tests {
     #[test]
     fn a_machine_has_a_name_memory_and_a_file_system() {
         let directory = tempfile::tempdir().unwrap();
-        let machine = Machine::look(directory.path(), MIB).unwrap();
+        let machine = Machine::look(directory.path()).unwrap();
         assert!(machine.memory > 0 && machine.cores > 0);
         assert!(!machine.to_string().contains("unknown"), "{machine}");
+    }
+
+    #[test]
+    fn a_disk_takes_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let mood = Mood::look(directory.path(), MIB).unwrap();
+        assert!(mood.sync > Duration::ZERO && mood.disk > 0);
     }
 }

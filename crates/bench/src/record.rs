@@ -2,23 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::amount::median;
 use crate::contestant::Role;
 use crate::figure::Figure;
-use crate::machine::Machine;
+use crate::machine::{Machine, Mood};
 use crate::measure::Figures;
 use crate::scenario::{Part, Scenario};
 
-/// All that a run has measured.
+/// All that was measured of a server, in one run or in several.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// Where.
     pub(crate) machine: Machine,
+    /// By what the binary of our server is known.
+    binary: u64,
     /// Whether sizes and counts were those of a quick look.
     pub(crate) quick: bool,
     /// What, in the order of the list of scenarios.
@@ -26,7 +29,7 @@ pub(crate) struct Record {
 }
 
 /// A scenario with what came of it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// As of [`Scenario`].
     pub(crate) name: String,
@@ -34,12 +37,16 @@ pub(crate) struct Measured {
     pub(crate) title: String,
     /// As of [`Scenario`].
     pub(crate) figures: Vec<Figure>,
+    /// How many rounds were carried out, whether they count or not.
+    pub(crate) rounds: usize,
+    /// What the disk did before the rounds, once for each run that carried out some of them.
+    pub(crate) moods: Vec<Mood>,
     /// Who took part, in the order of the table of contestants.
     pub(crate) entries: Vec<Entry>,
 }
 
 /// One who took part.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// As of [`Part`].
     pub(crate) name: String,
@@ -52,6 +59,69 @@ pub(crate) struct Entry {
 }
 
 impl Record {
+    /// An empty one, of this machine and this binary of our server.
+    ///
+    /// # Errors
+    /// When the binary cannot be read.
+    pub(crate) fn new(machine: Machine, binary: &Path, quick: bool) -> anyhow::Result<Self> {
+        let mut hasher = DefaultHasher::new();
+        fs::read(binary)?.hash(&mut hasher);
+        Ok(Self {
+            machine,
+            binary: hasher.finish(),
+            quick,
+            scenarios: Vec::new(),
+        })
+    }
+
+    /// Takes over what an earlier run has kept, if there is such a file.
+    ///
+    /// # Errors
+    /// When it was measured elsewhere, of another binary, or in another size.
+    pub(crate) fn take_up(&mut self, path: &Path) -> anyhow::Result<()> {
+        if !path.exists() {
+            return Ok(());
+        }
+        let earlier = Self::read(path)?;
+        let differs = [
+            ("machine", earlier.machine != self.machine),
+            ("binary", earlier.binary != self.binary),
+            ("size", earlier.quick != self.quick),
+        ];
+        for (what, differs) in differs {
+            ensure!(
+                !differs,
+                "{} is of another {what}: remove it, or name another file",
+                path.display()
+            );
+        }
+        self.scenarios = earlier.scenarios;
+        Ok(())
+    }
+
+    /// What there is of a scenario, for these parts.
+    pub(crate) fn measured(&self, scenario: &Scenario, parts: &[Part<'_>]) -> Measured {
+        let mut measured = Measured::new(scenario, parts);
+        let mut scenarios = self.scenarios.iter();
+        if let Some(earlier) = scenarios.find(|one| one.name == scenario.name) {
+            measured.take_up(earlier);
+        }
+        measured
+    }
+
+    /// Puts a scenario in the place of what there was of it, in the order of `names`.
+    pub(crate) fn put(&mut self, measured: Measured, names: &[&str]) {
+        self.forget(&measured.name);
+        self.scenarios.push(measured);
+        let place = |name: &str| names.iter().position(|one| *one == name);
+        self.scenarios.sort_by_key(|one| place(&one.name));
+    }
+
+    /// Drops what there is of a scenario.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.scenarios.retain(|one| one.name != name);
+    }
+
     /// Reads what [`Record::write`] has written.
     ///
     /// # Errors
@@ -84,8 +154,28 @@ impl Measured {
             name: scenario.name.to_owned(),
             title: scenario.title.to_owned(),
             figures: scenario.figures.to_vec(),
+            rounds: 0,
+            moods: Vec::new(),
             entries: parts.iter().map(entry).collect(),
         }
+    }
+
+    /// Takes over rounds of an earlier run, also of those who take no part now.
+    fn take_up(&mut self, earlier: &Self) {
+        self.rounds = earlier.rounds;
+        self.moods.clone_from(&earlier.moods);
+        for entry in &earlier.entries {
+            let mut entries = self.entries.iter_mut();
+            match entries.find(|one| one.name == entry.name) {
+                Some(one) => one.rounds.clone_from(&entry.rounds),
+                None => self.entries.push(entry.clone()),
+            }
+        }
+    }
+
+    /// The median of something that the disk did before the rounds; none when nobody looked.
+    pub(crate) fn mood(&self, of: impl Fn(&Mood) -> f64) -> Option<f64> {
+        median(&self.moods.iter().map(of).collect::<Vec<_>>())
     }
 
     /// What it is about.
@@ -141,6 +231,9 @@ impl Entry {
 pub(crate) mod tests {
     use super::*;
 
+    use crate::contestant;
+    use crate::scenario;
+
     /// Name, role, and rates by round.
     type Row<'a> = (&'a str, Role, &'a [(usize, f64)]);
 
@@ -162,6 +255,8 @@ pub(crate) mod tests {
             name: "S1".to_owned(),
             title: "one upload".to_owned(),
             figures: vec![Figure::Mib],
+            rounds: 0,
+            moods: Vec::new(),
             entries: rates.iter().map(entry).collect(),
         }
     }
@@ -183,5 +278,57 @@ pub(crate) mod tests {
         assert_eq!(ratio(Role::Reference), None);
         assert_eq!(ours.median(Figure::Mib), Some(20.0));
         assert_eq!(ours.range(Figure::Mib), Some((9.0, 100.0)));
+    }
+
+    fn record(binary: &str, quick: bool) -> Record {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("binary");
+        fs::write(&file, binary).unwrap();
+        let machine = Machine::look(directory.path()).unwrap();
+        Record::new(machine, &file, quick).unwrap()
+    }
+
+    #[test]
+    fn a_run_goes_on_where_an_earlier_one_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("record");
+        let mut record = record("a", false);
+        record.take_up(&file).unwrap();
+        let scenarios = scenario::all(false);
+        let contestants = contestant::all(&["windlass".to_owned()]).unwrap();
+        for index in [3, 0] {
+            let parts = scenarios[index].parts(&contestants);
+            let mut measured = record.measured(&scenarios[index], &parts);
+            measured.rounds = index + 1;
+            measured.entries[0].rounds.insert(0, Figures::default());
+            record.put(measured, &["S1", "S1x4", "S2", "S2b"]);
+        }
+        record.write(&file).unwrap();
+        let mut record = self::record("a", false);
+        record.take_up(&file).unwrap();
+        let names = record.scenarios.iter().map(|one| one.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["S1", "S2b"]);
+        // Who has gone keeps what was measured of it.
+        let contestants = contestant::all(&["HTTP floor".to_owned()]).unwrap();
+        let parts = scenarios[3].parts(&contestants);
+        let measured = record.measured(&scenarios[3], &parts);
+        assert_eq!(measured.rounds, 4);
+        let shown = measured.entries.iter();
+        let shown: Vec<_> = shown
+            .map(|one| (one.name.as_str(), one.rounds.len()))
+            .collect();
+        assert!(shown.contains(&("windlass", 1)) && shown.contains(&("HTTP floor", 0)));
+        record.forget("S2b");
+        assert_eq!(record.measured(&scenarios[3], &parts).rounds, 0);
+    }
+
+    #[test]
+    fn what_was_measured_of_another_binary_or_size_is_not_gone_on_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("record");
+        record("a", false).write(&file).unwrap();
+        assert!(record("b", false).take_up(&file).is_err());
+        assert!(record("a", true).take_up(&file).is_err());
+        record("a", false).take_up(&file).unwrap();
     }
 }

@@ -4,14 +4,15 @@
 //! round, each on a fresh server, and what counts are ratios inside a round.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
 use crate::amount::{GIB, figure};
 use crate::contestant::{self, Contestant, Places};
-use crate::goal;
+use crate::goal::{self, Goal};
 use crate::load::Block;
-use crate::machine::Machine;
+use crate::machine::{Machine, Mood};
 use crate::measure::{Figures, Site, Stocks};
 use crate::record::{Measured, Record};
 use crate::report::table;
@@ -25,7 +26,7 @@ pub(crate) struct Arguments {
     /// Only these scenarios, e.g. S1,S3.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     scenarios: Vec<String>,
-    /// How many rounds.
+    /// How many rounds, with those that the record has already.
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
     rounds: usize,
     /// Smaller loads, for a look.
@@ -43,9 +44,15 @@ pub(crate) struct Arguments {
     /// Where servers put their data: a directory on the disk that is measured.
     #[arg(long, value_name = "DIRECTORY", default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
-    /// Where to keep what was measured, as JSON, for `report`.
+    /// Where to keep what was measured, as JSON, for `report`. A run goes on where the one before it has ended, if there is such a file.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Forget what the record has of these scenarios.
+    #[arg(long, requires = "record")]
+    again: bool,
+    /// Begin no round after this time, and fail if some are left.
+    #[arg(long, value_name = "NUMBER", requires = "record")]
+    minutes: Option<u64>,
     /// How much data of finished runs may lie there, in GiB.
     #[arg(long, value_name = "GIB", default_value_t = 16)]
     room: u64,
@@ -54,7 +61,7 @@ pub(crate) struct Arguments {
 /// Carries out what is asked for.
 ///
 /// # Errors
-/// When the machine fails, or at the end if a run did not count; what is left was measured all the same.
+/// When the machine fails, or at the end if a run did not count or there was no time for it; what is left was measured all the same.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenarios = wanted(arguments)?;
     let places = places(arguments)?;
@@ -68,10 +75,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     } else {
         1
     };
-    let machine = Machine::look(yard.path(), GIB / part)?;
+    let machine = Machine::look(yard.path())?;
     result(&machine);
     if arguments.quick {
         result(format_args!("quick: 1/{part} of every size and count"));
+    }
+    let mut record = Record::new(machine, &places.windlass, arguments.quick)?;
+    let kept = arguments.record.as_deref();
+    kept.iter().try_for_each(|path| record.take_up(path))?;
+    if arguments.again {
+        for scenario in &scenarios {
+            record.forget(scenario.name);
+        }
     }
     let mut bench = Bench {
         site: Site {
@@ -80,37 +95,46 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         },
         yard,
         stocks: Stocks::default(),
+        row: GIB / part,
         failures: 0,
+        end: arguments
+            .minutes
+            .and_then(|minutes| Instant::now().checked_add(Duration::from_secs(60 * minutes))),
     };
     let goals = goal::all()?;
-    let mut record = Record {
-        machine,
-        quick: arguments.quick,
-        scenarios: Vec::new(),
-    };
+    let names: Vec<_> = scenario::all(false).iter().map(|one| one.name).collect();
+    let mut left = Vec::new();
     for scenario in &scenarios {
-        let measured = bench.rounds(scenario, &contestants, arguments.rounds);
-        let (name, title) = (&measured.name, &measured.title);
-        result(format_args!(
-            "\n{name}: {title}\n\n{}",
-            table::of(&measured)
-        ));
-        let goal = goals.get(&measured.name);
-        for verdict in goal
-            .map(|goal| goal.verdicts(&measured))
-            .unwrap_or_default()
-        {
-            result(format_args!("- {verdict}"));
+        let parts = scenario.parts(&contestants);
+        let mut measured = record.measured(scenario, &parts);
+        measured
+            .moods
+            .extend(bench.mood(&measured, arguments.rounds)?);
+        while measured.rounds < arguments.rounds && bench.has_time() {
+            bench.round(scenario, &parts, &mut measured);
+            record.put(measured.clone(), &names);
+            // After each round, so that hours are not lost to an interruption.
+            kept.iter().try_for_each(|path| record.write(path))?;
         }
-        record.scenarios.push(measured);
-        // After each, so that hours are not lost to an interruption.
-        arguments
-            .record
-            .iter()
-            .try_for_each(|path| record.write(path))?;
+        if measured.rounds < arguments.rounds {
+            left.push(scenario.name);
+        }
+        if measured.rounds > 0 {
+            show(&measured, goals.get(&measured.name));
+        }
     }
     ensure!(bench.failures == 0, "{} runs do not count", bench.failures);
+    ensure!(left.is_empty(), "no time was left for {}", left.join(", "));
     Ok(())
+}
+
+/// Prints what came of a scenario, and which lines it has crossed.
+fn show(measured: &Measured, goal: Option<&Goal>) {
+    let (name, title) = (&measured.name, &measured.title);
+    result(format_args!("\n{name}: {title}\n\n{}", table::of(measured)));
+    for verdict in goal.map(|goal| goal.verdicts(measured)).unwrap_or_default() {
+        result(format_args!("- {verdict}"));
+    }
 }
 
 fn wanted(arguments: &Arguments) -> anyhow::Result<Vec<Scenario>> {
@@ -165,38 +189,48 @@ struct Bench {
     site: Site,
     yard: Yard,
     stocks: Stocks,
+    /// Bytes that are written in a row to see what the disk does.
+    row: u64,
+    /// When no more rounds are begun.
+    end: Option<Instant>,
     /// Runs that do not count.
     failures: usize,
 }
 
 impl Bench {
-    /// Everyone in each round; who begins changes from round to round.
-    fn rounds(
-        &mut self,
-        scenario: &Scenario,
-        contestants: &[Contestant],
-        rounds: usize,
-    ) -> Measured {
-        let parts = scenario.parts(contestants);
-        let mut measured = Measured::new(scenario, &parts);
-        for round in 0..rounds {
-            for index in 0..parts.len() {
-                let index = (index + round) % parts.len();
-                let part = &parts[index];
-                let told = format!("{} round {}: {}", scenario.name, round + 1, part.name);
-                match self.measure(part) {
-                    Ok(figures) => {
-                        progress(format_args!("{told}: {}", shown(scenario, &figures)));
-                        measured.entries[index].rounds.insert(round, figures);
-                    }
-                    Err(error) => {
-                        self.failures += 1;
-                        progress(format_args!("{told}: does not count: {error:#}"));
-                    }
+    /// What the disk does before a scenario, if rounds of it are to come.
+    fn mood(&self, measured: &Measured, rounds: usize) -> anyhow::Result<Option<Mood>> {
+        if measured.rounds >= rounds || !self.has_time() {
+            return Ok(None);
+        }
+        let mood = Mood::look(self.yard.path(), self.row)?;
+        progress(format_args!("{}: {mood}", measured.name));
+        Ok(Some(mood))
+    }
+
+    fn has_time(&self) -> bool {
+        self.end.is_none_or(|end| Instant::now() < end)
+    }
+
+    /// Everyone once; who begins changes from round to round.
+    fn round(&mut self, scenario: &Scenario, parts: &[Part<'_>], measured: &mut Measured) {
+        let round = measured.rounds;
+        for index in 0..parts.len() {
+            let index = (index + round) % parts.len();
+            let part = &parts[index];
+            let told = format!("{} round {}: {}", scenario.name, round + 1, part.name);
+            match self.measure(part) {
+                Ok(figures) => {
+                    progress(format_args!("{told}: {}", shown(scenario, &figures)));
+                    measured.entries[index].rounds.insert(round, figures);
+                }
+                Err(error) => {
+                    self.failures += 1;
+                    progress(format_args!("{told}: does not count: {error:#}"));
                 }
             }
         }
-        measured
+        measured.rounds += 1;
     }
 
     fn measure(&mut self, part: &Part<'_>) -> anyhow::Result<Figures> {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::amount::{figure, median};
 use crate::figure::Figure;
 use crate::goal::Goal;
+use crate::machine::Mood;
 use crate::record::{Measured, Record};
 use crate::scenario;
 
@@ -49,16 +51,29 @@ pub(super) fn generated(
     goals: &BTreeMap<String, Goal>,
     directory: &str,
 ) -> String {
-    let mut text = format!("{}.\n", record.machine);
+    let mut text = format!("{}{}.\n", record.machine, disk(record));
     if record.quick {
         let part = scenario::QUICK_PART;
         let _ = write!(text, "\nA quick look: 1/{part} of every size and count.\n");
     }
     let _ = write!(text, "\n### The lines to cross\n\n{}", lines(record, goals));
     for measured in &record.scenarios {
-        text += &section(record, measured, goals.get(&measured.name), directory);
+        text += &section(measured, goals.get(&measured.name), directory);
     }
     text
+}
+
+/// What the disk did before the scenarios, in the median.
+fn disk(record: &Record) -> String {
+    let medians = |of: fn(&Mood) -> f64| {
+        let medians = record.scenarios.iter().filter_map(|one| one.mood(of));
+        median(&medians.collect::<Vec<_>>()).map(figure)
+    };
+    let (sync, disk) = (medians(Mood::sync_milliseconds), medians(Mood::disk));
+    let said = sync.zip(disk).map(|(sync, disk)| {
+        format!("; an append of 4 KiB with fdatasync {sync} ms, {disk} MiB/s in large writes with one at the end")
+    });
+    said.unwrap_or_default()
 }
 
 fn lines(record: &Record, goals: &BTreeMap<String, Goal>) -> String {
@@ -74,11 +89,11 @@ fn lines(record: &Record, goals: &BTreeMap<String, Goal>) -> String {
     table::lined_up(&rows)
 }
 
-fn section(record: &Record, measured: &Measured, goal: Option<&Goal>, directory: &str) -> String {
+fn section(measured: &Measured, goal: Option<&Goal>, directory: &str) -> String {
     let Measured { name, title, .. } = measured;
     let mut text = format!("\n### {name}: {title}\n\n");
     if let Some(goal) = goal {
-        let _ = write!(text, "{}\n\n", goal.told(measured, &record.machine));
+        let _ = write!(text, "{}\n\n", goal.told(measured));
     }
     for figure in charted(measured) {
         let (alt, chart) = (figure.name(), chart_name(measured, figure));
