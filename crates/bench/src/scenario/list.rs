@@ -20,6 +20,9 @@ const BYTES: &[Figure] = &[
     Figure::Max,
 ];
 
+/// Of one request there is one latency, and the rate tells it.
+const ONE: &[Figure] = &[Figure::Mib, Figure::CpuByGib, Figure::Peak];
+
 const UPLOADS: &[Figure] = &[
     Figure::Uploads,
     Figure::CpuByUploads,
@@ -104,8 +107,8 @@ impl Size {
         };
         let (one, large) = (self.one(GIB), self.one(4 * GIB));
         vec![
-            uploads("S1", "one upload of 1 GiB", &one, BYTES),
-            uploads("S1x4", "one upload of 4 GiB", &large, BYTES),
+            uploads("S1", "one upload of 1 GiB", &one, ONE),
+            uploads("S1x4", "one upload of 4 GiB", &large, ONE),
             Scenario {
                 yardstick: Some(("S1", Task::Upload(one.clone()))),
                 ..uploads("S2", "one upload of 1 GiB in chunks of 8 MiB", &one, BYTES)
