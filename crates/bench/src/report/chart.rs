@@ -134,5 +134,20 @@ mod tests {
         assert!(svg.contains("class=\"ours\" x=\"190\" y=\"62.0\" width=\"460.0\""));
         assert!(svg.contains("class=\"peer pale\" x=\"190\" y=\"88.0\" width=\"230.0\""));
         assert!(svg.contains("&lt;peer>") && !svg.contains("absent"));
+        assert!(!svg.contains("less is better"));
+    }
+
+    #[test]
+    fn a_line_goes_from_the_lowest_to_the_highest_and_costs_are_marked() {
+        let mut measured = measured(&[("ours", Role::Ours, &[(0, 50.0), (1, 100.0)])]);
+        measured.figures = vec![Figure::Connection];
+        for figures in measured.entries[0].rounds.values_mut() {
+            let value = figures[&Figure::Mib];
+            figures.insert(Figure::Connection, value);
+        }
+        let svg = of(&measured, Figure::Connection);
+        assert!(svg.contains("KiB a connection, less is better"));
+        assert!(svg.contains("class=\"range\" x1=\"420.0\" x2=\"650.0\""));
+        assert!(svg.contains(">75.0</text>"));
     }
 }

@@ -106,6 +106,64 @@ fn section(measured: &Measured, goal: Option<&Goal>, directory: &str) -> String 
 mod tests {
     use super::*;
 
+    use std::path::Path;
+
+    use crate::amount::MIB;
+    use crate::contestant::Role;
+    use crate::machine::Machine;
+    use crate::record::tests::measured;
+
+    fn record() -> Record {
+        let machine = Machine::look(Path::new("/")).unwrap();
+        let binary = std::env::current_exe().unwrap();
+        let mut record = Record::new(machine, &binary, true).unwrap();
+        let measured = measured(&[
+            ("windlass", Role::Ours, &[(0, 90.0), (1, 110.0)]),
+            (
+                "HTTP floor, durable",
+                Role::Reference,
+                &[(0, 100.0), (1, 100.0)],
+            ),
+            ("nginx", Role::Peer, &[(0, 50.0), (1, 100.0)]),
+        ]);
+        record.put(measured, &["S1"]);
+        record
+    }
+
+    #[test]
+    fn a_page_has_the_lines_and_for_each_scenario_its_limit_chart_and_table() {
+        let mut record = record();
+        let goals = crate::goal::all().unwrap();
+        let text = generated(&record, &goals, "charts");
+        let holds = |line: &str| {
+            let mut rows = text.lines().filter(|row| row.contains(line));
+            rows.next()
+                .and_then(|row| row.trim_end_matches([' ', '|']).rsplit("| ").next())
+        };
+        assert!(text.contains("A quick look: 1/8"));
+        assert_eq!(holds("at least 0.9 of the durable HTTP floor"), Some("yes"));
+        assert_eq!(holds("at least 1.3 times the fastest"), Some("yes"));
+        assert_eq!(holds("at most 32 MiB of memory"), Some("not measured"));
+        assert!(text.contains("it is 100 MiB/s. We reach 100 MiB/s, 1.00 of that floor"));
+        assert!(text.contains("![S1, MiB/s](charts/S1.svg)"));
+        assert!(text.contains("| windlass            | yes     | 100   |"));
+        assert!(!text.contains("fdatasync") && text.contains("takes – MiB/s"));
+        let directory = tempfile::tempdir().unwrap();
+        record.scenarios[0].moods = vec![Mood::look(directory.path(), MIB).unwrap()];
+        let text = generated(&record, &goals, "charts");
+        assert!(text.contains("an append of 4 KiB with fdatasync") && !text.contains("takes –"));
+    }
+
+    #[test]
+    fn each_figure_with_a_chart_has_a_file_of_its_own() {
+        let mut measured = measured(&[]);
+        measured.figures = vec![Figure::Start, Figure::Idle, Figure::P50];
+        let names: Vec<_> = charted(&measured)
+            .map(|figure| chart_name(&measured, figure))
+            .collect();
+        assert_eq!(names, ["S1.svg", "S1-idle.svg"]);
+    }
+
     #[test]
     fn only_what_is_between_the_marks_is_rewritten() {
         let page = format!("# Title\n{START}\nold\n{END}\nby hand\n");
