@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Each crate with the crates of the house that it may depend on.
-const MAY_KNOW: [(&str, &[&str]); 11] = [
+const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("proto", &[]),
     ("discovery", &[]),
     ("store", &["proto"]),
@@ -18,6 +18,7 @@ const MAY_KNOW: [(&str, &[&str]); 11] = [
     ("testkit", &[]),
     ("bench", &[]),
     ("proof", &["store", "store-local", "testkit"]),
+    ("guard", &["testkit"]),
 ];
 
 /// The crates of the house that a manifest names as dependencies; those of its tests do not count.
