@@ -1,0 +1,58 @@
+//! Heads of requests, and of the replies that are the protocol's own.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE};
+use http::{HeaderMap, HeaderValue, Method, Version};
+use windlass_proto::command::{Framing, command};
+use windlass_proto::content_range::ContentRange;
+use windlass_proto::parameters::Parameters;
+use windlass_proto::reply::{resume_incomplete, started};
+
+const QUERY: &str = "uploadType=resumable&upload_id=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+pub(crate) fn benchmarks(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("content-range");
+    for value in [
+        "bytes */*",
+        "bytes 0-262143/*",
+        "bytes 549755813888-549764202495/1099511627776",
+        "bytes 5-3/10",
+    ] {
+        group.bench_with_input(BenchmarkId::new("parse", value), value, |bencher, value| {
+            bencher.iter(|| ContentRange::parse(black_box(value.as_bytes())));
+        });
+    }
+    group.finish();
+
+    let mut group = criterion.benchmark_group("head");
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from_static("262144"));
+    headers.insert(CONTENT_RANGE, HeaderValue::from_static("bytes 0-262143/*"));
+    group.bench_function("command of a chunk", |bencher| {
+        bencher.iter(|| {
+            let framing = Framing::of(Version::HTTP_11, black_box(&headers), false)?;
+            command(
+                &Method::PUT,
+                &Parameters::parse(Some(QUERY)),
+                &headers,
+                framing,
+            )
+        });
+    });
+    group.finish();
+
+    let mut group = criterion.benchmark_group("reply");
+    group.bench_function("308", |bencher| {
+        bencher.iter(|| resume_incomplete(black_box(262_144), false));
+    });
+    let location = "http://farm.example/upload/farm/v1/animals?uploadType=resumable&upload_id=A";
+    group.bench_function("start", |bencher| {
+        bencher.iter(|| {
+            let location = HeaderValue::from_str(black_box(location)).expect("it is ASCII");
+            started(location, HeaderValue::from_static("A"))
+        });
+    });
+    group.finish();
+}

@@ -1,0 +1,29 @@
+//! What the protocol costs by itself, without sockets, disks and threads.
+
+mod digests;
+mod heads;
+mod sessions;
+mod splitter;
+
+use criterion::{criterion_group, criterion_main};
+
+criterion_group!(
+    protocol,
+    digests::benchmarks,
+    heads::benchmarks,
+    sessions::benchmarks,
+    splitter::benchmarks
+);
+criterion_main!(protocol);
+
+/// So many bytes in which every value occurs, and no pattern does.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.flatten().take(len).collect()
+}

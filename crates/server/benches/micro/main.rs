@@ -1,0 +1,160 @@
+//! What a request costs between the HTTP library and the disk: routing, parameters, the application core over stores in memory, and the
+//! reply. There is no socket and no sync in it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use criterion::{BatchSize, Bencher, Criterion, criterion_group, criterion_main};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use tokio::runtime::{Builder, Runtime};
+use tower_service::Service as _;
+use windlass_discovery::Api;
+use windlass_server::{Registry, ServedApi, Server, Settings, Stores, SystemClock};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+
+const FARM: &str = r#"
+name = "farm"
+version = "v1"
+[collections.animals]
+schema = { name = "string" }
+[collections.animals.media]
+max_size = "4MB"
+"#;
+
+const SIMPLE: &str = "/upload/farm/v1/animals?uploadType=media";
+const RESUMABLE: &str = "/upload/farm/v1/animals?uploadType=resumable";
+const UNKNOWN: &str =
+    "/upload/farm/v1/animals?uploadType=resumable&upload_id=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+criterion_group!(server, replies, uploads);
+criterion_main!(server);
+
+/// What only reads, and answers.
+fn replies(criterion: &mut Criterion) {
+    let desk = Desk::new();
+    let open = desk.start();
+    let finished = desk.start();
+    desk.ask(desk.request("PUT", &finished, "", 4096));
+    let mut group = criterion.benchmark_group("reply");
+    let cases = [
+        ("health", desk.request("GET", "/healthz", "", 0), 200),
+        (
+            "308 to a query",
+            desk.request("PUT", &open, "bytes */*", 0),
+            308,
+        ),
+        (
+            "final reply again",
+            desk.request("PUT", &finished, "bytes */*", 0),
+            201,
+        ),
+        (
+            "error object",
+            desk.request("PUT", UNKNOWN, "bytes */*", 0),
+            404,
+        ),
+        (
+            "error text",
+            desk.request("PUT", &open, "bytes 9-9/10", 1),
+            503,
+        ),
+    ];
+    for (name, request, status) in cases {
+        assert_eq!(
+            desk.ask(request.clone()).status().as_u16(),
+            status,
+            "{name}"
+        );
+        group.bench_function(name, |bencher| desk.repeat(bencher, &request));
+    }
+    group.finish();
+}
+
+/// Uploads of 4 KiB. What was uploaded stays in memory, so the desk is a new one now and then.
+fn uploads(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("upload of 4 KiB");
+    group.bench_function("simple", |bencher| {
+        let desk = Desk::new();
+        let request = desk.request("POST", SIMPLE, "", 4096);
+        desk.repeat(bencher, &request);
+    });
+    group.bench_function("start of a session", |bencher| {
+        let desk = Desk::new();
+        let request = desk.request("POST", RESUMABLE, "", 0);
+        desk.repeat(bencher, &request);
+    });
+    group.bench_function("whole media to a session", |bencher| {
+        let desk = Desk::new();
+        bencher.iter_batched(
+            || desk.request("PUT", &desk.start(), "", 4096),
+            |request| desk.ask(request),
+            BatchSize::PerIteration,
+        );
+    });
+    group.finish();
+}
+
+/// A server, and who asks it.
+struct Desk {
+    runtime: Runtime,
+    server: Server,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let farm = Api::from_toml(FARM).expect("it is valid");
+        let registry = Registry::new([ServedApi::generic(farm)]).expect("there is one API");
+        let stores = Stores {
+            ledger: Arc::new(MemoryLedger::new()),
+            vault: Arc::new(MemoryVault::new()),
+        };
+        let settings = Settings {
+            public_url: Some("http://farm.test".to_owned()),
+            ..Settings::default()
+        };
+        let runtime = Builder::new_current_thread().enable_all().build();
+        Self {
+            runtime: runtime.expect("there is memory for a runtime"),
+            server: Server::new(settings, registry, stores, Arc::new(SystemClock)),
+        }
+    }
+
+    /// A request with so many bytes of media, and a `Content-Range` if there is one.
+    #[expect(clippy::unused_self, reason = "it reads as what is put on the desk")]
+    fn request(&self, verb: &str, uri: &str, range: &str, len: usize) -> Request<Full<Bytes>> {
+        let mut request = Request::builder().method(verb).uri(uri);
+        if !range.is_empty() {
+            request = request.header("content-range", range);
+        }
+        let body = Full::new(Bytes::from(vec![7; len]));
+        let request = request.header("content-type", "image/png");
+        let request = request.header("content-length", len).body(body);
+        request.expect("it is valid")
+    }
+
+    /// Starts a session and returns its URI.
+    fn start(&self) -> String {
+        let reply = self.ask(self.request("POST", RESUMABLE, "", 0));
+        assert_eq!(reply.status(), StatusCode::OK);
+        let location = reply.headers()["location"].to_str().expect("a URI is text");
+        location.replacen("http://farm.test", "", 1)
+    }
+
+    fn ask(&self, request: Request<Full<Bytes>>) -> Response<Bytes> {
+        self.runtime.block_on(async {
+            let reply = self.server.clone().call(request).await;
+            let (head, body) = reply.expect("there is always a reply").into_parts();
+            let body = body.collect().await.expect("it is all there");
+            Response::from_parts(head, body.to_bytes())
+        })
+    }
+
+    fn repeat(&self, bencher: &mut Bencher<'_>, request: &Request<Full<Bytes>>) {
+        bencher.iter_batched(
+            || request.clone(),
+            |request| self.ask(request),
+            BatchSize::SmallInput,
+        );
+    }
+}

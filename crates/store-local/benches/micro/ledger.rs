@@ -1,0 +1,52 @@
+//! Commits of the ledger, by how many wait for one.
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use tokio::task::JoinSet;
+use windlass_store::{Ledger as _, NewSession, SessionId, Timestamp};
+
+use std::sync::Arc;
+
+use crate::{open, runtime};
+
+pub(crate) fn benchmarks(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let (store, _directory) = open();
+    let ledger = Arc::new(store.ledger);
+    let mut names = 0u64;
+    let mut group = criterion.benchmark_group("ledger");
+    for waiters in [1, 8, 32, 256] {
+        group.throughput(Throughput::Elements(waiters));
+        let id = BenchmarkId::new("start sessions at once", waiters);
+        group.bench_with_input(id, &waiters, |bencher, waiters| {
+            bencher.iter(|| {
+                runtime.block_on(async {
+                    let mut starts = JoinSet::new();
+                    for _ in 0..*waiters {
+                        names += 1;
+                        let (ledger, session) = (Arc::clone(&ledger), session(names));
+                        starts.spawn(async move { ledger.start(session).await });
+                    }
+                    starts.join_all().await
+                })
+            });
+        });
+    }
+    group.finish();
+}
+
+/// A session as a request leaves it, with a name as any other.
+fn session(number: u64) -> NewSession {
+    let mut name = [0; 32];
+    // Names are hashes: in the order of their coming they are in no order.
+    for (index, word) in name.chunks_mut(8).enumerate() {
+        let mixed = (number + index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word.copy_from_slice(&(mixed ^ (mixed >> 29)).to_be_bytes());
+    }
+    NewSession {
+        id: SessionId::from_bytes(name),
+        context: vec![b'x'; 400],
+        created: Timestamp::from_millis(0),
+        expires: Timestamp::from_millis(604_800_000),
+        total: None,
+    }
+}

@@ -1,0 +1,90 @@
+//! Appending to a media, by the size of what is appended.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use criterion::{BenchmarkId, Criterion, Throughput};
+use tokio::runtime::Runtime;
+use windlass_store::{MediaId, MediaWriter, Vault as _};
+use windlass_store_local::LocalVault;
+
+use crate::{open, runtime};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// A media does not grow longer. Making another one is not measured.
+const LONGEST: usize = 64 * MIB;
+
+/// How bytes come: pieces of this size at most.
+const PIECE: usize = 64 * KIB;
+
+pub(crate) fn benchmarks(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let (store, _directory) = open();
+    let mut shelf = Shelf {
+        vault: store.vault,
+        made: 0,
+    };
+    let mut group = criterion.benchmark_group("vault");
+    group.sample_size(10);
+    for is_synced in [false, true] {
+        let name = if is_synced {
+            "append and sync"
+        } else {
+            "append"
+        };
+        for size in [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB] {
+            group.throughput(Throughput::Bytes(size as u64));
+            group.bench_function(BenchmarkId::new(name, size), |bencher| {
+                bencher.iter_custom(|times| shelf.append(&runtime, size, is_synced, times));
+            });
+        }
+    }
+    group.finish();
+}
+
+struct Shelf {
+    vault: LocalVault,
+    /// How many media were made.
+    made: u128,
+}
+
+impl Shelf {
+    /// Appends so often, to as many media as it takes, and says how long that took.
+    fn append(&mut self, runtime: &Runtime, size: usize, is_synced: bool, times: u64) -> Duration {
+        let data: Vec<_> = (0..size.div_ceil(PIECE))
+            .map(|_| Bytes::from(vec![7; size.min(PIECE)]))
+            .collect();
+        let mut taken = Duration::ZERO;
+        let mut left = times;
+        while left > 0 {
+            let now = left.min((LONGEST / size) as u64);
+            taken += runtime.block_on(async {
+                let (id, writer) = self.create().await;
+                let start = Instant::now();
+                for index in 0..now {
+                    let offset = index * size as u64;
+                    let written = writer.write(offset, data.clone()).await;
+                    written.expect("there is room");
+                    if is_synced {
+                        writer.sync().await.expect("the disk is well");
+                    }
+                }
+                let taken = start.elapsed();
+                drop(writer);
+                self.vault.delete(id).await.expect("it can be deleted");
+                taken
+            });
+            left -= now;
+        }
+        taken
+    }
+
+    async fn create(&mut self) -> (MediaId, Box<dyn MediaWriter>) {
+        self.made += 1;
+        let id = MediaId::from_bytes(self.made.to_be_bytes());
+        let writer = self.vault.create(id).await.expect("the name is new");
+        (id, writer)
+    }
+}
