@@ -1,7 +1,7 @@
 //! What an upload costs, in counts that do not depend on the machine: system calls, syncs, bytes that pass between server and kernel,
 //! allocations. A change that makes an upload dearer is noticed by them, be the machine fast, slow or shared.
 //!
-//! Each [scenario](scenario) is carried out some times, and then some times more; what the difference came to, divided by the uploads
+//! Each [`scenario`] is carried out some times, and then some times more; what the difference came to, divided by the uploads
 //! in it, is the count. So the start, the end and what is done once fall out. The counts are held against `limits.toml`
 //! ([`limits`]).
 //!

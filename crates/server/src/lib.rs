@@ -50,6 +50,7 @@ pub use listener::{Accept, Listener};
 pub use origin::{LocalAddress, Scheme};
 pub use registry::{Conflict, Registry, ServedApi};
 pub use reply::ReplyBody;
+pub use uploads::warm::LEN as WARM_SESSIONS;
 
 use connections::Connections;
 use uploads::House;

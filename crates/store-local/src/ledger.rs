@@ -75,6 +75,11 @@ impl LocalLedger {
         let readers = readers
             .collect::<Result<_, _>>()
             .map_err(|error| refused(error.into()))?;
+        if durability == Durability::Disk {
+            // The name of the WAL, which is there now at the latest.
+            let directory = path.parent().expect("the data directory");
+            filesystem::sync_directory(directory).map_err(|source| OpenError::io(path, source))?;
+        }
         Failpoint::WalReplayed.reach();
 
         let (leases, poison) = (Arc::<Leases>::default(), Poison::default());

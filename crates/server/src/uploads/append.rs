@@ -263,7 +263,7 @@ impl Append {
         } = *self;
         let offset = progress.offset;
         session.progress = progress;
-        session.expires = commits.expires().unwrap_or(session.expires);
+        session.expires = commits.session.expires;
         house.warm.put(WarmSession {
             session,
             request,
@@ -392,7 +392,14 @@ struct Commits {
     total: Option<u64>,
     last: Instant,
     begun: u64,
-    running: Option<JoinHandle<Result<u64, Error>>>,
+    running: Option<JoinHandle<Result<Committed, Error>>>,
+}
+
+/// What a commit has put into the session's row.
+struct Committed {
+    offset: u64,
+    /// When the session dies from then on, if that has moved.
+    expires: Option<Timestamp>,
 }
 
 impl Commits {
@@ -450,7 +457,7 @@ impl Commits {
             };
             house.ledger.advance(id, epoch, advance).await?;
             Failpoint::CheckpointCommitted.reach();
-            Ok(offset)
+            Ok(Committed { offset, expires })
         }));
         Ok(())
     }
@@ -461,8 +468,7 @@ impl Commits {
             let committed = running
                 .await
                 .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
-            self.committed = committed;
-            self.known_total = self.total;
+            self.note(&committed, self.total);
         }
         Ok(())
     }
@@ -475,20 +481,25 @@ impl Commits {
         if nothing_new && state == SessionState::Active {
             return Ok(());
         }
-        let total = progress.total;
+        let (total, expires) = (progress.total, self.expires());
         let advance = Advance {
             from: self.committed,
             progress,
             small_media: settled.small_media,
             state,
-            expires: self.expires(),
+            expires,
         };
         let (id, epoch) = (self.session.id, self.session.epoch);
         self.house.ledger.advance(id, epoch, advance).await?;
         Failpoint::OffsetCommitted.reach();
-        self.committed = offset;
-        self.known_total = total;
+        self.note(&Committed { offset, expires }, total);
         Ok(())
+    }
+
+    fn note(&mut self, committed: &Committed, total: Option<u64>) {
+        self.committed = committed.offset;
+        self.known_total = total;
+        self.session.expires = committed.expires.unwrap_or(self.session.expires);
     }
 
     /// Progress moves the idle limit, where there is one.

@@ -153,10 +153,10 @@ impl House {
         self.clock.now() < session.expires
             && warm.request.path == path
             && self.rules(&warm.request).is_ok_and(|rules| {
-                matches!(
-                    step(&snapshot(session), &rules, request),
-                    Ok(Step::Append(_))
-                )
+                match step(&snapshot(session), &rules, request) {
+                    Ok(Step::Append(intake)) => intake.remaining_hint() != Some(0),
+                    _ => false,
+                }
             })
     }
 

@@ -17,8 +17,8 @@ use windlass_store::{Session, SessionId, Timestamp};
 use super::request::UploadRequest;
 use super::sink::VaultMedia;
 
-/// How many are kept, the latest. Each may hold a file open.
-const LEN: usize = 256;
+/// How many sessions a server keeps at hand for their next request, the latest. Each may hold a file open.
+pub const LEN: usize = 256;
 
 /// How long one is kept. Media that is deleted meanwhile keeps its room on the disk until it is closed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -71,7 +71,9 @@ impl WarmSessions {
 
     /// Forgets those whose clients have not come back.
     pub(crate) fn forget_old(&self, now: Timestamp) {
-        let is_old = |warm: &WarmSession| warm.since.saturating_add(PATIENCE) <= now;
+        // A clock that was set back would keep them for long.
+        let is_old =
+            |warm: &WarmSession| warm.since > now || warm.since.saturating_add(PATIENCE) <= now;
         loop {
             let mut map = self.map();
             let oldest = map.iter().next().filter(|(_, oldest)| is_old(oldest));

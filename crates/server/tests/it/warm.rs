@@ -1,13 +1,14 @@
 //! What a session's next request finds at hand.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use windlass_server::Stores;
 use windlass_testkit::media::Media;
 
 use crate::power::{LocalStores, PoweredStores};
 use crate::vaults::WatchedVault;
-use crate::world::{Body, World};
+use crate::world::{Body, ManualClock, World};
 
 const CHUNK: u64 = 256 * 1024;
 const MEDIA: Media = Media::new(1, 4 * CHUNK);
@@ -40,4 +41,20 @@ async fn chunk_after_chunk_nothing_is_opened_again() {
     assert_eq!(vault.reopened(), 1);
     assert_eq!(put(&world, &session, 3 * CHUNK).await, 201);
     assert_eq!(vault.reopened(), 1);
+}
+
+#[tokio::test]
+async fn chunks_that_bring_nothing_new_keep_no_session_alive() {
+    let local = LocalStores::new();
+    let clock: Arc<ManualClock> = Arc::default();
+    let world = World::impatient(local.stores(), Arc::clone(&clock), Duration::from_secs(10));
+    let session = world.start(Some(MEDIA.len())).await.unwrap();
+    assert_eq!(put(&world, &session, 0).await, 308);
+    for _ in 0..2 {
+        clock.advance(Duration::from_secs(4));
+        assert_eq!(put(&world, &session, 0).await, 308);
+    }
+    clock.advance(Duration::from_secs(3));
+    assert_eq!(world.query(&session).await.status.as_u16(), 404);
+    assert_eq!(put(&world, &session, CHUNK).await, 404);
 }

@@ -95,11 +95,28 @@ impl World {
         clock: Arc<ManualClock>,
         limits: Limits,
     ) -> Self {
-        let settings = Settings {
+        Self::set_up(api, stores, clock, |settings| settings.limits = limits)
+    }
+
+    /// A server of the Farm API whose sessions die when nothing comes for so long.
+    pub(crate) fn impatient(stores: Stores, clock: Arc<ManualClock>, idle: Duration) -> Self {
+        let farm = Api::from_toml(FARM).expect("it is valid");
+        Self::set_up(ServedApi::generic(farm), stores, clock, |settings| {
+            settings.session_idle = Some(idle);
+        })
+    }
+
+    fn set_up(
+        api: ServedApi,
+        stores: Stores,
+        clock: Arc<ManualClock>,
+        set: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let mut settings = Settings {
             public_url: Some("http://farm.test".to_owned()),
             chunks: ChunkRule::Lenient,
             session_lifetime: LIFETIME,
-            limits,
+            limits: limits(),
             // Little media is enough for a checkpoint.
             checkpoints: Checkpoints {
                 bytes: 1 << 20,
@@ -107,6 +124,7 @@ impl World {
             },
             ..Settings::default()
         };
+        set(&mut settings);
         let ticking = Arc::clone(&clock) as Arc<dyn Clock>;
         let registry = Registry::new([api]).expect("there is one API");
         let server = Server::new(settings, registry, stores, ticking);

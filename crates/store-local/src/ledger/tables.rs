@@ -100,7 +100,10 @@ impl Tables<'_> {
             loose.extend(held.media);
             loose.extend(finish.progress.media);
         }
-        loose.retain(|media| !changes.resources.iter().any(|change| names(change, *media)));
+        // Mostly there is one change, and its resource has the media.
+        if let [change] = &changes.resources[..] {
+            loose.retain(|media| !names(change, *media));
+        }
         loose.into_iter().try_for_each(|media| self.let_go(media))
     }
 

@@ -130,7 +130,9 @@ impl<H: Fn(MediaId) -> bool> Tour<'_, H> {
             return Ok(None);
         }
         for name in sorted(directory, 32, self.after)? {
-            let Some(id) = MediaId::parse(&name).filter(|_| name.as_str() > self.after) else {
+            // A file in a directory that is not its own would send the tour astray.
+            let is_next = name.as_str() > self.after && name.starts_with(digits);
+            let Some(id) = MediaId::parse(&name).filter(|_| is_next) else {
                 continue;
             };
             if !(self.hidden)(id)
