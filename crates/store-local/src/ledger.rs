@@ -14,6 +14,7 @@ mod schema;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod wal;
 mod writer;
 
 use std::path::Path;
@@ -35,6 +36,7 @@ use crate::{DirectoryLock, Durability, Keep};
 use change::Change;
 use leases::Leases;
 use readers::Readers;
+use wal::Wal;
 use writer::Writer;
 
 pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow, Walk};
@@ -70,7 +72,7 @@ impl LocalLedger {
         prepare_files(path, durability).map_err(|source| OpenError::io(path, source))?;
         Failpoint::WalRewritten.reach();
         let refused = |source| OpenError::ledger(path, source);
-        let connection = schema::open_writer(path, identity, durability).map_err(refused)?;
+        let mut connection = schema::open_writer(path, identity, durability).map_err(refused)?;
         let readers = (0..READERS).map(|_| schema::open_reader(path));
         let readers = readers
             .collect::<Result<_, _>>()
@@ -82,9 +84,16 @@ impl LocalLedger {
         }
         Failpoint::WalReplayed.reach();
 
+        let wal = Wal::watch(&mut connection).map_err(|error| refused(error.into()))?;
         let (leases, poison) = (Arc::<Leases>::default(), Poison::default());
-        let writer = Writer::start(connection, Arc::clone(&leases), reserve, poison.clone())
-            .map_err(|source| OpenError::io(path, source))?;
+        let writer = Writer::start(
+            connection,
+            wal,
+            Arc::clone(&leases),
+            reserve,
+            poison.clone(),
+        )
+        .map_err(|source| OpenError::io(path, source))?;
         let readers = Readers::new(readers, poison.clone());
         Ok(Self {
             readers,

@@ -31,6 +31,7 @@ use super::change::{Change, ChangeError, Refusal};
 use super::leases::Leases;
 use super::rows;
 use super::tables::Tables;
+use super::wal::Wal;
 use crate::poison::Poison;
 use crate::reserve::Reserve;
 
@@ -74,6 +75,7 @@ impl Writer {
     /// Starts the thread on its connection.
     pub(super) fn start(
         connection: Connection,
+        wal: Wal,
         leases: Arc<Leases>,
         reserve: Arc<Reserve>,
         poison: Poison,
@@ -82,6 +84,7 @@ impl Writer {
         let commits = Arc::default();
         let thread = Thread {
             connection,
+            wal,
             leases,
             reserve,
             poison: poison.clone(),
@@ -163,6 +166,7 @@ struct WriterStopped;
 /// The thread's side.
 struct Thread {
     connection: Connection,
+    wal: Wal,
     leases: Arc<Leases>,
     reserve: Arc<Reserve>,
     poison: Poison,
@@ -170,7 +174,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(self, calls: &mpsc::Receiver<Queued>) {
+    fn run(mut self, calls: &mpsc::Receiver<Queued>) {
         while let Ok(first) = calls.recv() {
             let batch = std::iter::once(first)
                 .chain(calls.try_iter())
@@ -356,27 +360,17 @@ impl Thread {
     }
 
     /// Brings the WAL into the database when it has grown long, after all answers are out.
-    fn checkpoint(&self) {
-        let waiting = self.wal_pages("PRAGMA wal_checkpoint(NOOP)");
-        let done = waiting.and_then(|pages| {
-            if pages < CHECKPOINT_PAGES {
-                return Ok(pages);
-            }
-            Failpoint::CheckpointDue.reach();
-            let done = self.wal_pages("PRAGMA wal_checkpoint(PASSIVE)");
-            done.inspect(|_| Failpoint::CheckpointDone.reach())
-        });
-        match done {
-            Err(error) if !is_full(&error) => drop(self.fault(error)),
-            // Without room for the database to grow, the WAL keeps the pages.
-            _ => {}
+    fn checkpoint(&mut self) {
+        if self.wal.waiting() < CHECKPOINT_PAGES {
+            return;
         }
-    }
-
-    /// Pages in the WAL that are not in the database, after a checkpoint of some mode.
-    fn wal_pages(&self, checkpoint: &str) -> rusqlite::Result<i64> {
-        let mut statement = self.connection.prepare_cached(checkpoint)?;
-        statement.query_row([], |row| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?))
+        Failpoint::CheckpointDue.reach();
+        match self.wal.checkpoint(&self.connection) {
+            Ok(()) => Failpoint::CheckpointDone.reach(),
+            // Without room for the database to grow, the WAL keeps the pages.
+            Err(error) if is_full(&error) => {}
+            Err(error) => drop(self.fault(error)),
+        }
     }
 
     fn sql(&self, sql: &str) -> rusqlite::Result<()> {
