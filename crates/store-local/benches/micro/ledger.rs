@@ -34,19 +34,21 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A session as a request leaves it, with a name as any other.
+/// A session as a request leaves it. Its name begins with the moment it was started and goes on as a hash.
 fn session(number: u64) -> NewSession {
+    let created = Timestamp::from_millis(number);
     let mut name = [0; 32];
-    // Names are hashes: in the order of their coming they are in no order.
-    for (index, word) in name.chunks_mut(8).enumerate() {
+    let (moment, hash) = name.split_at_mut(8);
+    moment[..6].copy_from_slice(&created.to_sortable_bytes());
+    for (index, word) in hash.chunks_mut(8).enumerate() {
         let mixed = (number + index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         word.copy_from_slice(&(mixed ^ (mixed >> 29)).to_be_bytes());
     }
     NewSession {
         id: SessionId::from_bytes(name),
         context: vec![b'x'; 400],
-        created: Timestamp::from_millis(0),
-        expires: Timestamp::from_millis(604_800_000),
+        created,
+        expires: Timestamp::from_millis(number + 604_800_000),
         total: None,
     }
 }
