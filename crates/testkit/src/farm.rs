@@ -8,6 +8,16 @@ use crate::media::Media;
 use crate::raw::{Reply, Request, exchange};
 use crate::session::Session;
 
+/// A Farm API in the short form, with nothing in it but small media.
+pub const SHORT_FORM: &str = r#"
+name = "farm"
+version = "v1"
+[collections.animals]
+schema = { name = "string" }
+[collections.animals.media]
+max_size = "4MB"
+"#;
+
 /// Where animals are.
 pub const ANIMALS: &str = "/farm/v1/animals";
 

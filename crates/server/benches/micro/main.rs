@@ -12,15 +12,7 @@ use tower_service::Service as _;
 use windlass_discovery::Api;
 use windlass_server::{Registry, ServedApi, Server, Settings, Stores, SystemClock};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-
-const FARM: &str = r#"
-name = "farm"
-version = "v1"
-[collections.animals]
-schema = { name = "string" }
-[collections.animals.media]
-max_size = "4MB"
-"#;
+use windlass_testkit::farm;
 
 const SIMPLE: &str = "/upload/farm/v1/animals?uploadType=media";
 const RESUMABLE: &str = "/upload/farm/v1/animals?uploadType=resumable";
@@ -103,7 +95,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        let farm = Api::from_toml(FARM).expect("it is valid");
+        let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
         let registry = Registry::new([ServedApi::generic(farm)]).expect("there is one API");
         let stores = Stores {
             ledger: Arc::new(MemoryLedger::new()),

@@ -17,16 +17,8 @@ use windlass_discovery::Api;
 use windlass_server::config::{Checkpoints, ChunkRule, Limits};
 use windlass_server::{Clock, Registry, ReplyBody, ServedApi, Server, Settings, Stores};
 use windlass_store::Timestamp;
+use windlass_testkit::farm;
 use windlass_testkit::media::Media;
-
-const FARM: &str = r#"
-name = "farm"
-version = "v1"
-[collections.animals]
-schema = { name = "string" }
-[collections.animals.media]
-max_size = "4MB"
-"#;
 
 /// Media up to this many bytes stays in the ledger, so that tests reach the vault with little.
 pub(crate) const SMALL_MEDIA: u64 = 16;
@@ -79,7 +71,7 @@ pub(crate) struct Reply {
 impl World {
     /// A server of the Farm API that accepts chunks of any size.
     pub(crate) fn new(stores: Stores, clock: Arc<ManualClock>) -> Self {
-        let farm = Api::from_toml(FARM).expect("it is valid");
+        let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
         Self::of(ServedApi::generic(farm), stores, clock)
     }
 
@@ -100,7 +92,7 @@ impl World {
 
     /// A server of the Farm API whose sessions die when nothing comes for so long.
     pub(crate) fn impatient(stores: Stores, clock: Arc<ManualClock>, idle: Duration) -> Self {
-        let farm = Api::from_toml(FARM).expect("it is valid");
+        let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
         Self::set_up(ServedApi::generic(farm), stores, clock, |settings| {
             settings.session_idle = Some(idle);
         })
