@@ -8,6 +8,5 @@ mod model;
 mod outages;
 mod power;
 mod swept;
-mod vaults;
 mod warm;
 mod world;

@@ -1,12 +1,16 @@
 //! Media that goes while it is written, as when its session dies in the middle of a request.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use windlass_server::Stores;
+use windlass_store::{
+    Extent, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
+};
 use windlass_testkit::media::Media;
 
 use crate::power::{LocalStores, PoweredStores};
-use crate::vaults::WatchedVault;
 use crate::world::{Body, World};
 
 #[tokio::test]
@@ -15,7 +19,7 @@ async fn a_session_whose_media_goes_while_it_is_written_is_gone() {
     for len in [40, 3_900_000] {
         let local = LocalStores::new();
         let Stores { ledger, vault } = local.stores();
-        let vault = Arc::new(WatchedVault::new(vault, true));
+        let vault = Arc::new(LosingVault(vault));
         let stores = Stores { ledger, vault };
         let world = World::new(stores, Arc::default());
         let session = world.start(Some(len)).await.unwrap();
@@ -24,5 +28,46 @@ async fn a_session_whose_media_goes_while_it_is_written_is_gone() {
         let reply = world.put(&session, &range, body).await;
         assert_eq!(reply.status.as_u16(), 410, "{len} bytes: {reply:?}");
         assert_eq!(world.query(&session).await.status.as_u16(), 410);
+    }
+}
+
+/// A vault whose media is deleted as soon as it is made.
+struct LosingVault(Arc<dyn Vault>);
+
+#[async_trait]
+impl Vault for LosingVault {
+    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
+        let writer = self.0.create(id).await?;
+        self.0.delete(id).await?;
+        Ok(writer)
+    }
+
+    async fn reopen(
+        &self,
+        id: MediaId,
+        committed: u64,
+        verify: Option<Extent>,
+    ) -> Result<Box<dyn MediaWriter>, VaultError> {
+        self.0.reopen(id, committed, verify).await
+    }
+
+    async fn read(
+        &self,
+        id: MediaId,
+        range: Range<u64>,
+    ) -> Result<Box<dyn MediaReader>, VaultError> {
+        self.0.read(id, range).await
+    }
+
+    async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
+        self.0.delete(id).await
+    }
+
+    async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError> {
+        self.0.list(after, limit).await
+    }
+
+    async fn space(&self) -> Result<Space, VaultError> {
+        self.0.space().await
     }
 }

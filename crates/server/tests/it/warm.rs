@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_server::Stores;
+use windlass_store::fault::{Faults, FaultyVault, Trouble, When};
 use windlass_testkit::media::Media;
 
 use crate::power::{LocalStores, PoweredStores};
-use crate::vaults::WatchedVault;
 use crate::world::{Body, ManualClock, World};
 
 const CHUNK: u64 = 256 * 1024;
@@ -24,7 +24,12 @@ async fn put(world: &World, session: &str, first: u64) -> u16 {
 async fn chunk_after_chunk_nothing_is_opened_again() {
     let local = LocalStores::new();
     let Stores { ledger, vault } = local.stores();
-    let vault = Arc::new(WatchedVault::new(vault, false));
+    let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+    let vault = Arc::new(FaultyVault::new(vault, Arc::clone(&calls)));
+    let reopened = || {
+        let names = calls.names();
+        names.iter().filter(|name| **name == "reopen").count()
+    };
     let stores = || Stores {
         ledger: Arc::clone(&ledger),
         vault: Arc::clone(&vault) as _,
@@ -33,14 +38,14 @@ async fn chunk_after_chunk_nothing_is_opened_again() {
     let session = world.start(Some(MEDIA.len())).await.unwrap();
     assert_eq!(put(&world, &session, 0).await, 308);
     assert_eq!(put(&world, &session, CHUNK).await, 308);
-    assert_eq!(vault.reopened(), 0);
+    assert_eq!(reopened(), 0);
 
     // Another life of the server has nothing at hand.
     let world = World::new(stores(), Arc::default());
     assert_eq!(put(&world, &session, 2 * CHUNK).await, 308);
-    assert_eq!(vault.reopened(), 1);
+    assert_eq!(reopened(), 1);
     assert_eq!(put(&world, &session, 3 * CHUNK).await, 201);
-    assert_eq!(vault.reopened(), 1);
+    assert_eq!(reopened(), 1);
 }
 
 #[tokio::test]
