@@ -16,6 +16,7 @@ pub(super) async fn checks(ledger: &dyn Ledger) {
     a_replaced_resource_keeps_or_lets_go_of_its_media(ledger).await;
     a_deleted_resource_lets_go_of_its_media(ledger).await;
     media_moves_between_resources_of_one_set(ledger).await;
+    media_that_one_set_names_and_unnames_is_let_go(ledger).await;
     resources_are_listed_in_order_of_their_ids(ledger).await;
 }
 
@@ -212,6 +213,34 @@ async fn media_moves_between_resources_of_one_set(ledger: &dyn Ledger) {
         .unwrap();
     assert!(!is_garbage(ledger, media.id).await);
     assert!(found(ledger, &names, "sent").await.is_some());
+}
+
+async fn media_that_one_set_names_and_unnames_is_let_go(ledger: &dyn Ledger) {
+    let names = Names::of("media_that_one_set_names_and_unnames_is_let_go");
+    let named_and_deleted = |id: &str, media| {
+        vec![
+            Insert(names.resource(id, Some(media))),
+            Delete {
+                collection: names.collection(),
+                id: id.to_owned(),
+                expected: 1,
+            },
+        ]
+    };
+    let large = ChangeSet {
+        resources: named_and_deleted("large", names.large(0)),
+        ..ChangeSet::default()
+    };
+    ledger.apply(large).await.unwrap();
+    assert!(is_garbage(ledger, names.media(0)).await);
+
+    let small_media = ChangeSet {
+        small_media: Some((names.media(1), Bytes::from_static(b"wind"))),
+        resources: named_and_deleted("small", names.small(1)),
+        ..ChangeSet::default()
+    };
+    ledger.apply(small_media).await.unwrap();
+    assert_eq!(small(ledger, names.media(1)).await, None);
 }
 
 async fn resources_are_listed_in_order_of_their_ids(ledger: &dyn Ledger) {
