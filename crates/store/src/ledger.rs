@@ -5,7 +5,8 @@ use bytes::Bytes;
 
 use crate::Cause;
 use crate::records::{
-    Epoch, MediaId, NewSession, Progress, Resource, Session, SessionId, SessionState, Timestamp,
+    Epoch, MediaId, MediaRef, NewSession, Progress, Resource, Session, SessionId, SessionState,
+    Timestamp,
 };
 
 /// The database: sessions, resources, small media, and the list of media to be deleted.
@@ -186,6 +187,19 @@ pub enum ResourceChange {
         /// The version that is deleted.
         expected: u64,
     },
+}
+
+impl ResourceChange {
+    /// Whether the resource has this media after the change.
+    pub fn names(&self, media: MediaRef) -> bool {
+        match self {
+            Self::Insert(resource) | Self::Replace { resource, .. } => resource
+                .media
+                .as_ref()
+                .is_some_and(|named| named.at == media),
+            Self::Delete { .. } => false,
+        }
+    }
 }
 
 /// Why the ledger did not do what it was asked.

@@ -111,13 +111,7 @@ impl House {
     /// its end.
     async fn drop_unused(&self, complete: &Complete, changes: &[ResourceChange]) {
         let at = complete.media.at;
-        let is_used = |change: &ResourceChange| match change {
-            ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. } => {
-                resource.media.as_ref().is_some_and(|media| media.at == at)
-            }
-            ResourceChange::Delete { .. } => false,
-        };
-        if at.place == Place::Vault && !changes.iter().any(is_used) {
+        if at.place == Place::Vault && !changes.iter().any(|change| change.names(at)) {
             // What stays is an orphan, which the sweep finds.
             self.vault.delete(at.id).await.ok();
         }

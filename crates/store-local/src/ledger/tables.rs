@@ -102,7 +102,7 @@ impl Tables<'_> {
         }
         // Mostly there is one change, and its resource has the media.
         if let [change] = &changes.resources[..] {
-            loose.retain(|media| !names(change, *media));
+            loose.retain(|media| !change.names(*media));
         }
         loose.into_iter().try_for_each(|media| self.let_go(media))
     }
@@ -384,17 +384,6 @@ impl Tables<'_> {
 
     fn execute(&self, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<usize> {
         self.connection.prepare_cached(sql)?.execute(params)
-    }
-}
-
-/// Whether a resource has this media after the change.
-fn names(change: &ResourceChange, media: MediaRef) -> bool {
-    match change {
-        ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. } => resource
-            .media
-            .as_ref()
-            .is_some_and(|named| named.at == media),
-        ResourceChange::Delete { .. } => false,
     }
 }
 
