@@ -78,7 +78,7 @@ impl LocalLedger {
             .collect::<Result<_, _>>()
             .map_err(|error| refused(error.into()))?;
         if durability == Durability::Disk {
-            // The name of the WAL, which is there now at the latest.
+            // The names of the database and of the WAL, which are there now at the latest.
             let directory = path.parent().expect("the data directory");
             filesystem::sync_directory(directory).map_err(|source| OpenError::io(path, source))?;
         }
@@ -114,7 +114,7 @@ impl LocalLedger {
     }
 }
 
-/// Makes the database's name durable, and whatever a process that died left in the WAL.
+/// Makes the database's file, and makes durable whatever a process that died left in the WAL.
 ///
 /// The WAL may end in a transaction that was written and never synced. SQLite would take it as
 /// committed; a power cut later would take it back.
@@ -123,7 +123,6 @@ fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<()> {
     if durability == Durability::Disk {
         filesystem::rewrite_durably(&filesystem::beside(path, "-wal"))?;
         file.sync_all()?;
-        filesystem::sync_directory(path.parent().expect("the data directory"))?;
     }
     Ok(())
 }
