@@ -23,9 +23,9 @@ pub trait Vault: Send + Sync + 'static {
     /// Opens a media to go on at `committed`: whatever lies behind it is cut off, and the last
     /// committed extent is read back and checked when `verify` is given.
     ///
-    /// It ends every earlier writer of the media: writes of theirs that are under way are waited
-    /// for, and those to come are refused. So a write whose future was dropped cannot land on top
-    /// of what the next writer wrote.
+    /// It ends every earlier writer of the media, in whatever process: writes of theirs that are
+    /// under way are waited for, and those to come are refused. So a write whose future was dropped
+    /// cannot land on top of what the next writer wrote.
     ///
     /// # Errors
     /// [`VaultError::Damaged`] when the media is gone, shorter than `committed` or differs from its
