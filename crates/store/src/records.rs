@@ -229,6 +229,22 @@ pub struct Session {
     pub reply: Option<Vec<u8>>,
 }
 
+impl From<NewSession> for Session {
+    /// The session as it starts: active, with nothing committed, under no lease.
+    fn from(new: NewSession) -> Self {
+        Self {
+            id: new.id,
+            context: new.context,
+            created: new.created,
+            expires: new.expires,
+            state: SessionState::Active,
+            epoch: Epoch(0),
+            progress: Progress::none(new.total),
+            reply: None,
+        }
+    }
+}
+
 /// A media that a resource owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {

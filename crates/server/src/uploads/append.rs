@@ -254,7 +254,6 @@ impl Append {
     fn keep_warm(self: Box<Self>, progress: Progress) -> u64 {
         let Self {
             house,
-            mut session,
             request,
             turn,
             sink,
@@ -262,8 +261,8 @@ impl Append {
             ..
         } = *self;
         let offset = progress.offset;
+        let mut session = commits.session;
         session.progress = progress;
-        session.expires = commits.session.expires;
         house.warm.put(WarmSession {
             session,
             request,

@@ -7,7 +7,7 @@ use windlass_proto::command::{SessionHead, SessionRequest};
 use windlass_proto::parameters::UploadId;
 use windlass_proto::session::{Rules, SessionError, Snapshot, State, Step, step};
 use windlass_store::{
-    EndSession, Epoch, Failpoint, NewSession, Progress, Session, SessionId, SessionState, Timestamp,
+    EndSession, Failpoint, NewSession, Session, SessionId, SessionState, Timestamp,
 };
 
 use super::House;
@@ -60,29 +60,23 @@ impl House {
         self.admit(&request).await?;
         let created = self.clock.now();
         let upload_id = new_upload_id(created);
-        let id = session_id(&upload_id);
-        let expires = self.expiry(created, created);
         let session = NewSession {
-            id,
-            context: request.to_bytes(),
+            id: session_id(&upload_id),
+            context: Vec::new(),
             created,
-            expires,
+            expires: self.expiry(created, created),
             total: declared,
         };
-        self.ledger.start(session).await?;
+        let context = request.to_bytes();
+        let row = NewSession {
+            context,
+            ..session.clone()
+        };
+        self.ledger.start(row).await?;
         Failpoint::SessionStarted.reach();
         request.shed();
         self.warm.put(WarmSession {
-            session: Session {
-                id,
-                context: Vec::new(),
-                created,
-                expires,
-                state: SessionState::Active,
-                epoch: Epoch(0),
-                progress: Progress::none(declared),
-                reply: None,
-            },
+            session: session.into(),
             request,
             media: None,
             since: created,
@@ -150,8 +144,7 @@ impl House {
     /// Whether a request adds bytes to a session just where its last one has left it.
     fn goes_on(&self, warm: &WarmSession, path: &str, request: &SessionRequest) -> bool {
         let session = &warm.session;
-        self.clock.now() < session.expires
-            && warm.request.path == path
+        self.lives_at(session, &warm.request, path)
             && self.rules(&warm.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {
                     Ok(Step::Append(intake)) => intake.remaining_hint() != Some(0),
@@ -289,7 +282,7 @@ impl House {
         path: &str,
         request: &SessionRequest,
     ) -> Result<Leased, Error> {
-        let turn = self.turn_of(id).await?;
+        let turn = self.take_turn(id).await?;
         let warm = self.warm.take(id);
         match warm.filter(|warm| self.goes_on(warm, path, request)) {
             Some(warm) => Ok(Leased {
@@ -304,12 +297,12 @@ impl House {
 
     /// Takes the session over from whoever writes to it.
     async fn lease(&self, id: SessionId, path: &str) -> Result<Leased, Error> {
-        let turn = self.turn_of(id).await?;
+        let turn = self.take_turn(id).await?;
         drop(self.warm.take(id));
         self.lease_under(turn, id, path).await
     }
 
-    async fn turn_of(&self, id: SessionId) -> Result<Turn, Error> {
+    async fn take_turn(&self, id: SessionId) -> Result<Turn, Error> {
         let turn = self.leases.take_over(id, self.patience()).await;
         turn.map_err(|none| match none {
             NoTurn::Superseded => Error::Superseded,
@@ -339,6 +332,10 @@ impl House {
     }
 
     /// A session is found only under the path it was started with, and only as long as it lives.
+    fn lives_at(&self, session: &Session, request: &UploadRequest, path: &str) -> bool {
+        self.clock.now() < session.expires && request.path == path
+    }
+
     fn check(
         &self,
         session: Option<Session>,
@@ -346,10 +343,11 @@ impl House {
     ) -> Result<(Session, UploadRequest), Error> {
         let session = session.ok_or(Error::SessionNotFound)?;
         let request = remembered(&session)?;
-        if self.clock.now() >= session.expires || request.path != path {
-            return Err(Error::SessionNotFound);
+        if self.lives_at(&session, &request, path) {
+            Ok((session, request))
+        } else {
+            Err(Error::SessionNotFound)
         }
-        Ok((session, request))
     }
 
     /// The reply of a session that has finished.

@@ -161,17 +161,7 @@ impl Tables {
         if self.sessions.contains_key(&new.id) {
             return Err(LedgerError::Conflict);
         }
-        let session = Session {
-            id: new.id,
-            context: new.context,
-            created: new.created,
-            expires: new.expires,
-            state: SessionState::Active,
-            epoch: Epoch(0),
-            progress: Progress::none(new.total),
-            reply: None,
-        };
-        self.sessions.insert(new.id, session);
+        self.sessions.insert(new.id, new.into());
         Ok(())
     }
 
