@@ -38,9 +38,9 @@ fn seeds_have_different_traces() {
     assert_ne!(sim(&["--seed", "1"]).stdout, sim(&["--seed", "2"]).stdout);
 }
 
-/// What the simulation must find, or it finds nothing. Some of it takes a cut at the one wrong moment.
-fn finds(disk: &str, rule: &str) {
-    let output = sim(&["--seeds", "100", "--disk", disk]);
+/// What the simulation must find, or it finds nothing.
+fn finds(disk: &str, seeds: u64, rule: &str) {
+    let output = sim(&["--seeds", &seeds.to_string(), "--disk", disk]);
     assert!(
         !output.status.success(),
         "a disk that {disk} goes unnoticed"
@@ -55,22 +55,27 @@ fn finds(disk: &str, rule: &str) {
 
 #[test]
 fn media_that_is_not_synced_is_found_out() {
-    finds("forgets-media", "lost (410 Gone)");
+    finds("forgets-media", SEEDS, "lost (410 Gone)");
 }
 
 #[test]
 fn names_that_are_not_synced_are_found_out() {
-    finds("forgets-names", "which are not there");
+    finds("forgets-names", SEEDS, "which are not there");
 }
 
 #[test]
 fn a_ledger_that_is_not_synced_is_found_out() {
-    finds("forgets-ledger", "bytes were acknowledged, now it is");
+    finds(
+        "forgets-ledger",
+        SEEDS,
+        "bytes were acknowledged, now it is",
+    );
 }
 
 #[test]
 fn a_ledger_that_is_ahead_of_the_media_is_found_out() {
-    finds("syncs-media-late", "lost (410 Gone)");
+    // It takes a cut at the one wrong moment.
+    finds("syncs-media-late", 100, "lost (410 Gone)");
 }
 
 /// Each line of `seeds/kept.txt` is a seed and what it found.
