@@ -10,6 +10,7 @@ mod media;
 mod takeover;
 #[cfg(test)]
 mod tests;
+mod write_back;
 
 use std::fs::File;
 use std::io;
@@ -176,12 +177,7 @@ impl Shared {
             return Err(error);
         }
         Failpoint::MediaNamed.reach();
-        Ok(LocalWriter {
-            id,
-            file: Arc::new(file),
-            gate,
-            shared: self,
-        })
+        Ok(LocalWriter::new(id, file, gate, self))
     }
 
     /// Makes a file, last of all: whatever can fail without a sync fails before it exists.
@@ -226,12 +222,7 @@ impl Shared {
             cut.map_err(|error| self.fail(error))?;
             Failpoint::TailCut.reach();
         }
-        Ok(LocalWriter {
-            id,
-            file: Arc::new(file),
-            gate,
-            shared: self,
-        })
+        Ok(LocalWriter::new(id, file, gate, self))
     }
 
     fn remove(&self, id: MediaId) -> Result<(), VaultError> {

@@ -4,6 +4,7 @@ mod certificate;
 mod descriptors;
 mod error;
 mod hang_up;
+mod heap;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         return Ok(());
     }
     fit_connections(&mut merged.settings);
+    heap::keep_free_memory();
     output::log_to_stderr(&merged.settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -17,9 +17,9 @@ pub(crate) const SMALL_BATCH: usize = 64 * 1024;
 /// together no more than a few large batches.
 pub(crate) const MODEST_BATCH: usize = 16 * 1024;
 
-/// What a batch may hold with a share of the budget. Writes of this size were the fastest on every
-/// file system measured.
-pub(crate) const LARGE_BATCH: usize = 1024 * 1024;
+/// What a batch may hold with a share of the budget. Twice as much was slower: one batch is taken while
+/// another is written, and both should still be in the processor's cache.
+pub(crate) const LARGE_BATCH: usize = 512 * 1024;
 
 /// Pieces smaller than this are copied together: a piece costs more than its bytes.
 const TINY: usize = 4 * 1024;

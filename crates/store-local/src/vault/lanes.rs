@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use windlass_store::Cause;
 
 /// The lanes of the vault.
@@ -18,6 +19,8 @@ use windlass_store::Cause;
 #[derive(Debug)]
 pub(super) struct Lanes {
     pub(super) sync: Lane,
+    /// Syncs that nobody waits for, and that shall not be waited for.
+    pub(super) write_back: Lane,
     pub(super) write: Lane,
     pub(super) read: Lane,
 }
@@ -26,6 +29,7 @@ impl Lanes {
     pub(super) fn new() -> Self {
         Self {
             sync: Lane::new(32),
+            write_back: Lane::new(8),
             write: Lane::new(32),
             read: Lane::new(32),
         }
@@ -51,11 +55,24 @@ impl Lane {
     ) -> Result<T, Cause> {
         let permit = Arc::clone(&self.0).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
-        let task = tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(permit);
-            done
-        });
+        let task = spawn(permit, work);
         task.await.map_err(|error| Arc::new(error) as Cause)
     }
+
+    /// Begins `work`, for whose end nobody waits, if a thread is free. Whether it has begun.
+    pub(super) fn begin(&self, work: impl FnOnce() + Send + 'static) -> bool {
+        let permit = Arc::clone(&self.0).try_acquire_owned();
+        permit.map(|permit| spawn(permit, work)).is_ok()
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    permit: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(permit);
+        done
+    })
 }

@@ -10,21 +10,53 @@ use windlass_store::{Failpoint, MediaId, MediaReader, MediaWriter, VaultError};
 
 use super::lanes::Lane;
 use super::takeover::Gate;
+use super::write_back::WriteBack;
 use super::{Shared, shorter, unreadable};
-use crate::filesystem;
+use crate::{Durability, filesystem};
 
 /// The writing end.
 #[derive(Debug)]
 pub(super) struct LocalWriter {
-    pub(super) id: MediaId,
-    pub(super) file: Arc<File>,
-    pub(super) gate: Arc<Gate>,
-    pub(super) shared: Arc<Shared>,
+    id: MediaId,
+    file: Arc<File>,
+    gate: Arc<Gate>,
+    shared: Arc<Shared>,
+    write_back: Arc<WriteBack>,
+}
+
+impl LocalWriter {
+    pub(super) fn new(id: MediaId, file: File, gate: Arc<Gate>, shared: Arc<Shared>) -> Self {
+        Self {
+            id,
+            file: Arc::new(file),
+            gate,
+            shared,
+            write_back: Arc::default(),
+        }
+    }
+
+    /// Sends what was written to the disk when there is enough of it. A sync that fails is the end of all
+    /// syncs, so whoever wants to acknowledge these bytes will learn of it.
+    fn write_back(&self, written: u64) {
+        if self.shared.durability == Durability::Os || !self.write_back.is_due(written) {
+            return;
+        }
+        let (id, file) = (self.id, Arc::clone(&self.file));
+        let (shared, write_back) = (Arc::clone(&self.shared), Arc::clone(&self.write_back));
+        let begun = self.shared.lanes.write_back.begin(move || {
+            shared.sync_data(id, &file).ok();
+            write_back.end();
+        });
+        if !begun {
+            self.write_back.end();
+        }
+    }
 }
 
 #[async_trait]
 impl MediaWriter for LocalWriter {
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+        let len = data.iter().map(|piece| piece.len() as u64).sum();
         let (id, file, gate) = (self.id, Arc::clone(&self.file), Arc::clone(&self.gate));
         let shared = Arc::clone(&self.shared);
         let work = move || match gate.pass(|| filesystem::write_all_at(&file, &data, offset)) {
@@ -41,12 +73,10 @@ impl MediaWriter for LocalWriter {
             // What the disk did to the bytes before, nobody knows.
             Some(Err(stopped)) => Err(shared.fail(stopped.error)),
         };
-        self.shared
-            .lanes
-            .write
-            .run(work)
-            .await
-            .unwrap_or_else(|cause| Err(VaultError::Fault(cause)))
+        let written = self.shared.lanes.write.run(work).await;
+        written.unwrap_or_else(|cause| Err(VaultError::Fault(cause)))?;
+        self.write_back(len);
+        Ok(())
     }
 
     async fn sync(&self) -> Result<(), VaultError> {

@@ -26,13 +26,12 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
 /// A writer on a device: `/dev/full` refuses writes for want of room, and no device can be synced.
 fn writer_on(vault: &LocalVault, device: &str, n: u8) -> LocalWriter {
     let file = OpenOptions::new().write(true).open(device).unwrap();
+    writer_to(vault, file, n)
+}
+
+fn writer_to(vault: &LocalVault, file: File, n: u8) -> LocalWriter {
     let gate = vault.shared.gates.take_over(id(n));
-    LocalWriter {
-        id: id(n),
-        file: Arc::new(file),
-        gate,
-        shared: Arc::clone(&vault.shared),
-    }
+    LocalWriter::new(id(n), file, gate, Arc::clone(&vault.shared))
 }
 
 fn id(n: u8) -> MediaId {
@@ -73,9 +72,40 @@ async fn after_a_failed_write_no_sync_succeeds() {
     let vault = open(&dir, Durability::Disk);
     let sound = vault.create(id(1)).await.unwrap();
     sound.write(0, data()).await.unwrap();
-    let mut broken = writer_on(&vault, "/dev/null", 2);
-    broken.file = Arc::new(File::open("/dev/null").unwrap());
+    let broken = writer_to(&vault, File::open("/dev/null").unwrap(), 2);
     is_fault(broken.write(0, data()).await);
+    is_fault(sound.sync().await);
+}
+
+/// More than is kept back from the disk.
+fn much() -> Vec<Bytes> {
+    vec![vec![7; 4 << 20].into()]
+}
+
+#[tokio::test]
+async fn much_goes_to_the_disk_before_it_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    let writer = vault.create(id(1)).await.unwrap();
+    let before = vault.syncs();
+    writer.write(0, much()).await.unwrap();
+    while vault.syncs() == before {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_failed_sync_that_nobody_asked_for_counts_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    let sound = vault.create(id(1)).await.unwrap();
+    writer_on(&vault, "/dev/null", 2)
+        .write(0, much())
+        .await
+        .unwrap();
+    while sound.sync().await.is_ok() {
+        tokio::task::yield_now().await;
+    }
     is_fault(sound.sync().await);
 }
 
