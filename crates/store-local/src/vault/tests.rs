@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::process::{Resource, Rlimit};
@@ -77,6 +78,19 @@ async fn after_a_failed_write_no_sync_succeeds() {
     is_fault(sound.sync().await);
 }
 
+/// Waits until it is so.
+async fn soon(mut is_so: impl AsyncFnMut() -> bool) {
+    let until_it_is = async {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = Duration::from_secs(30);
+    tokio::time::timeout(patience, until_it_is)
+        .await
+        .expect("it is so in the end");
+}
+
 /// More than is kept back from the disk.
 fn much() -> Vec<Bytes> {
     vec![vec![7; 4 << 20].into()]
@@ -89,9 +103,7 @@ async fn much_goes_to_the_disk_before_it_is_asked_for() {
     let writer = vault.create(id(1)).await.unwrap();
     let before = vault.syncs();
     writer.write(0, much()).await.unwrap();
-    while vault.syncs() == before {
-        tokio::task::yield_now().await;
-    }
+    soon(async || vault.syncs() > before).await;
 }
 
 #[tokio::test]
@@ -103,9 +115,7 @@ async fn a_failed_sync_that_nobody_asked_for_counts_as_well() {
         .write(0, much())
         .await
         .unwrap();
-    while sound.sync().await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    soon(async || sound.sync().await.is_err()).await;
     is_fault(sound.sync().await);
 }
 
