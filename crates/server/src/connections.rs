@@ -1,18 +1,20 @@
 //! Connections: accepted, served, and closed so that the client sees the last reply.
 
+mod detached;
 mod lingering;
+mod measured;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::Request;
+use http_body::Body as _;
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -26,7 +28,9 @@ use crate::origin::{LocalAddress, Scheme};
 use crate::service::answer;
 use crate::uploads::House;
 
+use detached::detach;
 use lingering::{Lingering, Patience};
+use measured::Measured;
 
 /// The most that is read from a socket at once, and the longest request head, as on HTTP/2. A connection
 /// can hold this much before its request is known, and an upload whose client is faster than the disk
@@ -43,8 +47,11 @@ const H2_STREAMS: u32 = 32;
 /// The longest request head on HTTP/2, unpacked.
 const H2_HEAD: u32 = 64 * 1024;
 
-/// What an HTTP/2 connection begins with has this length (RFC 9113, 3.4).
-const H2_PREFACE_LEN: usize = 24;
+/// What an HTTP/2 connection begins with (RFC 9113, 3.4).
+const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A body that is longer takes more than one read.
+const LONG_BODY: u64 = 8 * 1024;
 
 /// Pause after a failed accept, which mostly means that no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -52,7 +59,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves the connections of one listener.
 pub(crate) struct Connections {
     house: Arc<House>,
-    builder: auto::Builder<TokioExecutor>,
+    versions: Versions,
     graceful: GracefulShutdown,
     permits: Arc<Semaphore>,
     hurry: CancellationToken,
@@ -62,7 +69,7 @@ impl Connections {
     pub(crate) fn new(house: Arc<House>) -> Self {
         let limits = &house.settings.limits;
         Self {
-            builder: builder(limits),
+            versions: Versions::new(limits),
             graceful: GracefulShutdown::new(),
             permits: Arc::new(Semaphore::new(
                 limits.connections.min(Semaphore::MAX_PERMITS),
@@ -102,7 +109,7 @@ impl Connections {
         let Arrival { stream, local, tls } = arrival;
         let connection = Connection {
             house: Arc::clone(&self.house),
-            builder: self.builder.clone(),
+            versions: self.versions.clone(),
             watcher: self.graceful.watcher(),
             hurry: self.hurry.clone(),
             local: local.map(|address| LocalAddress { address, scheme }),
@@ -122,10 +129,17 @@ impl Connections {
     }
 }
 
+/// The versions of HTTP that are spoken, and how.
+#[derive(Clone)]
+struct Versions {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
 /// One connection, from its opening on.
 struct Connection {
     house: Arc<House>,
-    builder: auto::Builder<TokioExecutor>,
+    versions: Versions,
     watcher: Watcher,
     hurry: CancellationToken,
     local: Option<LocalAddress>,
@@ -161,61 +175,82 @@ impl Connection {
             unread: limits.body_timeout,
             linger: limits.linger,
         };
-        let stream = Lingering::new(stream, patience, self.hurry);
-        let silence = silence(Arc::clone(&stream.received), self.deadline);
+        let stream = Lingering::new(stream, patience, self.hurry.clone());
+        let mut stream = Measured::new(stream);
+        let Some(is_http2) = self.begins_as_http2(&mut stream).await else {
+            return;
+        };
+        let stream = TokioIo::new(stream);
         let (house, local) = (self.house, self.local);
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        let service = service_fn(move |request: Request<Incoming>| {
             let house = Arc::clone(&house);
             async move {
-                if let Some(local) = local {
-                    request.extensions_mut().insert(local);
+                let (mut head, body) = request.into_parts();
+                if body.size_hint().upper().is_none_or(|len| len > LONG_BODY) {
+                    detach(&mut head);
                 }
+                if let Some(local) = local {
+                    head.extensions.insert(local);
+                }
+                let request = Request::from_parts(head, body);
                 Ok::<_, Infallible>(answer(house, request).await)
             }
         });
-        // It holds a request with all that is done for it. Boxed, it is not kept twice when it is moved.
-        let connection = Box::pin(
-            self.watcher.watch(
-                self.builder
-                    .serve_connection(TokioIo::new(stream), service)
-                    .into_owned(),
-            ),
-        );
-        tokio::select! {
-            ended = connection => {
-                if let Err(error) = ended {
-                    tracing::debug!(error = %error, "connection ended");
-                }
-            }
-            () = silence => tracing::debug!("connection closed: no request came"),
+        if is_http2 {
+            let connection = self.versions.http2.serve_connection(stream, service);
+            see_to_its_end(self.watcher, connection).await;
+        } else {
+            let connection = self.versions.http1.serve_connection(stream, service);
+            see_to_its_end(self.watcher, connection).await;
         }
     }
-}
 
-/// Resolves when a connection has not even shown at the deadline which version of HTTP it speaks; never
-/// otherwise. The HTTP stack's own timeout begins only after that.
-async fn silence(received: Arc<AtomicUsize>, deadline: Instant) {
-    tokio::time::sleep_until(deadline).await;
-    if received.load(Ordering::Relaxed) >= H2_PREFACE_LEN {
-        std::future::pending::<()>().await;
+    /// Whether the client speaks HTTP/2; `None` when it does not show that in time.
+    async fn begins_as_http2<S>(&self, stream: &mut Measured<S>) -> Option<bool>
+    where
+        S: AsyncRead + Unpin,
+    {
+        tokio::select! {
+            begins = stream.begins_with(H2_PREFACE) => match begins {
+                Ok(begins) => return Some(begins),
+                Err(error) => tracing::debug!(%error, "connection ended before a request"),
+            },
+            () = tokio::time::sleep_until(self.deadline) => {
+                tracing::debug!("connection closed: no request came");
+            }
+            () = self.hurry.cancelled() => {}
+        }
+        None
     }
 }
 
-fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_timeout)
-        .half_close(true)
-        .max_buf_size(READ_BUFFER);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(H2_WINDOW)
-        .initial_connection_window_size(H2_WINDOW)
-        .max_concurrent_streams(H2_STREAMS)
-        .max_header_list_size(H2_HEAD)
-        .keep_alive_interval(limits.head_timeout);
-    builder
+async fn see_to_its_end<C>(watcher: Watcher, connection: C)
+where
+    C: GracefulConnection,
+    C::Error: std::fmt::Display,
+{
+    // It holds a request with all that is done for it. Boxed, it is not kept twice when it is moved.
+    if let Err(error) = Box::pin(watcher.watch(connection)).await {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+impl Versions {
+    fn new(limits: &Limits) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head_timeout)
+            .half_close(true)
+            .max_buf_size(READ_BUFFER);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(H2_WINDOW)
+            .initial_connection_window_size(H2_WINDOW)
+            .max_concurrent_streams(H2_STREAMS)
+            .max_header_list_size(H2_HEAD)
+            .keep_alive_interval(limits.head_timeout);
+        Self { http1, http2 }
+    }
 }

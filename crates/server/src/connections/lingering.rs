@@ -2,8 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -24,8 +22,6 @@ const HASTY_LINGER: Duration = Duration::from_millis(500);
 /// [`TimedOut`](io::ErrorKind::TimedOut).
 pub(super) struct Lingering<S> {
     inner: S,
-    /// How many bytes have come.
-    pub(super) received: Arc<AtomicUsize>,
     patience: Patience,
     hurry: CancellationToken,
     /// Runs while a write makes no progress.
@@ -46,7 +42,6 @@ impl<S> Lingering<S> {
     pub(super) fn new(inner: S, patience: Patience, hurry: CancellationToken) -> Self {
         Self {
             inner,
-            received: Arc::default(),
             patience,
             hurry,
             stalled: None,
@@ -88,11 +83,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = Pin::new(&mut self.inner).poll_read(cx, buf);
-        self.received
-            .fetch_add(buf.filled().len() - before, Ordering::Relaxed);
-        read
+        Pin::new(&mut self.inner).poll_read(cx, buf)
     }
 }
 

@@ -26,7 +26,7 @@ const TINY: usize = 4 * 1024;
 
 /// Tiny pieces are copied into blocks of this size. Growing one block instead would hold up to twice
 /// the bytes.
-const BLOCK: usize = 16 * 1024;
+const BLOCK: usize = 4 * 1024;
 
 /// Memory for batches, shared by all uploads of a server.
 #[derive(Debug, Clone)]

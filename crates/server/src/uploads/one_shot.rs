@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use windlass_proto::command::{BodyLength, MultipartHead, SimpleHead};
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::metadata::parse_metadata;
@@ -27,6 +28,8 @@ struct OneShot<'a> {
     request: UploadRequest,
     intake: Intake,
     sink: MediaSink,
+    /// When bytes were last sent to the vault.
+    written: Instant,
     wanted: Wanted,
 }
 
@@ -43,8 +46,8 @@ impl House {
         self.see_through(Box::pin(async move {
             let mut upload = OneShot::open(&house, request, simple.length).await?;
             match upload.receive(&mut body).await {
-                Ok(()) => upload.finish().await,
-                Err(error) => Err(upload.give_up(error).await),
+                Ok(()) => Box::pin(upload.finish()).await,
+                Err(error) => Err(Box::pin(upload.give_up(error)).await),
             }
         }))
         .await
@@ -76,8 +79,8 @@ impl House {
         self.see_through(Box::pin(async move {
             let mut upload = OneShot::open(&house, request, BodyLength::Unknown).await?;
             match upload.split(preface.media, splitter, &mut body).await {
-                Ok(()) => upload.finish().await,
-                Err(error) => Err(upload.give_up(error).await),
+                Ok(()) => Box::pin(upload.finish()).await,
+                Err(error) => Err(Box::pin(upload.give_up(error)).await),
             }
         }))
         .await
@@ -101,14 +104,18 @@ impl House {
             let length = BodyLength::Exact(bytes.len() as u64);
             let mut upload = OneShot::open(&house, request, length).await?;
             match upload.take(bytes).await {
-                Ok(()) => upload.finish().await,
-                Err(error) => Err(upload.give_up(error).await),
+                Ok(()) => Box::pin(upload.finish()).await,
+                Err(error) => Err(Box::pin(upload.give_up(error)).await),
             }
         }))
         .await
     }
 
     /// The next bytes of a body, unless the server stops.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
     async fn next(&self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
         tokio::select! {
             biased;
@@ -175,9 +182,14 @@ impl<'a> OneShot<'a> {
         house.admit_upload()?;
         house.admit(&request).await?;
         let wanted = request.wanted(request.method(&house.registry)?);
+        let mut sink = MediaSink::new(house.plumbing(), wanted);
+        if let BodyLength::Exact(length) = length {
+            sink.expect(Some(length));
+        }
         Ok(Self {
             intake: Intake::one_shot(house.max_size(&request)?, length)?,
-            sink: MediaSink::new(house.plumbing(), wanted),
+            sink,
+            written: Instant::now(),
             house,
             request,
             wanted,
@@ -185,7 +197,7 @@ impl<'a> OneShot<'a> {
     }
 
     async fn receive(&mut self, body: &mut RequestBody) -> Result<(), Error> {
-        while let Some(data) = self.house.next(body).await? {
+        while let Some(data) = self.next(body).await? {
             self.take(data).await?;
         }
         self.intake.clone().end(Ending::Complete)?;
@@ -204,7 +216,7 @@ impl<'a> OneShot<'a> {
                     self.take(data).await?;
                 }
             }
-            match self.house.next(body).await? {
+            match self.next(body).await? {
                 Some(data) => splitter.push(data, &mut pieces)?,
                 None => break,
             }
@@ -218,15 +230,35 @@ impl<'a> OneShot<'a> {
         Ok(())
     }
 
+    /// The next bytes of the body. While a slow client is waited for, what it has sent does not stay in
+    /// memory.
+    async fn next(&mut self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
+        let patience = self.house.settings.checkpoints.interval;
+        while self.sink.can_write() {
+            let next = self.house.next(body);
+            match tokio::time::timeout_at(self.written + patience, next).await {
+                Ok(data) => return data,
+                Err(_) => self.write().await?,
+            }
+        }
+        self.house.next(body).await
+    }
+
     async fn take(&mut self, data: Bytes) -> Result<(), Error> {
         let mut data = self.intake.accept(data)?;
         while !data.is_empty() {
             self.sink.take(&mut data);
             if self.sink.is_full() {
-                self.house.admit_write(self.sink.waiting())?;
-                self.sink.write(false).await?;
+                self.write().await?;
             }
         }
+        Ok(())
+    }
+
+    async fn write(&mut self) -> Result<(), Error> {
+        self.house.admit_write(self.sink.waiting())?;
+        self.sink.write(false).await?;
+        self.written = Instant::now();
         Ok(())
     }
 

@@ -198,6 +198,11 @@ impl MediaSink {
         self.vault_media.is_some() || self.batch.len() > self.plumbing.small_media
     }
 
+    /// Whether there is something that will go to the vault in any case.
+    pub(crate) fn can_write(&self) -> bool {
+        self.waiting() > 0 && (self.known_large || self.is_for_vault())
+    }
+
     /// Whether nothing more fits before a [`MediaSink::write`].
     pub(crate) fn is_full(&mut self) -> bool {
         self.room() == 0

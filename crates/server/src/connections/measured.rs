@@ -1,0 +1,173 @@
+//! A stream that is read no faster than its client sends.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
+
+/// What is read at once of a client that is not known to be fast. The HTTP library begins with a buffer of
+/// 8 KiB for each connection, and takes a larger one as soon as a read has filled it.
+const MODEST_READ: usize = 8 * 1024 - 1;
+
+/// A client that has sent this much by the time the server looks is fast.
+const MUCH: usize = 2 * MODEST_READ;
+
+/// A stream whose reads are modest until its client turns out to be fast, so that a thousand slow ones do not
+/// take a thousand large buffers. What was read of its beginning can be put back.
+pub(super) struct Measured<S> {
+    inner: Take<S>,
+    /// Comes before what the stream still brings.
+    begun: Vec<u8>,
+    /// What has come since the stream had nothing last.
+    burst: usize,
+    is_fast: bool,
+}
+
+impl<S: AsyncRead + Unpin> Measured<S> {
+    pub(super) fn new(inner: S) -> Self {
+        Self {
+            inner: inner.take(0),
+            begun: Vec::new(),
+            burst: 0,
+            is_fast: false,
+        }
+    }
+
+    /// Whether the stream begins with `word`. No more of it is read than tells.
+    pub(super) async fn begins_with(&mut self, word: &[u8]) -> io::Result<bool> {
+        let mut begun = vec![0; word.len()];
+        let mut len = 0;
+        while len < word.len() && begun[..len] == word[..len] {
+            match self.read(&mut begun[len..]).await? {
+                0 => break,
+                more => len += more,
+            }
+        }
+        begun.truncate(len);
+        let begins = begun == word;
+        self.begun = begun;
+        Ok(begins)
+    }
+
+    fn note(&mut self, came: Option<usize>) {
+        match came {
+            Some(came) => self.burst = self.burst.saturating_add(came),
+            None => self.is_fast = std::mem::take(&mut self.burst) >= MUCH,
+        }
+        self.is_fast |= self.burst >= MUCH;
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Measured<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let put_back = self.begun.len().min(buf.remaining());
+        buf.put_slice(&self.begun[..put_back]);
+        self.begun.drain(..put_back);
+        let limit = if self.is_fast {
+            u64::MAX
+        } else {
+            MODEST_READ.saturating_sub(put_back).max(1) as u64
+        };
+        self.inner.set_limit(limit);
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, buf);
+        self.note(read.is_ready().then(|| buf.filled().len() - before));
+        if put_back > 0 && read.is_pending() {
+            return Poll::Ready(Ok(()));
+        }
+        read
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Measured<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(self.inner.get_mut()).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(self.inner.get_mut()).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.get_ref().is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.inner.get_mut()).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.inner.get_mut()).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    /// How much one read brings.
+    async fn read<S: AsyncRead + Unpin>(stream: &mut Measured<S>) -> usize {
+        let mut buf = vec![0; 64 * 1024];
+        stream.read(&mut buf).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_a_stream_begins_with_comes_again() {
+        for (sent, begins) in [("word and more", true), ("world", false), ("wor", false)] {
+            let (mut client, server) = tokio::io::duplex(1024);
+            client.write_all(sent.as_bytes()).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut server = Measured::new(server);
+            assert_eq!(server.begins_with(b"word").await.unwrap(), begins, "{sent}");
+            let mut all = String::new();
+            server.read_to_string(&mut all).await.unwrap();
+            assert_eq!(all, sent);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_again_comes_with_what_is_new() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        client.write_all(b"GET / HTTP/1.1").await.unwrap();
+        let mut server = Measured::new(server);
+        assert!(!server.begins_with(b"PRI").await.unwrap());
+        assert_eq!(read(&mut server).await, 14);
+        client.write_all(b"PRI").await.unwrap();
+        assert!(server.begins_with(b"PRI").await.unwrap());
+        assert_eq!(read(&mut server).await, 3, "nothing new has to come");
+    }
+
+    #[tokio::test]
+    async fn only_a_fast_client_is_read_in_large_pieces() {
+        let (mut client, server) = tokio::io::duplex(1024 * 1024);
+        let mut server = Measured::new(server);
+        client.write_all(&[0; 10_000]).await.unwrap();
+        assert_eq!(read(&mut server).await, MODEST_READ);
+        assert_eq!(read(&mut server).await, 10_000 - MODEST_READ);
+        let nothing = std::future::poll_fn(|cx| {
+            let mut scratch = [0; 10];
+            let mut buf = ReadBuf::new(&mut scratch);
+            Poll::Ready(Pin::new(&mut server).poll_read(cx, &mut buf).is_pending())
+        });
+        assert!(nothing.await);
+        client.write_all(&vec![0; 100_000]).await.unwrap();
+        assert_eq!(read(&mut server).await, MODEST_READ);
+        assert_eq!(read(&mut server).await, MODEST_READ);
+        assert_eq!(read(&mut server).await, 64 * 1024);
+    }
+}
