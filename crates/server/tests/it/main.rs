@@ -6,6 +6,7 @@ mod kinds;
 mod lives;
 mod model;
 mod outages;
+mod pauses;
 mod power;
 mod swept;
 mod warm;

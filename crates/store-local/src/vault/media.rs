@@ -41,10 +41,10 @@ impl LocalWriter {
         if self.shared.durability == Durability::Os || !self.write_back.is_due(written) {
             return;
         }
-        let (id, file) = (self.id, Arc::clone(&self.file));
-        let (shared, write_back) = (Arc::clone(&self.shared), Arc::clone(&self.write_back));
+        let (file, shared) = (Arc::clone(&self.file), Arc::clone(&self.shared));
+        let write_back = Arc::clone(&self.write_back);
         let begun = self.shared.lanes.write_back.begin(move || {
-            shared.sync_data(id, &file).ok();
+            shared.durably(|| filesystem::sync_data(&file)).ok();
             write_back.end();
         });
         if !begun {
@@ -80,6 +80,7 @@ impl MediaWriter for LocalWriter {
     }
 
     async fn sync(&self) -> Result<(), VaultError> {
+        self.write_back.begin_anew();
         let (id, file) = (self.id, Arc::clone(&self.file));
         let shared = Arc::clone(&self.shared);
         let work = move || shared.sync_data(id, &file);

@@ -28,6 +28,11 @@ impl WriteBack {
         due
     }
 
+    /// All that was written is being synced in any case.
+    pub(super) fn begin_anew(&self) {
+        self.waiting.store(0, Ordering::Relaxed);
+    }
+
     pub(super) fn end(&self) {
         self.running.store(false, Ordering::Relaxed);
     }
@@ -46,6 +51,8 @@ mod tests {
         write_back.end();
         assert!(write_back.is_due(1), "what came meanwhile counts");
         write_back.end();
-        assert!(!write_back.is_due(1));
+        assert!(!write_back.is_due(STRETCH - 1));
+        write_back.begin_anew();
+        assert!(!write_back.is_due(STRETCH - 1));
     }
 }
