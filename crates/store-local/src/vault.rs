@@ -33,6 +33,7 @@ use lanes::Lanes;
 use layout::Layout;
 use media::{LocalReader, LocalWriter};
 use takeover::Gates;
+use write_back::WriteBack;
 
 /// A [`Vault`] in a directory.
 ///
@@ -260,8 +261,17 @@ impl Shared {
 
     /// Bytes without a name are gone with the last descriptor, so their sync is none. The disk has
     /// done nothing wrong then: it is the end of this media only.
-    fn sync_data(&self, id: MediaId, file: &File) -> Result<(), VaultError> {
-        self.durably(|| filesystem::sync_data(file))?;
+    fn sync_data(
+        &self,
+        id: MediaId,
+        file: &File,
+        write_back: &WriteBack,
+    ) -> Result<(), VaultError> {
+        self.durably(|| {
+            let synced = filesystem::sync_data(file);
+            write_back.wait();
+            synced
+        })?;
         match filesystem::has_name(file) {
             Ok(true) => {
                 Failpoint::DataSynced.reach();

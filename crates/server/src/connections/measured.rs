@@ -68,6 +68,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Measured<S> {
         let put_back = self.begun.len().min(buf.remaining());
         buf.put_slice(&self.begun[..put_back]);
         self.begun.drain(..put_back);
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
         let limit = if self.is_fast {
             u64::MAX
         } else {
@@ -77,10 +80,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Measured<S> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
         self.note(read.is_ready().then(|| buf.filled().len() - before));
-        if put_back > 0 && read.is_pending() {
-            return Poll::Ready(Ok(()));
+        match read {
+            // What was put back comes first, whatever became of the stream.
+            Poll::Pending | Poll::Ready(Err(_)) if put_back > 0 => Poll::Ready(Ok(())),
+            read => read,
         }
-        read
     }
 }
 

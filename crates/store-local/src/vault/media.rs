@@ -44,11 +44,12 @@ impl LocalWriter {
         let (file, shared) = (Arc::clone(&self.file), Arc::clone(&self.shared));
         let write_back = Arc::clone(&self.write_back);
         let begun = self.shared.lanes.write_back.begin(move || {
-            shared.durably(|| filesystem::sync_data(&file)).ok();
-            write_back.end();
+            write_back.run(move || {
+                shared.durably(|| filesystem::sync_data(&file)).ok();
+            });
         });
         if !begun {
-            self.write_back.end();
+            self.write_back.put_off();
         }
     }
 }
@@ -82,8 +83,8 @@ impl MediaWriter for LocalWriter {
     async fn sync(&self) -> Result<(), VaultError> {
         self.write_back.begin_anew();
         let (id, file) = (self.id, Arc::clone(&self.file));
-        let shared = Arc::clone(&self.shared);
-        let work = move || shared.sync_data(id, &file);
+        let (shared, write_back) = (Arc::clone(&self.shared), Arc::clone(&self.write_back));
+        let work = move || shared.sync_data(id, &file, &write_back);
         self.shared
             .lanes
             .sync

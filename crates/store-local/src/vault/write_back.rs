@@ -4,6 +4,7 @@
 //! would have all of it before it. A sync now and then, beside the writes, leaves little to the last one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// How much is written before it is sent to the disk.
 const STRETCH: u64 = 2 * 1024 * 1024;
@@ -14,11 +15,13 @@ const STRETCH: u64 = 2 * 1024 * 1024;
 pub(super) struct WriteBack {
     waiting: AtomicU64,
     running: AtomicBool,
+    /// Held during the sync, until what came of it is known to all.
+    syncing: Mutex<()>,
 }
 
 impl WriteBack {
-    /// Takes note of bytes that were written. When the answer is yes, the caller syncs, and says when it
-    /// has [ended](WriteBack::end).
+    /// Takes note of bytes that were written. When the answer is yes, the caller [runs](WriteBack::run) a
+    /// sync, or [puts it off](WriteBack::put_off).
     pub(super) fn is_due(&self, written: u64) -> bool {
         let waiting = self.waiting.fetch_add(written, Ordering::Relaxed) + written;
         let due = waiting >= STRETCH && !self.running.swap(true, Ordering::Relaxed);
@@ -28,13 +31,29 @@ impl WriteBack {
         due
     }
 
+    /// Runs the sync that was due.
+    pub(super) fn run(&self, sync: impl FnOnce()) {
+        let syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        sync();
+        drop(syncing);
+        self.running.store(false, Ordering::Relaxed);
+    }
+
+    /// The sync that was due cannot be run now; the next write asks again.
+    pub(super) fn put_off(&self) {
+        self.waiting.fetch_add(STRETCH, Ordering::Relaxed);
+        self.running.store(false, Ordering::Relaxed);
+    }
+
+    /// Waits for the sync that is running. Linux tells of a failed write-back only once for each open file: a
+    /// sync that succeeded beside another one means something only when that one has not failed.
+    pub(super) fn wait(&self) {
+        drop(self.syncing.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// All that was written is being synced in any case.
     pub(super) fn begin_anew(&self) {
         self.waiting.store(0, Ordering::Relaxed);
-    }
-
-    pub(super) fn end(&self) {
-        self.running.store(false, Ordering::Relaxed);
     }
 }
 
@@ -48,11 +67,32 @@ mod tests {
         assert!(!write_back.is_due(STRETCH - 1));
         assert!(write_back.is_due(1));
         assert!(!write_back.is_due(STRETCH), "one is under way");
-        write_back.end();
+        write_back.run(|| {});
         assert!(write_back.is_due(1), "what came meanwhile counts");
-        write_back.end();
+        write_back.put_off();
+        assert!(write_back.is_due(1));
+        write_back.run(|| {});
         assert!(!write_back.is_due(STRETCH - 1));
         write_back.begin_anew();
         assert!(!write_back.is_due(STRETCH - 1));
+    }
+
+    #[test]
+    fn whoever_waits_learns_of_the_sync_that_runs() {
+        let write_back = WriteBack::default();
+        let failed = AtomicBool::new(false);
+        let (begun, begins) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                write_back.run(|| {
+                    begun.send(()).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    failed.store(true, Ordering::Relaxed);
+                });
+            });
+            begins.recv().unwrap();
+            write_back.wait();
+            assert!(failed.load(Ordering::Relaxed));
+        });
     }
 }
