@@ -93,13 +93,22 @@ fn section(measured: &Measured, goal: Option<&Goal>, directory: &str) -> String 
     let Measured { name, title, .. } = measured;
     let mut text = format!("\n### {name}: {title}\n\n");
     if let Some(goal) = goal {
-        let _ = write!(text, "{}\n\n", goal.told(measured));
+        let _ = write!(text, "{} ", goal.told(measured));
     }
+    let _ = write!(text, "{}\n\n", rounds(measured.rounds));
     for figure in charted(measured) {
         let (alt, chart) = (figure.name(), chart_name(measured, figure));
         let _ = write!(text, "![{name}, {alt}]({directory}/{chart})\n\n");
     }
     text + &table::of(measured)
+}
+
+fn rounds(count: usize) -> String {
+    if count == 1 {
+        "One round.".to_owned()
+    } else {
+        format!("Medians of {count} rounds.")
+    }
 }
 
 #[cfg(test)]
@@ -133,6 +142,7 @@ mod tests {
     #[test]
     fn a_page_has_the_lines_and_for_each_scenario_its_limit_chart_and_table() {
         let mut record = record();
+        record.scenarios[0].rounds = 2;
         let goals = crate::goal::all().unwrap();
         let text = generated(&record, &goals, "charts");
         let holds = |line: &str| {
@@ -145,6 +155,7 @@ mod tests {
         assert_eq!(holds("at least 1.3 times the fastest"), Some("yes"));
         assert_eq!(holds("at most 32 MiB of memory"), Some("not measured"));
         assert!(text.contains("it is 100 MiB/s. We reach 100 MiB/s, 1.00 of that floor"));
+        assert!(text.contains(" Medians of 2 rounds.\n\n"));
         assert!(text.contains("![S1, MiB/s](charts/S1.svg)"));
         assert!(text.contains("| windlass            | yes     | 100   |"));
         assert!(!text.contains("fdatasync") && text.contains("takes – MiB/s"));
