@@ -90,6 +90,9 @@ fn pair(text: &str) -> (String, String) {
 }
 
 fn decoded(text: &str) -> String {
+    if !text.contains(['+', '%']) {
+        return text.to_owned();
+    }
     let spaced = text.replace('+', " ");
     percent_decode(spaced.as_bytes())
         .decode_utf8_lossy()

@@ -49,10 +49,6 @@ impl ServedApi {
             ..self
         }
     }
-
-    fn key(&self) -> (String, String) {
-        key(self.api.name(), self.api.version())
-    }
 }
 
 impl fmt::Debug for ServedApi {
@@ -99,12 +95,15 @@ pub enum Conflict {
     },
 }
 
+/// The places of APIs, by name and version.
+type ByName = HashMap<String, HashMap<String, usize>>;
+
 /// What is answered on one host.
 pub(crate) struct Site {
     host: Option<Host>,
     /// The host's own first.
     served: Vec<Arc<ServedApi>>,
-    by_name: HashMap<(String, String), usize>,
+    by_name: ByName,
     pub(crate) table: MethodTable,
 }
 
@@ -210,7 +209,7 @@ impl Site {
 
     /// One API.
     pub(crate) fn api(&self, name: &str, version: &str) -> Option<&ServedApi> {
-        let index = self.by_name.get(&key(name, version))?;
+        let index = self.by_name.get(name)?.get(version)?;
         self.served.get(*index).map(|served| &**served)
     }
 
@@ -235,13 +234,11 @@ impl ServedMethod<'_> {
 }
 
 /// The places of the APIs of a site by name and version, of which each may be there once.
-fn by_name(
-    served: &[Arc<ServedApi>],
-    all: &[Arc<ServedApi>],
-) -> Result<HashMap<(String, String), usize>, Conflict> {
-    let mut by_name = HashMap::new();
+fn by_name(served: &[Arc<ServedApi>], all: &[Arc<ServedApi>]) -> Result<ByName, Conflict> {
+    let mut by_name = ByName::new();
     for (index, api) in served.iter().enumerate() {
-        let Some(earlier) = by_name.insert(api.key(), index) else {
+        let versions = by_name.entry(api.api.name().to_owned()).or_default();
+        let Some(earlier) = versions.insert(api.api.version().to_owned(), index) else {
             continue;
         };
         let place = |api| all.iter().position(|it| Arc::ptr_eq(it, api));
@@ -263,10 +260,6 @@ fn without_collision(table: MethodTable) -> Result<MethodTable, Conflict> {
         Some(methods) => Err(Conflict::SameRequests { methods }),
         None => Ok(table),
     }
-}
-
-fn key(name: &str, version: &str) -> (String, String) {
-    (name.to_owned(), version.to_owned())
 }
 
 #[cfg(test)]
