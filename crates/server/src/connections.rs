@@ -5,6 +5,7 @@ mod lingering;
 mod measured;
 
 use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves the connections of one listener.
 pub(crate) struct Connections {
     house: Arc<House>,
-    versions: Versions,
+    versions: Arc<Versions>,
     graceful: GracefulShutdown,
     permits: Arc<Semaphore>,
     hurry: CancellationToken,
@@ -69,7 +70,7 @@ impl Connections {
     pub(crate) fn new(house: Arc<House>) -> Self {
         let limits = &house.settings.limits;
         Self {
-            versions: Versions::new(limits),
+            versions: Arc::new(Versions::new(limits)),
             graceful: GracefulShutdown::new(),
             permits: Arc::new(Semaphore::new(
                 limits.connections.min(Semaphore::MAX_PERMITS),
@@ -109,7 +110,7 @@ impl Connections {
         let Arrival { stream, local, tls } = arrival;
         let connection = Connection {
             house: Arc::clone(&self.house),
-            versions: self.versions.clone(),
+            versions: Arc::clone(&self.versions),
             watcher: self.graceful.watcher(),
             hurry: self.hurry.clone(),
             local: local.map(|address| LocalAddress { address, scheme }),
@@ -130,7 +131,6 @@ impl Connections {
 }
 
 /// The versions of HTTP that are spoken, and how.
-#[derive(Clone)]
 struct Versions {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
@@ -139,7 +139,7 @@ struct Versions {
 /// One connection, from its opening on.
 struct Connection {
     house: Arc<House>,
-    versions: Versions,
+    versions: Arc<Versions>,
     watcher: Watcher,
     hurry: CancellationToken,
     local: Option<LocalAddress>,
@@ -148,22 +148,12 @@ struct Connection {
 }
 
 impl Connection {
-    /// The stream within TLS. Anybody can send anything to a port, so a failure is no trouble of ours.
+    /// The stream within TLS.
     async fn shake_hands<S>(&self, tls: TlsAcceptor, stream: S) -> Option<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        tokio::select! {
-            shaken = tls.accept(stream) => match shaken {
-                Ok(stream) => return Some(stream),
-                Err(error) => tracing::debug!(%error, "the TLS handshake failed"),
-            },
-            () = tokio::time::sleep_until(self.deadline) => {
-                tracing::debug!("connection closed: the TLS handshake did not end");
-            }
-            () = self.hurry.cancelled() => {}
-        }
-        None
+        self.in_time("the TLS handshake", tls.accept(stream)).await
     }
 
     async fn run<S>(self, stream: S)
@@ -177,22 +167,22 @@ impl Connection {
         };
         let stream = Lingering::new(stream, patience, self.hurry.clone());
         let mut stream = Measured::new(stream);
-        let Some(is_http2) = self.begins_as_http2(&mut stream).await else {
+        let begins = stream.begins_with(H2_PREFACE);
+        let Some(is_http2) = self.in_time("the first request", begins).await else {
             return;
         };
         let stream = TokioIo::new(stream);
         let (house, local) = (self.house, self.local);
-        let service = service_fn(move |request: Request<Incoming>| {
+        let service = service_fn(move |mut request: Request<Incoming>| {
             let house = Arc::clone(&house);
             async move {
-                let (mut head, body) = request.into_parts();
-                if body.size_hint().upper().is_none_or(|len| len > LONG_BODY) {
-                    detach(&mut head);
+                let len = request.body().size_hint().upper();
+                if len.is_none_or(|len| len > LONG_BODY) {
+                    detach(&mut request);
                 }
                 if let Some(local) = local {
-                    head.extensions.insert(local);
+                    request.extensions_mut().insert(local);
                 }
-                let request = Request::from_parts(head, body);
                 Ok::<_, Infallible>(answer(house, request).await)
             }
         });
@@ -205,18 +195,20 @@ impl Connection {
         }
     }
 
-    /// Whether the client speaks HTTP/2; `None` when it does not show that in time.
-    async fn begins_as_http2<S>(&self, stream: &mut Measured<S>) -> Option<bool>
-    where
-        S: AsyncRead + Unpin,
-    {
+    /// What a connection begins with; `None` when that fails, takes too long, or the server stops. Anybody
+    /// can send anything to a port, so a failure is no trouble of ours.
+    async fn in_time<T>(
+        &self,
+        what: &str,
+        beginning: impl Future<Output = io::Result<T>>,
+    ) -> Option<T> {
         tokio::select! {
-            begins = stream.begins_with(H2_PREFACE) => match begins {
-                Ok(begins) => return Some(begins),
-                Err(error) => tracing::debug!(%error, "connection ended before a request"),
+            begun = beginning => match begun {
+                Ok(begun) => return Some(begun),
+                Err(error) => tracing::debug!(%error, "{what} failed"),
             },
             () = tokio::time::sleep_until(self.deadline) => {
-                tracing::debug!("connection closed: no request came");
+                tracing::debug!("connection closed: {what} did not come in time");
             }
             () = self.hurry.cancelled() => {}
         }

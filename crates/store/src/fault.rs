@@ -109,6 +109,11 @@ impl Faults {
         self.log().clone()
     }
 
+    /// How many calls there were of the contracts' method of this name.
+    pub fn calls_of(&self, name: &str) -> usize {
+        self.log().iter().filter(|call| **call == name).count()
+    }
+
     /// Counts a call. Waits, when it is to be slow; any other trouble is the caller's.
     async fn next(&self, name: &'static str) -> Option<Trouble> {
         let call = {

@@ -52,10 +52,12 @@ impl<S: AsyncRead + Unpin> Measured<S> {
 
     fn note(&mut self, came: Option<usize>) {
         match came {
-            Some(came) => self.burst = self.burst.saturating_add(came),
+            Some(came) => {
+                self.burst = self.burst.saturating_add(came);
+                self.is_fast |= self.burst >= MUCH;
+            }
             None => self.is_fast = std::mem::take(&mut self.burst) >= MUCH,
         }
-        self.is_fast |= self.burst >= MUCH;
     }
 }
 

@@ -58,7 +58,8 @@ impl House {
     ) -> Result<SessionReply, Error> {
         self.admit_media()?;
         let expected = leased.request.expected.merge(expected)?;
-        let mut append = Append::open(self, leased, intake.total(), expected).await?;
+        let open = Append::open(self, leased, intake.total(), expected);
+        let mut append = Box::pin(open).await?;
         let stop = append.receive(&mut intake, &mut body).await;
         if let Stop::Refused(error) = &stop
             && error.ends_session()

@@ -45,10 +45,8 @@ impl House {
         let house = Arc::clone(self);
         self.see_through(Box::pin(async move {
             let mut upload = OneShot::open(&house, request, simple.length).await?;
-            match upload.receive(&mut body).await {
-                Ok(()) => Box::pin(upload.finish()).await,
-                Err(error) => Err(Box::pin(upload.give_up(error)).await),
-            }
+            let received = upload.receive(&mut body).await;
+            Box::pin(upload.end(received)).await
         }))
         .await
     }
@@ -78,10 +76,8 @@ impl House {
         let house = Arc::clone(self);
         self.see_through(Box::pin(async move {
             let mut upload = OneShot::open(&house, request, BodyLength::Unknown).await?;
-            match upload.split(preface.media, splitter, &mut body).await {
-                Ok(()) => Box::pin(upload.finish()).await,
-                Err(error) => Err(Box::pin(upload.give_up(error)).await),
-            }
+            let received = upload.split(preface.media, splitter, &mut body).await;
+            Box::pin(upload.end(received)).await
         }))
         .await
     }
@@ -103,10 +99,8 @@ impl House {
         self.see_through(Box::pin(async move {
             let length = BodyLength::Exact(bytes.len() as u64);
             let mut upload = OneShot::open(&house, request, length).await?;
-            match upload.take(bytes).await {
-                Ok(()) => Box::pin(upload.finish()).await,
-                Err(error) => Err(Box::pin(upload.give_up(error)).await),
-            }
+            let received = upload.take(bytes).await;
+            Box::pin(upload.end(received)).await
         }))
         .await
     }
@@ -262,14 +256,19 @@ impl<'a> OneShot<'a> {
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<FinalReply, Error> {
-        match self.try_finish().await {
+    /// Makes the resource of what was received, or gives the upload up.
+    async fn end(&mut self, received: Result<(), Error>) -> Result<FinalReply, Error> {
+        let finished = match received {
+            Ok(()) => self.finish().await,
+            Err(error) => Err(error),
+        };
+        match finished {
             Ok(reply) => Ok(reply),
             Err(error) => Err(self.give_up(error).await),
         }
     }
 
-    async fn try_finish(&mut self) -> Result<FinalReply, Error> {
+    async fn finish(&mut self) -> Result<FinalReply, Error> {
         self.house.note_rest(self.sink.waiting());
         let settled = self.sink.settle().await?;
         Failpoint::OneShotSettled.reach();
@@ -283,7 +282,7 @@ impl<'a> OneShot<'a> {
         self.house.finish(&self.request, &complete, None).await
     }
 
-    async fn give_up(self, error: Error) -> Error {
+    async fn give_up(&mut self, error: Error) -> Error {
         // After a fault of the ledger it is not known whether the resource exists; the sweep will.
         if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
             self.sink.discard().await;

@@ -238,12 +238,15 @@ impl House {
                 body.finish_if_short().await;
                 reply
             }
-            Ok(Step::Resume) => self.finish_stored(leased).await.map(SessionReply::Final),
+            Ok(Step::Resume) => {
+                let finish = Box::pin(self.finish_stored(leased));
+                finish.await.map(SessionReply::Final)
+            }
             Ok(Step::Report) => Ok(SessionReply::Committed(leased.session.progress.offset)),
-            Ok(Step::Finish { total }) => self
-                .finish_committed(leased, total, head.expected)
-                .await
-                .map(SessionReply::Final),
+            Ok(Step::Finish { total }) => {
+                let finish = Box::pin(self.finish_committed(leased, total, head.expected));
+                finish.await.map(SessionReply::Final)
+            }
             Ok(Step::Append(intake)) => {
                 Box::pin(self.append(leased, intake, head.expected, body)).await
             }

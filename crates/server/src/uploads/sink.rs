@@ -273,7 +273,7 @@ impl MediaSink {
     }
 
     /// Forgets the media. What is in the vault is deleted.
-    pub(crate) async fn discard(mut self) {
+    pub(crate) async fn discard(&mut self) {
         if let Some(writing) = self.writing.take() {
             // The bytes must not come after the deletion.
             writing.task.await.ok();

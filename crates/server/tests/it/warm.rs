@@ -26,10 +26,7 @@ async fn chunk_after_chunk_nothing_is_opened_again() {
     let Stores { ledger, vault } = local.stores();
     let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
     let vault = Arc::new(FaultyVault::new(vault, Arc::clone(&calls)));
-    let reopened = || {
-        let names = calls.names();
-        names.iter().filter(|name| **name == "reopen").count()
-    };
+    let reopened = || calls.calls_of("reopen");
     let stores = || Stores {
         ledger: Arc::clone(&ledger),
         vault: Arc::clone(&vault) as _,
