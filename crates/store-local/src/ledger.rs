@@ -5,6 +5,8 @@
 
 mod audit;
 mod change;
+mod checkpointer;
+mod company;
 mod copy;
 mod leases;
 mod mend;
@@ -17,6 +19,7 @@ mod tests;
 mod wal;
 mod writer;
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,6 +37,7 @@ use crate::open::OpenError;
 use crate::poison::Poison;
 use crate::{DirectoryLock, Durability, Keep};
 use change::Change;
+use checkpointer::Copier;
 use leases::Leases;
 use readers::Readers;
 use wal::Wal;
@@ -50,7 +54,7 @@ const READERS: usize = 4;
 /// A [`Ledger`] in an SQLite database.
 ///
 /// Made by [`LocalStore::open`](crate::LocalStore::open). Dropping it finishes what was queued and
-/// closes the database; that may take the time of a commit.
+/// closes the database; that may take the time of a commit and of a checkpoint.
 #[derive(Debug)]
 pub struct LocalLedger {
     // Dropped in this order: the last connection that closes is the writer's, which checkpoints.
@@ -69,7 +73,8 @@ impl LocalLedger {
             reserve,
             lock,
         } = keep;
-        prepare_files(path, durability).map_err(|source| OpenError::io(path, source))?;
+        let database = prepare_files(path, durability);
+        let database = database.map_err(|source| OpenError::io(path, source))?;
         Failpoint::WalRewritten.reach();
         let refused = |source| OpenError::ledger(path, source);
         let mut connection = schema::open_writer(path, identity, durability).map_err(refused)?;
@@ -77,6 +82,8 @@ impl LocalLedger {
         let readers = readers
             .collect::<Result<_, _>>()
             .map_err(|error| refused(error.into()))?;
+        let copier =
+            schema::open_copier(path, durability).map_err(|error| refused(error.into()))?;
         if durability == Durability::Disk {
             // The names of the database and of the WAL, which are there now at the latest.
             let directory = path.parent().expect("the data directory");
@@ -84,16 +91,17 @@ impl LocalLedger {
         }
         Failpoint::WalReplayed.reach();
 
-        let wal = Wal::watch(&mut connection).map_err(|error| refused(error.into()))?;
+        let disk = filesystem::space(path).map_err(|source| OpenError::io(path, source))?;
+        let wal = Wal::watch(&mut connection, disk.total).map_err(|error| refused(error.into()))?;
         let (leases, poison) = (Arc::<Leases>::default(), Poison::default());
-        let writer = Writer::start(
-            connection,
+        let copier = Copier {
+            connection: copier,
             wal,
-            Arc::clone(&leases),
-            reserve,
-            poison.clone(),
-        )
-        .map_err(|source| OpenError::io(path, source))?;
+            database: database.map(Arc::new),
+            poison: poison.clone(),
+        };
+        let writer = Writer::start(connection, copier, Arc::clone(&leases), reserve)
+            .map_err(|source| OpenError::io(path, source))?;
         let readers = Readers::new(readers, poison.clone());
         Ok(Self {
             readers,
@@ -114,17 +122,19 @@ impl LocalLedger {
     }
 }
 
-/// Makes the database's file, and makes durable whatever a process that died left in the WAL.
+/// Makes the database's file, and makes durable whatever a process that died left in the WAL. Returns the
+/// file where it has to be synced.
 ///
 /// The WAL may end in a transaction that was written and never synced. SQLite would take it as
 /// committed; a power cut later would take it back.
-fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<()> {
+fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<Option<File>> {
     let file = filesystem::open_or_create(path)?;
-    if durability == Durability::Disk {
-        filesystem::rewrite_durably(&filesystem::beside(path, "-wal"))?;
-        file.sync_all()?;
+    if durability == Durability::Os {
+        return Ok(None);
     }
-    Ok(())
+    filesystem::rewrite_durably(&filesystem::beside(path, "-wal"))?;
+    file.sync_all()?;
+    Ok(Some(file))
 }
 
 #[async_trait]

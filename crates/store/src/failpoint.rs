@@ -46,6 +46,8 @@ failpoints! {
     TransactionCommitted = "transaction-committed",
     /// The ledger's writer: the WAL is long, its pages go into the database next.
     CheckpointDue = "checkpoint-due",
+    /// The ledger's checkpointer: most pages of the WAL are in the database, and synced.
+    CheckpointCopied = "checkpoint-copied",
     /// The ledger's writer: the pages of the WAL are in the database.
     CheckpointDone = "checkpoint-done",
     /// Start: the session is in the ledger, its client does not know it.

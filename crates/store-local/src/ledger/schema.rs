@@ -98,14 +98,19 @@ pub(super) fn open_writer(
 ) -> Result<Connection, SchemaError> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
-    connection.pragma_update(None, "synchronous", synchronous(durability))?;
-    // Where fsync does not reach the platter by itself (macOS), these make it.
-    connection.pragma_update(None, "fullfsync", true)?;
-    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // The writer checkpoints by itself, after it has answered.
+    set_durability(&connection, durability)?;
+    // The writer has its own way of checkpointing, after it has answered.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     make_tables(&mut connection, identity)?;
+    Ok(connection)
+}
+
+/// Opens a connection that brings the WAL into the database.
+pub(super) fn open_copier(path: &Path, durability: Durability) -> rusqlite::Result<Connection> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    set_durability(&connection, durability)?;
+    open_wal(&connection)?;
     Ok(connection)
 }
 
@@ -113,8 +118,7 @@ pub(super) fn open_writer(
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "query_only", true)?;
-    // The first read opens the WAL, with a call that waits on a file system that stands still.
-    connection.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0))?;
+    open_wal(&connection)?;
     Ok(connection)
 }
 
@@ -162,6 +166,21 @@ fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     // for want of a descriptor or of room in /tmp, it would look like a ledger that failed.
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(connection)
+}
+
+/// The first read opens the WAL, with a call that waits on a file system that stands still.
+fn open_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let version = |row: &rusqlite::Row<'_>| row.get::<_, i32>(0);
+    connection
+        .pragma_query_value(None, "user_version", version)
+        .map(drop)
+}
+
+fn set_durability(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", synchronous(durability))?;
+    // Where fsync does not reach the platter by itself (macOS), these make it.
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)
 }
 
 /// WAL with FULL loses nothing that was committed; with NORMAL a power cut takes the last commits.

@@ -409,7 +409,7 @@ async fn a_full_disk_changes_nothing_and_ends_nothing() {
 async fn a_long_wal_is_brought_into_the_database() {
     let bench = Bench::new();
     let wal = filesystem::beside(&bench.dir.path().join("ledger.sqlite"), "-wal");
-    for n in 0..40 {
+    for n in 0..100 {
         let new = NewSession {
             context: vec![n; 1 << 20],
             ..new_session(n)
@@ -418,9 +418,47 @@ async fn a_long_wal_is_brought_into_the_database() {
     }
     let len = wal.metadata().unwrap().len();
     assert!(
-        len < 16 << 20,
+        len < 80 << 20,
         "the WAL is used again from its beginning, not {len} bytes long"
     );
+}
+
+#[tokio::test]
+async fn a_full_disk_empties_the_wal() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    let path = bench.dir.path().join("ledger.sqlite");
+    let len = move || path.metadata().unwrap().len();
+    let before = len();
+    // There is room when what is in the WAL is in the database.
+    let work = move |connection: &rusqlite::Connection| {
+        if len() > before {
+            return Ok(());
+        }
+        connection.execute_batch("ROLLBACK")?;
+        let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+        Err(rusqlite::Error::SqliteFailure(full, None))
+    };
+    bench.do_any(work).await.unwrap();
+}
+
+#[tokio::test]
+async fn after_a_fault_the_wal_is_kept() {
+    for is_faulty in [false, true] {
+        let bench = Bench::new();
+        bench.start(1).await.unwrap();
+        if is_faulty {
+            bench
+                .ledger
+                .poison
+                .strike(std::io::Error::other("a sync failed"));
+        }
+        let Bench { ledger, dir } = bench;
+        drop(ledger);
+        let wal = filesystem::beside(&dir.path().join("ledger.sqlite"), "-wal");
+        let len = wal.metadata().map_or(0, |facts| facts.len());
+        assert_eq!(len > 0, is_faulty, "{len} bytes");
+    }
 }
 
 #[tokio::test]

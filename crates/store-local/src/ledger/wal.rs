@@ -1,48 +1,95 @@
-//! How long the write-ahead log is.
+//! How long the write-ahead log is, and how it is brought into the database.
 //!
-//! SQLite tells it with each commit. To ask costs locks on its index, which with small uploads was a
-//! twentieth of the server's time.
+//! SQLite tells the length with each commit. To ask costs locks on the log's index, which with small
+//! uploads was a twentieth of the server's time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
-/// Watches the log of one connection, the only one that writes.
-#[derive(Debug)]
+/// Pages that are enough for a checkpoint: 32 MiB. Fewer checkpoints write a page that changes often
+/// fewer times into the database; a longer log makes the start after a crash slower.
+const ENOUGH: u64 = 8192;
+
+/// On a small disk, the part of it that is enough.
+const SHARE: u64 = 4;
+
+/// The size of a page.
+const PAGE_LEN: u64 = 4096;
+
+/// The log, as its connections see it: one that writes, and any that checkpoints.
+#[derive(Debug, Clone)]
 pub(super) struct Wal {
+    enough: i64,
+    lengths: Arc<Lengths>,
+}
+
+#[derive(Debug, Default)]
+struct Lengths {
     /// Pages in it, as of the last commit.
-    pages: Arc<AtomicI64>,
+    pages: AtomicI64,
     /// How many of them the database has. More than there are when the log has begun anew.
-    copied: i64,
+    copied: AtomicI64,
 }
 
 impl Wal {
-    /// Watches from now on. What a dead process has left is counted with the first commit.
-    pub(super) fn watch(connection: &mut Connection) -> rusqlite::Result<Self> {
-        let pages = Arc::<AtomicI64>::default();
-        let told = Arc::clone(&pages);
+    /// Watches from now on what a connection commits, the only one that writes. What a dead process has
+    /// left is counted with the first commit. The disk has so many bytes in all.
+    pub(super) fn watch(connection: &mut Connection, disk: u64) -> rusqlite::Result<Self> {
+        let enough = ENOUGH.min(disk / SHARE / PAGE_LEN);
+        let wal = Self {
+            enough: enough.cast_signed(),
+            lengths: Arc::default(),
+        };
+        let lengths = Arc::clone(&wal.lengths);
         connection.wal_hook(Some(move |_: &mut _, pages| {
-            told.store(i64::from(pages), Ordering::Relaxed);
+            lengths.pages.store(i64::from(pages), Ordering::Relaxed);
             Ok(())
         }))?;
-        Ok(Self { pages, copied: 0 })
+        Ok(wal)
     }
 
     /// Pages that are not in the database. After the log has begun anew it may be less than there are,
     /// by no more than were copied before.
-    pub(super) fn waiting(&mut self) -> i64 {
-        let pages = self.pages.load(Ordering::Relaxed);
-        if pages < self.copied {
-            self.copied = 0;
+    pub(super) fn waiting(&self) -> i64 {
+        let pages = self.lengths.pages.load(Ordering::Relaxed);
+        if pages < self.lengths.copied.load(Ordering::Relaxed) {
+            self.lengths.copied.store(0, Ordering::Relaxed);
         }
-        pages - self.copied
+        pages - self.lengths.copied.load(Ordering::Relaxed)
     }
 
-    /// Brings the pages into the database, as far as readers let it.
-    pub(super) fn checkpoint(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut statement = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
-        self.copied = statement.query_row([], |row| row.get(2))?;
-        Ok(())
+    /// Whether it calls for a checkpoint.
+    pub(super) fn is_long(&self) -> bool {
+        self.waiting() >= self.enough
     }
+
+    /// Whether no more may be committed before it has been brought into the database.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.waiting() >= 2 * self.enough
+    }
+
+    /// Brings the pages into the database, as far as readers let it. Commits go on meanwhile, and what
+    /// they add is left for the next time. Whether the database had the room to grow; without it the log
+    /// keeps the pages.
+    pub(super) fn checkpoint(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        let mut statement = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
+        // Negative when another process is at it.
+        let copied: i64 = match statement.query_row([], |row| row.get(2)) {
+            Err(error) if is_full(&error) => return Ok(false),
+            copied => copied?,
+        };
+        self.lengths.copied.store(copied.max(0), Ordering::Relaxed);
+        Ok(true)
+    }
+}
+
+/// Whether there is no room for the database, its WAL, or the index of that.
+pub(super) fn is_full(error: &rusqlite::Error) -> bool {
+    let of_the_index = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+        || error
+            .sqlite_error()
+            .is_some_and(|error| error.extended_code == of_the_index)
 }

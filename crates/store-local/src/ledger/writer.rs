@@ -2,15 +2,17 @@
 //!
 //! While a commit waits for the disk, changes queue up; the next transaction takes them all, and all
 //! are answered after the one commit. With one change at a time every change costs a sync; with 64
-//! clients a sync carries dozens.
+//! clients a sync carries dozens. Where syncs are quick a commit waits a little for company
+//! ([`super::company`]).
 //!
 //! ```text
-//! callers --(bounded queue)--> leases, answered at once
+//! callers --(bounded queue)--> company, waited for
+//!                              leases, answered at once
 //!                              BEGIN
 //!                                change                      | for each change
 //!                              COMMIT                        = one sync of the WAL
 //!                              answers
-//!                              checkpoint, when it is due
+//!                              checkpoint, when it is due    beside the next commits
 //! ```
 //!
 //! One that is refused must leave no trace. Since hardly ever one is, they run unprotected at first;
@@ -19,19 +21,23 @@
 //! Leases go first and outside of the transaction: so they see nothing that is not committed, and
 //! cost no commit ([`super::leases`]).
 
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use rusqlite::{Connection, ErrorCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use windlass_store::{Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
 
 use super::change::{Change, ChangeError, Refusal};
+use super::checkpointer::{Checkpointer, Copier};
+use super::company::{Company, Places};
 use super::leases::Leases;
 use super::rows;
 use super::tables::Tables;
-use super::wal::Wal;
+use super::wal::{Wal, is_full};
 use crate::poison::Poison;
 use crate::reserve::Reserve;
 
@@ -41,10 +47,6 @@ const QUEUE_LEN: usize = 4096;
 /// Most calls that one commit carries. It bounds how long the first of them waits.
 const BATCH_LEN: usize = 512;
 
-/// Pages in the WAL that call for a checkpoint: 8 MiB. Fewer checkpoints write a page that changes
-/// often fewer times into the database; a longer WAL makes the start after a crash slower.
-const CHECKPOINT_PAGES: i64 = 2048;
-
 /// Most leases that wait in memory for their session's next change; more are written.
 const LEASES_WAITING: usize = 1 << 16;
 
@@ -52,7 +54,7 @@ const LEASES_WAITING: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Option<mpsc::Sender<Queued>>,
-    room: Arc<Semaphore>,
+    places: Arc<Places>,
     poison: Poison,
     commits: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
@@ -75,15 +77,22 @@ impl Writer {
     /// Starts the thread on its connection.
     pub(super) fn start(
         connection: Connection,
-        wal: Wal,
+        copier: Copier,
         leases: Arc<Leases>,
         reserve: Arc<Reserve>,
-        poison: Poison,
     ) -> std::io::Result<Self> {
         let (queue, calls) = mpsc::channel();
+        let wal = copier.wal.clone();
+        let database = copier.database.clone();
+        let poison = copier.poison.clone();
+        let checkpointer = Checkpointer::start(copier)?;
         let commits = Arc::default();
+        let places = Arc::new(Places::new(QUEUE_LEN));
         let thread = Thread {
+            checkpointer,
             connection,
+            database,
+            company: Company::new(Arc::clone(&places)),
             wal,
             leases,
             reserve,
@@ -95,7 +104,7 @@ impl Writer {
             .spawn(move || thread.run(&calls))?;
         Ok(Self {
             queue: Some(queue),
-            room: Arc::new(Semaphore::new(QUEUE_LEN)),
+            places,
             poison,
             commits,
             thread: Some(thread),
@@ -120,22 +129,23 @@ impl Writer {
     /// How many calls wait in the queue.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
-        QUEUE_LEN - self.room.available_permits()
+        self.places.taken()
     }
 
     async fn call<T>(&self, call: impl FnOnce(Answer<T>) -> Call) -> Result<T, LedgerError> {
         self.poison.check().map_err(LedgerError::Fault)?;
         let (answer, answered) = oneshot::channel();
-        let room = Arc::clone(&self.room).acquire_owned().await;
-        let place = room.expect("the semaphore is never closed");
         let queued = Queued {
             call: call(answer),
-            _place: place,
+            _place: self.places.take().await,
         };
         let queue = self.queue.as_ref().expect("it is there until the drop");
         // Without a thread there is no answer; both errors say so.
         if queue.send(queued).is_err() {
             return Err(self.stopped());
+        }
+        if let Some(thread) = &self.thread {
+            self.places.tell(thread.thread());
         }
         answered.await.unwrap_or_else(|_| Err(self.stopped()))
     }
@@ -165,7 +175,11 @@ struct WriterStopped;
 
 /// The thread's side.
 struct Thread {
+    checkpointer: Checkpointer,
     connection: Connection,
+    /// The database that the checkpointer syncs, to be closed after all connections.
+    database: Option<Arc<File>>,
+    company: Company,
     wal: Wal,
     leases: Arc<Leases>,
     reserve: Arc<Reserve>,
@@ -176,6 +190,9 @@ struct Thread {
 impl Thread {
     fn run(mut self, calls: &mpsc::Receiver<Queued>) {
         while let Ok(first) = calls.recv() {
+            if matches!(first.call, Call::Change(..)) {
+                self.company.gather(BATCH_LEN);
+            }
             let batch = std::iter::once(first)
                 .chain(calls.try_iter())
                 .take(BATCH_LEN);
@@ -191,11 +208,13 @@ impl Thread {
             }
             if !changes.is_empty() {
                 self.commit(&changes, answers);
+                self.company.note(changes.len());
                 if self.poison.check().is_ok() {
                     self.checkpoint();
                 }
             }
         }
+        self.close();
     }
 
     fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
@@ -213,7 +232,7 @@ impl Thread {
     }
 
     /// Makes the changes in one transaction, then answers them all.
-    fn commit(&self, changes: &[Change], answers: Vec<Answer<usize>>) {
+    fn commit(&mut self, changes: &[Change], answers: Vec<Answer<usize>>) {
         let outcomes = match self.poison.check() {
             Ok(()) => self.transaction_with_reserve(changes),
             Err(cause) => Err(LedgerError::Fault(cause)),
@@ -232,13 +251,33 @@ impl Thread {
         }
     }
 
-    /// As [`Thread::transaction`]; on a full disk once more, with the room that is kept for it. Nothing
-    /// was synced before: the changes were taken back when a write found no room.
-    fn transaction_with_reserve(&self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
-        match self.transaction(changes) {
-            Err(LedgerError::NoSpace) if self.reserve.give_back() => self.transaction(changes),
-            done => done,
+    /// As [`Thread::transaction`]; on a full disk once more with the room that is kept for it, and once more
+    /// with a WAL that begins anew. Nothing was synced before: the changes were taken back when a write
+    /// found no room.
+    fn transaction_with_reserve(
+        &mut self,
+        changes: &[Change],
+    ) -> Result<Vec<Outcome>, LedgerError> {
+        let mut done = self.transaction(changes);
+        if matches!(done, Err(LedgerError::NoSpace)) && self.reserve.give_back() {
+            done = self.transaction(changes);
         }
+        if matches!(done, Err(LedgerError::NoSpace)) && self.empty_wal() {
+            done = self.transaction(changes);
+        }
+        done
+    }
+
+    /// Brings all of the WAL into the database, so that the room it has can be used again. Whether that
+    /// made a difference.
+    fn empty_wal(&mut self) -> bool {
+        let was_busy = self.checkpointer.is_busy();
+        self.checkpointer.wait();
+        let was_waiting = self.wal.waiting() > 0;
+        if was_waiting {
+            self.finish_checkpoint();
+        }
+        (was_busy || was_waiting) && self.wal.waiting() == 0
     }
 
     /// One transaction around all changes. An error means that none was made.
@@ -359,18 +398,51 @@ impl Thread {
         }
     }
 
-    /// Brings the WAL into the database when it has grown long, after all answers are out.
+    /// Has the WAL brought into the database when it has grown long, and does what is left of that.
     fn checkpoint(&mut self) {
-        if self.wal.waiting() < CHECKPOINT_PAGES {
+        if self.checkpointer.is_busy() {
+            if self.wal.is_too_long() {
+                self.checkpointer.wait();
+            } else {
+                self.checkpointer.look();
+            }
+            if !self.checkpointer.is_busy() {
+                self.finish_checkpoint();
+            }
+        } else if self.wal.is_long() {
+            Failpoint::CheckpointDue.reach();
+            self.checkpointer.begin();
+        }
+    }
+
+    /// Brings what is left into the database, and syncs that, so that the next commit begins the WAL anew.
+    fn finish_checkpoint(&self) {
+        if self.poison.check().is_err() {
             return;
         }
-        Failpoint::CheckpointDue.reach();
         match self.wal.checkpoint(&self.connection) {
-            Ok(()) => Failpoint::CheckpointDone.reach(),
-            // Without room for the database to grow, the WAL keeps the pages.
-            Err(error) if is_full(&error) => {}
+            Ok(true) => Failpoint::CheckpointDone.reach(),
+            Ok(false) => {}
             Err(error) => drop(self.fault(error)),
         }
+    }
+
+    /// Closes the connection, the last one: SQLite brings all of the WAL into the database then, and removes
+    /// it. Not after a fault: a sync that failed may seem to succeed the second time, and the WAL has what
+    /// the database then lacks.
+    fn close(self) {
+        // What it is at may fail.
+        drop(self.checkpointer);
+        if self.poison.check().is_err() {
+            let keep = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            if self.connection.set_db_config(keep, true).is_err() {
+                // Its files stay as they are until the process ends.
+                std::mem::forget(self.connection);
+                return;
+            }
+        }
+        drop(self.connection);
+        drop(self.database);
     }
 
     fn sql(&self, sql: &str) -> rusqlite::Result<()> {
@@ -385,12 +457,3 @@ impl Thread {
 /// What became of one change of a transaction: the sessions it made forgotten, or why it was not
 /// made.
 type Outcome = Result<Vec<SessionId>, Refusal>;
-
-/// Whether there is no room for the database, its WAL, or the index of that.
-fn is_full(error: &rusqlite::Error) -> bool {
-    let of_the_index = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
-    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
-        || error
-            .sqlite_error()
-            .is_some_and(|error| error.extended_code == of_the_index)
-}
