@@ -35,6 +35,9 @@ const HALF: u64 = MEDIA / 2;
 /// How soon after a cancel there must be room: the sweep comes within seconds.
 const ROOM_WITHIN: Duration = Duration::from_secs(15);
 
+/// Within this the sweep frees something, if there is anything left to free.
+const SWEEP: Duration = Duration::from_secs(2);
+
 /// Fills the disk and makes room again, many times.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -410,17 +413,28 @@ impl Work {
     }
 }
 
-/// Writes a file until nothing more can be written, whoever asks. What a file system had set aside for a file that grows comes back when
-/// it is closed, so it is opened again.
+/// Takes what there is, and what the sweep still frees of the cycle before.
 fn fill_to_the_last_byte(path: &Path) -> anyhow::Result<()> {
+    while take_all(path)? {
+        sleep(SWEEP);
+    }
+    Ok(())
+}
+
+/// Writes a file until nothing more can be written, whoever asks. What a file system had set aside for a file that grows comes back when
+/// it is closed, so it is opened again. Whether there was room for as much as media needs.
+fn take_all(path: &Path) -> anyhow::Result<bool> {
+    let mut was_room = false;
     for step in [1 << 20, 64 << 10, 4 << 10, 1] {
         let mut file = File::options().create(true).append(true).open(path)?;
         let piece = vec![0x55; step];
-        while file.write_all(&piece).is_ok() {}
+        while file.write_all(&piece).is_ok() {
+            was_room |= step >= 64 << 10;
+        }
         // Where there is no room even for this, there is none.
         file.sync_all().ok();
     }
-    Ok(())
+    Ok(was_room)
 }
 
 /// Enough of an error to tell which it is.

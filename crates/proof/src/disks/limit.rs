@@ -25,7 +25,7 @@ use crate::subject::Subject;
 use crate::tool::need;
 
 /// The longest file. The ledger's own stay below it for as long as this takes.
-const LONGEST: u64 = 24 << 20;
+const LONGEST: u64 = 96 << 20;
 
 /// How much more is sent.
 const MORE: u64 = 4 << 20;
