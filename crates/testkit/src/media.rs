@@ -118,10 +118,7 @@ impl Media {
 
     /// Its CRC32C as Google writes it: base64 of the four bytes, big-endian.
     pub fn crc32c(self) -> String {
-        let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
-        self.pieces(|piece| digest.update(piece));
-        let crc = u32::try_from(digest.finalize()).expect("a CRC of 32 bits");
-        STANDARD.encode(crc.to_be_bytes())
+        crc32c(self.reader(0..self.len)).expect("it is made while it is read")
     }
 
     /// Its MD5 in base64.
@@ -156,6 +153,20 @@ impl Media {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)).to_le_bytes()
     }
+}
+
+/// The CRC32C of what can be read, as [`Media::crc32c`] tells it.
+///
+/// # Errors
+/// What the reader says.
+pub fn crc32c(mut reader: impl Read) -> io::Result<String> {
+    let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let mut piece = vec![0; usize::try_from(PIECE).expect("a small number")];
+    while let read @ 1.. = reader.read(&mut piece)? {
+        digest.update(&piece[..read]);
+    }
+    let crc = u32::try_from(digest.finalize()).expect("a CRC of 32 bits");
+    Ok(STANDARD.encode(crc.to_be_bytes()))
 }
 
 fn different(how: String) -> io::Error {
