@@ -21,7 +21,11 @@ pub struct Api {
     document: Document,
     settings: Settings,
     methods: Vec<Arc<Method>>,
+    name_prefixes: Vec<String>,
 }
+
+/// The variable that holds the name of a resource, as `projects/p/things/t`.
+const NAME: &str = "{+name}";
 
 impl Api {
     /// Checks a discovery document, with the default [`Settings`].
@@ -35,6 +39,7 @@ impl Api {
         Ok(Self {
             document,
             settings: Settings::default(),
+            name_prefixes: name_prefixes(&methods),
             methods,
         })
     }
@@ -82,6 +87,12 @@ impl Api {
         &self.methods
     }
 
+    /// What comes before the names of resources in paths, e.g. `v1/` of `v1/{+name}`; the longest first.
+    /// Empty in an API that does not call its resources by name.
+    pub fn name_prefixes(&self) -> &[String] {
+        &self.name_prefixes
+    }
+
     /// The method of this id, e.g. `farm.animals.insert`.
     pub fn method(&self, id: &str) -> Option<&Arc<Method>> {
         self.methods.iter().find(|method| method.id == id)
@@ -91,6 +102,16 @@ impl Api {
     pub fn schema(&self, name: &str) -> Option<&Schema> {
         self.document.schema(name)
     }
+}
+
+fn name_prefixes(methods: &[Arc<Method>]) -> Vec<String> {
+    let templates = methods.iter().map(|method| method.template.as_str());
+    let before = templates.filter_map(|template| Some(template.split_once(NAME)?.0));
+    let literal = before.filter(|before| !before.contains('{'));
+    let mut prefixes: Vec<_> = literal.map(str::to_owned).collect();
+    prefixes.sort_unstable_by_key(|prefix| std::cmp::Reverse(prefix.len()));
+    prefixes.dedup();
+    prefixes
 }
 
 pub(crate) use compiler::compile;

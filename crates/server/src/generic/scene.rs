@@ -7,14 +7,9 @@ use super::naming::{begins_with_one_of, is_plural_of, is_same_or_ends_in};
 use super::place::{last_word, path_of_key};
 use crate::kind::Call;
 
-/// The variable that holds the name of a resource, as `projects/p/things/t`.
-const NAME: &str = "{+name}";
-
 /// A call and what its API says around it.
 pub(super) struct Scene<'a> {
     pub(super) call: &'a Call<'a>,
-    /// What comes before the names of resources in paths, e.g. `v1/`; the longest first.
-    prefixes: Vec<&'a str>,
     /// The words for what the call is about, e.g. `ragFiles`.
     words: Vec<&'a str>,
 }
@@ -27,7 +22,6 @@ impl<'a> Scene<'a> {
         let words = [Some(last_word(call.method.collection())), literal];
         Scene {
             call,
-            prefixes: prefixes(call),
             words: words
                 .into_iter()
                 .flatten()
@@ -38,12 +32,13 @@ impl<'a> Scene<'a> {
 
     /// The name of the resource with this key, in an API that calls its resources by name.
     pub(super) fn resource_name(&self, collection: &str, id: &str) -> Option<String> {
+        let prefixes = self.call.api.name_prefixes();
+        if prefixes.is_empty() {
+            return None;
+        }
         let path = format!("{}/{id}", path_of_key(collection));
-        let prefix = self
-            .prefixes
-            .iter()
-            .find(|prefix| path.starts_with(**prefix))?;
-        Some(path[prefix.len()..].to_owned())
+        let mut names = prefixes.iter().map(|prefix| path.strip_prefix(prefix));
+        names.find_map(|name| name.map(str::to_owned))
     }
 
     /// Whether a schema is not that of the resource, but has the resource in a field.
@@ -112,9 +107,9 @@ impl<'a> Scene<'a> {
 
     fn wants_a_number(&self, collection: &str, schema: &'a Schema) -> bool {
         let is_number = |(name, property): (&String, &Schema)| {
-            let id = name == "id" || name == "mediaId" || self.is_its_id(collection, name);
             let format = property.format.as_deref();
-            id && matches!(format, Some("int64" | "uint64"))
+            matches!(format, Some("int64" | "uint64"))
+                && (matches!(name.as_str(), "id" | "mediaId") || self.is_its_id(collection, name))
         };
         let inside = || {
             let wrapped = schema.properties.iter().filter(|(name, _)| {
@@ -131,20 +126,6 @@ impl<'a> Scene<'a> {
         let document = self.call.api.document();
         meant(document, property.items.as_deref().unwrap_or(property))
     }
-}
-
-/// The literals before `{+name}` in the paths of an API.
-fn prefixes<'a>(call: &'a Call<'_>) -> Vec<&'a str> {
-    let templates = call
-        .api
-        .methods()
-        .iter()
-        .map(|method| method.template.as_str());
-    let before = templates.filter_map(|template| Some(template.split_once(NAME)?.0));
-    let mut prefixes: Vec<_> = before.filter(|before| !before.contains('{')).collect();
-    prefixes.sort_unstable_by_key(|prefix| std::cmp::Reverse(prefix.len()));
-    prefixes.dedup();
-    prefixes
 }
 
 /// A number of 63 bits: the id's time in milliseconds, then some of its random bits.

@@ -115,9 +115,7 @@ impl<'a> View<'a> {
     }
 
     fn known(&self, name: &str, property: &Schema) -> Option<Value> {
-        let may_be_own =
-            matches!(name, "mediaId" | "sha256") || name.contains("ime") || name.ends_with("Date");
-        if may_be_own && !is_the_servers(name) && self.fields.contains_key(name) {
+        if self.fields.contains_key(name) && may_be_own(name) {
             return None;
         }
         match fact(self.scene, self.resource, name) {
@@ -160,6 +158,13 @@ impl<'a> View<'a> {
     }
 }
 
+/// Whether a client has a say in the field of this name, although the server may know it.
+fn may_be_own(name: &str) -> bool {
+    let is_known =
+        matches!(name, "mediaId" | "sha256") || name.contains("ime") || name.ends_with("Date");
+    is_known && !is_the_servers(name)
+}
+
 pub(super) fn response_schema<'a>(call: &Call<'a>) -> Option<&'a Schema> {
     call.api.schema(call.method.response.as_deref()?)
 }
@@ -185,9 +190,9 @@ fn required<'a>(
     call: &Call<'_>,
     schema: &'a Schema,
 ) -> impl Iterator<Item = (&'a String, &'a Schema)> {
-    let method = call.method.id.clone();
+    let method = &call.method.id;
     let properties = schema.properties.iter();
-    properties.filter(move |(_, property)| property.is_required_for(&method))
+    properties.filter(move |(_, property)| property.is_required_for(method))
 }
 
 /// The plainest values that schemas admit.
