@@ -20,8 +20,8 @@ pub(crate) const VERSION: i32 = 1;
 /// The first has one row. The others have rowids on purpose: ids are random, and rows that are written
 /// at about the same time then share pages, of which a commit writes whole ones.
 ///
-/// States are numbered in [`super::rows`]; 1 is finishing. A finishing session never expires, so it
-/// is in only one of the two partial indexes.
+/// States are numbered in [`super::rows`]; 1 is finishing. A finishing session never expires, but is in
+/// `sessions_expires` all the same: an index that names the state is written when a session ends.
 const TABLES: &str = "
 CREATE TABLE store (
     identity BLOB NOT NULL
@@ -45,7 +45,7 @@ CREATE TABLE sessions (
     reply         BLOB
 ) STRICT;
 CREATE INDEX sessions_finishing ON sessions (id) WHERE state = 1;
-CREATE INDEX sessions_expires ON sessions (expires) WHERE state <> 1;
+CREATE INDEX sessions_expires ON sessions (expires);
 CREATE INDEX sessions_media ON sessions (media) WHERE media IS NOT NULL;
 
 CREATE TABLE resources (
