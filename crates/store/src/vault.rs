@@ -79,6 +79,20 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
     /// [`VaultError::Fault`]. A failed sync is never retried: nothing this writer wrote may be
     /// acknowledged. [`VaultError::Damaged`] may answer when the media was deleted meanwhile.
     async fn sync(&self) -> Result<(), VaultError>;
+
+    /// [`write`](MediaWriter::write), then [`sync`](MediaWriter::sync), in one go, if the vault can do that
+    /// at once; `None` if not, and then nothing was done. What was written before is durable then, too.
+    /// Default: `None`.
+    ///
+    /// # Errors
+    /// Those of both. After [`VaultError::NoSpace`] nothing was synced.
+    ///
+    /// # Cancel safety
+    /// As that of `write`.
+    async fn write_durably(&self, offset: u64, data: &[Bytes]) -> Option<Result<(), VaultError>> {
+        let _ = (offset, data);
+        None
+    }
 }
 
 /// The reading end of a media.

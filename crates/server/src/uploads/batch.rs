@@ -58,8 +58,8 @@ pub(crate) struct Batch {
     share: Option<OwnedSemaphorePermit>,
 }
 
-/// A batch that is complete: its pieces, and its share of the budget to be held until they are
-/// written.
+/// A batch that is complete: its pieces, and its share of the budget to be held until nobody needs
+/// them any more.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) pieces: Vec<Bytes>,

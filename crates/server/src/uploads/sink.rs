@@ -13,7 +13,7 @@ use windlass_store::{
     Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Timestamp, Vault, VaultError,
 };
 
-use super::batch::{Batch, MODEST_BATCH, MemoryBudget, SMALL_BATCH};
+use super::batch::{Batch, MODEST_BATCH, MemoryBudget, SMALL_BATCH, Sealed};
 use super::mark::Mark;
 use super::slow_lane::{SlowLane, hash};
 use crate::error::Error;
@@ -45,7 +45,7 @@ pub(crate) struct MediaSink {
     small_id: MediaId,
     /// `None` while the media is small.
     vault_media: Option<VaultMedia>,
-    writing: Option<Writing>,
+    writing: Option<Box<Writing>>,
     slow: SlowLane,
 }
 
@@ -61,10 +61,21 @@ struct Writing {
     task: JoinHandle<Result<(), WriteFailed>>,
     from: Mark,
     to: Mark,
-    checkpoint: bool,
+    what_for: WhatFor,
 }
 
-/// A batch that was not written, and its pieces: what was written of them may still count.
+/// What a batch is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WhatFor {
+    /// To make room for the next one.
+    Room,
+    /// To be committed, after a sync that somebody else sees to.
+    Checkpoint,
+    /// To be durable when the write is over.
+    Settlement,
+}
+
+/// A batch that was not written or not synced, and its pieces: what was written of them may still count.
 struct WriteFailed {
     error: VaultError,
     pieces: Vec<Bytes>,
@@ -77,6 +88,32 @@ impl From<VaultError> for WriteFailed {
             pieces: Vec::new(),
         }
     }
+}
+
+/// Writes a batch, and lets go of its share of the memory.
+async fn write_out(
+    writer: &dyn MediaWriter,
+    offset: u64,
+    batch: Sealed,
+) -> Result<(), WriteFailed> {
+    let Sealed { pieces, share } = batch;
+    let written = writer.write(offset, pieces.clone()).await;
+    drop(share);
+    written.map_err(|error| WriteFailed { error, pieces })
+}
+
+/// As [`write_out`], and syncs what was written.
+async fn write_out_durably(
+    writer: &dyn MediaWriter,
+    offset: u64,
+    batch: Sealed,
+) -> Result<(), WriteFailed> {
+    if let Some(done) = writer.write_durably(offset, &batch.pieces).await {
+        let pieces = batch.pieces;
+        return done.map_err(|error| WriteFailed { error, pieces });
+    }
+    write_out(writer, offset, batch).await?;
+    Ok(writer.sync().await?)
 }
 
 /// Bytes that can be committed as soon as they are synced.
@@ -213,44 +250,59 @@ impl MediaSink {
     /// [`Checkpoint`] out, unless [`MediaSink::settle`] comes first and covers it.
     pub(crate) async fn write(&mut self, checkpoint: bool) -> Result<Option<Checkpoint>, Error> {
         let landed = self.land().await?;
-        if self.batch.len() == 0 {
-            return Ok(landed);
+        let what_for = if checkpoint {
+            WhatFor::Checkpoint
+        } else {
+            WhatFor::Room
+        };
+        if self.batch.len() > 0 {
+            self.send(what_for).await?;
         }
+        Ok(landed)
+    }
+
+    /// Starts to write the batch. None must be on its way.
+    async fn send(&mut self, what_for: WhatFor) -> Result<(), Error> {
         let media = self.vault_media().await?;
         let from = std::mem::replace(&mut self.sent, self.taken.clone());
         let sealed = self.batch.seal();
         self.slow.update(sealed.pieces.clone()).await;
         let offset = from.offset;
         let task = tokio::spawn(async move {
-            let pieces = sealed.pieces.clone();
-            let written = media.writer.write(offset, sealed.pieces).await;
-            drop(sealed.share);
-            written.map_err(|error| WriteFailed { error, pieces })
+            match what_for {
+                WhatFor::Room | WhatFor::Checkpoint => {
+                    write_out(&*media.writer, offset, sealed).await
+                }
+                WhatFor::Settlement => write_out_durably(&*media.writer, offset, sealed).await,
+            }
         });
-        self.writing = Some(Writing {
+        self.writing = Some(Box::new(Writing {
             task,
             from,
             to: self.taken.clone(),
-            checkpoint,
-        });
-        if checkpoint {
+            what_for,
+        }));
+        if what_for == WhatFor::Checkpoint {
             self.taken.begin_extent();
             self.sent.begin_extent();
         }
-        Ok(landed)
+        Ok(())
     }
 
     /// Brings everything to its place and makes it durable. Returns what may now be committed.
     pub(crate) async fn settle(&mut self) -> Result<Settled, Error> {
-        if self.is_for_vault() {
-            // What an earlier checkpoint would have committed is committed by this one.
-            self.write(false).await?;
-        }
+        // What an earlier checkpoint would have committed is committed by this one.
         self.land().await?;
-        let Some(media) = self.vault_media.clone() else {
+        if !self.is_for_vault() {
             return Ok(self.settle_small().await);
-        };
-        media.writer.sync().await?;
+        }
+        let media = self.vault_media().await?;
+        if self.batch.len() > 0 {
+            self.send(WhatFor::Settlement).await?;
+            self.land().await?;
+        } else {
+            media.writer.sync().await?;
+        }
         Ok(Settled {
             progress: self.progress(&self.taken.clone(), media.id).await,
             small_media: None,
@@ -315,7 +367,9 @@ impl MediaSink {
         };
         let panicked = |panic| Err(VaultError::Fault(Arc::new(panic)).into());
         match writing.task.await.unwrap_or_else(panicked) {
-            Ok(()) if writing.checkpoint => Ok(Some(self.checkpoint(&writing.to).await)),
+            Ok(()) if writing.what_for == WhatFor::Checkpoint => {
+                Ok(Some(self.checkpoint(&writing.to).await))
+            }
             Ok(()) => Ok(None),
             Err(WriteFailed { error, pieces }) => {
                 if let VaultError::NoSpace { written } = error {

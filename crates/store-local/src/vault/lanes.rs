@@ -18,6 +18,7 @@ use windlass_store::Cause;
 /// those that wait.
 #[derive(Debug)]
 pub(super) struct Lanes {
+    /// Syncs, and the last write before one.
     pub(super) sync: Lane,
     /// Syncs that nobody waits for, and that shall not be waited for.
     pub(super) write_back: Lane,
@@ -59,6 +60,16 @@ impl Lane {
         task.await.map_err(|error| Arc::new(error) as Cause)
     }
 
+    /// As [`Lane::run`], if a thread is free; else `None`, and nothing is done.
+    pub(super) async fn run_now<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<Result<T, Cause>> {
+        let permit = Arc::clone(&self.0).try_acquire_owned().ok()?;
+        let done = spawn(permit, work).await;
+        Some(done.map_err(|error| Arc::new(error) as Cause))
+    }
+
     /// Begins `work`, for whose end nobody waits, if a thread is free. Whether it has begun.
     pub(super) fn begin(&self, work: impl FnOnce() + Send + 'static) -> bool {
         let permit = Arc::clone(&self.0).try_acquire_owned();
@@ -75,4 +86,20 @@ fn spawn<T: Send + 'static>(
         drop(permit);
         done
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_to_run_now_does_not_wait() {
+        let lane = Lane::new(1);
+        assert_eq!(lane.run_now(|| 1).await.unwrap().unwrap(), 1);
+        let (let_go, held) = std::sync::mpsc::channel::<()>();
+        assert!(lane.begin(move || held.recv().unwrap_or_default()));
+        assert!(lane.run_now(|| 2).await.is_none());
+        drop(let_go);
+        assert_eq!(lane.run(|| 3).await.unwrap(), 3);
+    }
 }

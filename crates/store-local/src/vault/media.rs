@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use windlass_store::{Failpoint, MediaId, MediaReader, MediaWriter, VaultError};
+use windlass_store::{Cause, Failpoint, MediaId, MediaReader, MediaWriter, VaultError};
 
 use super::lanes::Lane;
 use super::takeover::Gate;
@@ -35,6 +35,40 @@ impl LocalWriter {
         }
     }
 
+    /// The write, for a thread that may block.
+    fn writing(
+        &self,
+        offset: u64,
+        data: Vec<Bytes>,
+    ) -> impl FnOnce() -> Result<(), VaultError> + Send + 'static {
+        let (id, file, gate) = (self.id, Arc::clone(&self.file), Arc::clone(&self.gate));
+        let shared = Arc::clone(&self.shared);
+        move || match gate.pass(|| filesystem::write_all_at(&file, &data, offset)) {
+            None => Err(VaultError::superseded(id)),
+            Some(Ok(())) => {
+                Failpoint::DataWritten.reach();
+                Ok(())
+            }
+            Some(Err(stopped)) if filesystem::is_out_of_space(&stopped.error) => {
+                Err(VaultError::NoSpace {
+                    written: stopped.written,
+                })
+            }
+            // What the disk did to the bytes before, nobody knows.
+            Some(Err(stopped)) => Err(shared.fail(stopped.error)),
+        }
+    }
+
+    /// The sync, for a thread that may block.
+    fn syncing(&self) -> impl FnOnce() -> Result<(), VaultError> + Send + 'static {
+        let (id, file) = (self.id, Arc::clone(&self.file));
+        let (shared, write_back) = (Arc::clone(&self.shared), Arc::clone(&self.write_back));
+        move || {
+            write_back.begin_anew();
+            shared.sync_data(id, &file, &write_back)
+        }
+    }
+
     /// Sends what was written to the disk when there is enough of it. A sync that fails is the end of all
     /// syncs, so whoever wants to acknowledge these bytes will learn of it.
     fn write_back(&self, written: u64) {
@@ -58,40 +92,34 @@ impl LocalWriter {
 impl MediaWriter for LocalWriter {
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         let len = data.iter().map(|piece| piece.len() as u64).sum();
-        let (id, file, gate) = (self.id, Arc::clone(&self.file), Arc::clone(&self.gate));
-        let shared = Arc::clone(&self.shared);
-        let work = move || match gate.pass(|| filesystem::write_all_at(&file, &data, offset)) {
-            None => Err(VaultError::superseded(id)),
-            Some(Ok(())) => {
-                Failpoint::DataWritten.reach();
-                Ok(())
-            }
-            Some(Err(stopped)) if filesystem::is_out_of_space(&stopped.error) => {
-                Err(VaultError::NoSpace {
-                    written: stopped.written,
-                })
-            }
-            // What the disk did to the bytes before, nobody knows.
-            Some(Err(stopped)) => Err(shared.fail(stopped.error)),
-        };
-        let written = self.shared.lanes.write.run(work).await;
-        written.unwrap_or_else(|cause| Err(VaultError::Fault(cause)))?;
+        let written = self
+            .shared
+            .lanes
+            .write
+            .run(self.writing(offset, data))
+            .await;
+        written.unwrap_or_else(fault)?;
         self.write_back(len);
         Ok(())
     }
 
     async fn sync(&self) -> Result<(), VaultError> {
-        self.write_back.begin_anew();
-        let (id, file) = (self.id, Arc::clone(&self.file));
-        let (shared, write_back) = (Arc::clone(&self.shared), Arc::clone(&self.write_back));
-        let work = move || shared.sync_data(id, &file, &write_back);
-        self.shared
-            .lanes
-            .sync
-            .run(work)
-            .await
-            .unwrap_or_else(|cause| Err(VaultError::Fault(cause)))
+        let synced = self.shared.lanes.sync.run(self.syncing()).await;
+        synced.unwrap_or_else(fault)
     }
+
+    /// On one thread, without the way back and forth between the two; where syncs queue up it is better to
+    /// write before, and to keep the data no longer than that.
+    async fn write_durably(&self, offset: u64, data: &[Bytes]) -> Option<Result<(), VaultError>> {
+        let (write, sync) = (self.writing(offset, data.to_vec()), self.syncing());
+        let lane = &self.shared.lanes.sync;
+        let done = lane.run_now(|| write().and_then(|()| sync())).await?;
+        Some(done.unwrap_or_else(fault))
+    }
+}
+
+fn fault(cause: Cause) -> Result<(), VaultError> {
+    Err(VaultError::Fault(cause))
 }
 
 /// As much as is read at once.

@@ -57,6 +57,7 @@ async fn after_a_failed_sync_none_succeeds() {
     sound.sync().await.unwrap();
     is_fault(writer_on(&vault, "/dev/null", 2).sync().await);
     is_fault(sound.sync().await);
+    is_fault(sound.write_durably(8, &data()).await.unwrap());
     is_fault(vault.create(id(3)).await);
     let mut reader = vault.read(id(1), 0..8).await.unwrap();
     assert_eq!(
@@ -123,11 +124,16 @@ async fn a_failed_sync_that_nobody_asked_for_counts_as_well() {
 async fn a_full_disk_is_no_fault() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    let full = writer_on(&vault, "/dev/full", 2).write(0, data()).await;
-    assert!(
-        matches!(full, Err(VaultError::NoSpace { written: 0 })),
-        "{full:?}"
-    );
+    let full = writer_on(&vault, "/dev/full", 2);
+    for refused in [
+        full.write(0, data()).await,
+        full.write_durably(0, &data()).await.unwrap(),
+    ] {
+        assert!(
+            matches!(refused, Err(VaultError::NoSpace { written: 0 })),
+            "{refused:?}"
+        );
+    }
     let sound = vault.create(id(1)).await.unwrap();
     sound.write(0, data()).await.unwrap();
     sound.sync().await.unwrap();
@@ -143,6 +149,8 @@ async fn a_sync_is_counted_and_only_where_one_happens() {
         writer.write(0, data()).await.unwrap();
         writer.sync().await.unwrap();
         assert_eq!(vault.syncs() - before, expected, "{durability:?}");
+        writer.write_durably(8, &data()).await.unwrap().unwrap();
+        assert_eq!(vault.syncs() - before, 2 * expected, "{durability:?}");
     }
 }
 

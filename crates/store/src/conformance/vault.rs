@@ -16,6 +16,7 @@ pub async fn vault(vault: &dyn Vault) {
     an_empty_vault_lists_nothing(vault).await;
     media_is_read_as_it_was_written(vault).await;
     a_write_may_have_very_many_pieces(vault).await;
+    a_write_and_its_sync_may_be_one_call(vault).await;
     a_name_is_taken_once(vault).await;
     a_range_is_read_exactly(vault).await;
     bytes_that_are_not_there_are_not_read(vault).await;
@@ -59,6 +60,20 @@ async fn a_write_may_have_very_many_pieces(vault: &dyn Vault) {
     write(&*writer, 0, &pieces).await;
     writer.sync().await.unwrap();
     assert_eq!(read(vault, id, 0..9000).await, bytes);
+}
+
+async fn a_write_and_its_sync_may_be_one_call(vault: &dyn Vault) {
+    let id = Names::of("a_write_and_its_sync_may_be_one_call").media(0);
+    let writer = create(vault, id, b"wind").await;
+    let pieces = [Bytes::from_static(b"la"), Bytes::from_static(b"ss")];
+    let Some(done) = writer.write_durably(4, &pieces).await else {
+        return;
+    };
+    done.unwrap();
+    assert_eq!(read(vault, id, 0..8).await, b"windlass");
+    vault.reopen(id, 4, None).await.unwrap();
+    superseded(&writer.write_durably(4, &pieces).await.unwrap());
+    damaged(read_all(vault, id, 0..5).await);
 }
 
 async fn a_name_is_taken_once(vault: &dyn Vault) {
@@ -178,11 +193,7 @@ async fn reopening_ends_the_writers_before(vault: &dyn Vault) {
     let second = vault.reopen(id, 8, None).await.unwrap();
     let third = vault.reopen(id, 8, None).await.unwrap();
     for old in [&first, &second] {
-        let refused = old.write(0, vec![Bytes::from_static(b"mill")]).await;
-        assert!(
-            matches!(refused, Err(VaultError::Unreadable { .. })),
-            "not {refused:?}"
-        );
+        superseded(&old.write(0, vec![Bytes::from_static(b"mill")]).await);
     }
     drop(first);
     drop(second);
@@ -281,6 +292,14 @@ async fn listed_by(
             return media;
         }
     }
+}
+
+#[track_caller]
+fn superseded(refused: &Result<(), VaultError>) {
+    assert!(
+        matches!(refused, Err(VaultError::Unreadable { .. })),
+        "not {refused:?}"
+    );
 }
 
 #[track_caller]
