@@ -120,7 +120,8 @@ impl Connections {
             match tls {
                 None => Box::pin(connection.run(stream)).await,
                 Some(tls) => {
-                    if let Some(stream) = connection.shake_hands(tls, stream).await {
+                    let shaken = Box::pin(connection.shake_hands(tls, stream)).await;
+                    if let Some(stream) = shaken {
                         Box::pin(connection.run(stream)).await;
                     }
                 }

@@ -51,7 +51,7 @@ impl House {
     /// fail.
     pub(super) async fn append(
         self: &Arc<Self>,
-        leased: Leased,
+        leased: Box<Leased>,
         mut intake: Intake,
         expected: ExpectedDigests,
         mut body: RequestBody,
@@ -61,42 +61,14 @@ impl House {
         let open = Append::open(self, leased, intake.total(), expected);
         let mut append = Box::pin(open).await?;
         let stop = append.receive(&mut intake, &mut body).await;
-        if let Stop::Refused(error) = &stop
-            && error.ends_session()
-        {
-            return Err(append.fail((*error).into()).await);
-        }
-        let stop = match stop {
-            // Bytes that were taken may be missing: a later sync would not tell.
-            Stop::Storage(error) if !is_full(&error) => {
-                let pending = append.commits.join().await;
-                let graver = pending.err().unwrap_or(error);
-                return Err(lost(self, &append.session, graver).await);
-            }
-            stop => stop,
-        };
-        let (settled, full) = match append.settle().await {
-            Ok(settled) => settled,
-            // As when the session expired meanwhile and its media was swept.
-            Err(error) => return Err(lost(self, &append.session, error).await),
-        };
-        match stop {
-            // Less was stored than the body held. It is kept, but a chunk that came whole is never
-            // acknowledged in part: not every client looks at how much was kept.
-            _ if full => Err(append.commit_and(settled, Error::NoSpace).await),
-            Stop::Complete => append.complete(intake, settled, expected).await,
-            Stop::Refused(error) => Err(append.commit_and(settled, error.into()).await),
-            Stop::Broken(error) => Err(append.commit_and(settled, Error::Interrupted(error)).await),
-            Stop::Draining => Err(append.commit_and(settled, Error::Draining).await),
-            Stop::Storage(error) => Err(append.commit_and(settled, error).await),
-            Stop::Superseded => append.give_way(settled, body).await,
-        }
+        // Boxed, so that a slow upload holds no room for what comes at its end.
+        Box::pin(append.end(stop, intake, expected, body)).await
     }
 
     /// Finishes a session all of whose bytes are committed already.
     pub(super) async fn finish_committed(
         self: &Arc<Self>,
-        leased: Leased,
+        leased: Box<Leased>,
         total: u64,
         expected: ExpectedDigests,
     ) -> Result<FinalReply, Error> {
@@ -109,7 +81,7 @@ impl House {
     /// Finishes a session that is in state finishing. Its digests have been checked.
     pub(super) async fn finish_stored(
         self: &Arc<Self>,
-        leased: Leased,
+        leased: Box<Leased>,
     ) -> Result<FinalReply, Error> {
         let total = leased.session.progress.total;
         let mut append = Append::open(self, leased, total, ExpectedDigests::default()).await?;
@@ -121,7 +93,7 @@ impl House {
 impl Append {
     async fn open(
         house: &Arc<House>,
-        leased: Leased,
+        leased: Box<Leased>,
         total: Option<u64>,
         expected: ExpectedDigests,
     ) -> Result<Box<Self>, Error> {
@@ -130,7 +102,7 @@ impl Append {
             request,
             media,
             turn,
-        } = leased;
+        } = *leased;
         let method = request.method(&house.registry)?;
         let wanted = request.wanted(method).or(expected.wanted());
         let sink = MediaSink::resume(house.plumbing(), wanted, &session.progress, media).await;
@@ -160,7 +132,7 @@ impl Append {
                 () = self.house.cut.cancelled() => return Stop::Draining,
                 piece = body.next() => piece,
                 () = tokio::time::sleep_until(self.commits.next()), if self.is_uncommitted() => {
-                    match self.checkpoint().await {
+                    match Box::pin(self.checkpoint()).await {
                         Ok(()) => continue,
                         Err(error) => return Stop::Storage(error),
                     }
@@ -182,13 +154,53 @@ impl Append {
         }
     }
 
+    /// Makes durable what was received, and does what why it ended asks for.
+    async fn end(
+        mut self: Box<Self>,
+        stop: Stop,
+        intake: Intake,
+        expected: ExpectedDigests,
+        body: RequestBody,
+    ) -> Result<SessionReply, Error> {
+        if let Stop::Refused(error) = &stop
+            && error.ends_session()
+        {
+            return Err(self.fail((*error).into()).await);
+        }
+        let stop = match stop {
+            // Bytes that were taken may be missing: a later sync would not tell.
+            Stop::Storage(error) if !is_full(&error) => {
+                let pending = self.commits.join().await;
+                let graver = pending.err().unwrap_or(error);
+                return Err(lost(&self.house, &self.session, graver).await);
+            }
+            stop => stop,
+        };
+        let (settled, full) = match self.settle().await {
+            Ok(settled) => settled,
+            // As when the session expired meanwhile and its media was swept.
+            Err(error) => return Err(lost(&self.house, &self.session, error).await),
+        };
+        match stop {
+            // Less was stored than the body held. It is kept, but a chunk that came whole is never
+            // acknowledged in part: not every client looks at how much was kept.
+            _ if full => Err(self.commit_and(settled, Error::NoSpace).await),
+            Stop::Complete => self.complete(intake, settled, expected).await,
+            Stop::Refused(error) => Err(self.commit_and(settled, error.into()).await),
+            Stop::Broken(error) => Err(self.commit_and(settled, Error::Interrupted(error)).await),
+            Stop::Draining => Err(self.commit_and(settled, Error::Draining).await),
+            Stop::Storage(error) => Err(self.commit_and(settled, error).await),
+            Stop::Superseded => self.give_way(settled, body).await,
+        }
+    }
+
     async fn store(&mut self, mut data: Bytes) -> Result<(), Error> {
         while !data.is_empty() {
             self.sink.take(&mut data);
             if self.sink.is_full() {
                 self.house.admit_write(self.sink.waiting())?;
                 let due = self.commits.due(self.sink.offset());
-                if let Some(checkpoint) = self.sink.write(due).await? {
+                if let Some(checkpoint) = Box::pin(self.sink.write(due)).await? {
                     self.commits.begin(checkpoint).await?;
                 }
             }

@@ -96,8 +96,11 @@ impl House {
         let goes_on = self
             .warm
             .any(id, |warm| self.goes_on(warm, path, &head.request));
-        if !goes_on && let Some(reply) = self.answer_without_lease(id, &head, path, body).await? {
-            return Ok(reply);
+        if !goes_on {
+            let answered = Box::pin(self.answer_without_lease(id, &head, path, body)).await?;
+            if let Some(reply) = answered {
+                return Ok(reply);
+            }
         }
         let house = Arc::clone(self);
         let path = path.to_owned();
@@ -200,12 +203,12 @@ impl House {
                 return Ok(());
             }
             let (epoch, is_dead) = (session.epoch, house.clock.now() >= session.expires);
-            let leased = Leased {
+            let leased = Box::new(Leased {
                 session,
                 request,
                 media: None,
                 turn,
-            };
+            });
             Failpoint::LeftOverLeased.reach();
             match house.finish_stored(leased).await {
                 Err(error) if is_dead => {
@@ -226,7 +229,7 @@ impl House {
 
     async fn act(
         self: &Arc<Self>,
-        leased: Leased,
+        leased: Box<Leased>,
         head: SessionHead,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
@@ -284,22 +287,22 @@ impl House {
         id: SessionId,
         path: &str,
         request: &SessionRequest,
-    ) -> Result<Leased, Error> {
+    ) -> Result<Box<Leased>, Error> {
         let turn = self.take_turn(id).await?;
         let warm = self.warm.take(id);
         match warm.filter(|warm| self.goes_on(warm, path, request)) {
-            Some(warm) => Ok(Leased {
+            Some(warm) => Ok(Box::new(Leased {
                 session: warm.session,
                 request: warm.request,
                 media: warm.media,
                 turn,
-            }),
+            })),
             None => self.lease_under(turn, id, path).await,
         }
     }
 
     /// Takes the session over from whoever writes to it.
-    async fn lease(&self, id: SessionId, path: &str) -> Result<Leased, Error> {
+    async fn lease(&self, id: SessionId, path: &str) -> Result<Box<Leased>, Error> {
         let turn = self.take_turn(id).await?;
         drop(self.warm.take(id));
         self.lease_under(turn, id, path).await
@@ -313,17 +316,22 @@ impl House {
         })
     }
 
-    async fn lease_under(&self, turn: Turn, id: SessionId, path: &str) -> Result<Leased, Error> {
+    async fn lease_under(
+        &self,
+        turn: Turn,
+        id: SessionId,
+        path: &str,
+    ) -> Result<Box<Leased>, Error> {
         let session = self.ledger.lease(id).await?;
         let (mut session, mut request) = self.check(session, path)?;
         session.context = Vec::new();
         request.shed();
-        Ok(Leased {
+        Ok(Box::new(Leased {
             session,
             request,
             media: None,
             turn,
-        })
+        }))
     }
 
     async fn known_session(
