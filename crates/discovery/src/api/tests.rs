@@ -390,3 +390,25 @@ fn settings_travel_beside_the_document() {
     );
     assert_eq!(*api.document(), document);
 }
+
+#[test]
+fn the_longest_of_what_comes_before_names_is_the_first() {
+    let api = |paths: [&str; 2]| {
+        let described = json!({"type": "string", "location": "path", "required": true});
+        let [first, second] = paths.map(|path| {
+            let variables = Template::parse(path).unwrap();
+            let parameters: serde_json::Map<_, _> = variables
+                .variables()
+                .map(|name| (name.to_owned(), described.clone()))
+                .collect();
+            json!({"id": path, "path": path, "httpMethod": "GET", "parameters": parameters})
+        });
+        let methods = json!({"first": first, "second": second});
+        let document = json!({"name": "things", "version": "v1", "methods": methods});
+        Api::from_json(&document.to_string()).unwrap()
+    };
+    let named = api(["a/{+name}", "longer/{+name}"]);
+    assert_eq!(named.name_prefixes(), ["longer/", "a/"]);
+    let unnamed = api(["a/{thing}", "b/{thing}/{+name}"]);
+    assert!(unnamed.name_prefixes().is_empty());
+}
