@@ -37,8 +37,8 @@ impl<'a> Scene<'a> {
             return None;
         }
         let path = format!("{}/{id}", path_of_key(collection));
-        let mut names = prefixes.iter().map(|prefix| path.strip_prefix(prefix));
-        names.find_map(|name| name.map(str::to_owned))
+        let name = prefixes.iter().find_map(|prefix| path.strip_prefix(prefix));
+        name.map(str::to_owned)
     }
 
     /// Whether a schema is not that of the resource, but has the resource in a field.

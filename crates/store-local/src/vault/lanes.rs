@@ -56,8 +56,7 @@ impl Lane {
     ) -> Result<T, Cause> {
         let permit = Arc::clone(&self.0).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
-        let task = spawn(permit, work);
-        task.await.map_err(|error| Arc::new(error) as Cause)
+        run_with(permit, work).await
     }
 
     /// As [`Lane::run`], if a thread is free; else `None`, and nothing is done.
@@ -66,8 +65,7 @@ impl Lane {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<Result<T, Cause>> {
         let permit = Arc::clone(&self.0).try_acquire_owned().ok()?;
-        let done = spawn(permit, work).await;
-        Some(done.map_err(|error| Arc::new(error) as Cause))
+        Some(run_with(permit, work).await)
     }
 
     /// Begins `work`, for whose end nobody waits, if a thread is free. Whether it has begun.
@@ -75,6 +73,14 @@ impl Lane {
         let permit = Arc::clone(&self.0).try_acquire_owned();
         permit.map(|permit| spawn(permit, work)).is_ok()
     }
+}
+
+async fn run_with<T: Send + 'static>(
+    permit: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Cause> {
+    let task = spawn(permit, work);
+    task.await.map_err(|error| Arc::new(error) as Cause)
 }
 
 fn spawn<T: Send + 'static>(
