@@ -3,6 +3,7 @@
 //! Everything here blocks. What is durable after a call is said at each function; nothing is ever
 //! synced a second time after a sync failed (see [`crate::poison`]).
 
+mod direct;
 mod safety;
 
 use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
@@ -11,11 +12,11 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use bytes::Bytes;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use windlass_store::{Space, Timestamp};
 
+pub(crate) use direct::{is_refused, takes_direct_writes, write_directly};
 pub(crate) use safety::{Safety, judge};
 
 /// Makes a directory that only its owner may enter. Whoever wants it durable syncs its parent.
@@ -110,8 +111,13 @@ pub(crate) struct Stopped {
 }
 
 /// Writes all pieces one after another at `offset`. Nothing is durable yet.
-pub(crate) fn write_all_at(file: &File, pieces: &[Bytes], offset: u64) -> Result<(), Stopped> {
-    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+pub(crate) fn write_all_at(
+    file: &File,
+    pieces: &[impl AsRef<[u8]>],
+    offset: u64,
+) -> Result<(), Stopped> {
+    let slices = pieces.iter().map(|piece| IoSlice::new(piece.as_ref()));
+    let mut slices: Vec<IoSlice<'_>> = slices.collect();
     let mut rest = slices.as_mut_slice();
     IoSlice::advance_slices(&mut rest, 0); // Skips pieces that are empty.
     let mut written = 0;
@@ -184,7 +190,7 @@ pub(crate) fn rewrite_durably(path: &Path) -> io::Result<()> {
             return file.sync_all();
         }
         let len = piece.len() as u64;
-        write_all_at(&file, &[piece.into()], offset).map_err(|stopped| stopped.error)?;
+        write_all_at(&file, &[piece], offset).map_err(|stopped| stopped.error)?;
         offset += len;
     }
 }

@@ -63,7 +63,7 @@ impl Identity {
     pub(crate) fn mark_durably(self, vault: &Path) -> io::Result<()> {
         let file = filesystem::open_or_create(&path(vault))?;
         filesystem::cut(&file, 0)?;
-        let written = filesystem::write_all_at(&file, &[self.mark().into()], 0);
+        let written = filesystem::write_all_at(&file, &[self.mark()], 0);
         written.map_err(|stopped| stopped.error)?;
         file.sync_all()?;
         filesystem::sync_directory(vault)

@@ -47,7 +47,7 @@
 //! ```text
 //! new store    vault's identity, synced ──► ledger transaction: tables, identity
 //! first byte   open O_EXCL ── fsync file ── fsync its directory (and new ones above it)
-//! append       pwritev at the offset
+//! append       pwritev at the offset, past the page cache if there is much
 //! ack point    fdatasync file ──► ledger transaction: offset, epoch, extent ──► answer
 //! finish       last ack point ──► one transaction: resource, reply, state, media's new owner
 //! delete       ledger transaction: row away, media on the garbage list ──► unlink ──► off the list

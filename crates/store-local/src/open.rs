@@ -8,10 +8,10 @@ use windlass_store::Cause;
 
 use crate::backup;
 use crate::filesystem::{self, Safety};
-use crate::identity::{Identity, Stranger};
+use crate::identity::{self, Identity, Stranger};
 use crate::ledger::{self, LocalLedger};
 use crate::reserve::Reserve;
-use crate::vault::{LocalVault, inventory};
+use crate::vault::{LocalVault, Writes, inventory};
 
 /// A ledger and a vault that share a data directory.
 #[derive(Debug)]
@@ -27,6 +27,9 @@ pub struct LocalStore {
 pub struct Options {
     /// What an acknowledged byte survives.
     pub durability: Durability,
+    /// Writes all media through the page cache. Otherwise large writes, which are synced soon, go past it;
+    /// with [`Durability::Os`] none does.
+    pub page_cache: bool,
     /// Opens the store on a file system that is known not to keep what it has synced, with a
     /// warning instead of an error.
     pub allow_unsafe_filesystem: bool,
@@ -168,9 +171,20 @@ impl LocalStore {
             reserve: Arc::new(reserve),
             lock,
         };
-        let vault = LocalVault::new(vault_dir, keep.clone());
+        let writes = writes(&vault_dir, options);
+        let vault = LocalVault::new(vault_dir, writes, keep.clone());
         let ledger = LocalLedger::open(&ledger_path, identity, keep)?;
         Ok(Self { ledger, vault })
+    }
+}
+
+/// How media is written: past the page cache if it will be synced, and if the vault's file system is good at it.
+fn writes(vault: &Path, options: Options) -> Writes {
+    let wants_direct = options.durability == Durability::Disk && !options.page_cache;
+    if wants_direct && filesystem::takes_direct_writes(&identity::path(vault)) {
+        Writes::Direct
+    } else {
+        Writes::Cached
     }
 }
 

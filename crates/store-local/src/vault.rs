@@ -3,6 +3,7 @@
 //! A media is a file that has its final name from birth; there is no rename. The name and the
 //! length mean nothing: the ledger says which media there are and how much of each counts.
 
+mod direct;
 pub(crate) mod inventory;
 mod lanes;
 mod layout;
@@ -24,6 +25,8 @@ use windlass_proto::digest::Crc32cHasher;
 use windlass_store::{
     Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
 };
+
+pub(crate) use direct::Writes;
 
 use crate::hold::{HeldByBackup, Hold};
 use crate::poison::Poison;
@@ -49,6 +52,8 @@ pub struct LocalVault {
 struct Shared {
     layout: Layout,
     durability: Durability,
+    /// How media is written.
+    writes: Writes,
     reserve: Arc<Reserve>,
     lanes: Lanes,
     gates: Arc<Gates>,
@@ -60,11 +65,12 @@ struct Shared {
 }
 
 impl LocalVault {
-    pub(crate) fn new(root: PathBuf, keep: Keep) -> Self {
+    pub(crate) fn new(root: PathBuf, writes: Writes, keep: Keep) -> Self {
         let shared = Shared {
             hold: Hold::of(root.parent().expect("it is in the data directory")),
             layout: Layout::new(root),
             durability: keep.durability,
+            writes,
             reserve: keep.reserve,
             lanes: Lanes::new(),
             gates: Arc::default(),

@@ -29,6 +29,7 @@ pub use records::{
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};
 pub use vault::{
     Listing, MediaReader, MediaWriter, Space, StoredMedia, Superseded, Vault, VaultError,
+    WRITE_UNIT,
 };
 
 /// The error underneath a fault, shared by everyone who waited for the same commit or sync.

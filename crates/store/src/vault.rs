@@ -8,6 +8,10 @@ use bytes::Bytes;
 use crate::Cause;
 use crate::records::{Extent, MediaId, Timestamp};
 
+/// Writes that begin and end at multiples of so many bytes, in their media and in memory, are those that a vault is
+/// quickest with.
+pub const WRITE_UNIT: usize = 4096;
+
 /// Where media bytes live.
 ///
 /// The vault keeps bytes under names; what they mean, and how many of them count, only the ledger

@@ -36,6 +36,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("durability", |all| {
         Slot::Durability(&mut all.store.durability)
     }),
+    Key::new("page_cache", |all| Slot::Switch(&mut all.store.page_cache)),
     Key::with_flag(
         "allow_unsafe_filesystem",
         "allow-unsafe-filesystem",

@@ -103,6 +103,7 @@ impl LocalStores {
         let options = Options {
             durability,
             allow_unsafe_filesystem: true,
+            ..Options::default()
         };
         let store = LocalStore::open(directory.path(), options);
         let store = store.expect("nobody else has it");

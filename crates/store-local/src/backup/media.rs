@@ -123,7 +123,7 @@ impl Backup<'_> {
                 return Ok(());
             }
             let read = piece.len() as u64;
-            let written = filesystem::write_all_at(&file, &[piece.into()], at);
+            let written = filesystem::write_all_at(&file, &[piece], at);
             written.map_err(|stopped| BackupError::io(&path)(stopped.error))?;
             at += read;
             self.counts.copied += read;

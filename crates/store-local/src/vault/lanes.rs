@@ -14,14 +14,17 @@ use windlass_store::Cause;
 ///
 /// Syncs profit from going together, as the file system puts their journal commits into one: 32
 /// at once were three times as fast as one after another, and more than that gave nothing.
-/// Writes and reads mostly end in the page cache; they need a thread for each processor and some for
-/// those that wait.
+/// Direct writes wait for the disk, which is busy with sixteen of them. Other writes and reads mostly end in the
+/// page cache; they need a thread for each processor and some for those that wait.
 #[derive(Debug)]
 pub(super) struct Lanes {
     /// Syncs, and the last write before one.
     pub(super) sync: Lane,
     /// Syncs that nobody waits for, and that shall not be waited for.
     pub(super) write_back: Lane,
+    /// Writes past the page cache.
+    pub(super) direct: Lane,
+    /// Other writes, and what is as quick: reopening, deleting.
     pub(super) write: Lane,
     pub(super) read: Lane,
 }
@@ -31,6 +34,7 @@ impl Lanes {
         Self {
             sync: Lane::new(32),
             write_back: Lane::new(8),
+            direct: Lane::new(16),
             write: Lane::new(32),
             read: Lane::new(32),
         }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use windlass_store::{Cause, Failpoint, MediaId, MediaReader, MediaWriter, VaultError};
 
+use super::direct::MediaFile;
 use super::lanes::Lane;
 use super::takeover::Gate;
 use super::write_back::WriteBack;
@@ -18,7 +19,7 @@ use crate::{Durability, filesystem};
 #[derive(Debug)]
 pub(super) struct LocalWriter {
     id: MediaId,
-    file: Arc<File>,
+    file: Arc<MediaFile>,
     gate: Arc<Gate>,
     shared: Arc<Shared>,
     write_back: Arc<WriteBack>,
@@ -28,26 +29,26 @@ impl LocalWriter {
     pub(super) fn new(id: MediaId, file: File, gate: Arc<Gate>, shared: Arc<Shared>) -> Self {
         Self {
             id,
-            file: Arc::new(file),
+            file: Arc::new(MediaFile::new(file, shared.writes)),
             gate,
             shared,
             write_back: Arc::default(),
         }
     }
 
-    /// The write, for a thread that may block.
+    /// The write, for a thread that may block. Tells how much of it is in the page cache.
     fn writing(
         &self,
         offset: u64,
         data: Vec<Bytes>,
-    ) -> impl FnOnce() -> Result<(), VaultError> + Send + 'static {
+    ) -> impl FnOnce() -> Result<u64, VaultError> + Send + 'static {
         let (id, file, gate) = (self.id, Arc::clone(&self.file), Arc::clone(&self.gate));
         let shared = Arc::clone(&self.shared);
-        move || match gate.pass(|| filesystem::write_all_at(&file, &data, offset)) {
+        move || match gate.pass(|| file.write_all_at(&data, offset)) {
             None => Err(VaultError::superseded(id)),
-            Some(Ok(())) => {
+            Some(Ok(cached)) => {
                 Failpoint::DataWritten.reach();
-                Ok(())
+                Ok(cached)
             }
             Some(Err(stopped)) if filesystem::is_out_of_space(&stopped.error) => {
                 Err(VaultError::NoSpace {
@@ -65,21 +66,23 @@ impl LocalWriter {
         let (shared, write_back) = (Arc::clone(&self.shared), Arc::clone(&self.write_back));
         move || {
             write_back.begin_anew();
-            shared.sync_data(id, &file, &write_back)
+            shared.sync_data(id, file.as_file(), &write_back)
         }
     }
 
-    /// Sends what was written to the disk when there is enough of it. A sync that fails is the end of all
+    /// Sends what the page cache has to the disk when there is enough of it. A sync that fails is the end of all
     /// syncs, so whoever wants to acknowledge these bytes will learn of it.
-    fn write_back(&self, written: u64) {
-        if self.shared.durability == Durability::Os || !self.write_back.is_due(written) {
+    fn write_back(&self, cached: u64) {
+        if self.shared.durability == Durability::Os || !self.write_back.is_due(cached) {
             return;
         }
         let (file, shared) = (Arc::clone(&self.file), Arc::clone(&self.shared));
         let write_back = Arc::clone(&self.write_back);
         let begun = self.shared.lanes.write_back.begin(move || {
             write_back.run(move || {
-                shared.durably(|| filesystem::sync_data(&file)).ok();
+                shared
+                    .durably(|| filesystem::sync_data(file.as_file()))
+                    .ok();
             });
         });
         if !begun {
@@ -91,15 +94,15 @@ impl LocalWriter {
 #[async_trait]
 impl MediaWriter for LocalWriter {
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
-        let len = data.iter().map(|piece| piece.len() as u64).sum();
-        let written = self
-            .shared
-            .lanes
-            .write
-            .run(self.writing(offset, data))
-            .await;
-        written.unwrap_or_else(fault)?;
-        self.write_back(len);
+        let lanes = &self.shared.lanes;
+        let lane = if self.file.goes_direct(&data, offset) {
+            &lanes.direct
+        } else {
+            &lanes.write
+        };
+        let written = lane.run(self.writing(offset, data)).await;
+        let cached = written.unwrap_or_else(fault)?;
+        self.write_back(cached);
         Ok(())
     }
 
@@ -113,12 +116,12 @@ impl MediaWriter for LocalWriter {
     async fn write_durably(&self, offset: u64, data: &[Bytes]) -> Option<Result<(), VaultError>> {
         let (write, sync) = (self.writing(offset, data.to_vec()), self.syncing());
         let lane = &self.shared.lanes.sync;
-        let done = lane.run_now(|| write().and_then(|()| sync())).await?;
+        let done = lane.run_now(|| write().and_then(|_| sync())).await?;
         Some(done.unwrap_or_else(fault))
     }
 }
 
-fn fault(cause: Cause) -> Result<(), VaultError> {
+fn fault<T>(cause: Cause) -> Result<T, VaultError> {
     Err(VaultError::Fault(cause))
 }
 

@@ -21,7 +21,7 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
         reserve: Arc::new(Reserve::open(&dir.path().join("reserve")).unwrap()),
         lock: Arc::new(DirectoryLock::new(lock)),
     };
-    LocalVault::new(root, keep)
+    LocalVault::new(root, Writes::Direct, keep)
 }
 
 /// A writer on a device: `/dev/full` refuses writes for want of room, and no device can be synced.

@@ -1,6 +1,6 @@
-//! Bytes go to the disk before anybody waits for it.
+//! Bytes in the page cache go to the disk before anybody waits for it.
 //!
-//! The kernel would keep what is written for many seconds, so that the sync at the end of a request
+//! The kernel would keep them for many seconds, so that the sync at the end of a request
 //! would have all of it before it. A sync now and then, beside the writes, leaves little to the last one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,10 +20,10 @@ pub(super) struct WriteBack {
 }
 
 impl WriteBack {
-    /// Takes note of bytes that were written. When the answer is yes, the caller [runs](WriteBack::run) a
+    /// Takes note of bytes that were written to the page cache. When the answer is yes, the caller [runs](WriteBack::run) a
     /// sync, or [puts it off](WriteBack::put_off).
-    pub(super) fn is_due(&self, written: u64) -> bool {
-        let waiting = self.waiting.fetch_add(written, Ordering::Relaxed) + written;
+    pub(super) fn is_due(&self, cached: u64) -> bool {
+        let waiting = self.waiting.fetch_add(cached, Ordering::Relaxed) + cached;
         let due = waiting >= STRETCH && !self.running.swap(true, Ordering::Relaxed);
         if due {
             self.waiting.store(0, Ordering::Relaxed);
