@@ -114,7 +114,7 @@ impl Server {
             large_bodies: memory::Memory::new(reading, patience),
             large_replies: memory::Memory::new(reading, patience),
             turns: Arc::default(),
-            budget: uploads::batch::MemoryBudget::new(settings.limits.media_memory),
+            budget: uploads::budget::MemoryBudget::new(settings.limits.media_memory),
             settings,
             registry,
             ledger: stores.ledger,

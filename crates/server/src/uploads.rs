@@ -10,7 +10,7 @@
 //! | [`session`] | start, query, append, cancel |
 //! | [`append`] | the bytes of one request, from the body to a commit |
 //! | [`finish`] | from committed media to a resource and a stored reply |
-//! | [`sink`], [`batch`], [`mark`], [`slow_lane`] | from bytes to durable media, with its digests |
+//! | [`sink`], [`batch`], [`budget`], [`mark`], [`slow_lane`] | from bytes to durable media, with its digests |
 //! | [`lease`] | one writer per session |
 //! | [`warm`] | sessions between two of their requests |
 
@@ -34,6 +34,7 @@ use crate::vitals::{Room, Vitals};
 
 pub(crate) mod append;
 pub(crate) mod batch;
+pub(crate) mod budget;
 pub(crate) mod finish;
 pub(crate) mod lease;
 mod mark;
@@ -62,7 +63,7 @@ pub(crate) struct House {
     /// For replies that have media inside.
     pub(crate) large_replies: Memory,
     pub(crate) turns: Arc<Turns>,
-    pub(crate) budget: batch::MemoryBudget,
+    pub(crate) budget: budget::MemoryBudget,
     /// Work on uploads that must not be torn when a connection dies.
     pub(crate) tasks: TaskTracker,
     /// Tells the sweep that media may have become garbage.

@@ -196,14 +196,25 @@ impl Append {
 
     async fn store(&mut self, mut data: Bytes) -> Result<(), Error> {
         while !data.is_empty() {
-            self.sink.take(&mut data);
-            if self.sink.is_full() {
-                self.house.admit_write(self.sink.waiting())?;
-                let due = self.commits.due(self.sink.offset());
-                if let Some(checkpoint) = Box::pin(self.sink.write(due)).await? {
-                    self.commits.begin(checkpoint).await?;
-                }
+            if !self.sink.has_room() {
+                Box::pin(self.make_room()).await?;
             }
+            self.sink.take(&mut data);
+        }
+        Ok(())
+    }
+
+    /// Has the batch written, unless the write before it gives memory back in which more can be taken.
+    async fn make_room(&mut self) -> Result<(), Error> {
+        let earlier = self.sink.land().await?;
+        let mut latest = None;
+        if !self.sink.has_room() {
+            self.house.admit_write(self.sink.waiting())?;
+            let due = self.commits.due(self.sink.offset());
+            latest = self.sink.write(due).await?;
+        }
+        for checkpoint in earlier.into_iter().chain(latest) {
+            self.commits.begin(checkpoint).await?;
         }
         Ok(())
     }

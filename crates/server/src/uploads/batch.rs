@@ -1,53 +1,27 @@
 //! Bytes on their way from the socket to the vault, and how many of them may wait at once.
 //!
 //! Large writes are what makes a disk fast, but a large buffer for every slow connection would be
-//! a gigabyte. So a batch grows past [`SMALL_BATCH`] only with a share of a common budget, and only
-//! when the bytes are really there.
-
-use std::sync::Arc;
+//! a gigabyte. So a batch grows past [`SMALL_BATCH`], or [`MODEST_BATCH`], only with a block from a common
+//! budget, and only when the bytes are really there.
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use windlass_store::WRITE_UNIT;
 
-/// What every batch may hold without a share of the budget while its media may still turn out to be
-/// small.
+use super::budget::Block;
+
+/// What every batch may hold without a block while its media may still turn out to be small.
 pub(crate) const SMALL_BATCH: usize = 64 * 1024;
 
-/// What a batch of larger media may hold without a share of the budget: a thousand slow uploads
-/// together no more than a few large batches.
+/// What a batch of larger media may hold without a block: a thousand slow uploads together no more than a few
+/// large batches.
 pub(crate) const MODEST_BATCH: usize = 16 * 1024;
-
-/// What a batch may hold with a share of the budget. Twice as much was slower: one batch is taken while
-/// another is written, and both should still be in the processor's cache.
-pub(crate) const LARGE_BATCH: usize = 512 * 1024;
 
 /// Pieces smaller than this are copied together: a piece costs more than its bytes.
 const TINY: usize = 4 * 1024;
 
-/// Tiny pieces are copied into blocks of this size. Growing one block instead would hold up to twice
+/// Tiny pieces are copied into runs of this size. Growing one run instead would hold up to twice
 /// the bytes.
-const BLOCK: usize = 4 * 1024;
-
-/// Memory for batches, shared by all uploads of a server.
-#[derive(Debug, Clone)]
-pub(crate) struct MemoryBudget {
-    large_batches: Arc<Semaphore>,
-}
-
-impl MemoryBudget {
-    /// A budget of `bytes`, at least one large batch.
-    pub(crate) fn new(bytes: u64) -> Self {
-        let batches = usize::try_from(bytes / LARGE_BATCH as u64).unwrap_or(usize::MAX);
-        let batches = batches.clamp(1, Semaphore::MAX_PERMITS);
-        Self {
-            large_batches: Arc::new(Semaphore::new(batches)),
-        }
-    }
-
-    fn share(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.large_batches).try_acquire_owned().ok()
-    }
-}
+const RUN_LEN: usize = 4 * 1024;
 
 /// Bytes collected for one write.
 #[derive(Debug, Default)]
@@ -55,15 +29,8 @@ pub(crate) struct Batch {
     pieces: Vec<Bytes>,
     tail: BytesMut,
     len: usize,
-    share: Option<OwnedSemaphorePermit>,
-}
-
-/// A batch that is complete: its pieces, and its share of the budget to be held until nobody needs
-/// them any more.
-#[derive(Debug)]
-pub(crate) struct Sealed {
-    pub(crate) pieces: Vec<Bytes>,
-    pub(crate) share: Option<OwnedSemaphorePermit>,
+    /// Where everything is as soon as the batch is a large one.
+    block: Option<Block>,
 }
 
 impl Batch {
@@ -72,26 +39,40 @@ impl Batch {
         self.len
     }
 
-    /// How many more bytes it takes before it wants to be written, when it may hold `unshared` of
-    /// them without a share of the budget. Zero when it is full.
-    pub(crate) fn room(&mut self, budget: &MemoryBudget, unshared: usize) -> usize {
-        if self.len < unshared {
-            return unshared - self.len;
-        }
-        if self.share.is_none() {
-            self.share = budget.share();
-        }
-        if self.share.is_some() {
-            LARGE_BATCH.saturating_sub(self.len)
-        } else {
-            0
-        }
+    /// Whether it can hold more only with a block, when it may hold `unshared` bytes without one.
+    pub(crate) fn wants_block(&self, unshared: usize) -> bool {
+        self.block.is_none() && self.len >= unshared
     }
 
-    /// Adds bytes. Their memory is kept, not copied, unless they are few.
+    /// Moves into a block, in which there is room for more.
+    pub(crate) fn move_to(&mut self, mut block: Block) {
+        self.seal_tail();
+        for piece in std::mem::take(&mut self.pieces) {
+            block.push(&piece);
+        }
+        self.block = Some(block);
+    }
+
+    /// How many more bytes it takes before it wants to be written, when it begins at `start` of its media
+    /// and may hold `unshared` of them without a block. Zero when it is full.
+    ///
+    /// A large batch ends where a vault likes it to end.
+    pub(crate) fn room(&self, unshared: usize, start: u64) -> usize {
+        let askew = usize::try_from(start % WRITE_UNIT as u64).expect("less than a unit");
+        let most = match &self.block {
+            Some(block) => block.limit() - askew,
+            None => unshared,
+        };
+        most.saturating_sub(self.len)
+    }
+
+    /// Adds bytes, at most as many as there is room for. The memory of a few is kept; of a large batch they
+    /// are copied, so that whoever reads from the socket can use it again.
     pub(crate) fn push(&mut self, data: Bytes) {
         self.len += data.len();
-        if data.len() < TINY {
+        if let Some(block) = &mut self.block {
+            block.push(&data);
+        } else if data.len() < TINY {
             self.copy(&data);
         } else {
             self.seal_tail();
@@ -99,24 +80,25 @@ impl Batch {
         }
     }
 
-    /// Takes everything out.
-    pub(crate) fn seal(&mut self) -> Sealed {
-        self.seal_tail();
+    /// Takes everything out. Memory of the budget is given back when nobody has the bytes any more.
+    pub(crate) fn seal(&mut self) -> Vec<Bytes> {
         self.len = 0;
-        Sealed {
-            pieces: std::mem::take(&mut self.pieces),
-            share: self.share.take(),
+        if let Some(block) = self.block.take() {
+            return vec![block.freeze()];
         }
+        self.seal_tail();
+        std::mem::take(&mut self.pieces)
     }
 
-    /// Takes everything out as one run of bytes.
+    /// Takes everything out as one run of bytes, which has no part in the budget.
     pub(crate) fn concat(&mut self) -> Bytes {
-        let mut sealed = self.seal();
-        if sealed.pieces.len() == 1 {
-            return sealed.pieces.remove(0);
+        let is_in_block = self.block.is_some();
+        let mut pieces = self.seal();
+        if pieces.len() == 1 && !is_in_block {
+            return pieces.remove(0);
         }
-        let mut all = BytesMut::with_capacity(sealed.pieces.iter().map(Bytes::len).sum());
-        for piece in &sealed.pieces {
+        let mut all = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+        for piece in &pieces {
             all.extend_from_slice(piece);
         }
         all.freeze()
@@ -126,7 +108,7 @@ impl Batch {
         while !data.is_empty() {
             if self.tail.capacity() == self.tail.len() {
                 self.seal_tail();
-                self.tail = BytesMut::with_capacity(BLOCK);
+                self.tail = BytesMut::with_capacity(RUN_LEN);
             }
             let room = self.tail.capacity() - self.tail.len();
             let (fits, rest) = data.split_at(room.min(data.len()));
@@ -144,6 +126,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::budget::{BLOCK_LEN, Claim, MemoryBudget};
     use super::*;
 
     #[test]
@@ -161,31 +144,57 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_that_becomes_large_keeps_its_bytes() {
+        let mut batch = filled();
+        batch.push(Bytes::from_static(b"tiny"));
+        batch.move_to(block());
+        let more = vec![8; SMALL_BATCH];
+        batch.push(more.clone().into());
+        let expected = [vec![7; SMALL_BATCH], b"tiny".into(), more].concat();
+        assert!(batch.concat() == expected);
+    }
+
+    #[test]
     fn tiny_pieces_are_copied_together() {
         let mut batch = Batch::default();
         for _ in 0..1000 {
             batch.push(Bytes::from_static(b"x"));
         }
-        assert_eq!(batch.seal().pieces.len(), 1);
+        assert_eq!(batch.seal().len(), 1);
     }
 
     #[test]
-    fn a_batch_grows_large_only_with_a_share_of_the_budget() {
-        let budget = MemoryBudget::new(LARGE_BATCH as u64);
-        let mut lucky = filled();
-        let mut unlucky = filled();
-        assert_eq!(lucky.room(&budget, SMALL_BATCH), LARGE_BATCH - SMALL_BATCH);
-        assert_eq!(unlucky.room(&budget, SMALL_BATCH), 0);
-        drop(lucky.seal());
-        assert_eq!(
-            unlucky.room(&budget, SMALL_BATCH),
-            LARGE_BATCH - SMALL_BATCH
-        );
+    fn a_batch_grows_large_only_with_a_block() {
+        let mut batch = Batch::default();
+        assert!(!batch.wants_block(SMALL_BATCH));
+        batch = filled();
+        assert!(batch.wants_block(SMALL_BATCH));
+        assert_eq!(batch.room(SMALL_BATCH, 0), 0);
+        batch.move_to(block());
+        assert!(!batch.wants_block(SMALL_BATCH));
+        assert_eq!(batch.room(SMALL_BATCH, 0), BLOCK_LEN - SMALL_BATCH);
+    }
+
+    #[test]
+    fn a_large_batch_ends_at_a_unit_wherever_it_begins() {
+        let mut batch = filled();
+        batch.move_to(block());
+        for start in [0, 1, 4095, 4096, 70_001] {
+            let len = SMALL_BATCH + batch.room(SMALL_BATCH, start);
+            let end = start + len as u64;
+            assert!(end.is_multiple_of(WRITE_UNIT as u64), "from {start}");
+            assert!(len > BLOCK_LEN - WRITE_UNIT);
+        }
+    }
+
+    fn block() -> Block {
+        let budget = MemoryBudget::new(u64::MAX);
+        budget.block(Claim::First).unwrap()
     }
 
     fn filled() -> Batch {
         let mut batch = Batch::default();
-        batch.push(vec![0; SMALL_BATCH].into());
+        batch.push(vec![7; SMALL_BATCH].into());
         batch
     }
 }

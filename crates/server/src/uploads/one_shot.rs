@@ -241,10 +241,19 @@ impl<'a> OneShot<'a> {
     async fn take(&mut self, data: Bytes) -> Result<(), Error> {
         let mut data = self.intake.accept(data)?;
         while !data.is_empty() {
-            self.sink.take(&mut data);
-            if self.sink.is_full() {
-                self.write().await?;
+            if !self.sink.has_room() {
+                self.make_room().await?;
             }
+            self.sink.take(&mut data);
+        }
+        Ok(())
+    }
+
+    /// Has the batch written, unless the write before it gives memory back in which more can be taken.
+    async fn make_room(&mut self) -> Result<(), Error> {
+        self.sink.land().await?;
+        if !self.sink.has_room() {
+            self.write().await?;
         }
         Ok(())
     }

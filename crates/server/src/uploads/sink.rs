@@ -13,7 +13,8 @@ use windlass_store::{
     Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Timestamp, Vault, VaultError,
 };
 
-use super::batch::{Batch, MODEST_BATCH, MemoryBudget, SMALL_BATCH, Sealed};
+use super::batch::{Batch, MODEST_BATCH, SMALL_BATCH};
+use super::budget::{Claim, MemoryBudget};
 use super::mark::Mark;
 use super::slow_lane::{SlowLane, hash};
 use crate::error::Error;
@@ -90,15 +91,13 @@ impl From<VaultError> for WriteFailed {
     }
 }
 
-/// Writes a batch, and lets go of its share of the memory.
+/// Writes a batch, and lets go of its memory.
 async fn write_out(
     writer: &dyn MediaWriter,
     offset: u64,
-    batch: Sealed,
+    pieces: Vec<Bytes>,
 ) -> Result<(), WriteFailed> {
-    let Sealed { pieces, share } = batch;
     let written = writer.write(offset, pieces.clone()).await;
-    drop(share);
     written.map_err(|error| WriteFailed { error, pieces })
 }
 
@@ -106,13 +105,12 @@ async fn write_out(
 async fn write_out_durably(
     writer: &dyn MediaWriter,
     offset: u64,
-    batch: Sealed,
+    pieces: Vec<Bytes>,
 ) -> Result<(), WriteFailed> {
-    if let Some(done) = writer.write_durably(offset, &batch.pieces).await {
-        let pieces = batch.pieces;
+    if let Some(done) = writer.write_durably(offset, &pieces).await {
         return done.map_err(|error| WriteFailed { error, pieces });
     }
-    write_out(writer, offset, batch).await?;
+    write_out(writer, offset, pieces).await?;
     Ok(writer.sync().await?)
 }
 
@@ -220,7 +218,7 @@ impl MediaSink {
 
     /// Takes as much of `data` as fits into the batch.
     pub(crate) fn take(&mut self, data: &mut Bytes) {
-        let room = self.room();
+        let room = self.batch.room(self.unshared(), self.sent.offset);
         let piece = data.split_to(room.min(data.len()));
         self.keep(piece);
     }
@@ -240,9 +238,20 @@ impl MediaSink {
         self.waiting() > 0 && (self.known_large || self.is_for_vault())
     }
 
-    /// Whether nothing more fits before a [`MediaSink::write`].
-    pub(crate) fn is_full(&mut self) -> bool {
-        self.room() == 0
+    /// Whether more fits before a [`MediaSink::write`]. To be asked when there is more: it takes the memory
+    /// that it needs.
+    pub(crate) fn has_room(&mut self) -> bool {
+        let unshared = self.unshared();
+        if self.batch.wants_block(unshared) {
+            let claim = match self.writing {
+                None => Claim::First,
+                Some(_) => Claim::Second,
+            };
+            if let Some(block) = self.plumbing.budget.block(claim) {
+                self.batch.move_to(block);
+            }
+        }
+        self.batch.room(unshared, self.sent.offset) > 0
     }
 
     /// Starts to write what was taken, after waiting for the write before it. With `checkpoint`,
@@ -265,15 +274,15 @@ impl MediaSink {
     async fn send(&mut self, what_for: WhatFor) -> Result<(), Error> {
         let media = self.vault_media().await?;
         let from = std::mem::replace(&mut self.sent, self.taken.clone());
-        let sealed = self.batch.seal();
-        self.slow.update(sealed.pieces.clone()).await;
+        let pieces = self.batch.seal();
+        self.slow.update(pieces.clone()).await;
         let offset = from.offset;
         let task = tokio::spawn(async move {
             match what_for {
                 WhatFor::Room | WhatFor::Checkpoint => {
-                    write_out(&*media.writer, offset, sealed).await
+                    write_out(&*media.writer, offset, pieces).await
                 }
-                WhatFor::Settlement => write_out_durably(&*media.writer, offset, sealed).await,
+                WhatFor::Settlement => write_out_durably(&*media.writer, offset, pieces).await,
             }
         });
         self.writing = Some(Box::new(Writing {
@@ -337,13 +346,13 @@ impl MediaSink {
         }
     }
 
-    fn room(&mut self) -> usize {
-        let unshared = if self.known_large || self.vault_media.is_some() {
+    /// How much a batch may hold without a block.
+    fn unshared(&self) -> usize {
+        if self.known_large || self.vault_media.is_some() {
             MODEST_BATCH
         } else {
             SMALL_BATCH
-        };
-        self.batch.room(&self.plumbing.budget, unshared)
+        }
     }
 
     fn keep(&mut self, data: Bytes) {
@@ -360,8 +369,8 @@ impl MediaSink {
         Ok(self.vault_media.insert(VaultMedia { id, writer }).clone())
     }
 
-    /// Waits for the write on its way.
-    async fn land(&mut self) -> Result<Option<Checkpoint>, Error> {
+    /// Waits for the write on its way, and hands out the [`Checkpoint`] that it may have been for.
+    pub(crate) async fn land(&mut self) -> Result<Option<Checkpoint>, Error> {
         let Some(writing) = self.writing.take() else {
             return Ok(None);
         };

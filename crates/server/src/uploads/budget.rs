@@ -1,0 +1,232 @@
+//! The memory of large batches, of which all uploads together have so much and no more.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use memmap2::MmapMut;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What the budget is divided into.
+const SHARE_LEN: usize = 256 * 1024;
+
+/// The most shares that a block has. More made single uploads no faster.
+const SHARES: usize = 4;
+
+/// The longest block.
+#[cfg(test)]
+pub(crate) const BLOCK_LEN: usize = SHARES * SHARE_LEN;
+
+/// Memory for large batches, shared by all uploads of a server.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryBudget {
+    shares: Arc<Semaphore>,
+    /// When fewer shares than these are left, they are for those who have none.
+    scarce: usize,
+    shelf: Arc<Shelf>,
+}
+
+/// Who asks for a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// An upload that has none.
+    First,
+    /// One that has a block on its way to the vault.
+    Second,
+}
+
+/// Memory that nobody needs now, and that has been used before: the kernel need not find it again.
+#[derive(Debug)]
+struct Shelf {
+    /// What came first is in front.
+    kept: Mutex<Vec<MmapMut>>,
+    /// The most that is kept: a quarter of the budget, and beside it.
+    limit: usize,
+}
+
+/// A part of the budget, and the memory that it stands for. It lies as a vault likes it, and as nothing but pages
+/// does: it is mapped by itself, outside of the heap, which would not give so large a piece back as a rule.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// `None` only while it is given back.
+    memory: Option<MmapMut>,
+    len: usize,
+    shelf: Arc<Shelf>,
+    _shares: OwnedSemaphorePermit,
+}
+
+impl MemoryBudget {
+    /// A budget of `bytes`, at least one block.
+    pub(crate) fn new(bytes: u64) -> Self {
+        let shares = usize::try_from(bytes / SHARE_LEN as u64).unwrap_or(usize::MAX);
+        let shares = shares.clamp(SHARES, Semaphore::MAX_PERMITS);
+        Self {
+            shares: Arc::new(Semaphore::new(shares)),
+            scarce: shares / 4,
+            shelf: Arc::new(Shelf {
+                kept: Mutex::default(),
+                limit: (shares / 4).saturating_mul(SHARE_LEN),
+            }),
+        }
+    }
+
+    /// An empty block: a large one while there is plenty of memory, a smaller one when others have most of
+    /// it. `None` when they have all, or so much that who has a block already had better wait for that one.
+    pub(crate) fn block(&self, claim: Claim) -> Option<Block> {
+        let available = self.shares.available_permits();
+        if claim == Claim::Second && available < self.scarce {
+            return None;
+        }
+        let shares = (available / (4 * SHARES)).clamp(1, SHARES);
+        let count = u32::try_from(shares).expect("a few");
+        let taken = Arc::clone(&self.shares)
+            .try_acquire_many_owned(count)
+            .ok()?;
+        Some(Block {
+            memory: Some(self.shelf.take(shares * SHARE_LEN)?),
+            len: 0,
+            shelf: Arc::clone(&self.shelf),
+            _shares: taken,
+        })
+    }
+}
+
+impl Block {
+    /// How many bytes it holds at the most.
+    pub(crate) fn limit(&self) -> usize {
+        self.memory().len()
+    }
+
+    /// Adds bytes; all together are at most [`Block::limit`].
+    pub(crate) fn push(&mut self, data: &[u8]) {
+        let memory = self.memory.as_mut().expect("it is not given back");
+        memory[self.len..][..data.len()].copy_from_slice(data);
+        self.len += data.len();
+    }
+
+    /// The bytes. Memory and shares are given back with the last of them.
+    pub(crate) fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+
+    fn memory(&self) -> &MmapMut {
+        self.memory.as_ref().expect("it is not given back")
+    }
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.memory()[..self.len]
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.shelf.put(memory);
+        }
+    }
+}
+
+impl Shelf {
+    /// Memory of this length, if the system has it.
+    fn take(&self, len: usize) -> Option<MmapMut> {
+        let mut kept = self.kept();
+        let fits = kept.iter().rposition(|memory| memory.len() == len);
+        let memory = fits.map(|at| kept.remove(at));
+        drop(kept);
+        memory.or_else(|| MmapMut::map_anon(len).ok())
+    }
+
+    /// Keeps memory; what was kept longest goes for it.
+    fn put(&self, memory: MmapMut) {
+        let mut kept = self.kept();
+        kept.push(memory);
+        let mut len: usize = kept.iter().map(|memory| memory.len()).sum();
+        let beyond = kept.iter().take_while(|memory| {
+            let is_beyond = len > self.limit;
+            len -= memory.len();
+            is_beyond
+        });
+        let beyond = beyond.count();
+        let gone: Vec<_> = kept.drain(..beyond).collect();
+        drop(kept);
+        drop(gone);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<MmapMut>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_store::WRITE_UNIT;
+
+    use super::*;
+
+    #[test]
+    fn a_block_lies_right_and_gives_its_bytes_back_in_order() {
+        let budget = MemoryBudget::new(0);
+        for _ in 0..2 {
+            let mut block = budget.block(Claim::First).unwrap();
+            block.push(b"wind");
+            block.push(b"lass");
+            let bytes = block.freeze();
+            assert_eq!(bytes, "windlass");
+            assert!(bytes.as_ptr().addr().is_multiple_of(WRITE_UNIT));
+        }
+    }
+
+    #[test]
+    fn a_share_lasts_as_long_as_its_bytes() {
+        let budget = MemoryBudget::new(0);
+        let mut blocks: Vec<_> = std::iter::from_fn(|| budget.block(Claim::First)).collect();
+        let bytes = blocks.pop().unwrap().freeze();
+        let copy = bytes.clone();
+        drop(bytes);
+        assert!(budget.block(Claim::First).is_none());
+        drop(copy);
+        assert!(budget.block(Claim::First).is_some());
+    }
+
+    #[test]
+    fn blocks_are_smaller_when_there_are_many_and_the_budget_is_not_exceeded() {
+        let budget = MemoryBudget::new(32 << 20);
+        let blocks: Vec<_> = std::iter::from_fn(|| budget.block(Claim::First)).collect();
+        let limits: Vec<_> = blocks.iter().map(Block::limit).collect();
+        assert!(limits.is_sorted_by(|a, b| a >= b));
+        assert_eq!((limits[0], limits.last()), (BLOCK_LEN, Some(&SHARE_LEN)));
+        assert_eq!(limits.iter().sum::<usize>(), 32 << 20);
+    }
+
+    #[test]
+    fn the_last_blocks_are_for_those_who_have_none() {
+        let budget = MemoryBudget::new(32 << 20);
+        let seconds: Vec<_> = std::iter::from_fn(|| budget.block(Claim::Second)).collect();
+        let taken: usize = seconds.iter().map(Block::limit).sum();
+        assert!(taken < 25 << 20);
+        assert!(budget.block(Claim::First).is_some());
+    }
+
+    #[test]
+    fn a_quarter_is_kept_and_of_that_what_came_last() {
+        let budget = MemoryBudget::new(32 << 20);
+        let large: Vec<_> = (0..10)
+            .map(|_| budget.block(Claim::First).unwrap())
+            .collect();
+        let mut small: Vec<_> = std::iter::from_fn(|| budget.block(Claim::First)).collect();
+        small.retain(|block| block.limit() == SHARE_LEN);
+        drop(small);
+        drop(large);
+        let kept: Vec<_> = budget
+            .shelf
+            .kept()
+            .iter()
+            .map(|memory| memory.len())
+            .collect();
+        assert_eq!(kept.iter().sum::<usize>(), 8 << 20);
+        assert!(kept.iter().all(|len| *len == BLOCK_LEN), "{kept:?}");
+        let again = budget.block(Claim::First).unwrap();
+        assert_eq!((again.limit(), budget.shelf.kept().len()), (BLOCK_LEN, 7));
+    }
+}
