@@ -2,7 +2,7 @@
 //!
 //! With `--sync` one `fdatasync` of the file comes before each reply that acknowledges media: one for each whole file, one for each
 //! chunk. Directories are not synced, and the reply that only opens a session promises nothing, so that a server which keeps the whole promise does more.
-//! Without `--sync` nothing is synced. Media is gathered to 1 MiB before it is written, since large writes are what the page cache is best at.
+//! Without `--sync` nothing is synced. Media is gathered to 1 MiB before it is written through the page cache: large writes cost least.
 
 mod http;
 mod shelf;

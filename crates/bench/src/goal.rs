@@ -164,6 +164,7 @@ fn value(name: &str, measured: &Measured) -> Option<f64> {
     match (name, name.split_once(" / ")) {
         ("sync", _) => measured.mood(Mood::sync_milliseconds),
         ("disk", _) => measured.mood(Mood::disk),
+        ("direct", _) => measured.mood(Mood::direct),
         (_, Some((one, other))) => {
             let is_other = |entry: &Entry| entry.name == other;
             measured.ratio(main, measured.entry(one)?, is_other)
@@ -230,10 +231,10 @@ mod tests {
         ]);
         let text = filled("{a}, {windlass / a}, {nobody}.", &measured);
         assert_eq!(text, "5.00, 1.80, –.");
-        assert_eq!(filled("{sync} {disk}", &measured), "– –");
+        assert_eq!(filled("{sync} {disk} {direct}", &measured), "– – –");
         let directory = tempfile::tempdir().unwrap();
         measured.moods = vec![Mood::look(directory.path(), MIB).unwrap()];
-        let text = filled("{sync} {disk}", &measured);
+        let text = filled("{sync} {disk} {direct}", &measured);
         assert!(!text.contains('{') && !text.contains(NOTHING));
     }
 }

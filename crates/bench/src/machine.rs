@@ -7,6 +7,7 @@ use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::amount::{GIB, KIB, figure, float, mib};
@@ -16,6 +17,15 @@ const SYNCS: usize = 200;
 
 /// How much is written at once to time the disk.
 const WRITE: usize = 1 << 20;
+
+/// What direct writes lie in.
+const BLOCK: usize = 4096;
+
+/// How a file is asked for them.
+#[cfg(target_os = "linux")]
+const DIRECT: OFlags = OFlags::DIRECT;
+#[cfg(not(target_os = "linux"))]
+const DIRECT: OFlags = OFlags::empty();
 
 /// What must be known of a machine to read its figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +44,8 @@ pub(crate) struct Mood {
     sync: Duration,
     /// Bytes that the disk takes in a second, written in a row and synced at the end.
     disk: u64,
+    /// The same past the page cache; as before where the file system cannot do that.
+    direct: u64,
     load: String,
 }
 
@@ -62,7 +74,9 @@ impl Mood {
         Ok(Self {
             sync: sync(&directory.join("sync"))?,
             load: read("/proc/loadavg"),
-            disk: disk(&directory.join("row"), row)?,
+            disk: disk(&directory.join("row"), OFlags::empty(), row)?,
+            direct: disk(&directory.join("direct"), DIRECT, row)
+                .or_else(|_| disk(&directory.join("direct"), OFlags::empty(), row))?,
         })
     }
 
@@ -74,6 +88,21 @@ impl Mood {
     /// MiB/s that the disk takes in a row.
     pub(crate) fn disk(&self) -> f64 {
         mib(self.disk)
+    }
+
+    /// MiB/s that it takes past the page cache.
+    pub(crate) fn direct(&self) -> f64 {
+        mib(self.direct)
+    }
+
+    /// The disk's figures, as a sentence has them.
+    pub(crate) fn said(sync: f64, disk: f64, direct: f64) -> String {
+        format!(
+            "an append of 4 KiB with fdatasync {} ms, {} MiB/s in large writes with one at the end, {} past the page cache",
+            figure(sync),
+            figure(disk),
+            figure(direct),
+        )
     }
 }
 
@@ -94,12 +123,8 @@ impl fmt::Display for Machine {
 impl fmt::Display for Mood {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let load = self.load.split(' ').next().unwrap_or_default();
-        write!(
-            f,
-            "an append of 4 KiB with fdatasync {} ms, {} MiB/s in large writes with one at the end; load {load}",
-            figure(self.sync_milliseconds()),
-            figure(self.disk()),
-        )
+        let disk = Self::said(self.sync_milliseconds(), self.disk(), self.direct());
+        write!(f, "{disk}; load {load}")
     }
 }
 
@@ -151,12 +176,14 @@ fn sync(path: &Path) -> std::io::Result<Duration> {
 }
 
 /// The file stays, since removing it would be work for the disk too.
-fn disk(path: &Path, row: u64) -> std::io::Result<u64> {
+fn disk(path: &Path, flags: OFlags, row: u64) -> std::io::Result<u64> {
     let mut file = File::create(path)?;
-    let piece = vec![0xa5; WRITE];
+    rustix::fs::fcntl_setfl(&file, flags)?;
+    let memory = vec![0xa5; WRITE + BLOCK];
+    let piece = &memory[memory.as_ptr().align_offset(BLOCK)..][..WRITE];
     let start = Instant::now();
     for _ in 0..row / WRITE as u64 {
-        file.write_all(&piece)?;
+        file.write_all(piece)?;
     }
     file.sync_data()?;
     let nanoseconds = start.elapsed().as_nanos().max(1);
@@ -182,6 +209,6 @@ mod tests {
     fn a_disk_takes_time() {
         let directory = tempfile::tempdir().unwrap();
         let mood = Mood::look(directory.path(), MIB).unwrap();
-        assert!(mood.sync > Duration::ZERO && mood.disk > 0);
+        assert!(mood.sync > Duration::ZERO && mood.disk > 0 && mood.direct > 0);
     }
 }

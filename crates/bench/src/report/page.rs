@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::amount::{figure, median};
+use crate::amount::median;
 use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::machine::Mood;
@@ -67,13 +67,14 @@ pub(super) fn generated(
 fn disk(record: &Record) -> String {
     let medians = |of: fn(&Mood) -> f64| {
         let medians = record.scenarios.iter().filter_map(|one| one.mood(of));
-        median(&medians.collect::<Vec<_>>()).map(figure)
+        median(&medians.collect::<Vec<_>>())
     };
-    let (sync, disk) = (medians(Mood::sync_milliseconds), medians(Mood::disk));
-    let said = sync.zip(disk).map(|(sync, disk)| {
-        format!("; an append of 4 KiB with fdatasync {sync} ms, {disk} MiB/s in large writes with one at the end")
-    });
-    said.unwrap_or_default()
+    let sync = medians(Mood::sync_milliseconds);
+    let (disk, direct) = (medians(Mood::disk), medians(Mood::direct));
+    let said = sync.zip(disk).zip(direct);
+    said.map_or_else(String::new, |((sync, disk), direct)| {
+        format!("; {}", Mood::said(sync, disk, direct))
+    })
 }
 
 fn lines(record: &Record, goals: &BTreeMap<String, Goal>) -> String {
