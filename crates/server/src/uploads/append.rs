@@ -196,10 +196,10 @@ impl Append {
 
     async fn store(&mut self, mut data: Bytes) -> Result<(), Error> {
         while !data.is_empty() {
+            self.sink.take(&mut data);
             if !self.sink.has_room() {
                 Box::pin(self.make_room()).await?;
             }
-            self.sink.take(&mut data);
         }
         Ok(())
     }

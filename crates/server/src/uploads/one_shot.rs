@@ -241,10 +241,10 @@ impl<'a> OneShot<'a> {
     async fn take(&mut self, data: Bytes) -> Result<(), Error> {
         let mut data = self.intake.accept(data)?;
         while !data.is_empty() {
+            self.sink.take(&mut data);
             if !self.sink.has_room() {
                 self.make_room().await?;
             }
-            self.sink.take(&mut data);
         }
         Ok(())
     }

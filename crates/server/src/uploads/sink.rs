@@ -238,8 +238,8 @@ impl MediaSink {
         self.waiting() > 0 && (self.known_large || self.is_for_vault())
     }
 
-    /// Whether more fits before a [`MediaSink::write`]. To be asked when there is more: it takes the memory
-    /// that it needs.
+    /// Whether more fits before a [`MediaSink::write`]. Takes the memory that is needed for it. What is full without
+    /// it is to be written at once: a thousand slow uploads must not each hold as much as they may.
     pub(crate) fn has_room(&mut self) -> bool {
         let unshared = self.unshared();
         if self.batch.wants_block(unshared) {
