@@ -4,6 +4,8 @@
 //! synced a second time after a sync failed (see [`crate::poison`]).
 
 mod direct;
+#[cfg(target_os = "linux")]
+mod magic;
 mod safety;
 
 use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};

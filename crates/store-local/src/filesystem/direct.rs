@@ -6,6 +6,9 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
+#[cfg(target_os = "linux")]
+use super::magic;
+
 /// Whether writes past the page cache, in units of [`WRITE_UNIT`](windlass_store::WRITE_UNIT), are what the file
 /// system of this file is good at.
 ///
@@ -23,23 +26,12 @@ pub(crate) fn takes_direct_writes(path: &Path) -> bool {
             |align: u32| align > 0 && windlass_store::WRITE_UNIT.is_multiple_of(align as usize);
         return fits(told.stx_dio_mem_align) && fits(told.stx_dio_offset_align);
     }
-    rustix::fs::statfs(path).is_ok_and(|facts| is_known_for_it(facts.f_type))
+    magic::of(path).is_ok_and(is_known_for_it)
 }
 
-/// By the magic number of statfs(2).
 #[cfg(target_os = "linux")]
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the low 32 bits"
-)]
-fn is_known_for_it(magic: rustix::fs::FsWord) -> bool {
-    matches!(
-        magic as u32,
-        0x0000_EF53 // ext2, ext3, ext4
-        | 0x5846_5342 // XFS
-        | 0xF2F5_2010 // F2FS
-    )
+fn is_known_for_it(magic: u32) -> bool {
+    matches!(magic, magic::EXT | magic::XFS | magic::F2FS)
 }
 
 /// From now on writes of this descriptor go past the page cache, or no longer do.

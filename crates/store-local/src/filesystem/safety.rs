@@ -3,6 +3,9 @@
 use std::io;
 use std::path::Path;
 
+#[cfg(target_os = "linux")]
+use super::magic;
+
 /// What is known of a file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Safety {
@@ -19,7 +22,7 @@ pub(crate) enum Safety {
 pub(crate) fn judge(dir: &Path) -> io::Result<Safety> {
     use std::os::unix::fs::MetadataExt;
 
-    let by_magic = judge_magic(rustix::fs::statfs(dir)?.f_type);
+    let by_magic = judge_magic(magic::of(dir)?);
     let device = dir.metadata()?.dev();
     let device = format!(
         "{}:{}",
@@ -41,21 +44,14 @@ pub(crate) fn judge(_dir: &Path) -> io::Result<Safety> {
     ))
 }
 
-/// By the magic number of statfs(2); see `linux/magic.h`. Only the low 32 bits count: some
-/// architectures extend the sign.
 #[cfg(target_os = "linux")]
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the low 32 bits"
-)]
-fn judge_magic(magic: rustix::fs::FsWord) -> Safety {
-    match magic as u32 {
-        0x0000_EF53 // ext2, ext3, ext4
-        | 0x5846_5342 // XFS
+fn judge_magic(magic: u32) -> Safety {
+    match magic {
+        magic::EXT
+        | magic::XFS
+        | magic::F2FS
         | 0x9123_683E // Btrfs
         | 0x2FC1_2FC1 // ZFS
-        | 0xF2F5_2010 // F2FS
         | 0xCA45_1A4E // bcachefs
         | 0x3153_464A // JFS
         => Safety::Safe,

@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -23,7 +24,8 @@ const LEAST: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct MediaFile {
     file: File,
-    writes: Writes,
+    /// Whether direct writes are wanted, and none was refused.
+    takes_direct: AtomicBool,
     /// Held during a write: a descriptor writes one way or the other.
     way: Mutex<Way>,
 }
@@ -42,20 +44,14 @@ pub(crate) enum Writes {
 enum Way {
     Cached,
     Direct,
-    /// Direct writes are not wanted, or were refused.
-    CachedOnly,
 }
 
 impl MediaFile {
     pub(super) fn new(file: File, writes: Writes) -> Self {
-        let way = match writes {
-            Writes::Direct => Way::Cached,
-            Writes::Cached => Way::CachedOnly,
-        };
         Self {
             file,
-            writes,
-            way: Mutex::new(way),
+            takes_direct: AtomicBool::new(writes == Writes::Direct),
+            way: Mutex::new(Way::Cached),
         }
     }
 
@@ -64,28 +60,30 @@ impl MediaFile {
         &self.file
     }
 
-    /// Whether a write will go past the page cache, as far as can be told beforehand.
+    /// Whether a write will go past the page cache, unless it is refused.
     pub(super) fn goes_direct(&self, pieces: &[Bytes], offset: u64) -> bool {
-        self.writes == Writes::Direct && whole_units(pieces, offset) >= LEAST
+        self.direct_len(pieces, offset) > 0
+    }
+
+    /// How many bytes in front go past the page cache.
+    fn direct_len(&self, pieces: &[Bytes], offset: u64) -> usize {
+        let len = whole_units(pieces, offset);
+        let is_worth_it = len >= LEAST && self.takes_direct.load(Ordering::Relaxed);
+        if is_worth_it { len } else { 0 }
     }
 
     /// Writes all pieces one after another at `offset`. Nothing is durable yet. Returns how many of the
     /// bytes the page cache has, as far as we know.
     pub(super) fn write_all_at(&self, pieces: &[Bytes], offset: u64) -> Result<u64, Stopped> {
         let mut write = Write {
-            file: &self.file,
+            media: self,
             way: self.way.lock().unwrap_or_else(PoisonError::into_inner),
             offset,
             written: 0,
             cached: 0,
         };
-        let len = whole_units(pieces, offset);
-        let done = if len < LEAST || *write.way == Way::CachedOnly {
-            write.cached(pieces)
-        } else {
-            let (units, rest) = split(pieces, len);
-            write.direct(&units).and_then(|()| write.cached(&rest))
-        };
+        let (units, rest) = split(pieces, self.direct_len(pieces, offset));
+        let done = write.direct(&units).and_then(|()| write.cached(&rest));
         match done {
             Ok(()) => Ok(write.cached),
             Err(error) => Err(Stopped {
@@ -98,7 +96,7 @@ impl MediaFile {
 
 /// A write on its way.
 struct Write<'a> {
-    file: &'a File,
+    media: &'a MediaFile,
     way: MutexGuard<'a, Way>,
     /// Where it began.
     offset: u64,
@@ -112,13 +110,16 @@ impl Write<'_> {
     /// Whole units. A file system may refuse to take them like this: it cannot do it at all, or not with
     /// units of this size. What it refuses is not written.
     fn direct(&mut self, units: &[&[u8]]) -> io::Result<()> {
+        if units.is_empty() {
+            return Ok(());
+        }
         let before = self.written;
         match self.turn(Way::Direct).and_then(|()| self.run(units)) {
             Err(error) if filesystem::is_refused(&error) => {
                 tracing::debug!(
                     "a direct write was refused: this media goes through the page cache"
                 );
-                self.turn(Way::CachedOnly)?;
+                self.media.takes_direct.store(false, Ordering::Relaxed);
                 let begun = usize::try_from(self.written - before).expect("it is in memory");
                 self.cached(&split(units, begun).1)
             }
@@ -126,13 +127,11 @@ impl Write<'_> {
         }
     }
 
-    fn cached(&mut self, pieces: &[impl AsRef<[u8]>]) -> io::Result<()> {
+    fn cached(&mut self, pieces: &[&[u8]]) -> io::Result<()> {
         if pieces.is_empty() {
             return Ok(());
         }
-        if *self.way == Way::Direct {
-            self.turn(Way::Cached)?;
-        }
+        self.turn(Way::Cached)?;
         let before = self.written;
         let done = self.run(pieces);
         self.cached += self.written - before;
@@ -141,16 +140,16 @@ impl Write<'_> {
 
     fn turn(&mut self, way: Way) -> io::Result<()> {
         if *self.way != way {
-            filesystem::write_directly(self.file, way == Way::Direct)?;
+            filesystem::write_directly(&self.media.file, way == Way::Direct)?;
             *self.way = way;
         }
         Ok(())
     }
 
-    fn run(&mut self, pieces: &[impl AsRef<[u8]>]) -> io::Result<()> {
-        match filesystem::write_all_at(self.file, pieces, self.offset + self.written) {
+    fn run(&mut self, pieces: &[&[u8]]) -> io::Result<()> {
+        match filesystem::write_all_at(&self.media.file, pieces, self.offset + self.written) {
             Ok(()) => {
-                let len = pieces.iter().map(|piece| piece.as_ref().len() as u64);
+                let len = pieces.iter().map(|piece| piece.len() as u64);
                 self.written += len.sum::<u64>();
                 Ok(())
             }
@@ -264,7 +263,7 @@ mod tests {
         let sink = media_file(&device("/dev/null"), Writes::Direct);
         let cached = sink.write_all_at(&[noise(MIB, false)], 0).unwrap();
         assert_eq!(cached, MIB as u64);
-        assert_eq!(*sink.way.lock().unwrap(), Way::CachedOnly);
+        assert!(!sink.goes_direct(&[noise(MIB, false)], 0));
         let full = media_file(&device("/dev/full"), Writes::Direct);
         let stopped = full.write_all_at(&[noise(MIB, false)], 0).unwrap_err();
         assert_eq!(stopped.written, 0);
