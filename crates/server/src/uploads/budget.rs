@@ -1,5 +1,6 @@
 //! The memory of large batches, of which all uploads together have so much and no more.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -38,7 +39,7 @@ pub(crate) enum Claim {
 #[derive(Debug)]
 struct Shelf {
     /// What came first is in front.
-    kept: Mutex<Vec<MmapMut>>,
+    kept: Mutex<VecDeque<MmapMut>>,
     /// The most that is kept: a quarter of the budget, and beside it.
     limit: usize,
 }
@@ -59,12 +60,13 @@ impl MemoryBudget {
     pub(crate) fn new(bytes: u64) -> Self {
         let shares = usize::try_from(bytes / SHARE_LEN as u64).unwrap_or(usize::MAX);
         let shares = shares.clamp(SHARES, Semaphore::MAX_PERMITS);
+        let quarter = shares / 4;
         Self {
             shares: Arc::new(Semaphore::new(shares)),
-            scarce: shares / 4,
+            scarce: quarter,
             shelf: Arc::new(Shelf {
                 kept: Mutex::default(),
-                limit: (shares / 4).saturating_mul(SHARE_LEN),
+                limit: quarter.saturating_mul(SHARE_LEN),
             }),
         }
     }
@@ -132,28 +134,22 @@ impl Shelf {
     fn take(&self, len: usize) -> Option<MmapMut> {
         let mut kept = self.kept();
         let fits = kept.iter().rposition(|memory| memory.len() == len);
-        let memory = fits.map(|at| kept.remove(at));
+        let memory = fits.and_then(|at| kept.remove(at));
         drop(kept);
         memory.or_else(|| MmapMut::map_anon(len).ok())
     }
 
     /// Keeps memory; what was kept longest goes for it.
     fn put(&self, memory: MmapMut) {
+        let mut gone = Vec::new(); // It is unmapped when others may have the shelf again.
         let mut kept = self.kept();
-        kept.push(memory);
-        let mut len: usize = kept.iter().map(|memory| memory.len()).sum();
-        let beyond = kept.iter().take_while(|memory| {
-            let is_beyond = len > self.limit;
-            len -= memory.len();
-            is_beyond
-        });
-        let beyond = beyond.count();
-        let gone: Vec<_> = kept.drain(..beyond).collect();
-        drop(kept);
-        drop(gone);
+        kept.push_back(memory);
+        while kept.iter().map(|memory| memory.len()).sum::<usize>() > self.limit {
+            gone.extend(kept.pop_front());
+        }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Vec<MmapMut>> {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<MmapMut>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
