@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::config::Limits;
 use crate::listener::{Accept, Arrival, Listener};
@@ -62,6 +63,7 @@ pub(crate) struct Connections {
     house: Arc<House>,
     versions: Arc<Versions>,
     graceful: GracefulShutdown,
+    tasks: TaskTracker,
     permits: Arc<Semaphore>,
     hurry: CancellationToken,
 }
@@ -72,6 +74,7 @@ impl Connections {
         Self {
             versions: Arc::new(Versions::new(limits)),
             graceful: GracefulShutdown::new(),
+            tasks: TaskTracker::new(),
             permits: Arc::new(Semaphore::new(
                 limits.connections.min(Semaphore::MAX_PERMITS),
             )),
@@ -98,9 +101,12 @@ impl Connections {
     /// Lets running requests come to their end, at most until `limit`, and nothing new begin.
     pub(crate) async fn drain(self, limit: Duration) {
         self.hurry.cancel();
-        tokio::time::timeout(limit, self.graceful.shutdown())
-            .await
-            .ok();
+        self.tasks.close();
+        let ended = async {
+            self.graceful.shutdown().await;
+            self.tasks.wait().await;
+        };
+        tokio::time::timeout(limit, ended).await.ok();
     }
 
     fn serve<S>(&self, arrival: Arrival<S>, scheme: Scheme, permit: OwnedSemaphorePermit)
@@ -116,7 +122,7 @@ impl Connections {
             local: local.map(|address| LocalAddress { address, scheme }),
             deadline: Instant::now() + self.house.settings.limits.head_timeout,
         };
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             match tls {
                 None => Box::pin(connection.run(stream)).await,
                 Some(tls) => {

@@ -134,7 +134,8 @@ impl Server {
 
     /// Serves the connections of `listener` until `stop` resolves or storage fails, then drains:
     /// nothing new begins, running requests come to their end or commit what is durable, all
-    /// within [`config::Limits::drain`].
+    /// within [`config::Limits::drain`]. Then only those still hold the stores who did not come to their
+    /// end by that time: without any, the stores close when the server and its clones are dropped.
     ///
     /// # Cancel safety
     /// Not to be dropped before it resolves: uploads would be cut off without a commit. Nothing
@@ -155,7 +156,7 @@ impl Server {
         }
         drop(listener);
         self.drain(connections).await;
-        background.abort_all();
+        background.shutdown().await;
         if house.vitals.has_failed() {
             Ended::StorageFailed
         } else {

@@ -100,6 +100,21 @@ fn a_request_that_comes_to_its_end_while_the_server_stops_is_answered() {
 }
 
 #[test]
+fn a_server_that_is_told_to_end_brings_its_log_into_the_database() {
+    let mut server = own(&[]);
+    for _ in 0..5 {
+        let session = farm::begin(server.address(), "left");
+        let mut idle = session.peer();
+        idle.send(session.ranged("bytes */*").body("").to_bytes());
+        assert_eq!(idle.reply().committed(), 0);
+        terminate(&mut server);
+        let log = server.data().join("ledger.sqlite-wal");
+        assert!(!log.exists(), "the next start has to read it");
+        server.start_again();
+    }
+}
+
+#[test]
 fn how_a_session_ended_is_remembered() {
     for end in ENDS {
         let mut server = own(&[]);
