@@ -216,10 +216,9 @@ impl RequestBody {
 
     /// Reads the rest if it is known to be short, so that the connection can be used again.
     pub(crate) async fn finish_if_short(&mut self) {
-        if !self.on_demand && self.source.rest_is_short() {
-            tokio::time::timeout(DRAIN_PATIENCE, self.discard())
-                .await
-                .ok();
+        if !self.ended && !self.on_demand && self.source.rest_is_short() {
+            let discarded = Box::pin(self.discard());
+            tokio::time::timeout(DRAIN_PATIENCE, discarded).await.ok();
         }
     }
 

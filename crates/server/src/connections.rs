@@ -9,6 +9,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use http::Request;
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -122,15 +124,11 @@ impl Connections {
             local: local.map(|address| LocalAddress { address, scheme }),
             deadline: Instant::now() + self.house.settings.limits.head_timeout,
         };
+        // Boxed apart: a beginning takes room that nobody needs afterwards.
+        let begun = Box::pin(connection.begin(stream, tls));
         self.tasks.spawn(async move {
-            match tls {
-                None => Box::pin(connection.run(stream)).await,
-                Some(tls) => {
-                    let shaken = Box::pin(connection.shake_hands(tls, stream)).await;
-                    if let Some(stream) = shaken {
-                        Box::pin(connection.run(stream)).await;
-                    }
-                }
+            if let Some(served) = begun.await {
+                served.await;
             }
             drop(permit);
         });
@@ -155,6 +153,21 @@ struct Connection {
 }
 
 impl Connection {
+    /// Finds out what a connection speaks. Returns what then serves it to its end; `None` when that has come
+    /// already.
+    async fn begin<S>(self, stream: S, tls: Option<TlsAcceptor>) -> Option<BoxFuture<'static, ()>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match tls {
+            None => self.serve(stream).await,
+            Some(tls) => {
+                let stream = Box::pin(self.shake_hands(tls, stream)).await?;
+                self.serve(stream).await
+            }
+        }
+    }
+
     /// The stream within TLS.
     async fn shake_hands<S>(&self, tls: TlsAcceptor, stream: S) -> Option<TlsStream<S>>
     where
@@ -163,7 +176,8 @@ impl Connection {
         self.in_time("the TLS handshake", tls.accept(stream)).await
     }
 
-    async fn run<S>(self, stream: S)
+    /// Serves the requests that come on a stream; see [`Connection::begin`].
+    async fn serve<S>(self, stream: S) -> Option<BoxFuture<'static, ()>>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -175,9 +189,7 @@ impl Connection {
         let stream = Lingering::new(stream, patience, self.hurry.clone());
         let mut stream = Measured::new(stream);
         let begins = stream.begins_with(H2_PREFACE);
-        let Some(is_http2) = self.in_time("the first request", begins).await else {
-            return;
-        };
+        let is_http2 = self.in_time("the first request", begins).await?;
         let stream = TokioIo::new(stream);
         let (house, local) = (self.house, self.local);
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -193,13 +205,13 @@ impl Connection {
                 Ok::<_, Infallible>(answer(house, request).await)
             }
         });
-        if is_http2 {
+        Some(if is_http2 {
             let connection = self.versions.http2.serve_connection(stream, service);
-            see_to_its_end(self.watcher, connection).await;
+            to_its_end(self.watcher, connection)
         } else {
             let connection = self.versions.http1.serve_connection(stream, service);
-            see_to_its_end(self.watcher, connection).await;
-        }
+            to_its_end(self.watcher, connection)
+        })
     }
 
     /// What a connection begins with; `None` when that fails, takes too long, or the server stops. Anybody
@@ -223,15 +235,17 @@ impl Connection {
     }
 }
 
-async fn see_to_its_end<C>(watcher: Watcher, connection: C)
+fn to_its_end<C>(watcher: Watcher, connection: C) -> BoxFuture<'static, ()>
 where
-    C: GracefulConnection,
+    C: GracefulConnection + Send + 'static,
     C::Error: std::fmt::Display,
 {
-    // It holds a request with all that is done for it. Boxed, it is not kept twice when it is moved.
-    if let Err(error) = Box::pin(watcher.watch(connection)).await {
-        tracing::debug!(%error, "connection ended");
-    }
+    let ended = |ended| {
+        if let Err(error) = ended {
+            tracing::debug!(%error, "connection ended");
+        }
+    };
+    watcher.watch(connection).map(ended).boxed()
 }
 
 impl Versions {

@@ -21,7 +21,7 @@ const TINY: usize = 4 * 1024;
 
 /// Tiny pieces are copied into runs of this size. Growing one run instead would hold up to twice
 /// the bytes.
-const RUN_LEN: usize = 4 * 1024;
+const RUN_LEN: usize = 1024;
 
 /// Bytes collected for one write.
 #[derive(Debug, Default)]

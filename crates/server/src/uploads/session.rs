@@ -106,9 +106,9 @@ impl House {
         let path = path.to_owned();
         let body = body.take().expect(UNTAKEN);
         self.see_through(Box::pin(async move {
-            match house.lease_for(id, &path, &head.request).await {
+            match Box::pin(house.lease_for(id, &path, &head.request)).await {
                 Ok(leased) => Box::pin(house.act(leased, head, body)).await,
-                Err(Error::Superseded) => house.yield_to_newer(id, body).await,
+                Err(Error::Superseded) => Box::pin(house.yield_to_newer(id, body)).await,
                 Err(error) => Err(error),
             }
         }))
