@@ -1,12 +1,19 @@
 //! A few connections that only read.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 use windlass_store::LedgerError;
 
 use crate::poison::Poison;
+
+/// How long reads are waited for that nobody waits for any more.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether they are over.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// Reads run on tokio's blocking threads, on one of these connections. Each sees the last commit,
 /// and neither waits for the writer nor holds it up.
@@ -42,13 +49,24 @@ impl Readers {
             let connection = lock().pop().expect("there are as many as permits");
             let result = query(&connection);
             lock().push(connection);
-            drop(permit);
+            drop((idle, permit));
             result
         });
         match task.await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(LedgerError::Fault(self.poison.strike(error))),
             Err(panic) => Err(LedgerError::Fault(self.poison.strike(panic))),
+        }
+    }
+}
+
+/// Waits for reads that nobody waits for any more, but not long: while one has its connection, the writer's
+/// is not the last that closes, and leaves the WAL to the next start.
+impl Drop for Readers {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        while Arc::strong_count(&self.idle) > 1 && begun.elapsed() < PATIENCE {
+            std::thread::sleep(GLANCE);
         }
     }
 }

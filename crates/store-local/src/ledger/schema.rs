@@ -114,19 +114,20 @@ pub(super) fn open_copier(path: &Path, durability: Durability) -> rusqlite::Resu
     Ok(connection)
 }
 
-/// Opens a connection that only reads, and sees only what is committed.
+/// Opens a connection that only reads, and sees only what is committed. Closing it, though it be the last,
+/// brings nothing into the database: that is for the writer, who knows whether it may.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "query_only", true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     open_wal(&connection)?;
     Ok(connection)
 }
 
 /// Opens a connection that only reads in a database that somebody else may be writing, or that a
-/// crash has left. It leaves the WAL to them: closing it brings nothing into the database.
+/// crash has left. It leaves the WAL to them.
 pub(super) fn open_onlooker(path: &Path) -> Result<Connection, SchemaError> {
     let connection = open_reader(path)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     match marks(&connection)? {
         (APPLICATION_ID, VERSION) => Ok(connection),
         (0, 0) => Err(SchemaError::Empty),

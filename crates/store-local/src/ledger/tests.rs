@@ -1,6 +1,7 @@
 //! The writer's rules: what one commit carries, and what a failure ends.
 
 use std::sync::mpsc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_store::{Progress, ResourceChange, SessionState};
@@ -537,4 +538,36 @@ fn a_reader_has_the_wal_open_before_its_first_read() {
     let reader = schema::open_reader(&path).unwrap();
     assert_eq!(wals(), before + 1);
     drop((reader, writer));
+}
+
+#[test]
+fn a_reader_that_closes_last_leaves_the_wal_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.sqlite");
+    std::fs::File::create(&path).unwrap();
+    let writer = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap();
+    let reader = schema::open_reader(&path).unwrap();
+    drop(writer);
+    drop(reader);
+    assert!(filesystem::beside(&path, "-wal").exists());
+}
+
+#[tokio::test]
+async fn a_ledger_that_closes_waits_for_reads_that_nobody_waits_for() {
+    let Bench { ledger, dir } = Bench::new();
+    let (tell, mut begun) = tokio::sync::mpsc::channel(1);
+    let reading = Arc::clone(&ledger);
+    let read = tokio::spawn(async move {
+        let slow = move |_: &_| {
+            tell.try_send(()).expect("it is the first");
+            std::thread::sleep(Duration::from_millis(100));
+            Ok(())
+        };
+        reading.readers.read(slow).await
+    });
+    begun.recv().await.expect("the read begins");
+    read.abort();
+    assert!(read.await.unwrap_err().is_cancelled());
+    drop(Arc::into_inner(ledger).expect("no call is under way"));
+    assert!(!dir.path().join("ledger.sqlite-wal").exists());
 }
