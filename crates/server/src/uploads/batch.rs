@@ -19,8 +19,8 @@ pub(crate) const MODEST_BATCH: usize = 16 * 1024;
 /// Pieces smaller than this are copied together: a piece costs more than its bytes.
 const TINY: usize = 4 * 1024;
 
-/// Tiny pieces are copied into runs of this size. Growing one run instead would hold up to twice
-/// the bytes.
+/// Tiny pieces are copied into runs of this size at the least. Growing one run instead would hold up to
+/// twice the bytes.
 const RUN_LEN: usize = 1024;
 
 /// Bytes collected for one write.
@@ -108,7 +108,7 @@ impl Batch {
         while !data.is_empty() {
             if self.tail.capacity() == self.tail.len() {
                 self.seal_tail();
-                self.tail = BytesMut::with_capacity(RUN_LEN);
+                self.tail = BytesMut::with_capacity(RUN_LEN.max(data.len()));
             }
             let room = self.tail.capacity() - self.tail.len();
             let (fits, rest) = data.split_at(room.min(data.len()));
@@ -157,9 +157,11 @@ mod tests {
     #[test]
     fn tiny_pieces_are_copied_together() {
         let mut batch = Batch::default();
-        for _ in 0..1000 {
+        for _ in 0..RUN_LEN {
             batch.push(Bytes::from_static(b"x"));
         }
+        assert_eq!(batch.seal().len(), 1);
+        batch.push(vec![1; TINY - 1].into());
         assert_eq!(batch.seal().len(), 1);
     }
 
