@@ -4,7 +4,6 @@ mod detached;
 mod lingering;
 mod measured;
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +13,10 @@ use futures_util::future::BoxFuture;
 use http::Request;
 use http_body::Body as _;
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -73,10 +73,11 @@ pub(crate) struct Connections {
 impl Connections {
     pub(crate) fn new(house: Arc<House>) -> Self {
         let limits = &house.settings.limits;
+        let tasks = TaskTracker::new();
         Self {
-            versions: Arc::new(Versions::new(limits)),
+            versions: Arc::new(Versions::new(limits, &tasks)),
             graceful: GracefulShutdown::new(),
-            tasks: TaskTracker::new(),
+            tasks,
             permits: Arc::new(Semaphore::new(
                 limits.connections.min(Semaphore::MAX_PERMITS),
             )),
@@ -138,8 +139,26 @@ impl Connections {
 /// The versions of HTTP that are spoken, and how.
 struct Versions {
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
+    http2: http2::Builder<Tasks>,
 }
+
+/// Runs the requests of HTTP/2 connections.
+#[derive(Clone)]
+struct Tasks(TaskTracker);
+
+impl<F> Executor<F> for Tasks
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, request: F) {
+        self.0.spawn(request);
+    }
+}
+
+/// The server has come to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("the server has stopped")]
+struct Closed;
 
 /// One connection, from its opening on.
 struct Connection {
@@ -191,10 +210,12 @@ impl Connection {
         let begins = stream.begins_with(H2_PREFACE);
         let is_http2 = self.in_time("the first request", begins).await?;
         let stream = TokioIo::new(stream);
-        let (house, local) = (self.house, self.local);
+        // A reply that its client does not take must not keep a house that has closed.
+        let (house, local) = (Arc::downgrade(&self.house), self.local);
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let house = Arc::clone(&house);
+            let house = house.upgrade();
             async move {
+                let house = house.ok_or(Closed)?;
                 let len = request.body().size_hint().upper();
                 if len.is_none_or(|len| len > LONG_BODY) {
                     detach(&mut request);
@@ -202,7 +223,7 @@ impl Connection {
                 if let Some(local) = local {
                     request.extensions_mut().insert(local);
                 }
-                Ok::<_, Infallible>(answer(house, request).await)
+                Ok::<_, Closed>(answer(house, request).await)
             }
         });
         Some(if is_http2 {
@@ -249,14 +270,14 @@ where
 }
 
 impl Versions {
-    fn new(limits: &Limits) -> Self {
+    fn new(limits: &Limits, tasks: &TaskTracker) -> Self {
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(limits.head_timeout)
             .half_close(true)
             .max_buf_size(READ_BUFFER);
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        let mut http2 = http2::Builder::new(Tasks(tasks.clone()));
         http2
             .timer(TokioTimer::new())
             .initial_stream_window_size(H2_WINDOW)

@@ -11,6 +11,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use windlass_store::{Ledger, Vault};
@@ -147,7 +148,7 @@ impl Server {
     ) -> Ended {
         let house = &self.house;
         background::look_at_the_disk(house).await;
-        let mut background = background::spawn(house);
+        let background = background::spawn(house);
         let connections = Connections::new(Arc::clone(house));
         tokio::select! {
             () = connections.accept(&listener) => {}
@@ -155,8 +156,7 @@ impl Server {
             () = house.vitals.failed() => {}
         }
         drop(listener);
-        self.drain(connections).await;
-        background.shutdown().await;
+        self.drain(connections, background).await;
         if house.vitals.has_failed() {
             Ended::StorageFailed
         } else {
@@ -165,8 +165,8 @@ impl Server {
     }
 
     /// For the first half of the time requests may end by themselves; then uploads are told to
-    /// commit what they have.
-    async fn drain(&self, connections: Connections) {
+    /// commit what they have. The last quarter is for what goes on without a request.
+    async fn drain(&self, connections: Connections, mut background: JoinSet<()>) {
         let house = &self.house;
         house.vitals.drain();
         let limit = house.settings.limits.drain;
@@ -181,9 +181,13 @@ impl Server {
             () = cut => {}
         }
         house.cut.cancel();
-        house.tasks.close();
-        let rest = limit / 4;
-        tokio::time::timeout(rest, house.tasks.wait()).await.ok();
+        let settled = async {
+            // First, since it may begin tasks.
+            background.shutdown().await;
+            house.tasks.close();
+            house.tasks.wait().await;
+        };
+        tokio::time::timeout(limit / 4, settled).await.ok();
     }
 }
 

@@ -8,6 +8,7 @@ mod heap;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -24,6 +25,9 @@ pub(crate) use certificate::CertificateError;
 pub(crate) use error::Error;
 
 use certificate::Certificate;
+
+/// How long the store may take to close.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// Serves until it is asked to stop, or prints the configuration.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
@@ -141,14 +145,25 @@ async fn serve(
     let stop = Arc::new(Notify::new());
     tokio::spawn(stop_server(signals, Arc::clone(&stop)));
     let ended = server.run(listener, stop.notified()).await;
-    tracing::info!("stopped");
     match ended {
-        Ended::Drained => Ok(()),
+        Ended::Drained => {
+            close(server).await;
+            tracing::info!("stopped");
+            Ok(())
+        }
         Ended::StorageFailed => {
             // Closing the store would wait for the very disk that failed.
             std::mem::forget(server);
             Err(Error::StorageFailed)
         }
+    }
+}
+
+/// Closes the store, for as long as that may take. What is left of it the next start does.
+async fn close(server: Server) {
+    let closing = tokio::task::spawn_blocking(move || drop(server));
+    if tokio::time::timeout(CLOSING, closing).await.is_err() {
+        tracing::warn!("the disk is too slow to close the ledger; the next start takes longer");
     }
 }
 

@@ -115,6 +115,20 @@ fn a_server_that_is_told_to_end_brings_its_log_into_the_database() {
 }
 
 #[test]
+fn a_client_that_does_not_take_its_reply_does_not_keep_a_server_from_closing() {
+    const LONG: Media = Media::new(29, 64 << 20);
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/short_drain.toml");
+    let mut server = own(&["--config", config]);
+    let session = farm::begin(server.address(), "taken");
+    let reply = session.append(LONG, 0..LONG.len()).expect(201);
+    let mut idle = session.peer();
+    idle.send(farm::download(&farm::id(&reply)).to_bytes());
+    assert_eq!(idle.head().unwrap().status, 200);
+    terminate(&mut server);
+    assert!(!server.data().join("ledger.sqlite-wal").exists());
+}
+
+#[test]
 fn how_a_session_ended_is_remembered() {
     for end in ENDS {
         let mut server = own(&[]);
