@@ -49,7 +49,7 @@ impl Readers {
             let connection = lock().pop().expect("there are as many as permits");
             let result = query(&connection);
             lock().push(connection);
-            drop((idle, permit));
+            drop(permit);
             result
         });
         match task.await {

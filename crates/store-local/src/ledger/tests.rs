@@ -1,5 +1,6 @@
 //! The writer's rules: what one commit carries, and what a failure ends.
 
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -502,12 +503,18 @@ async fn a_database_of_a_newer_version_or_of_somebody_else_is_refused() {
     }
 }
 
-#[test]
-fn no_connection_opens_files_of_its_own_accord() {
-    let dir = tempfile::tempdir().unwrap();
+/// A database without a ledger around it, and the connection that writes to it.
+fn new_database(dir: &TempDir) -> (PathBuf, rusqlite::Connection) {
     let path = dir.path().join("ledger.sqlite");
     std::fs::File::create(&path).unwrap();
     let writer = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap();
+    (path, writer)
+}
+
+#[test]
+fn no_connection_opens_files_of_its_own_accord() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, writer) = new_database(&dir);
     let reader = schema::open_reader(&path).unwrap();
     for connection in [writer, reader] {
         let in_memory = 2;
@@ -522,9 +529,7 @@ fn no_connection_opens_files_of_its_own_accord() {
 #[test]
 fn a_reader_has_the_wal_open_before_its_first_read() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ledger.sqlite");
-    std::fs::File::create(&path).unwrap();
-    let writer = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap();
+    let (path, writer) = new_database(&dir);
     let wals = || {
         let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
         let target = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().path().read_link();
@@ -543,9 +548,7 @@ fn a_reader_has_the_wal_open_before_its_first_read() {
 #[test]
 fn a_reader_that_closes_last_leaves_the_wal_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ledger.sqlite");
-    std::fs::File::create(&path).unwrap();
-    let writer = schema::open_writer(&path, IDENTITY, Durability::Disk).unwrap();
+    let (path, writer) = new_database(&dir);
     let reader = schema::open_reader(&path).unwrap();
     drop(writer);
     drop(reader);
