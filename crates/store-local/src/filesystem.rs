@@ -1,11 +1,13 @@
 //! The only room that names the operating system's file calls.
 //!
 //! Everything here blocks. What is durable after a call is said at each function; nothing is ever
-//! synced a second time after a sync failed (see [`crate::poison`]).
+//! synced a second time after a sync failed (see [`crate::poison`]), and one that succeeded is believed only
+//! when the file system is alive after it (see [`Pulse`]).
 
 mod direct;
 #[cfg(target_os = "linux")]
 mod magic;
+mod pulse;
 mod safety;
 
 use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
@@ -19,6 +21,7 @@ use rustix::io::Errno;
 use windlass_store::{Space, Timestamp};
 
 pub(crate) use direct::{is_refused, takes_direct_writes, write_directly};
+pub(crate) use pulse::Pulse;
 pub(crate) use safety::{Safety, judge};
 
 /// Makes a directory that only its owner may enter. Whoever wants it durable syncs its parent.
@@ -265,6 +268,11 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// The one path of a file or directory, which exists.
 pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
+}
+
+/// Whether two files are on one file system.
+pub(crate) fn are_together(one: &Path, other: &Path) -> io::Result<bool> {
+    Ok(one.metadata()?.dev() == other.metadata()?.dev())
 }
 
 /// Cuts a file off.

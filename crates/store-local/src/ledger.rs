@@ -41,7 +41,7 @@ use checkpointer::Copier;
 use leases::Leases;
 use readers::Readers;
 use wal::Wal;
-use writer::Writer;
+use writer::{Helpers, Writer};
 
 pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow, Walk};
 pub(crate) use copy::copy;
@@ -72,6 +72,7 @@ impl LocalLedger {
             durability,
             reserve,
             lock,
+            pulses,
         } = keep;
         let database = prepare_files(path, durability);
         let database = database.map_err(|source| OpenError::io(path, source))?;
@@ -100,7 +101,12 @@ impl LocalLedger {
             database: database.map(Arc::new),
             poison: poison.clone(),
         };
-        let writer = Writer::start(connection, copier, Arc::clone(&leases), reserve)
+        let helpers = Helpers {
+            leases: Arc::clone(&leases),
+            reserve,
+            pulses,
+        };
+        let writer = Writer::start(connection, copier, helpers)
             .map_err(|source| OpenError::io(path, source))?;
         let readers = Readers::new(readers, poison.clone());
         Ok(Self {

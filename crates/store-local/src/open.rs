@@ -7,7 +7,7 @@ use std::sync::Arc;
 use windlass_store::Cause;
 
 use crate::backup;
-use crate::filesystem::{self, Safety};
+use crate::filesystem::{self, Pulse, Safety};
 use crate::identity::{self, Identity, Stranger};
 use crate::ledger::{self, LocalLedger};
 use crate::reserve::Reserve;
@@ -129,6 +129,8 @@ pub(crate) struct Keep {
     pub(crate) durability: Durability,
     pub(crate) reserve: Arc<Reserve>,
     pub(crate) lock: Arc<DirectoryLock>,
+    /// Of the file systems that sync the store; none where nothing is synced.
+    pub(crate) pulses: Arc<[Pulse]>,
 }
 
 /// The right to the data directory, held as long as the ledger or the vault lives.
@@ -170,6 +172,7 @@ impl LocalStore {
             durability: options.durability,
             reserve: Arc::new(reserve),
             lock,
+            pulses: pulses(dir, &vault_dir, options.durability).map_err(io)?,
         };
         let writes = writes(&vault_dir, options);
         let vault = LocalVault::new(vault_dir, writes, keep.clone());
@@ -186,6 +189,21 @@ fn writes(vault: &Path, options: Options) -> Writes {
     } else {
         Writes::Cached
     }
+}
+
+/// By files that never change: that of the data directory, and that of the vault, which may be on a disk of its own.
+fn pulses(dir: &Path, vault: &Path, durability: Durability) -> std::io::Result<Arc<[Pulse]>> {
+    if durability == Durability::Os {
+        return Ok(Arc::new([]));
+    }
+    let (lock, mark) = (dir.join("lock"), identity::path(vault));
+    let one_disk = filesystem::are_together(&lock, &mark)?;
+    let apart = (!one_disk).then_some(&mark);
+    [&lock]
+        .into_iter()
+        .chain(apart)
+        .map(|path| Pulse::of(path))
+        .collect()
 }
 
 /// The identity of the store, which its vault has too. A new store gets one.

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use windlass_store::{Progress, ResourceChange, SessionState};
 
 use super::*;
+use crate::filesystem::Pulse;
 use crate::reserve::Reserve;
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);
@@ -25,9 +26,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::on(Arc::new([]))
+    }
+
+    /// On file systems that are asked whether they are alive.
+    fn on(pulses: Arc<[Pulse]>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self {
-            ledger: Arc::new(open(&dir)),
+            ledger: Arc::new(open(&dir, pulses)),
             dir,
         }
     }
@@ -37,7 +43,7 @@ impl Bench {
         let Self { ledger, dir } = self;
         drop(Arc::into_inner(ledger).expect("no call is under way"));
         Self {
-            ledger: Arc::new(open(&dir)),
+            ledger: Arc::new(open(&dir, Arc::new([]))),
             dir,
         }
     }
@@ -94,7 +100,7 @@ impl Bench {
     }
 }
 
-fn open(dir: &TempDir) -> LocalLedger {
+fn open(dir: &TempDir, pulses: Arc<[Pulse]>) -> LocalLedger {
     let lock = filesystem::lock(&dir.path().join("lock"))
         .unwrap()
         .expect("it is free");
@@ -104,6 +110,7 @@ fn open(dir: &TempDir) -> LocalLedger {
         durability: Durability::Disk,
         reserve: Arc::new(reserve),
         lock,
+        pulses,
     };
     LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, keep).unwrap()
 }
@@ -370,6 +377,20 @@ async fn a_fault_answers_all_who_waited_for_the_same_commit() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_sync_is_not_believed_of_a_file_system_that_has_stopped() {
+    let alive = Pulse::of(std::path::Path::new("/proc/self/status")).unwrap();
+    let bench = Bench::on(Arc::new([alive, Pulse::stopped()]));
+    is_fault(bench.start(1).await);
+    is_fault(bench.start(2).await);
+    is_fault(bench.ledger.check().await);
+    let Bench { ledger, dir } = bench;
+    drop(ledger);
+    let wal = filesystem::beside(&dir.path().join("ledger.sqlite"), "-wal");
+    assert!(wal.exists(), "the database need not have what is in it");
+}
+
 #[tokio::test]
 async fn a_writer_that_panics_is_a_fault_and_not_a_hang() {
     let bench = Bench::new();
@@ -479,7 +500,7 @@ async fn a_torn_end_of_the_wal_is_no_commit() {
     assert!(longer.len() > whole.len());
     std::fs::write(&wal, &longer[..longer.len() - 100]).unwrap();
 
-    let ledger = open(&crashed);
+    let ledger = open(&crashed, Arc::new([]));
     assert!(ledger.session(id(1)).await.unwrap().is_some());
     assert!(ledger.session(id(2)).await.unwrap().is_none());
 }

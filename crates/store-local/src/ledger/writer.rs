@@ -11,6 +11,7 @@
 //!                              BEGIN
 //!                                change                      | for each change
 //!                              COMMIT                        = one sync of the WAL
+//!                              is the file system alive?     else the sync is not believed
 //!                              answers
 //!                              checkpoint, when it is due    beside the next commits
 //! ```
@@ -38,6 +39,7 @@ use super::leases::Leases;
 use super::rows;
 use super::tables::Tables;
 use super::wal::{Wal, is_full};
+use crate::filesystem::Pulse;
 use crate::poison::Poison;
 use crate::reserve::Reserve;
 
@@ -49,6 +51,14 @@ const BATCH_LEN: usize = 512;
 
 /// Most leases that wait in memory for their session's next change; more are written.
 const LEASES_WAITING: usize = 1 << 16;
+
+/// What the thread shares with others.
+pub(super) struct Helpers {
+    pub(super) leases: Arc<Leases>,
+    pub(super) reserve: Arc<Reserve>,
+    /// Of the file systems that have synced what a commit tells of.
+    pub(super) pulses: Arc<[Pulse]>,
+}
 
 /// The callers' side: hands calls to the thread, and ends it when dropped.
 #[derive(Debug)]
@@ -78,8 +88,7 @@ impl Writer {
     pub(super) fn start(
         connection: Connection,
         copier: Copier,
-        leases: Arc<Leases>,
-        reserve: Arc<Reserve>,
+        helpers: Helpers,
     ) -> std::io::Result<Self> {
         let (queue, calls) = mpsc::channel();
         let wal = copier.wal.clone();
@@ -94,8 +103,7 @@ impl Writer {
             database,
             company: Company::new(Arc::clone(&places)),
             wal,
-            leases,
-            reserve,
+            helpers,
             poison: poison.clone(),
             commits: Arc::clone(&commits),
         };
@@ -181,8 +189,7 @@ struct Thread {
     database: Option<Arc<File>>,
     company: Company,
     wal: Wal,
-    leases: Arc<Leases>,
-    reserve: Arc<Reserve>,
+    helpers: Helpers,
     poison: Poison,
     commits: Arc<AtomicU64>,
 }
@@ -223,7 +230,7 @@ impl Thread {
         Ok(found.map(|mut session| {
             session.epoch = match session.state {
                 SessionState::Active | SessionState::Finishing => {
-                    self.leases.raise(id, session.epoch)
+                    self.helpers.leases.raise(id, session.epoch)
                 }
                 _ => session.epoch,
             };
@@ -259,7 +266,7 @@ impl Thread {
         changes: &[Change],
     ) -> Result<Vec<Outcome>, LedgerError> {
         let mut done = self.transaction(changes);
-        if matches!(done, Err(LedgerError::NoSpace)) && self.reserve.give_back() {
+        if matches!(done, Err(LedgerError::NoSpace)) && self.helpers.reserve.give_back() {
             done = self.transaction(changes);
         }
         if matches!(done, Err(LedgerError::NoSpace)) && self.empty_wal() {
@@ -290,10 +297,20 @@ impl Thread {
         }
         let done =
             result.map(|outcomes| outcomes.expect("a savepoint takes a refused change back"));
-        done.map_err(|error| match error {
+        let done = done.map_err(|error| match error {
             error if is_full(&error) => LedgerError::NoSpace,
             error => self.fault(error),
-        })
+        })?;
+        self.believe_syncs()?;
+        Ok(done)
+    }
+
+    /// Asks the file systems whether the syncs before, of media and of the ledger, are to be believed.
+    fn believe_syncs(&self) -> Result<(), LedgerError> {
+        for pulse in self.helpers.pulses.iter() {
+            pulse.check().map_err(|error| self.fault(error))?;
+        }
+        Ok(())
     }
 
     /// Takes back what was not committed.
@@ -312,7 +329,7 @@ impl Thread {
     ) -> rusqlite::Result<Option<Vec<Outcome>>> {
         let tables = Tables {
             connection: &self.connection,
-            leases: &self.leases,
+            leases: &self.helpers.leases,
         };
         self.sql("BEGIN IMMEDIATE")?;
         Failpoint::TransactionBegun.reach();
@@ -324,7 +341,7 @@ impl Thread {
             }
         }
         if outcomes.iter().any(Result::is_ok) {
-            let overflow = self.leases.overflow(LEASES_WAITING);
+            let overflow = self.helpers.leases.overflow(LEASES_WAITING);
             tables.write_epochs(&overflow)?;
             Failpoint::TransactionFilled.reach();
             self.sql("COMMIT")?;
@@ -346,15 +363,15 @@ impl Thread {
         for (change, outcome) in changes.iter().zip(outcomes) {
             if let Ok(forgotten) = outcome {
                 for id in forgotten {
-                    self.leases.forget(*id);
+                    self.helpers.leases.forget(*id);
                 }
                 if let Some((id, epoch)) = change.lease() {
-                    self.leases.settle(id, epoch);
+                    self.helpers.leases.settle(id, epoch);
                 }
             }
         }
         for (id, epoch) in written {
-            self.leases.settle(id, epoch);
+            self.helpers.leases.settle(id, epoch);
         }
     }
 
@@ -421,7 +438,11 @@ impl Thread {
             return;
         }
         match self.wal.checkpoint(&self.connection) {
-            Ok(true) => Failpoint::CheckpointDone.reach(),
+            Ok(true) => {
+                Failpoint::CheckpointDone.reach();
+                // Before a commit writes over what the database is said to have.
+                drop(self.believe_syncs());
+            }
             Ok(false) => {}
             Err(error) => drop(self.fault(error)),
         }
@@ -449,7 +470,7 @@ impl Thread {
         self.connection.prepare_cached(sql)?.execute([]).map(drop)
     }
 
-    fn fault(&self, error: rusqlite::Error) -> LedgerError {
+    fn fault(&self, error: impl std::error::Error + Send + Sync + 'static) -> LedgerError {
         LedgerError::Fault(self.poison.strike(error))
     }
 }

@@ -20,6 +20,7 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
         durability,
         reserve: Arc::new(Reserve::open(&dir.path().join("reserve")).unwrap()),
         lock: Arc::new(DirectoryLock::new(lock)),
+        pulses: Arc::new([]),
     };
     LocalVault::new(root, Writes::Direct, keep)
 }
