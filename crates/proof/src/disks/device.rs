@@ -1,10 +1,13 @@
 //! A disk that fails, below the file system.
 //!
-//! Injected: a block device (nbdkit, FUSE and a loop device) whose writes, or flushes, fail with EIO from a random moment on. The file
-//! system answers as it does: by errors, by going read-only, by shutting itself down. Then the disk is healed and mounted again. In every
-//! other round it heals by itself after some milliseconds: a second sync would then succeed without the bytes of the first.
+//! Injected: a block device (nbdkit, FUSE and a loop device) whose writes, or flushes, or writes to the journal of the file system alone,
+//! fail with EIO from a random moment on. The file system answers as it does: by errors, by going read-only, by shutting itself down, and
+//! by syncs that succeed without the journal. Then the disk is healed and mounted again. In every other round it heals by itself after
+//! some milliseconds: a second sync would then succeed without the bytes of the first.
 //! To be survived: everything that was acknowledged. To be seen of a failure that lasts: nothing acknowledged any more, `/healthz` says so,
 //! the process ends by itself with code 1.
+
+mod journal;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use windlass_testkit::checker::{Fleet, Google, Load};
 use windlass_testkit::dice::Dice;
 
@@ -45,9 +48,12 @@ pub(super) struct Arguments {
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
-    /// How often the device fails: in turns its writes, its flushes, and both, each for good and for a moment.
-    #[arg(long, default_value_t = 12)]
+    /// How often the device fails: in turns its writes, its flushes, both, and writes to the journal, each for good and for a moment.
+    #[arg(long, default_value_t = 16)]
     rounds: u64,
+    /// Only this fails, e.g. `journal`.
+    #[arg(long, value_name = "FAULT")]
+    only: Option<String>,
     /// How many clients upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
@@ -61,8 +67,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     need(&["nbdkit", "nbdfuse", "fusermount3", "e2fsck"])?;
     let scratch = tempfile::tempdir()?;
     let device = FailingDevice::start(scratch.path())?;
-    let mut rounds = Rounds::new(arguments, &scratch.path().join("log"));
     let mut volume = Volume::on(arguments.file_system, &device.file(), scratch.path())?;
+    let mut faults = Fault::all(arguments.file_system, volume.device())?;
+    if let Some(only) = &arguments.only {
+        faults.retain(|fault| fault.name == only);
+        ensure!(!faults.is_empty(), "{only} is nothing that can fail here");
+    }
+    let mut rounds = Rounds::new(arguments, faults, &scratch.path().join("log"));
     for round in 1..=arguments.rounds {
         volume = rounds.fail_and_heal(volume, &device, round)?;
         if !rounds.is_clean() {
@@ -75,8 +86,36 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     rounds.end(&volume)
 }
 
+/// What the device is told to fail.
+#[derive(Debug, Clone)]
+struct Fault {
+    name: &'static str,
+    /// In the words of the plugin.
+    told: String,
+}
+
+impl Fault {
+    /// All that can be done to this file system.
+    fn all(file_system: FileSystem, device: &LoopDevice) -> anyhow::Result<Vec<Self>> {
+        let mut all = ["write", "flush", "write flush"].map(Self::of_all).to_vec();
+        if let Some(journal) = journal::place(file_system, device)? {
+            all.push(Self {
+                name: "journal",
+                told: format!("write={}-{}", journal.start, journal.end),
+            });
+        }
+        Ok(all)
+    }
+
+    fn of_all(name: &'static str) -> Self {
+        let told = name.to_owned();
+        Self { name, told }
+    }
+}
+
 struct Rounds<'a> {
     arguments: &'a Arguments,
+    faults: Vec<Fault>,
     log: PathBuf,
     dice: Dice,
     fleet: Fleet,
@@ -87,7 +126,7 @@ struct Rounds<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    fn new(arguments: &'a Arguments, log: &Path) -> Self {
+    fn new(arguments: &'a Arguments, faults: Vec<Fault>, log: &Path) -> Self {
         let load = Load {
             clients: arguments.clients,
             largest: 1 << 20,
@@ -95,6 +134,7 @@ impl<'a> Rounds<'a> {
         };
         Self {
             arguments,
+            faults,
             log: log.to_owned(),
             dice: Dice::new(arguments.seed),
             fleet: Fleet::new(Google::farm(), load, arguments.seed),
@@ -110,17 +150,18 @@ impl<'a> Rounds<'a> {
         device: &FailingDevice,
         round: u64,
     ) -> anyhow::Result<Volume> {
-        let faults = ["write", "flush", "write flush"][usize::try_from(round / 2 % 3)?];
+        let turn = usize::try_from(round / 2)? % self.faults.len();
+        let fault = self.faults[turn].clone();
         let lasts = round % 2 == 1;
         let how_long = if lasts { "for good" } else { "for a moment" };
-        let occasion = format!("round {round}, {faults} fails {how_long}");
+        let occasion = format!("round {round}, {} fails {how_long}", fault.name);
         let (subject, log) = (&self.arguments.subject, &self.log);
         let mut server = subject.start_under(&dies_with_us(), &volume.data(), log)?;
         if lasts {
-            self.fail_for_good(&mut server, device, faults, &occasion)?;
+            self.fail_for_good(&mut server, device, &fault.told, &occasion)?;
             device.heal()?;
         } else {
-            self.fail_for_a_moment(&mut server, device, faults, &occasion)?;
+            self.fail_for_a_moment(&mut server, device, &fault.told, &occasion)?;
         }
         server.kill9();
         let volume = volume.mount_again(|device| mend(self.arguments.file_system, device))?;

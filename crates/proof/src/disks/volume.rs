@@ -73,6 +73,11 @@ impl Volume {
         self.mount.path()
     }
 
+    /// What it is on.
+    pub(super) fn device(&self) -> &LoopDevice {
+        &self.device
+    }
+
     /// The data directory of the server on it.
     pub(super) fn data(&self) -> PathBuf {
         self.path().join("data")

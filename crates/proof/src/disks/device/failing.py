@@ -2,7 +2,8 @@
 #
 # nbdkit python failing.py image=FILE faults=FILE
 #
-# The file `faults`, when it exists, holds the words `write`, `flush` or both. What they name fails with EIO.
+# The file `faults`, when it exists, holds words: `write`, `flush`, or `write=FROM-TO` for writes that begin in these bytes. What
+# they name fails with EIO.
 
 import builtins
 import errno
@@ -36,15 +37,25 @@ def can_flush(handle):
     return True
 
 
-def fail_if_told(word):
+def told():
     try:
         with builtins.open(settings["faults"]) as faults:
-            told = word in faults.read()
+            return faults.read().split()
     except FileNotFoundError:
-        told = False
-    if told:
-        nbdkit.set_error(errno.EIO)
-        raise OSError(errno.EIO, "injected")
+        return []
+
+
+def is_for(word, offset):
+    name, _, place = word.partition("=")
+    if name != "write" or not place:
+        return word == "write"
+    first, end = map(int, place.split("-"))
+    return first <= offset < end
+
+
+def fail():
+    nbdkit.set_error(errno.EIO)
+    raise OSError(errno.EIO, "injected")
 
 
 def pread(handle, buf, offset, flags):
@@ -52,9 +63,11 @@ def pread(handle, buf, offset, flags):
 
 
 def pwrite(handle, buf, offset, flags):
-    fail_if_told("write")
+    if any(is_for(word, offset) for word in told()):
+        fail()
     os.pwrite(disk, buf, offset)
 
 
 def flush(handle, flags):
-    fail_if_told("flush")
+    if "flush" in told():
+        fail()
