@@ -62,18 +62,8 @@ struct Writing {
     task: JoinHandle<Result<(), WriteFailed>>,
     from: Mark,
     to: Mark,
-    what_for: WhatFor,
-}
-
-/// What a batch is written for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WhatFor {
-    /// To make room for the next one.
-    Room,
-    /// To be committed, after a sync that somebody else sees to.
-    Checkpoint,
-    /// To be durable when the write is over.
-    Settlement,
+    /// Whether it is to be committed, after a sync that somebody else sees to.
+    checkpoint: bool,
 }
 
 /// A batch that was not written or not synced, and its pieces: what was written of them may still count.
@@ -259,43 +249,37 @@ impl MediaSink {
     /// [`Checkpoint`] out, unless [`MediaSink::settle`] comes first and covers it.
     pub(crate) async fn write(&mut self, checkpoint: bool) -> Result<Option<Checkpoint>, Error> {
         let landed = self.land().await?;
-        let what_for = if checkpoint {
-            WhatFor::Checkpoint
-        } else {
-            WhatFor::Room
-        };
         if self.batch.len() > 0 {
-            self.send(what_for).await?;
+            self.send(checkpoint).await?;
         }
         Ok(landed)
     }
 
     /// Starts to write the batch. None must be on its way.
-    async fn send(&mut self, what_for: WhatFor) -> Result<(), Error> {
+    async fn send(&mut self, checkpoint: bool) -> Result<(), Error> {
         let media = self.vault_media().await?;
-        let from = std::mem::replace(&mut self.sent, self.taken.clone());
-        let pieces = self.batch.seal();
-        self.slow.update(pieces.clone()).await;
+        let (from, pieces) = self.seal().await;
         let offset = from.offset;
-        let task = tokio::spawn(async move {
-            match what_for {
-                WhatFor::Room | WhatFor::Checkpoint => {
-                    write_out(&*media.writer, offset, pieces).await
-                }
-                WhatFor::Settlement => write_out_durably(&*media.writer, offset, pieces).await,
-            }
-        });
+        let write = async move { write_out(&*media.writer, offset, pieces).await };
         self.writing = Some(Box::new(Writing {
-            task,
+            task: tokio::spawn(write),
             from,
             to: self.taken.clone(),
-            what_for,
+            checkpoint,
         }));
-        if what_for == WhatFor::Checkpoint {
+        if checkpoint {
             self.taken.begin_extent();
             self.sent.begin_extent();
         }
         Ok(())
+    }
+
+    /// The batch, which counts as sent, and where it begins.
+    async fn seal(&mut self) -> (Mark, Vec<Bytes>) {
+        let from = std::mem::replace(&mut self.sent, self.taken.clone());
+        let pieces = self.batch.seal();
+        self.slow.update(pieces.clone()).await;
+        (from, pieces)
     }
 
     /// Brings everything to its place and makes it durable. Returns what may now be committed.
@@ -307,8 +291,9 @@ impl MediaSink {
         }
         let media = self.vault_media().await?;
         if self.batch.len() > 0 {
-            self.send(WhatFor::Settlement).await?;
-            self.land().await?;
+            let (from, pieces) = self.seal().await;
+            let written = write_out_durably(&*media.writer, from.offset, pieces).await;
+            self.landed(written, from)?;
         } else {
             media.writer.sync().await?;
         }
@@ -375,18 +360,22 @@ impl MediaSink {
             return Ok(None);
         };
         let panicked = |panic| Err(VaultError::Fault(Arc::new(panic)).into());
-        match writing.task.await.unwrap_or_else(panicked) {
-            Ok(()) if writing.what_for == WhatFor::Checkpoint => {
-                Ok(Some(self.checkpoint(&writing.to).await))
-            }
-            Ok(()) => Ok(None),
-            Err(WriteFailed { error, pieces }) => {
-                if let VaultError::NoSpace { written } = error {
-                    self.fall_back(writing.from, &pieces, written);
-                }
-                Err(error.into())
-            }
+        let written = writing.task.await.unwrap_or_else(panicked);
+        self.landed(written, writing.from)?;
+        if writing.checkpoint {
+            return Ok(Some(self.checkpoint(&writing.to).await));
         }
+        Ok(None)
+    }
+
+    /// What becomes of a batch that began at `from`.
+    fn landed(&mut self, written: Result<(), WriteFailed>, from: Mark) -> Result<(), Error> {
+        written.map_err(|WriteFailed { error, pieces }| {
+            if let VaultError::NoSpace { written } = error {
+                self.fall_back(from, &pieces, written);
+            }
+            error.into()
+        })
     }
 
     async fn checkpoint(&mut self, at: &Mark) -> Checkpoint {
