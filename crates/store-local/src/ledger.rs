@@ -4,6 +4,7 @@
 //! them apart. Nothing here reads a clock, and nothing walks a table at the start.
 
 mod audit;
+mod belief;
 mod change;
 mod checkpointer;
 mod company;
@@ -36,6 +37,7 @@ use crate::identity::Identity;
 use crate::open::OpenError;
 use crate::poison::Poison;
 use crate::{DirectoryLock, Durability, Keep};
+use belief::Belief;
 use change::Change;
 use checkpointer::Copier;
 use leases::Leases;
@@ -101,14 +103,15 @@ impl LocalLedger {
             database: database.map(Arc::new),
             poison: poison.clone(),
         };
+        let belief = Arc::new(Belief::new(pulses, poison.clone()));
         let helpers = Helpers {
             leases: Arc::clone(&leases),
             reserve,
-            pulses,
+            belief: Arc::clone(&belief),
         };
         let writer = Writer::start(connection, copier, helpers)
             .map_err(|source| OpenError::io(path, source))?;
-        let readers = Readers::new(readers, poison.clone());
+        let readers = Readers::new(readers, belief, poison.clone());
         Ok(Self {
             readers,
             writer,

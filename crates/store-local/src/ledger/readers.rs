@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use tokio::sync::Semaphore;
 use windlass_store::LedgerError;
 
+use super::belief::Belief;
 use crate::poison::Poison;
 
 /// How long reads are waited for that nobody waits for any more.
@@ -21,15 +22,17 @@ const GLANCE: Duration = Duration::from_millis(1);
 pub(super) struct Readers {
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
+    belief: Arc<Belief>,
     poison: Poison,
 }
 
 impl Readers {
-    pub(super) fn new(connections: Vec<Connection>, poison: Poison) -> Self {
+    pub(super) fn new(connections: Vec<Connection>, belief: Arc<Belief>, poison: Poison) -> Self {
         let permits = Arc::new(Semaphore::new(connections.len()));
         Self {
             idle: Arc::new(Mutex::new(connections)),
             permits,
+            belief,
             poison,
         }
     }
@@ -43,17 +46,17 @@ impl Readers {
         self.poison.check().map_err(LedgerError::Fault)?;
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
-        let idle = Arc::clone(&self.idle);
+        let (idle, belief) = (Arc::clone(&self.idle), Arc::clone(&self.belief));
         let task = tokio::task::spawn_blocking(move || {
             let lock = || idle.lock().expect("nothing panics while it is held");
             let connection = lock().pop().expect("there are as many as permits");
             let result = query(&connection);
             lock().push(connection);
             drop(permit);
-            result
+            result.map(|found| belief.confirm_read().map(|()| found))
         });
         match task.await {
-            Ok(Ok(found)) => Ok(found),
+            Ok(Ok(found)) => found.map_err(LedgerError::Fault),
             Ok(Err(error)) => Err(LedgerError::Fault(self.poison.strike(error))),
             Err(panic) => Err(LedgerError::Fault(self.poison.strike(panic))),
         }

@@ -32,6 +32,7 @@ use rusqlite::config::DbConfig;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use windlass_store::{Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
 
+use super::belief::Belief;
 use super::change::{Change, ChangeError, Refusal};
 use super::checkpointer::{Checkpointer, Copier};
 use super::company::{Company, Places};
@@ -39,7 +40,6 @@ use super::leases::Leases;
 use super::rows;
 use super::tables::Tables;
 use super::wal::{Wal, is_full};
-use crate::filesystem::Pulse;
 use crate::poison::Poison;
 use crate::reserve::Reserve;
 
@@ -56,8 +56,7 @@ const LEASES_WAITING: usize = 1 << 16;
 pub(super) struct Helpers {
     pub(super) leases: Arc<Leases>,
     pub(super) reserve: Arc<Reserve>,
-    /// Of the file systems that have synced what a commit tells of.
-    pub(super) pulses: Arc<[Pulse]>,
+    pub(super) belief: Arc<Belief>,
 }
 
 /// The callers' side: hands calls to the thread, and ends it when dropped.
@@ -289,6 +288,7 @@ impl Thread {
 
     /// One transaction around all changes. An error means that none was made.
     fn transaction(&self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
+        self.helpers.belief.doubt();
         let mut result = self.try_transaction(changes, Self::unprotected);
         self.roll_back();
         if let Ok(None) = result {
@@ -301,16 +301,10 @@ impl Thread {
             error if is_full(&error) => LedgerError::NoSpace,
             error => self.fault(error),
         })?;
-        self.believe_syncs()?;
+        // The syncs before it too, those of media: each acknowledgement is a commit.
+        let believed = self.helpers.belief.confirm();
+        believed.map_err(LedgerError::Fault)?;
         Ok(done)
-    }
-
-    /// Asks the file systems whether the syncs before, of media and of the ledger, are to be believed.
-    fn believe_syncs(&self) -> Result<(), LedgerError> {
-        for pulse in self.helpers.pulses.iter() {
-            pulse.check().map_err(|error| self.fault(error))?;
-        }
-        Ok(())
     }
 
     /// Takes back what was not committed.
@@ -441,7 +435,7 @@ impl Thread {
             Ok(true) => {
                 Failpoint::CheckpointDone.reach();
                 // Before a commit writes over what the database is said to have.
-                drop(self.believe_syncs());
+                drop(self.helpers.belief.confirm());
             }
             Ok(false) => {}
             Err(error) => drop(self.fault(error)),
@@ -470,7 +464,7 @@ impl Thread {
         self.connection.prepare_cached(sql)?.execute([]).map(drop)
     }
 
-    fn fault(&self, error: impl std::error::Error + Send + Sync + 'static) -> LedgerError {
+    fn fault(&self, error: rusqlite::Error) -> LedgerError {
         LedgerError::Fault(self.poison.strike(error))
     }
 }
