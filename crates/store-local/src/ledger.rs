@@ -13,6 +13,7 @@ mod leases;
 mod mend;
 mod readers;
 mod rows;
+mod runway;
 mod schema;
 mod tables;
 #[cfg(test)]
@@ -42,6 +43,7 @@ use change::Change;
 use checkpointer::Copier;
 use leases::Leases;
 use readers::Readers;
+use runway::Runway;
 use wal::Wal;
 use writer::{Helpers, Writer};
 
@@ -103,11 +105,19 @@ impl LocalLedger {
             database: database.map(Arc::new),
             poison: poison.clone(),
         };
+        let runway = match durability {
+            Durability::Os => None,
+            Durability::Disk => {
+                let log = filesystem::beside(path, "-wal");
+                Some(Runway::open(&log).map_err(|source| OpenError::io(&log, source))?)
+            }
+        };
         let belief = Arc::new(Belief::new(pulses, poison.clone()));
         let helpers = Helpers {
             leases: Arc::clone(&leases),
             reserve,
             belief: Arc::clone(&belief),
+            runway,
         };
         let writer = Writer::start(connection, copier, helpers)
             .map_err(|source| OpenError::io(path, source))?;

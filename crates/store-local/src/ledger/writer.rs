@@ -38,6 +38,7 @@ use super::checkpointer::{Checkpointer, Copier};
 use super::company::{Company, Places};
 use super::leases::Leases;
 use super::rows;
+use super::runway::Runway;
 use super::tables::Tables;
 use super::wal::{Wal, is_full};
 use crate::poison::Poison;
@@ -57,6 +58,8 @@ pub(super) struct Helpers {
     pub(super) leases: Arc<Leases>,
     pub(super) reserve: Arc<Reserve>,
     pub(super) belief: Arc<Belief>,
+    /// None where nothing is synced.
+    pub(super) runway: Option<Runway>,
 }
 
 /// The callers' side: hands calls to the thread, and ends it when dropped.
@@ -217,6 +220,7 @@ impl Thread {
                 self.company.note(changes.len());
                 if self.poison.check().is_ok() {
                     self.checkpoint();
+                    self.extend_wal();
                 }
             }
         }
@@ -423,6 +427,15 @@ impl Thread {
         } else if self.wal.is_long() {
             Failpoint::CheckpointDue.reach();
             self.checkpointer.begin();
+        }
+    }
+
+    /// Keeps the WAL's file longer than the WAL.
+    fn extend_wal(&mut self) {
+        if let Some(runway) = &mut self.helpers.runway {
+            let extended = runway.extend(self.wal.len());
+            // Whoever has a disk that does not write must not go on.
+            drop(extended.map_err(|error| self.poison.strike(error)));
         }
     }
 
