@@ -113,6 +113,11 @@ impl LocalLedger {
             }
         };
         let belief = Arc::new(Belief::new(pulses, poison.clone()));
+        // The syncs of what the process before has left.
+        belief.check().map_err(|source| OpenError::Ledger {
+            path: path.to_owned(),
+            source,
+        })?;
         let helpers = Helpers {
             leases: Arc::clone(&leases),
             reserve,

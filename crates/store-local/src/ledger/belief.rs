@@ -30,6 +30,12 @@ impl Belief {
         }
     }
 
+    /// Asks whether all syncs before are to be believed.
+    pub(super) fn check(&self) -> Result<(), Cause> {
+        let asked = self.pulses.iter().try_for_each(Pulse::check);
+        asked.map_err(|error| self.poison.strike(error))
+    }
+
     /// To be called before a commit. Whoever reads asks from now on.
     pub(super) fn doubt(&self) {
         self.in_doubt.store(true, Ordering::SeqCst);
@@ -37,7 +43,7 @@ impl Belief {
 
     /// To be called after it, when it has succeeded: asks whether its sync, and all before it, are to be believed.
     pub(super) fn confirm(&self) -> Result<(), Cause> {
-        self.ask()?;
+        self.check()?;
         self.in_doubt.store(false, Ordering::SeqCst);
         Ok(())
     }
@@ -45,24 +51,22 @@ impl Belief {
     /// To be called after a read, before anybody is told what it found.
     pub(super) fn confirm_read(&self) -> Result<(), Cause> {
         if self.in_doubt.load(Ordering::SeqCst) {
-            self.ask()?;
+            self.check()?;
         }
         Ok(())
     }
-
-    fn ask(&self) -> Result<(), Cause> {
-        let asked = self.pulses.iter().try_for_each(Pulse::check);
-        asked.map_err(|error| self.poison.strike(error))
-    }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_read_asks_only_while_a_commit_is_in_doubt() {
-        let stopped = Belief::new(Arc::new([Pulse::stopped()]), Poison::default());
+        let stopped = Belief::new(
+            Arc::new([Pulse::by(|| Err(std::io::Error::other("it has stopped")))]),
+            Poison::default(),
+        );
         stopped.confirm_read().unwrap();
         stopped.doubt();
         stopped.confirm_read().unwrap_err();

@@ -51,9 +51,10 @@ impl Readers {
             let lock = || idle.lock().expect("nothing panics while it is held");
             let connection = lock().pop().expect("there are as many as permits");
             let result = query(&connection);
+            let result = result.map(|found| belief.confirm_read().map(|()| found));
             lock().push(connection);
             drop(permit);
-            result.map(|found| belief.confirm_read().map(|()| found))
+            result
         });
         match task.await {
             Ok(Ok(found)) => found.map_err(LedgerError::Fault),

@@ -23,7 +23,7 @@ static ZEROS: [u8; 4096] = [0; 4096];
 #[derive(Debug)]
 pub(super) struct Runway {
     file: File,
-    /// As far as is known; it may be more.
+    /// As far as is known.
     len: u64,
 }
 
@@ -35,27 +35,28 @@ impl Runway {
         Ok(Self { file, len })
     }
 
-    /// To be called between two commits, with the length of what the log holds: adds to the file when little is left.
-    /// Where there is no room nothing is added: SQLite tries for itself.
+    /// Whether there is little left, with so much of it in the log's use.
+    pub(super) fn is_short(&self, used: u64) -> bool {
+        self.len < Self::wanted(used)
+    }
+
+    /// Adds to the file where there is little left, to be called while nobody writes to the log. Where there is no
+    /// room nothing is added: SQLite tries for itself.
     pub(super) fn extend(&mut self, used: u64) -> io::Result<()> {
-        let wanted = used + SHORTEST / 2;
-        if self.len >= wanted {
-            return Ok(());
-        }
-        match self.try_extend(wanted) {
+        match self.try_extend(used) {
             Err(error) if filesystem::is_out_of_space(&error) => {
                 // Not again before it has outgrown this.
-                self.len = wanted + LONGEST;
+                self.len = Self::wanted(used) + LONGEST;
                 Ok(())
             }
             extended => extended,
         }
     }
 
-    fn try_extend(&mut self, wanted: u64) -> io::Result<()> {
+    fn try_extend(&mut self, used: u64) -> io::Result<()> {
         // SQLite may have made it longer.
         self.len = self.file.metadata()?.len();
-        if self.len < wanted {
+        if self.is_short(used) {
             let pages = (self.len / 2).clamp(SHORTEST, LONGEST) / ZEROS.len() as u64;
             let zeros: Vec<&[u8]> = (0..pages).map(|_| &ZEROS[..]).collect();
             let written = filesystem::write_all_at(&self.file, &zeros, self.len);
@@ -63,6 +64,10 @@ impl Runway {
             self.len += pages * ZEROS.len() as u64;
         }
         Ok(())
+    }
+
+    fn wanted(used: u64) -> u64 {
+        used + SHORTEST / 2
     }
 }
 
@@ -82,8 +87,10 @@ mod tests {
         assert_eq!(longer.len() as u64, 10_000 + SHORTEST);
         assert_eq!(longer[..10_000], log);
         assert!(longer[10_000..].iter().all(|byte| *byte == 0));
+        assert!(!runway.is_short(10_000 + SHORTEST / 2));
         runway.extend(10_000 + SHORTEST / 2).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), longer);
+        assert!(runway.is_short(10_001 + SHORTEST / 2));
         runway.extend(10_001 + SHORTEST / 2).unwrap();
         assert!(std::fs::metadata(&path).unwrap().len() > longer.len() as u64);
     }
@@ -109,8 +116,8 @@ mod tests {
     fn a_full_disk_adds_nothing_and_other_failures_are_told() {
         let mut runway = Runway::open(Path::new("/dev/full")).unwrap();
         runway.extend(1).unwrap();
+        assert!(!runway.is_short(1), "it is not tried again at once");
         runway.file = File::open("/dev/null").unwrap();
-        runway.extend(1).unwrap();
-        assert!(runway.extend(LONGEST * 2).is_err(), "it cannot be written");
+        runway.extend(1).unwrap_err();
     }
 }

@@ -1,7 +1,8 @@
 //! The writer's rules: what one commit carries, and what a failure ends.
 
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -101,6 +102,10 @@ impl Bench {
 }
 
 fn open(dir: &TempDir, pulses: Arc<[Pulse]>) -> LocalLedger {
+    try_open(dir, pulses).unwrap()
+}
+
+fn try_open(dir: &TempDir, pulses: Arc<[Pulse]>) -> Result<LocalLedger, OpenError> {
     let lock = filesystem::lock(&dir.path().join("lock"))
         .unwrap()
         .expect("it is free");
@@ -112,7 +117,7 @@ fn open(dir: &TempDir, pulses: Arc<[Pulse]>) -> LocalLedger {
         lock,
         pulses,
     };
-    LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, keep).unwrap()
+    LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, keep)
 }
 
 fn id(n: u8) -> SessionId {
@@ -377,18 +382,61 @@ async fn a_fault_answers_all_who_waited_for_the_same_commit() {
     }
 }
 
-#[cfg(target_os = "linux")]
+/// File systems that stop before they are asked for the nth time, counted from the opening.
+fn stops_at(nth: usize) -> Arc<[Pulse]> {
+    let asked = AtomicUsize::new(0);
+    let stopped = move || {
+        if asked.fetch_add(1, Ordering::SeqCst) + 1 < nth {
+            return Ok(());
+        }
+        Err(std::io::Error::other("it has stopped"))
+    };
+    Arc::new([Pulse::by(|| Ok(())), Pulse::by(stopped)])
+}
+
 #[tokio::test]
 async fn a_sync_is_not_believed_of_a_file_system_that_has_stopped() {
-    let alive = Pulse::of(std::path::Path::new("/proc/self/status")).unwrap();
-    let bench = Bench::on(Arc::new([alive, Pulse::stopped()]));
-    is_fault(bench.start(1).await);
+    // The opening asks, and then each commit, before and after.
+    for (nth, is_committed) in [(2, false), (3, true)] {
+        let bench = Bench::on(stops_at(nth));
+        is_fault(bench.start(1).await);
+        is_fault(bench.start(2).await);
+        is_fault(bench.ledger.check().await);
+        let bench = bench.reopen();
+        let found = bench.ledger.session(id(1)).await.unwrap();
+        assert_eq!(found.is_some(), is_committed, "what was not believed");
+        assert_eq!(bench.ledger.session(id(2)).await.unwrap(), None);
+    }
+}
+
+#[test]
+fn a_ledger_is_not_opened_on_a_file_system_that_has_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(try_open(&dir, stops_at(1)).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_a_commit_that_is_in_doubt_asks_for_himself() {
+    let (release, released) = mpsc::channel::<()>();
+    let (entered, inside) = mpsc::channel();
+    let (released, asked) = (Mutex::new(released), AtomicUsize::new(0));
+    let pulse = Pulse::by(move || match asked.fetch_add(1, Ordering::SeqCst) + 1 {
+        1 | 2 => Ok(()),
+        // The writer's, after its commit.
+        3 => {
+            entered.send(()).unwrap();
+            let _ = released.lock().unwrap().recv();
+            Ok(())
+        }
+        _ => Err(std::io::Error::other("it has stopped")),
+    });
+    let bench = Bench::on(Arc::new([pulse]));
+    let start = tokio::spawn(bench.start(1));
+    inside.recv_timeout(Duration::from_secs(10)).unwrap();
+    is_fault(bench.ledger.session(id(1)).await);
+    drop(release);
+    start.await.unwrap().unwrap();
     is_fault(bench.start(2).await);
-    is_fault(bench.ledger.check().await);
-    let Bench { ledger, dir } = bench;
-    drop(ledger);
-    let wal = filesystem::beside(&dir.path().join("ledger.sqlite"), "-wal");
-    assert!(wal.exists(), "the database need not have what is in it");
 }
 
 #[tokio::test]

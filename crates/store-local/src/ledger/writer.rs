@@ -9,9 +9,10 @@
 //! callers --(bounded queue)--> company, waited for
 //!                              leases, answered at once
 //!                              BEGIN
+//!                              is the file system alive?     else syncs before it are not believed
 //!                                change                      | for each change
 //!                              COMMIT                        = one sync of the WAL
-//!                              is the file system alive?     else the sync is not believed
+//!                              is it alive still?            else this one is not
 //!                              answers
 //!                              checkpoint, when it is due    beside the next commits
 //! ```
@@ -292,23 +293,34 @@ impl Thread {
 
     /// One transaction around all changes. An error means that none was made.
     fn transaction(&self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
-        self.helpers.belief.doubt();
-        let mut result = self.try_transaction(changes, Self::unprotected);
-        self.roll_back();
+        let mut result = self.attempt(changes, Self::unprotected);
         if let Ok(None) = result {
-            result = self.try_transaction(changes, Self::under_savepoint);
-            self.roll_back();
+            result = self.attempt(changes, Self::under_savepoint);
         }
-        let done =
-            result.map(|outcomes| outcomes.expect("a savepoint takes a refused change back"));
-        let done = done.map_err(|error| match error {
+        result.map(|outcomes| outcomes.expect("a savepoint takes a refused change back"))
+    }
+
+    /// One attempt at it, after which no transaction is open. The file systems are asked twice: before the changes,
+    /// since they tell of media that was synced, and the first of them may begin the WAL anew, with commits in it that
+    /// the database was synced for; and after them, since the commit is a sync itself.
+    fn attempt(&self, changes: &[Change], step: Step) -> Result<Option<Vec<Outcome>>, LedgerError> {
+        let belief = &self.helpers.belief;
+        let result = self.told(self.sql("BEGIN IMMEDIATE")).and_then(|()| {
+            belief.check().map_err(LedgerError::Fault)?;
+            self.told(self.try_transaction(changes, step))
+        });
+        self.roll_back();
+        let outcomes = result?;
+        belief.confirm().map_err(LedgerError::Fault)?;
+        Ok(outcomes)
+    }
+
+    /// What callers are told of a failure.
+    fn told<T>(&self, result: rusqlite::Result<T>) -> Result<T, LedgerError> {
+        result.map_err(|error| match error {
             error if is_full(&error) => LedgerError::NoSpace,
             error => self.fault(error),
-        })?;
-        // The syncs before it too, those of media: each acknowledgement is a commit.
-        let believed = self.helpers.belief.confirm();
-        believed.map_err(LedgerError::Fault)?;
-        Ok(done)
+        })
     }
 
     /// Takes back what was not committed.
@@ -323,13 +335,12 @@ impl Thread {
     fn try_transaction(
         &self,
         changes: &[Change],
-        step: fn(&Self, &Change, &Tables<'_>) -> rusqlite::Result<Option<Outcome>>,
+        step: Step,
     ) -> rusqlite::Result<Option<Vec<Outcome>>> {
         let tables = Tables {
             connection: &self.connection,
             leases: &self.helpers.leases,
         };
-        self.sql("BEGIN IMMEDIATE")?;
         Failpoint::TransactionBegun.reach();
         let mut outcomes = Vec::with_capacity(changes.len());
         for change in changes {
@@ -342,6 +353,7 @@ impl Thread {
             let overflow = self.helpers.leases.overflow(LEASES_WAITING);
             tables.write_epochs(&overflow)?;
             Failpoint::TransactionFilled.reach();
+            self.helpers.belief.doubt();
             self.sql("COMMIT")?;
             Failpoint::TransactionCommitted.reach();
             self.commits.fetch_add(1, Ordering::Relaxed);
@@ -430,13 +442,25 @@ impl Thread {
         }
     }
 
-    /// Keeps the WAL's file longer than the WAL.
+    /// Keeps the WAL's file longer than the WAL, while the disk has room enough. In a transaction, so that another
+    /// process, such as the operator's `sqlite3`, does not write to it meanwhile.
     fn extend_wal(&mut self) {
-        if let Some(runway) = &mut self.helpers.runway {
-            let extended = runway.extend(self.wal.len());
-            // Whoever has a disk that does not write must not go on.
-            drop(extended.map_err(|error| self.poison.strike(error)));
+        let used = self.wal.len();
+        let Some(runway) = &mut self.helpers.runway else {
+            return;
+        };
+        if !runway.is_short(used) || !self.helpers.reserve.is_held() {
+            return;
         }
+        if self.connection.execute_batch("BEGIN IMMEDIATE").is_ok() {
+            // Whoever has a disk that does not write must not go on.
+            drop(
+                runway
+                    .extend(used)
+                    .map_err(|error| self.poison.strike(error)),
+            );
+        }
+        self.roll_back();
     }
 
     /// Brings what is left into the database, and syncs that, so that the next commit begins the WAL anew.
@@ -445,11 +469,7 @@ impl Thread {
             return;
         }
         match self.wal.checkpoint(&self.connection) {
-            Ok(true) => {
-                Failpoint::CheckpointDone.reach();
-                // Before a commit writes over what the database is said to have.
-                drop(self.helpers.belief.confirm());
-            }
+            Ok(true) => Failpoint::CheckpointDone.reach(),
             Ok(false) => {}
             Err(error) => drop(self.fault(error)),
         }
@@ -481,6 +501,9 @@ impl Thread {
         LedgerError::Fault(self.poison.strike(error))
     }
 }
+
+/// How a change is made in a transaction. `None` when it cannot go on.
+type Step = fn(&Thread, &Change, &Tables<'_>) -> rusqlite::Result<Option<Outcome>>;
 
 /// What became of one change of a transaction: the sessions it made forgotten, or why it was not
 /// made.

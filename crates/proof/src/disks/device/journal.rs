@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use crate::disk::{FileSystem, LoopDevice};
 use crate::tool::{need, run};
@@ -33,6 +33,10 @@ fn of_ext4(device: &LoopDevice) -> anyhow::Result<Range<u64>> {
     let blocks: Vec<u64> = blocks.collect::<Result<_, _>>()?;
     let first = blocks.iter().min().context("there is no journal")?;
     let last = blocks.iter().max().context("there is no journal")?;
+    ensure!(
+        blocks.len() as u64 == last + 1 - first,
+        "the journal is in pieces"
+    );
     Ok(first * len..(last + 1) * len)
 }
 
