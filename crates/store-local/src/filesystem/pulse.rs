@@ -66,7 +66,7 @@ fn by_flags(path: &Path) -> io::Result<Question> {
     use rustix::fs::{ioctl_getflags, ioctl_setflags};
     use rustix::io::Errno;
 
-    let file = std::fs::File::open(path)?;
+    let file = super::open_for_reading(path)?;
     match ioctl_getflags(&file).and_then(|flags| ioctl_setflags(&file, flags).map(|()| flags)) {
         Ok(flags) => Ok(Box::new(move || Ok(ioctl_setflags(&file, flags)?))),
         Err(error @ (Errno::PERM | Errno::ACCESS | Errno::NOTTY | Errno::OPNOTSUPP)) => {

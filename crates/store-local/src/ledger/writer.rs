@@ -446,19 +446,17 @@ impl Thread {
     /// process, such as the operator's `sqlite3`, does not write to it meanwhile.
     fn extend_wal(&mut self) {
         let used = self.wal.len();
-        let Some(runway) = &mut self.helpers.runway else {
-            return;
-        };
-        if !runway.is_short(used) || !self.helpers.reserve.is_held() {
+        let runway = self.helpers.runway.as_ref();
+        let is_short = runway.is_some_and(|runway| runway.is_short(used));
+        if !is_short || !self.helpers.reserve.is_held() {
             return;
         }
-        if self.connection.execute_batch("BEGIN IMMEDIATE").is_ok() {
+        if self.sql("BEGIN IMMEDIATE").is_ok()
+            && let Some(runway) = &mut self.helpers.runway
+            && let Err(error) = runway.extend(used)
+        {
             // Whoever has a disk that does not write must not go on.
-            drop(
-                runway
-                    .extend(used)
-                    .map_err(|error| self.poison.strike(error)),
-            );
+            self.poison.strike(error);
         }
         self.roll_back();
     }
