@@ -24,12 +24,34 @@ const FREQUENT_CHECKPOINTS: [&str; 2] = [
     "WINDLASS_CHECKPOINTS_INTERVAL=10ms",
 ];
 
-/// A moment that comes by itself, and the one at which the server before must have died to bring it about. Clients would do the
-/// work before the server does.
-const PRELUDES: [(&str, &str); 1] = [("left-over-leased", "finishing")];
+/// What must have happened before a moment, where the end of a life at random does not bring it about often enough.
+struct Prelude {
+    moment: &'static str,
+    /// The moment at which the server before died, and which time it was.
+    before: &'static str,
+    nth: u64,
+    /// Whether clients are there when the moment comes. It comes by itself where they would do the work before the server does.
+    with_clients: bool,
+}
+
+const PRELUDES: [Prelude; 2] = [
+    Prelude {
+        moment: "left-over-leased",
+        before: "finishing",
+        nth: 1,
+        with_clients: false,
+    },
+    // Within a request more bytes are written than are committed: they are a tail when the server dies.
+    Prelude {
+        moment: "tail-cut",
+        before: "checkpoint-committed",
+        nth: 6,
+        with_clients: true,
+    },
+];
 
 /// How often a life is begun for a moment that did not come.
-const TRIES: u32 = 3;
+const TRIES: u32 = 5;
 
 /// How long a life lasts at most.
 const LIFE: Duration = Duration::from_secs(10);
@@ -114,7 +136,8 @@ impl Lab<'_> {
     fn reach(&mut self, point: &str, nth: u64, tries: u32) -> anyhow::Result<bool> {
         for _ in 0..tries {
             self.prepare(point)?;
-            let died = self.live(point, nth, prelude(point).is_none())?;
+            let with_clients = prelude(point).is_none_or(|prelude| prelude.with_clients);
+            let died = self.live(point, nth, with_clients)?;
             let server = self.arguments.subject.start(self.data, self.log)?;
             self.fleet.note_fault(&format!("{point}@{nth}"));
             self.fleet.check(server.address());
@@ -127,8 +150,8 @@ impl Lab<'_> {
 
     /// The life before.
     fn prepare(&mut self, point: &str) -> anyhow::Result<()> {
-        if let Some(before) = prelude(point) {
-            self.live(before, 1, true)?;
+        if let Some(prelude) = prelude(point) {
+            self.live(prelude.before, prelude.nth, true)?;
         } else {
             let mut server = self.arguments.subject.start(self.data, self.log)?;
             kill_soon(&mut self.fleet, &mut server, &mut self.dice);
@@ -165,9 +188,8 @@ impl Lab<'_> {
     }
 }
 
-fn prelude(point: &str) -> Option<&'static str> {
-    let found = PRELUDES.iter().find(|(at, _)| *at == point);
-    found.map(|(_, before)| *before)
+fn prelude(point: &str) -> Option<&'static Prelude> {
+    PRELUDES.iter().find(|prelude| prelude.moment == point)
 }
 
 fn was_killed(status: ExitStatus) -> bool {
