@@ -34,7 +34,7 @@ struct Prelude {
     with_clients: bool,
 }
 
-const PRELUDES: [Prelude; 2] = [
+const PRELUDES: [Prelude; 4] = [
     Prelude {
         moment: "left-over-leased",
         before: "finishing",
@@ -46,6 +46,19 @@ const PRELUDES: [Prelude; 2] = [
         moment: "tail-cut",
         before: "checkpoint-committed",
         nth: 6,
+        with_clients: true,
+    },
+    // The first bytes of media are in a file before a row names it.
+    Prelude {
+        moment: "orphans-found",
+        before: "media-named",
+        nth: 1,
+        with_clients: true,
+    },
+    Prelude {
+        moment: "orphans-unlinked",
+        before: "media-named",
+        nth: 1,
         with_clients: true,
     },
 ];
