@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Method as Verb, Request, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method as Verb, Request, StatusCode, Version};
 use windlass_discovery::{Found, Target};
-use windlass_proto::command::{Command, Framing, StartHead, command, effective_method};
+use windlass_proto::command::{
+    Command, Framing, SessionHead, StartHead, command, effective_method,
+};
 use windlass_proto::header::X_GUPLOADER_UPLOADID;
 use windlass_proto::metadata::parse_metadata;
-use windlass_proto::parameters::Parameters;
+use windlass_proto::parameters::{Parameters, UploadId};
 use windlass_proto::reply::{resume_incomplete, started};
 
 use crate::body::RequestBody;
@@ -34,11 +36,18 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let body = RequestBody::new(body, &head.headers, &house.settings.limits);
     let read_to_end = body.end_flag();
     let mut body = Some(body);
-    let result = route(&house, &head, &mut body).await;
+    let result = match Box::pin(route(&house, &head, &mut body)).await {
+        Ok(Routing::Answered(reply)) => Ok(reply),
+        Ok(Routing::Session(call)) => {
+            head.headers = HeaderMap::new();
+            call.carry_out(&house, &mut body).await
+        }
+        Err(error) => Err(error),
+    };
     if let Some(mut unread) = body.take() {
         unread.finish_if_short().await;
     }
@@ -60,14 +69,22 @@ where
     reply
 }
 
+/// Where a request's head has led.
+enum Routing {
+    Answered(Reply),
+    /// To a session, for which nothing more of the head is needed: while a body comes, as from a thousand slow
+    /// clients, it is not held.
+    Session(SessionCall),
+}
+
 async fn route(
     house: &Arc<House>,
     head: &Parts,
     body: &mut Option<RequestBody>,
-) -> Result<Reply, Error> {
+) -> Result<Routing, Error> {
     match head.uri.path() {
-        "/healthz" => return Ok(health(house)),
-        "/readyz" => return Ok(readiness(house).await),
+        "/healthz" => return Ok(Routing::Answered(health(house))),
+        "/readyz" => return Ok(Routing::Answered(readiness(house).await)),
         _ if house.vitals.has_failed() => return Err(Error::Draining),
         _ => {}
     }
@@ -89,12 +106,16 @@ async fn route(
     if let Some(reply) =
         discovery_service::answer(site, request.verb, path, &query, request.base_url)
     {
-        return reply;
+        return reply.map(Routing::Answered);
     }
-    match plain_path(path) {
+    let reply = match plain_path(path) {
+        Some(plain) if query.upload_id().is_some() => {
+            return request.session(plain, framing).map(Routing::Session);
+        }
         Some(plain) => request.upload(plain, framing, body).await,
         None => Box::pin(request.call(body)).await,
-    }
+    };
+    reply.map(Routing::Answered)
 }
 
 /// The path of the resource that an upload path belongs to.
@@ -161,9 +182,6 @@ impl Routed<'_> {
         framing: Framing,
         body: &mut Option<RequestBody>,
     ) -> Result<Reply, Error> {
-        if self.query.upload_id().is_some() {
-            return Box::pin(self.session(plain, framing, body)).await;
-        }
         let method = self.upload_method(plain)?;
         let upload = UploadHead {
             method,
@@ -235,27 +253,41 @@ impl Routed<'_> {
         Ok(reply::of_protocol(started(location, upload_id)))
     }
 
-    async fn session(
-        &self,
-        plain: &str,
-        framing: Framing,
+    fn session(&self, plain: &str, framing: Framing) -> Result<SessionCall, Error> {
+        let plain = plain.to_owned();
+        match command(self.verb, self.query, &self.head.headers, framing)? {
+            Command::Session(session) => Ok(SessionCall::Continue { session, plain }),
+            Command::Cancel { upload_id } => Ok(SessionCall::Cancel { upload_id, plain }),
+            Command::Simple(_) | Command::Multipart(_) | Command::Start(_) => {
+                unreachable!("a request with an upload_id addresses a session")
+            }
+        }
+    }
+}
+
+/// What a request wants of a session; `plain` is its plain path.
+enum SessionCall {
+    Continue { session: SessionHead, plain: String },
+    Cancel { upload_id: UploadId, plain: String },
+}
+
+impl SessionCall {
+    async fn carry_out(
+        self,
+        house: &Arc<House>,
         body: &mut Option<RequestBody>,
     ) -> Result<Reply, Error> {
-        let (upload_id, no_308, result) =
-            match command(self.verb, self.query, &self.head.headers, framing)? {
-                Command::Session(session) => {
-                    let (upload_id, no_308) = (session.upload_id.clone(), session.no_308);
-                    let result = self.house.continue_session(session, plain, body).await;
-                    (upload_id, no_308, result)
-                }
-                Command::Cancel { upload_id } => {
-                    let result = self.house.cancel(&upload_id, plain).await;
-                    (upload_id, false, result)
-                }
-                Command::Simple(_) | Command::Multipart(_) | Command::Start(_) => {
-                    unreachable!("a request with an upload_id addresses a session")
-                }
-            };
+        let (upload_id, no_308, result) = match self {
+            Self::Continue { session, plain } => {
+                let (upload_id, no_308) = (session.upload_id.clone(), session.no_308);
+                let result = house.continue_session(session, plain, body).await;
+                (upload_id, no_308, result)
+            }
+            Self::Cancel { upload_id, plain } => {
+                let result = Box::pin(house.cancel(&upload_id, &plain)).await;
+                (upload_id, false, result)
+            }
+        };
         let mut reply = match result? {
             SessionReply::Committed(offset) => {
                 reply::of_protocol(resume_incomplete(offset, no_308))

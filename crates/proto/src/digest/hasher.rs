@@ -7,30 +7,27 @@ use sha2::Digest;
 use super::{Crc32c, Md5, Sha256, Wanted};
 
 /// Computes the CRC32C of media as it passes.
-#[derive(Debug, Clone, Copy)]
-pub struct Crc32cHasher(crc_fast::Digest);
-
-impl Default for Crc32cHasher {
-    fn default() -> Self {
-        Self::continue_from(Crc32c::default())
-    }
-}
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Crc32cHasher(Crc32c);
 
 impl Crc32cHasher {
     /// Goes on behind bytes whose digest is known.
     pub fn continue_from(value: Crc32c) -> Self {
-        let register = u64::from(!value.0);
-        Self(crc_fast::Digest::new_with_init_state(Crc32Iscsi, register))
+        Self(value)
     }
 
     /// Takes the next bytes.
     pub fn update(&mut self, data: &[u8]) {
-        self.0.update(data);
+        // The library's state has its parameters in it, and hundreds of bytes: it is made when it is needed.
+        let register = u64::from(!self.0.0);
+        let mut digest = crc_fast::Digest::new_with_init_state(Crc32Iscsi, register);
+        digest.update(data);
+        self.0 = thirty_two_bits(digest.finalize());
     }
 
     /// The digest of all bytes so far.
     pub fn value(&self) -> Crc32c {
-        thirty_two_bits(self.0.finalize())
+        self.0
     }
 }
 

@@ -24,7 +24,6 @@ use crate::error::Error;
 /// One request that appends. Boxed, since it is handed on while it waits, a thousand at a time.
 struct Append {
     house: Arc<House>,
-    session: Session,
     request: UploadRequest,
     turn: Turn,
     sink: MediaSink,
@@ -50,7 +49,7 @@ impl House {
     /// However the request ends, what arrived in order is committed, unless the session has to
     /// fail.
     pub(super) async fn append(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         leased: Box<Leased>,
         mut intake: Intake,
         expected: ExpectedDigests,
@@ -58,7 +57,7 @@ impl House {
     ) -> Result<SessionReply, Error> {
         self.admit_media()?;
         let expected = leased.request.expected.merge(expected)?;
-        let open = Append::open(self, leased, intake.total(), expected);
+        let open = Append::open(&self, leased, intake.total(), expected);
         let mut append = Box::pin(open).await?;
         let stop = append.receive(&mut intake, &mut body).await;
         // Boxed, so that a slow upload holds no room for what comes at its end.
@@ -67,24 +66,24 @@ impl House {
 
     /// Finishes a session all of whose bytes are committed already.
     pub(super) async fn finish_committed(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         leased: Box<Leased>,
         total: u64,
         expected: ExpectedDigests,
     ) -> Result<FinalReply, Error> {
         let expected = leased.request.expected.merge(expected)?;
-        let mut append = Append::open(self, leased, Some(total), expected).await?;
+        let mut append = Append::open(&self, leased, Some(total), expected).await?;
         let (settled, _) = append.settle().await?;
         Box::pin(append.finish(settled, expected)).await
     }
 
     /// Finishes a session that is in state finishing. Its digests have been checked.
     pub(super) async fn finish_stored(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         leased: Box<Leased>,
     ) -> Result<FinalReply, Error> {
         let total = leased.session.progress.total;
-        let mut append = Append::open(self, leased, total, ExpectedDigests::default()).await?;
+        let mut append = Append::open(&self, leased, total, ExpectedDigests::default()).await?;
         let (settled, _) = append.settle().await?;
         Box::pin(append.finish(settled, ExpectedDigests::default())).await
     }
@@ -112,9 +111,8 @@ impl Append {
         };
         sink.expect(total);
         Ok(Box::new(Self {
-            commits: Commits::new(house, &session, total),
+            commits: Commits::new(house, session, total),
             house: Arc::clone(house),
-            session,
             request,
             turn,
             sink,
@@ -137,6 +135,10 @@ impl Append {
                         Err(error) => return Stop::Storage(error),
                     }
                 }
+                joined = self.commits.join(), if self.commits.running.is_some() => match joined {
+                    Ok(()) => continue,
+                    Err(error) => return Stop::Storage(error),
+                },
             };
             let data = match piece {
                 Ok(Some(data)) => data,
@@ -172,14 +174,14 @@ impl Append {
             Stop::Storage(error) if !is_full(&error) => {
                 let pending = self.commits.join().await;
                 let graver = pending.err().unwrap_or(error);
-                return Err(lost(&self.house, &self.session, graver).await);
+                return Err(lost(&self.house, &self.commits.session, graver).await);
             }
             stop => stop,
         };
         let (settled, full) = match self.settle().await {
             Ok(settled) => settled,
             // As when the session expired meanwhile and its media was swept.
-            Err(error) => return Err(lost(&self.house, &self.session, error).await),
+            Err(error) => return Err(lost(&self.house, &self.commits.session, error).await),
         };
         match stop {
             // Less was stored than the body held. It is kept, but a chunk that came whole is never
@@ -315,12 +317,12 @@ impl Append {
         self.commits.commit(settled, SessionState::Active).await?;
         let Self {
             house,
-            session,
+            commits,
             turn,
             ..
         } = *self;
         drop(turn);
-        house.yield_to_newer(session.id, body).await
+        house.yield_to_newer(commits.session.id, body).await
     }
 
     /// Makes the resource. From here on the upload is finished, failed, or finishing.
@@ -335,7 +337,10 @@ impl Append {
             return Err(self.fail(mismatch.into()).await);
         }
         if self.request.is_shed() {
-            self.request = self.house.remembered_request(self.session.id).await?;
+            self.request = self
+                .house
+                .remembered_request(self.commits.session.id)
+                .await?;
         }
         let media = media_of(&self.request, &settled.progress, digests);
         let complete = Complete {
@@ -346,8 +351,8 @@ impl Append {
             media,
         };
         let held = Held {
-            id: self.session.id,
-            epoch: self.session.epoch,
+            id: self.commits.session.id,
+            epoch: self.commits.session.epoch,
             progress: settled.progress.clone(),
         };
         let in_vault = complete.media.at.place == Place::Vault;
@@ -378,7 +383,9 @@ impl Append {
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A commit that is still on its way would otherwise come between.
         let pending = self.commits.join().await;
-        self.house.fail(self.session.id, self.session.epoch).await;
+        self.house
+            .fail(self.commits.session.id, self.commits.session.epoch)
+            .await;
         pending.err().unwrap_or(error)
     }
 }
@@ -426,15 +433,16 @@ struct Committed {
 }
 
 impl Commits {
-    fn new(house: &Arc<House>, session: &Session, total: Option<u64>) -> Self {
+    fn new(house: &Arc<House>, session: Session, total: Option<u64>) -> Self {
+        let committed = session.progress.offset;
         Self {
             house: Arc::clone(house),
-            session: session.clone(),
-            committed: session.progress.offset,
+            committed,
             known_total: session.progress.total,
+            session,
             total,
             last: Instant::now(),
-            begun: session.progress.offset,
+            begun: committed,
             running: None,
         }
     }
@@ -485,11 +493,12 @@ impl Commits {
         Ok(())
     }
 
-    /// Waits for the commit on its way.
+    /// Waits for the commit on its way. Cancel safe.
     async fn join(&mut self) -> Result<(), Error> {
-        if let Some(running) = self.running.take() {
-            let committed = running
-                .await
+        if let Some(running) = &mut self.running {
+            let committed = running.await;
+            self.running = None;
+            let committed = committed
                 .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
             self.note(&committed, self.total);
         }

@@ -1,7 +1,10 @@
 //! Resumable uploads: start, query, append, cancel.
 
+use std::future::ready;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, TryFutureExt as _};
 use windlass_discovery::ByteSize;
 use windlass_proto::command::{SessionHead, SessionRequest};
 use windlass_proto::parameters::UploadId;
@@ -89,25 +92,24 @@ impl House {
     pub(crate) async fn continue_session(
         self: &Arc<Self>,
         head: SessionHead,
-        path: &str,
+        path: String,
         body: &mut Option<RequestBody>,
     ) -> Result<SessionReply, Error> {
         let id = session_id(head.upload_id.as_str());
         let goes_on = self
             .warm
-            .any(id, |warm| self.goes_on(warm, path, &head.request));
+            .any(id, |warm| self.goes_on(warm, &path, &head.request));
         if !goes_on {
-            let answered = Box::pin(self.answer_without_lease(id, &head, path, body)).await?;
+            let answered = Box::pin(self.answer_without_lease(id, &head, &path, body)).await?;
             if let Some(reply) = answered {
                 return Ok(reply);
             }
         }
         let house = Arc::clone(self);
-        let path = path.to_owned();
         let body = body.take().expect(UNTAKEN);
         self.see_through(Box::pin(async move {
             match Box::pin(house.lease_for(id, &path, &head.request)).await {
-                Ok(leased) => Box::pin(house.act(leased, head, body)).await,
+                Ok(leased) => house.act(leased, &head, body).await,
                 Err(Error::Superseded) => Box::pin(house.yield_to_newer(id, body)).await,
                 Err(error) => Err(error),
             }
@@ -210,7 +212,7 @@ impl House {
                 turn,
             });
             Failpoint::LeftOverLeased.reach();
-            match house.finish_stored(leased).await {
+            match Arc::clone(&house).finish_stored(leased).await {
                 Err(error) if is_dead => {
                     house.fail(id, epoch).await;
                     Err(error)
@@ -227,41 +229,63 @@ impl House {
         remembered(&session.ok_or(Error::SessionNotFound)?)
     }
 
-    async fn act(
-        self: &Arc<Self>,
+    /// Begins what a request does to the session that it has leased. What it has to know only for that is not
+    /// held while its body comes.
+    fn act(
+        self: Arc<Self>,
         leased: Box<Leased>,
-        head: SessionHead,
+        head: &SessionHead,
+        body: RequestBody,
+    ) -> BoxFuture<'static, Result<SessionReply, Error>> {
+        let rules = match self.rules(&leased.request) {
+            Ok(rules) => rules,
+            Err(error) => return ready(Err(error)).boxed(),
+        };
+        let expected = head.expected;
+        match step(&snapshot(&leased.session), &rules, &head.request) {
+            Ok(Step::Append(intake)) => self.append(leased, intake, expected, body).boxed(),
+            Ok(Step::Replay) => self.replay_later(leased, body).boxed(),
+            Ok(Step::Resume) => {
+                let finish = self.finish_stored(leased);
+                finish.map_ok(SessionReply::Final).boxed()
+            }
+            Ok(Step::Report) => {
+                let offset = leased.session.progress.offset;
+                ready(Ok(SessionReply::Committed(offset))).boxed()
+            }
+            Ok(Step::Finish { total }) => {
+                let finish = self.finish_committed(leased, total, expected);
+                finish.map_ok(SessionReply::Final).boxed()
+            }
+            Err(error) => self.refuse(leased, error, body).boxed(),
+        }
+    }
+
+    /// Repeats the final reply when the body has been read.
+    async fn replay_later(
+        self: Arc<Self>,
+        leased: Box<Leased>,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
-        let rules = self.rules(&leased.request)?;
-        match step(&snapshot(&leased.session), &rules, &head.request) {
-            Ok(Step::Replay) => {
-                let reply = replay(&leased.session);
-                drop(leased);
-                body.finish_if_short().await;
-                reply
-            }
-            Ok(Step::Resume) => {
-                let finish = Box::pin(self.finish_stored(leased));
-                finish.await.map(SessionReply::Final)
-            }
-            Ok(Step::Report) => Ok(SessionReply::Committed(leased.session.progress.offset)),
-            Ok(Step::Finish { total }) => {
-                let finish = Box::pin(self.finish_committed(leased, total, head.expected));
-                finish.await.map(SessionReply::Final)
-            }
-            Ok(Step::Append(intake)) => {
-                Box::pin(self.append(leased, intake, head.expected, body)).await
-            }
-            Err(error) => {
-                if error.ends_session() {
-                    self.fail(leased.session.id, leased.session.epoch).await;
-                }
-                drop(leased);
-                body.finish_if_short().await;
-                Err(error.into())
-            }
+        let reply = replay(&leased.session);
+        drop(leased);
+        body.finish_if_short().await;
+        reply
+    }
+
+    /// Refuses a request, and ends the session if that is what follows.
+    async fn refuse(
+        self: Arc<Self>,
+        leased: Box<Leased>,
+        error: SessionError,
+        mut body: RequestBody,
+    ) -> Result<SessionReply, Error> {
+        if error.ends_session() {
+            self.fail(leased.session.id, leased.session.epoch).await;
         }
+        drop(leased);
+        body.finish_if_short().await;
+        Err(error.into())
     }
 
     /// A newer request has the session: reads the rest of the body and answers what becomes of the

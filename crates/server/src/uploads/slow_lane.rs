@@ -8,7 +8,7 @@ use windlass_proto::digest::{SlowHasher, Wanted};
 pub(super) enum SlowLane {
     /// None are wanted.
     Off,
-    Idle(SlowHasher),
+    Idle(Box<SlowHasher>),
     Busy(JoinHandle<SlowHasher>),
     /// Its state is not known at the present offset. The digests are computed from the stored
     /// media at the end.
@@ -20,13 +20,13 @@ impl SlowLane {
         if wanted == Wanted::default() {
             Self::Off
         } else {
-            Self::Idle(SlowHasher::new(wanted))
+            Self::Idle(Box::new(SlowHasher::new(wanted)))
         }
     }
 
     pub(super) fn restore(wanted: Wanted, saved: &[u8]) -> Self {
         match SlowHasher::restore(saved) {
-            Ok(hasher) => Self::Idle(hasher),
+            Ok(hasher) => Self::Idle(Box::new(hasher)),
             Err(_) if wanted == Wanted::default() => Self::Off,
             Err(_) => Self::Lost,
         }
@@ -45,7 +45,7 @@ impl SlowLane {
             return Vec::new();
         };
         let saved = hasher.save();
-        *self = Self::Idle(hasher);
+        *self = Self::Idle(Box::new(hasher));
         saved
     }
 
@@ -56,7 +56,7 @@ impl SlowLane {
                 *self = Self::Off;
                 None
             }
-            Self::Idle(hasher) => Some(hasher),
+            Self::Idle(hasher) => Some(*hasher),
             Self::Busy(task) => task.await.ok(),
             Self::Lost => None,
         }
