@@ -4,12 +4,13 @@ mod detached;
 mod lingering;
 mod measured;
 
+use std::future::ready;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either};
 use http::Request;
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -213,18 +214,17 @@ impl Connection {
         // A reply that its client does not take must not keep a house that has closed.
         let (house, local) = (Arc::downgrade(&self.house), self.local);
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let house = house.upgrade();
-            async move {
-                let house = house.ok_or(Closed)?;
-                let len = request.body().size_hint().upper();
-                if len.is_none_or(|len| len > LONG_BODY) {
-                    detach(&mut request);
-                }
-                if let Some(local) = local {
-                    request.extensions_mut().insert(local);
-                }
-                Ok::<_, Closed>(answer(house, request).await)
+            let Some(house) = house.upgrade() else {
+                return Either::Left(ready(Err(Closed)));
+            };
+            let len = request.body().size_hint().upper();
+            if len.is_none_or(|len| len > LONG_BODY) {
+                detach(&mut request);
             }
+            if let Some(local) = local {
+                request.extensions_mut().insert(local);
+            }
+            Either::Right(answer(house, request).map(Ok))
         });
         Some(if is_http2 {
             let connection = self.versions.http2.serve_connection(stream, service);

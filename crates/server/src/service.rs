@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method as Verb, Request, StatusCode, Version};
+use http::{HeaderValue, Method as Verb, Request, StatusCode, Version};
 use windlass_discovery::{Found, Target};
 use windlass_proto::command::{
     Command, Framing, SessionHead, StartHead, command, effective_method,
@@ -31,7 +31,10 @@ use crate::{arguments, discovery_service};
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers a request. Whatever happens, there is an answer.
-pub(crate) async fn answer<B>(house: Arc<House>, request: Request<B>) -> Reply
+pub(crate) fn answer<B>(
+    house: Arc<House>,
+    request: Request<B>,
+) -> impl Future<Output = Reply> + Send + 'static
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -40,24 +43,31 @@ where
     let body = RequestBody::new(body, &head.headers, &house.settings.limits);
     let read_to_end = body.end_flag();
     let mut body = Some(body);
-    let result = match Box::pin(route(&house, &head, &mut body)).await {
-        Ok(Routing::Answered(reply)) => Ok(reply),
-        Ok(Routing::Session(call)) => {
-            head.headers = HeaderMap::new();
-            call.carry_out(&house, &mut body).await
+    async move {
+        let result = match Box::pin(route(&house, &head, &mut body)).await {
+            Ok(Routing::Answered(reply)) => Ok(reply),
+            Ok(Routing::Session(call)) => {
+                (head.headers, head.extensions) = Default::default();
+                call.carry_out(&house, &mut body).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Some(mut unread) = body.take() {
+            unread.finish_if_short().await;
         }
-        Err(error) => Err(error),
-    };
-    if let Some(mut unread) = body.take() {
-        unread.finish_if_short().await;
+        let is_last = !read_to_end.is_set() || house.vitals.is_draining();
+        reply_to(&head, &house, result, is_last)
     }
+}
+
+/// The reply to a request, the last of its connection or not.
+fn reply_to(head: &Parts, house: &House, result: Result<Reply, Error>, is_last: bool) -> Reply {
     let mut reply = result.unwrap_or_else(|error| {
         house.examine(&error);
         tracing::debug!(method = %head.method, path = head.uri.path(), %error, "refused");
         reply::of_error(&error)
     });
-    let last = !read_to_end.is_set() || house.vitals.is_draining();
-    if last && head.version < Version::HTTP_2 {
+    if is_last && head.version < Version::HTTP_2 {
         reply::close(&mut reply);
     }
     tracing::info!(
@@ -256,7 +266,10 @@ impl Routed<'_> {
     fn session(&self, plain: &str, framing: Framing) -> Result<SessionCall, Error> {
         let plain = plain.to_owned();
         match command(self.verb, self.query, &self.head.headers, framing)? {
-            Command::Session(session) => Ok(SessionCall::Continue { session, plain }),
+            Command::Session(session) => Ok(SessionCall::Continue {
+                session: Box::new(session),
+                plain,
+            }),
             Command::Cancel { upload_id } => Ok(SessionCall::Cancel { upload_id, plain }),
             Command::Simple(_) | Command::Multipart(_) | Command::Start(_) => {
                 unreachable!("a request with an upload_id addresses a session")
@@ -267,8 +280,14 @@ impl Routed<'_> {
 
 /// What a request wants of a session; `plain` is its plain path.
 enum SessionCall {
-    Continue { session: SessionHead, plain: String },
-    Cancel { upload_id: UploadId, plain: String },
+    Continue {
+        session: Box<SessionHead>,
+        plain: String,
+    },
+    Cancel {
+        upload_id: UploadId,
+        plain: String,
+    },
 }
 
 impl SessionCall {

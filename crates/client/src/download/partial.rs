@@ -153,7 +153,7 @@ impl Partial {
         self.received = to.received;
         let (to, failed) = (to.clone(), self.files.failed());
         let sink = blocking(move || {
-            sink.cut(to.received, &to.hasher).map_err(failed)?;
+            sink.cut(to.received, to.hasher).map_err(failed)?;
             Ok(sink)
         });
         self.writing = Writing::Idle(sink.await?);

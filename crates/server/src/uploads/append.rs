@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
@@ -48,20 +50,24 @@ impl House {
     ///
     /// However the request ends, what arrived in order is committed, unless the session has to
     /// fail.
-    pub(super) async fn append(
+    pub(super) fn append(
         self: Arc<Self>,
         leased: Box<Leased>,
         mut intake: Intake,
         expected: ExpectedDigests,
         mut body: RequestBody,
-    ) -> Result<SessionReply, Error> {
-        self.admit_media()?;
-        let expected = leased.request.expected.merge(expected)?;
-        let open = Append::open(&self, leased, intake.total(), expected);
-        let mut append = Box::pin(open).await?;
-        let stop = append.receive(&mut intake, &mut body).await;
-        // Boxed, so that a slow upload holds no room for what comes at its end.
-        Box::pin(append.end(stop, intake, expected, body)).await
+    ) -> BoxFuture<'static, Result<SessionReply, Error>> {
+        // An `async fn` would hold each of its arguments twice while it waits.
+        async move {
+            self.admit_media()?;
+            let expected = leased.request.expected.merge(expected)?;
+            let open = Append::open(&self, leased, intake.total(), expected);
+            let mut append = Box::pin(open).await?;
+            let stop = append.receive(&mut intake, &mut body).await;
+            // Boxed, so that a slow upload holds no room for what comes at its end.
+            Box::pin(append.end(stop, intake, expected, body)).await
+        }
+        .boxed()
     }
 
     /// Finishes a session all of whose bytes are committed already.

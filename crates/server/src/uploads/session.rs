@@ -91,7 +91,7 @@ impl House {
     /// finishes, or repeats the final reply. `path` is the plain path of the request.
     pub(crate) async fn continue_session(
         self: &Arc<Self>,
-        head: SessionHead,
+        head: Box<SessionHead>,
         path: String,
         body: &mut Option<RequestBody>,
     ) -> Result<SessionReply, Error> {
@@ -243,7 +243,7 @@ impl House {
         };
         let expected = head.expected;
         match step(&snapshot(&leased.session), &rules, &head.request) {
-            Ok(Step::Append(intake)) => self.append(leased, intake, expected, body).boxed(),
+            Ok(Step::Append(intake)) => self.append(leased, intake, expected, body),
             Ok(Step::Replay) => self.replay_later(leased, body).boxed(),
             Ok(Step::Resume) => {
                 let finish = self.finish_stored(leased);

@@ -79,10 +79,10 @@ impl Sink {
     }
 
     /// Drops what is behind `length`, of whose bytes `hasher` has the digest.
-    pub(super) fn cut(&mut self, length: u64, hasher: &Crc32cHasher) -> io::Result<()> {
+    pub(super) fn cut(&mut self, length: u64, hasher: Crc32cHasher) -> io::Result<()> {
         self.file.set_len(length)?;
         self.file.seek(SeekFrom::Start(length))?;
-        self.hasher = *hasher;
+        self.hasher = hasher;
         Ok(())
     }
 }
