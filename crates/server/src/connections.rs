@@ -214,6 +214,7 @@ impl Connection {
         // A reply that its client does not take must not keep a house that has closed.
         let (house, local) = (Arc::downgrade(&self.house), self.local);
         let service = service_fn(move |mut request: Request<Incoming>| {
+            // For HTTP/2 this runs in the task of the connection, what it returns in one of the stream.
             let Some(house) = house.upgrade() else {
                 return Either::Left(ready(Err(Closed)));
             };

@@ -55,18 +55,18 @@ where
         if let Some(mut unread) = body.take() {
             unread.finish_if_short().await;
         }
-        let is_last = !read_to_end.is_set() || house.vitals.is_draining();
-        reply_to(&head, &house, result, is_last)
+        reply_to(&head, &house, result, read_to_end.is_set())
     }
 }
 
-/// The reply to a request, the last of its connection or not.
-fn reply_to(head: &Parts, house: &House, result: Result<Reply, Error>, is_last: bool) -> Reply {
+/// The reply to a request whose body was read to its end, or was not.
+fn reply_to(head: &Parts, house: &House, result: Result<Reply, Error>, is_read: bool) -> Reply {
     let mut reply = result.unwrap_or_else(|error| {
         house.examine(&error);
         tracing::debug!(method = %head.method, path = head.uri.path(), %error, "refused");
         reply::of_error(&error)
     });
+    let is_last = !is_read || house.vitals.is_draining();
     if is_last && head.version < Version::HTTP_2 {
         reply::close(&mut reply);
     }
@@ -82,8 +82,8 @@ fn reply_to(head: &Parts, house: &House, result: Result<Reply, Error>, is_last: 
 /// Where a request's head has led.
 enum Routing {
     Answered(Reply),
-    /// To a session, for which nothing more of the head is needed: while a body comes, as from a thousand slow
-    /// clients, it is not held.
+    /// To a session, for which the head's fields are not needed any more: a thousand slow clients would have them
+    /// held while their bodies come.
     Session(SessionCall),
 }
 
@@ -303,7 +303,7 @@ impl SessionCall {
                 (upload_id, no_308, result)
             }
             Self::Cancel { upload_id, plain } => {
-                let result = Box::pin(house.cancel(&upload_id, &plain)).await;
+                let result = Box::pin(house.cancel(&upload_id, plain)).await;
                 (upload_id, false, result)
             }
         };

@@ -1,8 +1,8 @@
 //! Kills at every named moment that the binary has.
 //!
-//! Each death has a life before it that ends at a random moment, so that the server under proof begins with what a crash left:
-//! a WAL, tails, files without a row, sessions that are finishing. What lies in the vault is made two days old, since the sweep
-//! leaves younger files alone.
+//! Each death has a life before it that ends at a random moment, or at one that brings this one about, so that the server under
+//! proof begins with what a crash left: a WAL, tails, files without a row, sessions that are finishing. What lies in the vault is
+//! made two days old, since the sweep leaves younger files alone.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -30,7 +30,7 @@ struct Prelude {
     /// The moment at which the server before died, and which time it was.
     before: &'static str,
     nth: u64,
-    /// Whether clients are there when the moment comes. It comes by itself where they would do the work before the server does.
+    /// Whether there are clients when the moment is to come. Some would do themselves what the server is to do.
     with_clients: bool,
 }
 
@@ -41,7 +41,8 @@ const PRELUDES: [Prelude; 4] = [
         nth: 1,
         with_clients: false,
     },
-    // Within a request more bytes are written than are committed: they are a tail when the server dies.
+    // Within a request more bytes are written than are committed: they are a tail when the server dies. At the sixth checkpoint
+    // there was one in 22 of 24 lives, at the second in 21.
     Prelude {
         moment: "tail-cut",
         before: "checkpoint-committed",

@@ -18,7 +18,7 @@ impl Crc32cHasher {
 
     /// Takes the next bytes.
     pub fn update(&mut self, data: &[u8]) {
-        // The library's state has its parameters in it, and hundreds of bytes: it is made when it is needed.
+        // The library keeps its parameters beside its state, which makes 300 bytes: they are there only while they are used.
         let register = u64::from(!self.0.0);
         let mut digest = crc_fast::Digest::new_with_init_state(Crc32Iscsi, register);
         digest.update(data);

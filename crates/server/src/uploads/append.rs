@@ -141,6 +141,7 @@ impl Append {
                         Err(error) => return Stop::Storage(error),
                     }
                 }
+                // A commit that failed is told at once, and one that is done holds no task.
                 joined = self.commits.join(), if self.commits.running.is_some() => match joined {
                     Ok(()) => continue,
                     Err(error) => return Stop::Storage(error),
@@ -421,6 +422,7 @@ async fn lost(house: &House, session: &Session, error: Error) -> Error {
 /// The commits of one request. At most one is on its way.
 struct Commits {
     house: Arc<House>,
+    /// As it was leased, but for when it dies.
     session: Session,
     committed: u64,
     /// The total in the ledger, and the one that this request adds.

@@ -109,7 +109,11 @@ impl House {
         let body = body.take().expect(UNTAKEN);
         self.see_through(Box::pin(async move {
             match Box::pin(house.lease_for(id, &path, &head.request)).await {
-                Ok(leased) => house.act(leased, &head, body).await,
+                Ok(leased) => {
+                    let action = house.act(leased, &head, body);
+                    drop((head, path));
+                    action.await
+                }
                 Err(Error::Superseded) => Box::pin(house.yield_to_newer(id, body)).await,
                 Err(error) => Err(error),
             }
@@ -162,12 +166,11 @@ impl House {
     pub(crate) async fn cancel(
         self: &Arc<Self>,
         upload_id: &UploadId,
-        path: &str,
+        path: String,
     ) -> Result<SessionReply, Error> {
         let id = session_id(upload_id.as_str());
-        self.known_session(id, path).await?;
+        self.known_session(id, &path).await?;
         let house = Arc::clone(self);
-        let path = path.to_owned();
         self.see_through(Box::pin(async move {
             let leased = house.lease(id, &path).await?;
             match leased.session.state {
@@ -229,8 +232,8 @@ impl House {
         remembered(&session.ok_or(Error::SessionNotFound)?)
     }
 
-    /// Begins what a request does to the session that it has leased. What it has to know only for that is not
-    /// held while its body comes.
+    /// Begins what a request does to the session that it has leased. What only this has to know need not be held
+    /// while the body comes.
     fn act(
         self: Arc<Self>,
         leased: Box<Leased>,
@@ -244,7 +247,7 @@ impl House {
         let expected = head.expected;
         match step(&snapshot(&leased.session), &rules, &head.request) {
             Ok(Step::Append(intake)) => self.append(leased, intake, expected, body),
-            Ok(Step::Replay) => self.replay_later(leased, body).boxed(),
+            Ok(Step::Replay) => self.repeat(leased, body).boxed(),
             Ok(Step::Resume) => {
                 let finish = self.finish_stored(leased);
                 finish.map_ok(SessionReply::Final).boxed()
@@ -261,8 +264,8 @@ impl House {
         }
     }
 
-    /// Repeats the final reply when the body has been read.
-    async fn replay_later(
+    /// Repeats the final reply, and reads the body if little is left of it.
+    async fn repeat(
         self: Arc<Self>,
         leased: Box<Leased>,
         mut body: RequestBody,
