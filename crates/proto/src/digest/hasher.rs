@@ -22,17 +22,14 @@ impl Crc32cHasher {
         let register = u64::from(!self.0.0);
         let mut digest = crc_fast::Digest::new_with_init_state(Crc32Iscsi, register);
         digest.update(data);
-        self.0 = thirty_two_bits(digest.finalize());
+        let checksum = u32::try_from(digest.finalize());
+        self.0 = Crc32c(checksum.expect("a CRC32C has 32 bits"));
     }
 
     /// The digest of all bytes so far.
     pub fn value(&self) -> Crc32c {
         self.0
     }
-}
-
-fn thirty_two_bits(checksum: u64) -> Crc32c {
-    Crc32c(u32::try_from(checksum).expect("a CRC32C has 32 bits"))
 }
 
 /// Computes the slow digests of media, those that are wanted.

@@ -110,7 +110,7 @@ impl House {
         self.see_through(Box::pin(async move {
             match Box::pin(house.lease_for(id, &path, &head.request)).await {
                 Ok(leased) => {
-                    let action = house.act(leased, &head, body);
+                    let action = house.act(leased, &head, body)?;
                     drop((head, path));
                     action.await
                 }
@@ -239,13 +239,10 @@ impl House {
         leased: Box<Leased>,
         head: &SessionHead,
         body: RequestBody,
-    ) -> BoxFuture<'static, Result<SessionReply, Error>> {
-        let rules = match self.rules(&leased.request) {
-            Ok(rules) => rules,
-            Err(error) => return ready(Err(error)).boxed(),
-        };
+    ) -> Result<BoxFuture<'static, Result<SessionReply, Error>>, Error> {
+        let rules = self.rules(&leased.request)?;
         let expected = head.expected;
-        match step(&snapshot(&leased.session), &rules, &head.request) {
+        let action = match step(&snapshot(&leased.session), &rules, &head.request) {
             Ok(Step::Append(intake)) => self.append(leased, intake, expected, body),
             Ok(Step::Replay) => self.repeat(leased, body).boxed(),
             Ok(Step::Resume) => {
@@ -261,7 +258,8 @@ impl House {
                 finish.map_ok(SessionReply::Final).boxed()
             }
             Err(error) => self.refuse(leased, error, body).boxed(),
-        }
+        };
+        Ok(action)
     }
 
     /// Repeats the final reply, and reads the body if little is left of it.

@@ -435,12 +435,12 @@ impl MediaSink {
         }
     }
 
-    async fn read_back(&self, wanted: Wanted) -> Result<SlowHasher, Error> {
+    async fn read_back(&self, wanted: Wanted) -> Result<Box<SlowHasher>, Error> {
         let media = self
             .vault_media
             .as_ref()
             .expect("small media is hashed in line");
-        let mut hasher = SlowHasher::new(wanted);
+        let mut hasher = Box::new(SlowHasher::new(wanted));
         let mut reader = self
             .plumbing
             .vault

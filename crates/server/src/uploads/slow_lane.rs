@@ -9,7 +9,7 @@ pub(super) enum SlowLane {
     /// None are wanted.
     Off,
     Idle(Box<SlowHasher>),
-    Busy(JoinHandle<SlowHasher>),
+    Busy(JoinHandle<Box<SlowHasher>>),
     /// Its state is not known at the present offset. The digests are computed from the stored
     /// media at the end.
     Lost,
@@ -45,18 +45,18 @@ impl SlowLane {
             return Vec::new();
         };
         let saved = hasher.save();
-        *self = Self::Idle(Box::new(hasher));
+        *self = Self::Idle(hasher);
         saved
     }
 
     /// The hasher behind all bytes so far. Puts `Off` or `Lost` in its place.
-    pub(super) async fn take(&mut self) -> Option<SlowHasher> {
+    pub(super) async fn take(&mut self) -> Option<Box<SlowHasher>> {
         match std::mem::replace(self, Self::Lost) {
             Self::Off => {
                 *self = Self::Off;
                 None
             }
-            Self::Idle(hasher) => Some(*hasher),
+            Self::Idle(hasher) => Some(hasher),
             Self::Busy(task) => task.await.ok(),
             Self::Lost => None,
         }
@@ -70,7 +70,7 @@ impl SlowLane {
 }
 
 /// Feeds pieces to a hasher.
-pub(super) fn hash(mut hasher: SlowHasher, pieces: &[Bytes]) -> SlowHasher {
+pub(super) fn hash(mut hasher: Box<SlowHasher>, pieces: &[Bytes]) -> Box<SlowHasher> {
     for piece in pieces {
         hasher.update(piece);
     }
