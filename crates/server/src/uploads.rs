@@ -11,6 +11,7 @@
 //! | [`append`] | the bytes of one request, from the body to a commit |
 //! | [`finish`] | from committed media to a resource and a stored reply |
 //! | [`sink`], [`batch`], [`budget`], [`mark`], [`slow_lane`] | from bytes to durable media, with its digests |
+//! | [`seen_through`] | work goes on without its client |
 //! | [`lease`] | one writer per session |
 //! | [`warm`] | sessions between two of their requests |
 
@@ -31,6 +32,7 @@ use crate::memory::Memory;
 use crate::registry::Registry;
 use crate::turns::{Turn, Turns};
 use crate::vitals::{Room, Vitals};
+use seen_through::SeenThrough;
 
 pub(crate) mod append;
 pub(crate) mod batch;
@@ -40,6 +42,7 @@ pub(crate) mod lease;
 mod mark;
 pub(crate) mod one_shot;
 pub(crate) mod request;
+mod seen_through;
 pub(crate) mod session;
 pub(crate) mod sink;
 mod slow_lane;
@@ -148,14 +151,14 @@ impl House {
         work: BoxFuture<'static, Result<T, Error>>,
     ) -> Result<T, Error> {
         let house = Arc::clone(self);
-        let task = self.tasks.spawn(async move {
+        let work = Box::pin(async move {
             let result = work.await;
             if let Err(error) = &result {
                 house.examine(error);
             }
             result
         });
-        match task.await {
+        match SeenThrough::new(&self.tasks, work).await {
             Ok(result) => result,
             Err(stopped) => match stopped.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),

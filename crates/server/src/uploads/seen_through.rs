@@ -1,0 +1,173 @@
+//! Work that comes to its end whether or not somebody waits for it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+/// How often work is driven by its request. What an upload of a few KiB needs takes fewer.
+const MOST_POLLS: u32 = 8;
+
+/// Work that is driven by the request that waits for it, at first. A task goes on with it when it turns out to be long,
+/// or when the request is dropped.
+///
+/// With a task from the beginning, each step of a short upload would be handed from the connection's task to that one and
+/// back. For a long one this is worth it: one thread reads while the other computes checksums.
+pub(super) struct SeenThrough<T: Send + 'static> {
+    stage: Stage<T>,
+    polls: u32,
+    token: TaskTrackerToken,
+}
+
+enum Stage<T> {
+    Driven(BoxFuture<'static, T>),
+    /// A task has it.
+    Handed(JoinHandle<T>),
+    /// It is done, or has panicked.
+    Over,
+}
+
+impl<T: Send + 'static> SeenThrough<T> {
+    /// Work that `tasks` counts as a task until it is done.
+    pub(super) fn new(tasks: &TaskTracker, work: BoxFuture<'static, T>) -> Self {
+        Self {
+            stage: Stage::Driven(work),
+            polls: 0,
+            token: tasks.token(),
+        }
+    }
+
+    /// Gives a task what is to be done, if there is a runtime: without one the process comes to its end, and so would
+    /// a task.
+    fn hand_over(&mut self) {
+        self.stage = match (self.stage.take(), Handle::try_current()) {
+            (Stage::Driven(work), Ok(runtime)) => {
+                Stage::Handed(self.token.task_tracker().spawn_on(work, &runtime))
+            }
+            (stage, _) => stage,
+        };
+    }
+}
+
+impl<T> Stage<T> {
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Over)
+    }
+}
+
+impl<T: Send + 'static> Future for SeenThrough<T> {
+    /// Without a result the task has panicked, or the runtime is going down.
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.polls < MOST_POLLS {
+            self.polls += 1;
+        } else {
+            self.hand_over();
+        }
+        // Taken out, so that nothing goes on with it after a panic.
+        let mut stage = self.stage.take();
+        let polled = match &mut stage {
+            Stage::Driven(work) => work.as_mut().poll(context).map(Ok),
+            Stage::Handed(task) => Pin::new(task).poll(context),
+            Stage::Over => panic!("polled after its end"),
+        };
+        if polled.is_pending() {
+            self.stage = stage;
+        }
+        polled
+    }
+}
+
+impl<T: Send + 'static> Drop for SeenThrough<T> {
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+
+    use futures_util::FutureExt;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Work that waits for so many words and then says the last one, and the ends of both.
+    fn echo(tasks: &TaskTracker, words: u32) -> (SeenThrough<u32>, mpsc::Sender<u32>) {
+        let (say, mut heard) = mpsc::channel(1);
+        let work = async move {
+            let mut last = 0;
+            for _ in 0..words {
+                last = heard.recv().await.unwrap_or_default();
+            }
+            last
+        };
+        (SeenThrough::new(tasks, Box::pin(work)), say)
+    }
+
+    #[tokio::test]
+    async fn short_work_is_driven_by_who_waits() {
+        let tasks = TaskTracker::new();
+        let (mut work, say) = echo(&tasks, 1);
+        assert!((&mut work).now_or_never().is_none());
+        say.try_send(7).unwrap();
+        assert_eq!((&mut work).now_or_never().unwrap().unwrap(), 7);
+        drop(work);
+        assert!(tasks.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_task_goes_on_with_long_work() {
+        let tasks = TaskTracker::new();
+        let (mut work, say) = echo(&tasks, 2 * MOST_POLLS);
+        for word in 0..MOST_POLLS {
+            assert!((&mut work).now_or_never().is_none());
+            assert!(matches!(work.stage, Stage::Driven(_)));
+            say.try_send(word).unwrap();
+        }
+        assert!((&mut work).now_or_never().is_none());
+        assert!(matches!(work.stage, Stage::Handed(_)));
+        for word in MOST_POLLS..2 * MOST_POLLS {
+            say.send(word).await.unwrap();
+        }
+        assert_eq!(work.await.unwrap(), 2 * MOST_POLLS - 1);
+        assert!(tasks.is_empty());
+    }
+
+    #[tokio::test]
+    async fn it_goes_on_when_nobody_waits_any_more() {
+        let tasks = TaskTracker::new();
+        let (mut work, say) = echo(&tasks, 1);
+        assert!((&mut work).now_or_never().is_none());
+        drop(work);
+        assert_eq!(tasks.len(), 1);
+        say.send(7).await.unwrap();
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_all_tasks_waits_for_it() {
+        let tasks = TaskTracker::new();
+        let (work, say) = echo(&tasks, 1);
+        tasks.close();
+        assert!(tasks.wait().now_or_never().is_none());
+        say.send(7).await.unwrap();
+        work.await.unwrap();
+        tasks.wait().await;
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_its_end() {
+        let tasks = TaskTracker::new();
+        let work = SeenThrough::<()>::new(&tasks, Box::pin(async { panic!("on purpose") }));
+        let panicked = AssertUnwindSafe(work).catch_unwind().await;
+        assert!(panicked.is_err() && tasks.is_empty());
+    }
+}
