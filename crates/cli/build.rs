@@ -6,18 +6,27 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What runs until a server is idle, one mangled name or pattern a line. `layout/record` writes it.
-const NAMES: &str = "layout/start.names";
+/// What runs until a server is idle, and what runs for uploads, one mangled name or pattern a line; and where it
+/// goes. `layout/record` writes the files.
+const NAMES: [(&str, &str); 2] = [
+    (".text.start", "layout/start.names"),
+    (".text.upload", "layout/upload.names"),
+];
+
+/// Set to anything, it keeps all of this from the linker.
+const PLAIN: &str = "WINDLASS_PLAIN_LINK";
 
 fn main() {
-    println!("cargo:rerun-if-changed={NAMES}");
-    if !is_release_for_glibc() || has_own_linker() {
+    for (_, names) in NAMES {
+        println!("cargo:rerun-if-changed={names}");
+    }
+    println!("cargo:rerun-if-env-changed={PLAIN}");
+    if env::var_os(PLAIN).is_some() || !is_release_for_glibc() || has_own_linker() {
         return;
     }
-    let names = fs::read_to_string(NAMES).expect("the package has the names of its functions");
     let folder = env::var_os("OUT_DIR").expect("Cargo tells where to put what is built");
     let script = PathBuf::from(folder).join("start.ld");
-    fs::write(&script, linker_script(&names)).expect("Cargo's folder can be written");
+    fs::write(&script, linker_script()).expect("Cargo's folder can be written");
     link(&format!("-T{}", script.display()));
     if has_compact_relocations() {
         link("-Wl,-z,pack-relative-relocs");
@@ -25,12 +34,17 @@ fn main() {
 }
 
 /// Puts the named functions, one section each, before all others.
-fn linker_script(names: &str) -> String {
-    let mut script = String::from("SECTIONS\n{\n  .text.start : {\n");
-    for name in names.lines() {
-        let _ = writeln!(script, "    *(.text.{name} .text.unlikely.{name})");
+fn linker_script() -> String {
+    let mut script = String::from("SECTIONS\n{\n");
+    for (section, names) in NAMES {
+        let names = fs::read_to_string(names).expect("the package has the names of its functions");
+        let _ = writeln!(script, "  {section} : {{");
+        for name in names.lines() {
+            let _ = writeln!(script, "    *(.text.{name} .text.unlikely.{name})");
+        }
+        script.push_str("  }\n");
     }
-    script.push_str("  }\n}\nINSERT BEFORE .text;\n");
+    script.push_str("}\nINSERT BEFORE .text;\n");
     script
 }
 

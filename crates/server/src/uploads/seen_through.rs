@@ -13,7 +13,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 const MOST_POLLS: u32 = 8;
 
 /// Work that is driven by the request that waits for it, at first. A task goes on with it when it turns out to be long,
-/// or when the request is dropped.
+/// or when the request is dropped. Who keeps a request and does not poll it keeps its session, too.
 ///
 /// With a task from the beginning, each step of a short upload would be handed from the connection's task to that one and
 /// back. For a long one this is worth it: one thread reads while the other computes checksums.
@@ -21,6 +21,8 @@ pub(super) struct SeenThrough<T: Send + 'static> {
     stage: Stage<T>,
     polls: u32,
     token: TaskTrackerToken,
+    /// Where the task is begun: a request may be dropped anywhere.
+    runtime: Handle,
 }
 
 enum Stage<T> {
@@ -33,22 +35,26 @@ enum Stage<T> {
 
 impl<T: Send + 'static> SeenThrough<T> {
     /// Work that `tasks` counts as a task until it is done.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
     pub(super) fn new(tasks: &TaskTracker, work: BoxFuture<'static, T>) -> Self {
         Self {
             stage: Stage::Driven(work),
             polls: 0,
             token: tasks.token(),
+            runtime: Handle::current(),
         }
     }
 
-    /// Gives a task what is to be done, if there is a runtime: without one the process comes to its end, and so would
-    /// a task.
+    /// Gives a task what is to be done still, if it has none.
     fn hand_over(&mut self) {
-        self.stage = match (self.stage.take(), Handle::try_current()) {
-            (Stage::Driven(work), Ok(runtime)) => {
-                Stage::Handed(self.token.task_tracker().spawn_on(work, &runtime))
+        self.stage = match self.stage.take() {
+            Stage::Driven(work) => {
+                let tasks = self.token.task_tracker();
+                Stage::Handed(tasks.spawn_on(work, &self.runtime))
             }
-            (stage, _) => stage,
+            stage => stage,
         };
     }
 }
@@ -150,6 +156,20 @@ mod tests {
         say.send(7).await.unwrap();
         tasks.close();
         tasks.wait().await;
+    }
+
+    #[test]
+    fn it_goes_on_where_it_began_wherever_it_is_dropped() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let tasks = TaskTracker::new();
+        let (work, say) = runtime.block_on(async { echo(&tasks, 1) });
+        drop(work);
+        say.try_send(7).unwrap();
+        tasks.close();
+        runtime.block_on(tasks.wait());
+        assert!(say.is_closed());
     }
 
     #[tokio::test]
