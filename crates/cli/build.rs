@@ -1,4 +1,5 @@
-//! How a release is linked: what a server needs until it is idle lies side by side, and takes little to relocate. `layout/README.md` tells why.
+//! How a release is linked: what a server needs until it is idle lies side by side, then what uploads need, and it takes
+//! little to relocate. `layout/README.md` tells why.
 
 use std::env;
 use std::fmt::Write as _;
@@ -25,7 +26,7 @@ fn main() {
         return;
     }
     let folder = env::var_os("OUT_DIR").expect("Cargo tells where to put what is built");
-    let script = PathBuf::from(folder).join("start.ld");
+    let script = PathBuf::from(folder).join("layout.ld");
     fs::write(&script, linker_script()).expect("Cargo's folder can be written");
     link(&format!("-T{}", script.display()));
     if has_compact_relocations() {
