@@ -10,18 +10,26 @@ use crate::server;
 
 const MEDIA: Media = Media::new(31, 10_000_000);
 
-/// More than stays in memory, less than is written at once.
-const SENT: u64 = 150_000;
-
 #[test]
 fn what_a_slow_client_has_sent_is_committed_while_its_request_goes_on() {
+    // More than small media has, less than is written at once.
+    commits_meanwhile(150_000);
+}
+
+#[test]
+fn the_little_that_a_slow_client_has_sent_is_committed_too_when_there_will_be_more() {
+    commits_meanwhile(40_000);
+}
+
+/// Sends so many bytes, waits until they are committed, and sends the rest.
+fn commits_meanwhile(sent: u64) {
     let session = farm::begin(server::farm(), "slow");
     let mut peer = session.peer();
     let request = session.ranged(&content_range(MEDIA, &(0..MEDIA.len())));
     peer.send(request.header("Content-Length", MEDIA.len()).head_bytes());
-    peer.send(MEDIA.bytes(0..SENT));
+    peer.send(MEDIA.bytes(0..sent));
     let begun = Instant::now();
-    while session.query().committed() < SENT {
+    while session.query().committed() < sent {
         assert!(
             begun.elapsed() < Duration::from_secs(20),
             "{:?}",
@@ -29,7 +37,7 @@ fn what_a_slow_client_has_sent_is_committed_while_its_request_goes_on() {
         );
         std::thread::sleep(Duration::from_millis(50));
     }
-    peer.send(MEDIA.bytes(SENT..MEDIA.len()));
+    peer.send(MEDIA.bytes(sent..MEDIA.len()));
     let reply = peer.reply().expect(201);
     farm::assert_media(server::farm(), &reply, MEDIA);
 }

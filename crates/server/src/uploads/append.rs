@@ -228,10 +228,10 @@ impl Append {
         Ok(())
     }
 
-    /// Whether there are bytes that a checkpoint would make durable. Small media waits for the end of
-    /// its request.
+    /// Whether there are bytes that a checkpoint would make durable. What may be small media still waits for the end
+    /// of its request.
     fn is_uncommitted(&self) -> bool {
-        self.sink.is_for_vault() && self.sink.offset() > self.commits.begun
+        self.sink.is_large() && self.sink.offset() > self.commits.begun
     }
 
     /// Commits what has come although there is not much of it: the client is slow.

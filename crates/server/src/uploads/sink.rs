@@ -223,9 +223,14 @@ impl MediaSink {
         self.vault_media.is_some() || self.batch.len() > self.plumbing.small_media
     }
 
+    /// Whether the media is too large for the ledger, or will be.
+    pub(crate) fn is_large(&self) -> bool {
+        self.known_large || self.is_for_vault()
+    }
+
     /// Whether there is something that will go to the vault in any case.
     pub(crate) fn can_write(&self) -> bool {
-        self.waiting() > 0 && (self.known_large || self.is_for_vault())
+        self.waiting() > 0 && self.is_large()
     }
 
     /// Whether more fits before a [`MediaSink::write`]. Takes the memory that is needed for it. What is full without
