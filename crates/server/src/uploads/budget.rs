@@ -13,6 +13,13 @@ const SHARE_LEN: usize = 256 * 1024;
 /// The most shares that a block has. More made single uploads no faster.
 const SHARES: usize = 4;
 
+/// A block that held less than this is not kept for others. Who fills no more than that is in no hurry for memory that
+/// has been used before, and there may be a thousand of them.
+const WORTH_KEEPING: usize = 64 * 1024;
+
+/// As much is kept when hardly anybody needs memory.
+const KEPT_AT_REST: usize = 8 * 1024 * 1024;
+
 /// The longest block.
 #[cfg(test)]
 pub(crate) const BLOCK_LEN: usize = SHARES * SHARE_LEN;
@@ -42,6 +49,9 @@ struct Shelf {
     kept: Mutex<VecDeque<MmapMut>>,
     /// The most that is kept: a quarter of the budget, and beside it.
     limit: usize,
+    /// What is left of the budget, and what there is in all.
+    shares: Arc<Semaphore>,
+    total: usize,
 }
 
 /// A part of the budget, and the memory that it stands for. It lies as a vault likes it, and as nothing but pages
@@ -61,12 +71,15 @@ impl MemoryBudget {
         let shares = usize::try_from(bytes / SHARE_LEN as u64).unwrap_or(usize::MAX);
         let shares = shares.clamp(SHARES, Semaphore::MAX_PERMITS);
         let quarter = shares / 4;
+        let semaphore = Arc::new(Semaphore::new(shares));
         Self {
-            shares: Arc::new(Semaphore::new(shares)),
+            shares: Arc::clone(&semaphore),
             scarce: quarter,
             shelf: Arc::new(Shelf {
                 kept: Mutex::default(),
                 limit: quarter.saturating_mul(SHARE_LEN),
+                shares: semaphore,
+                total: shares,
             }),
         }
     }
@@ -123,7 +136,9 @@ impl AsRef<[u8]> for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take() {
+        if let Some(memory) = self.memory.take()
+            && self.len >= WORTH_KEEPING
+        {
             self.shelf.put(memory);
         }
     }
@@ -139,14 +154,21 @@ impl Shelf {
         memory.or_else(|| MmapMut::map_anon(len).ok())
     }
 
-    /// Keeps memory; what was kept longest goes for it.
+    /// Keeps memory of a block whose shares are not given back yet; what was kept longest goes for it.
     fn put(&self, memory: MmapMut) {
+        let limit = self.limit();
         let mut gone = Vec::new(); // It is unmapped when others may have the shelf again.
         let mut kept = self.kept();
         kept.push_back(memory);
-        while kept.iter().map(|memory| memory.len()).sum::<usize>() > self.limit {
+        while kept.iter().map(|memory| memory.len()).sum::<usize>() > limit {
             gone.extend(kept.pop_front());
         }
+    }
+
+    /// No more than others are using, so that hardly anything lies around when many uploads have come to their end.
+    fn limit(&self) -> usize {
+        let used = (self.total - self.shares.available_permits()).saturating_mul(SHARE_LEN);
+        self.limit.min(used.max(KEPT_AT_REST))
     }
 
     fn kept(&self) -> MutexGuard<'_, VecDeque<MmapMut>> {
@@ -204,25 +226,51 @@ mod tests {
         assert!(budget.block(Claim::First).is_some());
     }
 
+    /// Blocks that are filled, so many at the most.
+    fn filled(budget: &MemoryBudget, most: usize) -> Vec<Block> {
+        let taken = std::iter::from_fn(|| budget.block(Claim::First)).take(most);
+        let mut blocks: Vec<_> = taken.collect();
+        for block in &mut blocks {
+            block.push(&vec![7; block.limit()]);
+        }
+        blocks
+    }
+
+    fn kept(budget: &MemoryBudget) -> Vec<usize> {
+        let kept = budget.shelf.kept();
+        kept.iter().map(|memory| memory.len()).collect()
+    }
+
     #[test]
     fn a_quarter_is_kept_and_of_that_what_came_last() {
         let budget = MemoryBudget::new(32 << 20);
-        let large: Vec<_> = (0..10)
-            .map(|_| budget.block(Claim::First).unwrap())
-            .collect();
-        let mut small: Vec<_> = std::iter::from_fn(|| budget.block(Claim::First)).collect();
-        small.retain(|block| block.limit() == SHARE_LEN);
+        let large = filled(&budget, 10);
+        let small = filled(&budget, usize::MAX);
         drop(small);
         drop(large);
-        let kept: Vec<_> = budget
-            .shelf
-            .kept()
-            .iter()
-            .map(|memory| memory.len())
-            .collect();
-        assert_eq!(kept.iter().sum::<usize>(), 8 << 20);
-        assert!(kept.iter().all(|len| *len == BLOCK_LEN), "{kept:?}");
+        let lens = kept(&budget);
+        assert_eq!(lens.iter().sum::<usize>(), 8 << 20);
+        assert!(lens.iter().all(|len| *len == BLOCK_LEN), "{lens:?}");
         let again = budget.block(Claim::First).unwrap();
-        assert_eq!((again.limit(), budget.shelf.kept().len()), (BLOCK_LEN, 7));
+        assert_eq!((again.limit(), kept(&budget).len()), (BLOCK_LEN, 7));
+    }
+
+    #[test]
+    fn little_is_kept_when_all_are_done() {
+        let budget = MemoryBudget::new(256 << 20);
+        let (first, second) = (filled(&budget, 50), filled(&budget, 50));
+        drop(first);
+        assert_eq!(kept(&budget).iter().sum::<usize>(), 50 << 20);
+        drop(second);
+        assert_eq!(kept(&budget).iter().sum::<usize>(), KEPT_AT_REST);
+    }
+
+    #[test]
+    fn memory_that_was_hardly_used_is_not_kept() {
+        let budget = MemoryBudget::new(0);
+        let mut block = budget.block(Claim::First).unwrap();
+        block.push(&vec![7; WORTH_KEEPING - 1]);
+        drop(block);
+        assert!(kept(&budget).is_empty());
     }
 }
