@@ -164,6 +164,11 @@ impl RequestBody {
         self.read_to_end.clone()
     }
 
+    /// Whether nothing more comes. False also where that shows only when more is asked for.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.read_to_end.is_set()
+    }
+
     /// The next bytes, never empty; `None` at the end.
     ///
     /// # Cancel safety
@@ -328,7 +333,7 @@ mod tests {
     use http::HeaderValue;
     use http::header::CONTENT_ENCODING;
     use http_body::Frame;
-    use http_body_util::StreamBody;
+    use http_body_util::{Full, StreamBody};
 
     use super::*;
 
@@ -358,5 +363,13 @@ mod tests {
             let read = packed(pieces).next().await;
             assert!(matches!(read, Err(BodyError::NotGzip)), "{read:?}");
         }
+    }
+    #[tokio::test]
+    async fn a_body_of_known_length_is_at_its_end_with_its_last_byte() {
+        let full = Full::new(Bytes::from_static(b"windlass"));
+        let mut body = RequestBody::new(full, &HeaderMap::new(), &Limits::default());
+        assert!(!body.is_at_end());
+        assert_eq!(body.next().await.unwrap().unwrap(), "windlass");
+        assert!(body.is_at_end());
     }
 }

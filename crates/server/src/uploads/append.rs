@@ -154,7 +154,7 @@ impl Append {
             };
             match intake.accept(data) {
                 Ok(kept) => {
-                    if let Err(error) = self.store(kept).await {
+                    if let Err(error) = self.store(kept, body.is_at_end()).await {
                         return Stop::Storage(error);
                     }
                 }
@@ -203,10 +203,12 @@ impl Append {
         }
     }
 
-    async fn store(&mut self, mut data: Bytes) -> Result<(), Error> {
+    /// What comes last stays in the batch: with its end an upload is written and synced in one go.
+    async fn store(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Error> {
         while !data.is_empty() {
             self.sink.take(&mut data);
-            if !self.sink.has_room() {
+            let is_done = is_last && data.is_empty();
+            if !is_done && !self.sink.has_room() {
                 Box::pin(self.make_room()).await?;
             }
         }

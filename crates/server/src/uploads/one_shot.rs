@@ -99,7 +99,7 @@ impl House {
         self.see_through(Box::pin(async move {
             let length = BodyLength::Exact(bytes.len() as u64);
             let mut upload = OneShot::open(&house, request, length).await?;
-            let received = upload.take(bytes).await;
+            let received = upload.take(bytes, true).await;
             Box::pin(upload.end(received)).await
         }))
         .await
@@ -192,7 +192,7 @@ impl<'a> OneShot<'a> {
 
     async fn receive(&mut self, body: &mut RequestBody) -> Result<(), Error> {
         while let Some(data) = self.next(body).await? {
-            self.take(data).await?;
+            self.take(data, body.is_at_end()).await?;
         }
         self.intake.clone().end(Ending::Complete)?;
         Ok(())
@@ -207,7 +207,7 @@ impl<'a> OneShot<'a> {
         loop {
             for piece in pieces.drain(..) {
                 if let Piece::Media(data) = piece {
-                    self.take(data).await?;
+                    self.take(data, body.is_at_end()).await?;
                 }
             }
             match self.next(body).await? {
@@ -238,11 +238,13 @@ impl<'a> OneShot<'a> {
         self.house.next(body).await
     }
 
-    async fn take(&mut self, data: Bytes) -> Result<(), Error> {
+    /// What comes last stays in the batch: with its end an upload is written and synced in one go.
+    async fn take(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
         let mut data = self.intake.accept(data)?;
         while !data.is_empty() {
             self.sink.take(&mut data);
-            if !self.sink.has_room() {
+            let is_done = is_last && data.is_empty();
+            if !is_done && !self.sink.has_room() {
                 self.make_room().await?;
             }
         }
