@@ -364,6 +364,7 @@ mod tests {
             assert!(matches!(read, Err(BodyError::NotGzip)), "{read:?}");
         }
     }
+
     #[tokio::test]
     async fn a_body_of_known_length_is_at_its_end_with_its_last_byte() {
         let full = Full::new(Bytes::from_static(b"windlass"));

@@ -203,7 +203,8 @@ impl Append {
         }
     }
 
-    /// What comes last stays in the batch: with its end an upload is written and synced in one go.
+    /// Takes bytes, and has them written when they are many. The last ones of the request are left to its end, which
+    /// writes and syncs in one go.
     async fn store(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Error> {
         while !data.is_empty() {
             self.sink.take(&mut data);
@@ -233,7 +234,8 @@ impl Append {
     /// Whether there are bytes that a checkpoint would make durable. What may be small media still waits for the end
     /// of its request.
     fn is_uncommitted(&self) -> bool {
-        self.sink.is_large() && self.sink.offset() > self.commits.begun
+        let is_new = self.sink.offset() > self.commits.begun || self.sink.owes_checkpoint();
+        is_new && self.sink.is_large()
     }
 
     /// Commits what has come although there is not much of it: the client is slow.

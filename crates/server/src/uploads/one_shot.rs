@@ -238,7 +238,8 @@ impl<'a> OneShot<'a> {
         self.house.next(body).await
     }
 
-    /// What comes last stays in the batch: with its end an upload is written and synced in one go.
+    /// Takes bytes, and has them written when they are many. The last ones of the request are left to its end, which
+    /// writes and syncs in one go.
     async fn take(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
         let mut data = self.intake.accept(data)?;
         while !data.is_empty() {

@@ -218,12 +218,12 @@ impl MediaSink {
         self.batch.len()
     }
 
-    /// Whether the media is too large for the ledger.
+    /// Whether what was taken is too large for the ledger.
     pub(crate) fn is_for_vault(&self) -> bool {
         self.vault_media.is_some() || self.batch.len() > self.plumbing.small_media
     }
 
-    /// Whether the media is too large for the ledger, or will be.
+    /// Whether the media will be too large for the ledger, as far as is known.
     pub(crate) fn is_large(&self) -> bool {
         self.known_large || self.is_for_vault()
     }
@@ -249,15 +249,37 @@ impl MediaSink {
         self.batch.room(unshared, self.sent.offset) > 0
     }
 
+    /// Whether a [`Checkpoint`] is to be handed out as soon as it has been written.
+    pub(crate) fn owes_checkpoint(&self) -> bool {
+        self.writing
+            .as_ref()
+            .is_some_and(|writing| writing.checkpoint)
+    }
+
     /// Starts to write what was taken, after waiting for the write before it. With `checkpoint`,
     /// what is written now can be committed once it is there: the next call hands the
-    /// [`Checkpoint`] out, unless [`MediaSink::settle`] comes first and covers it.
+    /// [`Checkpoint`] out, unless [`MediaSink::settle`] comes first and covers it. When nothing is left to be
+    /// written, this one hands out that of the write before.
     pub(crate) async fn write(&mut self, checkpoint: bool) -> Result<Option<Checkpoint>, Error> {
+        if checkpoint && self.waiting() == 0 {
+            self.add_checkpoint();
+        }
         let landed = self.land().await?;
         if self.batch.len() > 0 {
             self.send(checkpoint).await?;
         }
         Ok(landed)
+    }
+
+    /// Lets the write on its way, after which nothing was taken, be committed.
+    fn add_checkpoint(&mut self) {
+        if let Some(writing) = &mut self.writing
+            && !writing.checkpoint
+        {
+            writing.checkpoint = true;
+            self.taken.begin_extent();
+            self.sent.begin_extent();
+        }
     }
 
     /// Starts to write the batch. None must be on its way.

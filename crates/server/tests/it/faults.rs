@@ -30,9 +30,11 @@ pub(crate) const SHORT_LIVES: [Life; 14] = [
 ];
 
 /// Lives with media of several batches, or that take many requests.
-pub(crate) const LONG_LIVES: [Life; 8] = [
+pub(crate) const LONG_LIVES: [Life; 9] = [
     // More than one batch, with a checkpoint in between.
     chunks(2_300_000, 2_300_000, Manner::Plain),
+    // Requests end with a batch that is just full.
+    chunks(2 << 20, 1 << 20, Manner::Plain),
     Life::Simple { len: 200_000 },
     Life::Multipart { len: 200_000 },
     chunks(200_000, 80_000, Manner::Plain),
