@@ -13,8 +13,8 @@ const SHARE_LEN: usize = 256 * 1024;
 /// The most shares that a block has. More made single uploads no faster.
 const SHARES: usize = 4;
 
-/// A block that held less than this is not kept for others. Who fills no more than that is in no hurry for memory that
-/// has been used before, and there may be a thousand of them.
+/// New memory of which less than this was used is not kept for others. Slow uploads use no more, a thousand of them,
+/// and it would lie there untouched.
 const WORTH_KEEPING: usize = 64 * 1024;
 
 /// As much is kept when hardly anybody needs memory.
@@ -48,7 +48,7 @@ struct Shelf {
     /// What came first is in front.
     kept: Mutex<VecDeque<MmapMut>>,
     /// The most that is kept: a quarter of the budget, and beside it.
-    limit: usize,
+    quarter: usize,
     /// What is left of the budget, and what there is in all.
     shares: Arc<Semaphore>,
     total: usize,
@@ -60,6 +60,8 @@ struct Shelf {
 pub(crate) struct Block {
     /// `None` only while it is given back.
     memory: Option<MmapMut>,
+    /// Whether it was kept for others before.
+    was_kept: bool,
     len: usize,
     shelf: Arc<Shelf>,
     _shares: OwnedSemaphorePermit,
@@ -77,7 +79,7 @@ impl MemoryBudget {
             scarce: quarter,
             shelf: Arc::new(Shelf {
                 kept: Mutex::default(),
-                limit: quarter.saturating_mul(SHARE_LEN),
+                quarter: quarter.saturating_mul(SHARE_LEN),
                 shares: semaphore,
                 total: shares,
             }),
@@ -96,8 +98,12 @@ impl MemoryBudget {
         let taken = Arc::clone(&self.shares)
             .try_acquire_many_owned(count)
             .ok()?;
+        let len = shares * SHARE_LEN;
+        let kept = self.shelf.take(len);
+        let was_kept = kept.is_some();
         Some(Block {
-            memory: Some(self.shelf.take(shares * SHARE_LEN)?),
+            memory: Some(kept.or_else(|| MmapMut::map_anon(len).ok())?),
+            was_kept,
             len: 0,
             shelf: Arc::clone(&self.shelf),
             _shares: taken,
@@ -136,39 +142,36 @@ impl AsRef<[u8]> for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take()
-            && self.len >= WORTH_KEEPING
-        {
-            self.shelf.put(memory);
-        }
+        let is_worth_it = self.was_kept || self.len >= WORTH_KEEPING;
+        let memory = self.memory.take();
+        self.shelf.put(memory.filter(|_| is_worth_it));
     }
 }
 
 impl Shelf {
-    /// Memory of this length, if the system has it.
+    /// Memory of this length, if there is any.
     fn take(&self, len: usize) -> Option<MmapMut> {
         let mut kept = self.kept();
         let fits = kept.iter().rposition(|memory| memory.len() == len);
-        let memory = fits.and_then(|at| kept.remove(at));
-        drop(kept);
-        memory.or_else(|| MmapMut::map_anon(len).ok())
+        fits.and_then(|at| kept.remove(at))
     }
 
-    /// Keeps memory of a block whose shares are not given back yet; what was kept longest goes for it.
-    fn put(&self, memory: MmapMut) {
-        let limit = self.limit();
+    /// A block has come to its end whose shares are not given back yet. Keeps its memory, if it is worth that; what was
+    /// kept longest goes for it.
+    fn put(&self, memory: Option<MmapMut>) {
         let mut gone = Vec::new(); // It is unmapped when others may have the shelf again.
         let mut kept = self.kept();
-        kept.push_back(memory);
-        while kept.iter().map(|memory| memory.len()).sum::<usize>() > limit {
+        kept.extend(memory);
+        while kept.iter().map(|memory| memory.len()).sum::<usize>() > self.most() {
             gone.extend(kept.pop_front());
         }
     }
 
-    /// No more than others are using, so that hardly anything lies around when many uploads have come to their end.
-    fn limit(&self) -> usize {
+    /// How much is kept at the most: as much as is in use, so that little lies around when many uploads have come to
+    /// their end.
+    fn most(&self) -> usize {
         let used = (self.total - self.shares.available_permits()).saturating_mul(SHARE_LEN);
-        self.limit.min(used.max(KEPT_AT_REST))
+        self.quarter.min(used.max(KEPT_AT_REST))
     }
 
     fn kept(&self) -> MutexGuard<'_, VecDeque<MmapMut>> {
@@ -261,7 +264,10 @@ mod tests {
         let (first, second) = (filled(&budget, 50), filled(&budget, 50));
         drop(first);
         assert_eq!(kept(&budget).iter().sum::<usize>(), 50 << 20);
+        let mut last = budget.block(Claim::First).unwrap();
+        last.push(b"little");
         drop(second);
+        drop(last);
         assert_eq!(kept(&budget).iter().sum::<usize>(), KEPT_AT_REST);
     }
 
@@ -272,5 +278,11 @@ mod tests {
         block.push(&vec![7; WORTH_KEEPING - 1]);
         drop(block);
         assert!(kept(&budget).is_empty());
+        // Before it was well used, and it still is.
+        drop(filled(&budget, 1));
+        let mut again = budget.block(Claim::First).unwrap();
+        again.push(b"little");
+        drop(again);
+        assert_eq!(kept(&budget).len(), 1);
     }
 }
