@@ -2,24 +2,33 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// How often work is driven by its request. What an upload of a few KiB needs takes fewer.
+/// How often work is driven by its request within [`SHORT`]. What an upload of a few KiB needs takes fewer.
 const MOST_POLLS: u32 = 8;
 
-/// Work that is driven by the request that waits for it, at first. A task goes on with it when it turns out to be long,
-/// or when the request is dropped. Who keeps a request and does not poll it keeps its session, too.
+/// Work that is polled less often than [`MOST_POLLS`] in this time is that of a slow client.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// Work that is driven by the request that waits for it, as long as there is little of it. A task goes on with it when
+/// it turns out to be more, or when the request is dropped. Who keeps a request and does not poll it keeps its session,
+/// too.
 ///
 /// With a task from the beginning, each step of a short upload would be handed from the connection's task to that one and
-/// back. For a long one this is worth it: one thread reads while the other computes checksums.
+/// back. For a long one this is worth it: one thread reads while the other computes checksums. For a slow one it is not,
+/// and there may be thousands of them.
 pub(super) struct SeenThrough<T: Send + 'static> {
     stage: Stage<T>,
+    /// How often it was polled since then.
     polls: u32,
+    since: Instant,
     token: TaskTrackerToken,
     /// Where the task is begun: a request may be dropped anywhere.
     runtime: Handle,
@@ -42,9 +51,24 @@ impl<T: Send + 'static> SeenThrough<T> {
         Self {
             stage: Stage::Driven(work),
             polls: 0,
+            since: Instant::now(),
             token: tasks.token(),
             runtime: Handle::current(),
         }
+    }
+
+    fn is_driven(&self) -> bool {
+        matches!(self.stage, Stage::Driven(_))
+    }
+
+    /// Notes that it is polled. Whether that has happened often of late.
+    fn is_busy(&mut self) -> bool {
+        if self.since.elapsed() >= SHORT {
+            self.since = Instant::now();
+            self.polls = 0;
+        }
+        self.polls += 1;
+        self.polls > MOST_POLLS
     }
 
     /// Gives a task what is to be done still, if it has none.
@@ -70,9 +94,7 @@ impl<T: Send + 'static> Future for SeenThrough<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.polls < MOST_POLLS {
-            self.polls += 1;
-        } else {
+        if self.is_driven() && self.is_busy() {
             self.hand_over();
         }
         // Taken out, so that nothing goes on with it after a panic.
@@ -128,13 +150,29 @@ mod tests {
         assert!(tasks.is_empty());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
+    async fn slow_work_stays_with_who_waits() {
+        let tasks = TaskTracker::new();
+        let words = 3 * MOST_POLLS;
+        let (mut work, say) = echo(&tasks, words);
+        for word in 1..=words {
+            assert!((&mut work).now_or_never().is_none());
+            assert!(work.is_driven());
+            say.try_send(word).unwrap();
+            if word % (MOST_POLLS / 2) == 0 {
+                tokio::time::advance(SHORT).await;
+            }
+        }
+        assert_eq!((&mut work).now_or_never().unwrap().unwrap(), words);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_task_goes_on_with_long_work() {
         let tasks = TaskTracker::new();
         let (mut work, say) = echo(&tasks, 2 * MOST_POLLS);
         for word in 0..MOST_POLLS {
             assert!((&mut work).now_or_never().is_none());
-            assert!(matches!(work.stage, Stage::Driven(_)));
+            assert!(work.is_driven());
             say.try_send(word).unwrap();
         }
         assert!((&mut work).now_or_never().is_none());

@@ -45,6 +45,13 @@ pub(crate) struct Leased {
     pub(crate) turn: Turn,
 }
 
+/// A request to a session, in a room of its own: most of it is not needed any more when the body comes.
+struct Arrival {
+    head: Box<SessionHead>,
+    path: String,
+    body: RequestBody,
+}
+
 impl House {
     /// Starts a session and returns its `upload_id`. `declared` is the length that the client
     /// announced.
@@ -107,16 +114,20 @@ impl House {
         }
         let house = Arc::clone(self);
         let body = body.take().expect(UNTAKEN);
+        let arrival = Box::new(Arrival { head, path, body });
         self.see_through(Box::pin(async move {
-            match Box::pin(house.lease_for(id, &path, &head.request)).await {
-                Ok(leased) => {
-                    let action = house.act(leased, &head, body)?;
-                    drop((head, path));
-                    action.await
+            let (path, request) = (&arrival.path, &arrival.head.request);
+            let leased = Box::pin(house.lease_for(id, path, request)).await;
+            let Arrival { head, body, .. } = *arrival;
+            let action = match leased {
+                Ok(leased) => house.act(leased, &head, body)?,
+                Err(Error::Superseded) => {
+                    async move { house.yield_to_newer(id, body).await }.boxed()
                 }
-                Err(Error::Superseded) => Box::pin(house.yield_to_newer(id, body)).await,
-                Err(error) => Err(error),
-            }
+                Err(error) => return Err(error),
+            };
+            drop(head);
+            action.await
         }))
         .await
     }
