@@ -45,13 +45,6 @@ pub(crate) struct Leased {
     pub(crate) turn: Turn,
 }
 
-/// A request to a session, in a room of its own: most of it is not needed any more when the body comes.
-struct Arrival {
-    head: Box<SessionHead>,
-    path: String,
-    body: RequestBody,
-}
-
 impl House {
     /// Starts a session and returns its `upload_id`. `declared` is the length that the client
     /// announced.
@@ -114,11 +107,13 @@ impl House {
         }
         let house = Arc::clone(self);
         let body = body.take().expect(UNTAKEN);
-        let arrival = Box::new(Arrival { head, path, body });
+        // In a room of its own, which goes before the body comes.
+        let lease = Box::pin(async move {
+            let leased = house.lease_for(id, &path, &head.request).await;
+            (house, leased, head, body)
+        });
         self.see_through(Box::pin(async move {
-            let (path, request) = (&arrival.path, &arrival.head.request);
-            let leased = Box::pin(house.lease_for(id, path, request)).await;
-            let Arrival { head, body, .. } = *arrival;
+            let (house, leased, head, body) = lease.await;
             let action = match leased {
                 Ok(leased) => house.act(leased, &head, body)?,
                 Err(Error::Superseded) => {
