@@ -63,6 +63,7 @@ impl House {
             let expected = leased.request.expected.merge(expected)?;
             let open = Append::open(&self, leased, intake.total(), expected);
             let mut append = Box::pin(open).await?;
+            append.expect_rest(&intake);
             let stop = append.receive(&mut intake, &mut body).await;
             // Boxed, so that a slow upload holds no room for what comes at its end.
             Box::pin(append.end(stop, intake, expected, body)).await
@@ -125,6 +126,14 @@ impl Append {
             wanted,
             total,
         }))
+    }
+
+    /// Notes how much comes with this request, where only that is known.
+    fn expect_rest(&mut self, intake: &Intake) {
+        if self.total.is_none() {
+            let rest = intake.remaining_hint();
+            self.sink.expect(rest.map(|rest| self.sink.offset() + rest));
+        }
     }
 
     /// Reads the body to its end or until something stops it.
@@ -240,7 +249,9 @@ impl Append {
 
     /// Commits what has come although there is not much of it: the client is slow.
     async fn checkpoint(&mut self) -> Result<(), Error> {
-        self.house.admit_write(self.sink.waiting())?;
+        if self.sink.waiting() > 0 {
+            self.house.admit_write(self.sink.waiting())?;
+        }
         self.commits.take_note(self.sink.offset());
         let earlier = self.sink.write(true).await?;
         let latest = self.sink.write(false).await?;

@@ -18,10 +18,13 @@ use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::farm;
 
-use crate::world::{World, limits};
+use crate::world::World;
 
 /// How many bytes come before the pause, and after it.
 const HALF: usize = 1000;
+
+/// What comes after a pause in an upload that is large.
+const AFTER: usize = 1 << 20;
 
 #[tokio::test(start_paused = true)]
 async fn what_came_before_a_pause_does_not_wait_in_memory() {
@@ -48,40 +51,50 @@ async fn what_came_before_a_pause_does_not_wait_in_memory() {
     assert_eq!(reply.status(), StatusCode::OK);
 }
 
-/// However much came: not a block, just a block, or just what a checkpoint is made for.
 #[tokio::test(start_paused = true)]
 async fn what_came_before_a_pause_is_committed_in_it() {
-    for len in [20 << 10, 256 << 10, 1 << 20] {
-        let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
-        let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::clone(&calls));
-        let stores = Stores {
-            ledger: Arc::new(ledger),
-            vault: Arc::new(MemoryVault::new()),
-        };
-        // A block has a quarter of it.
-        let limits = Limits {
-            media_memory: 1 << 20,
-            ..limits()
-        };
-        let farm = Api::from_toml(farm::SHORT_FORM).unwrap();
-        let farm = ServedApi::generic(farm);
-        let mut world = World::limited(farm, stores, Arc::default(), limits);
-        let session = start(&mut world).await;
-        let pause = async move {
-            assert_eq!(calls.calls_of("advance"), 0, "it begins just now");
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            assert_eq!(calls.calls_of("advance"), 1, "{len} bytes");
-            Ok(data(len))
-        };
-        let first = stream::once(async move { Ok::<_, io::Error>(data(len)) });
-        let body = first.chain(stream::once(pause));
-        let append = Request::put(session)
-            .header("content-length", 2 * len)
-            .body(StreamBody::new(Box::pin(body)))
-            .unwrap();
-        let reply = world.server.call(append).await.unwrap();
-        assert_eq!(reply.status(), StatusCode::CREATED);
+    // Not a block, just a block, and just what a checkpoint is made for.
+    for before in [20 << 10, 256 << 10, 1 << 20] {
+        let all = before + AFTER;
+        commits_in_a_pause(before, format!("bytes 0-{}/{all}", all - 1), 201).await;
+        commits_in_a_pause(before, format!("bytes 0-{}/*", all - 1), 308).await;
     }
+}
+
+/// Sends so many bytes, waits for a commit, and sends the rest.
+async fn commits_in_a_pause(before: usize, range: String, status: u16) {
+    let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+    let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::clone(&calls));
+    let stores = Stores {
+        ledger: Arc::new(ledger),
+        vault: Arc::new(MemoryVault::new()),
+    };
+    let limits = Limits {
+        small_media: 64 << 10,
+        // A block has a quarter of it.
+        media_memory: 1 << 20,
+        ..Limits::default()
+    };
+    let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
+    let farm = ServedApi::generic(farm);
+    let mut world = World::limited(farm, stores, Arc::default(), limits);
+    let session = start(&mut world).await;
+    let case = format!("{before} bytes of {range}");
+    let pause = async move {
+        assert_eq!(calls.calls_of("advance"), 0, "it begins just now");
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(calls.calls_of("advance"), 1, "{case}");
+        Ok(data(AFTER))
+    };
+    let first = stream::once(async move { Ok::<_, io::Error>(data(before)) });
+    let body = first.chain(stream::once(pause));
+    let append = Request::put(session)
+        .header("content-range", range)
+        .header("content-length", before + AFTER)
+        .body(StreamBody::new(Box::pin(body)))
+        .expect("it is valid");
+    let reply = world.server.call(append).await.expect("it is infallible");
+    assert_eq!(reply.status(), status);
 }
 
 #[tokio::test(start_paused = true)]
