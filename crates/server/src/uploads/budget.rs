@@ -26,12 +26,7 @@ pub(crate) const BLOCK_LEN: usize = SHARES * SHARE_LEN;
 
 /// Memory for large batches, shared by all uploads of a server.
 #[derive(Debug, Clone)]
-pub(crate) struct MemoryBudget {
-    shares: Arc<Semaphore>,
-    /// When fewer shares than these are left, they are for those who have none.
-    scarce: usize,
-    shelf: Arc<Shelf>,
-}
+pub(crate) struct MemoryBudget(Arc<Pool>);
 
 /// Who asks for a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,16 +37,15 @@ pub(crate) enum Claim {
     Second,
 }
 
-/// Memory that nobody needs now, and that has been used before: the kernel need not find it again.
+/// What all blocks come from.
 #[derive(Debug)]
-struct Shelf {
-    /// What came first is in front.
-    kept: Mutex<VecDeque<MmapMut>>,
-    /// The most that is kept: a quarter of the budget, and beside it.
-    quarter: usize,
+struct Pool {
     /// What is left of the budget, and what there is in all.
     shares: Arc<Semaphore>,
     total: usize,
+    /// Memory that nobody needs now, and that has been used before: the kernel need not find it again. What came first
+    /// is in front.
+    kept: Mutex<VecDeque<MmapMut>>,
 }
 
 /// A part of the budget, and the memory that it stands for. It lies as a vault likes it, and as nothing but pages
@@ -63,7 +57,7 @@ pub(crate) struct Block {
     /// Whether it was kept for others before.
     was_kept: bool,
     len: usize,
-    shelf: Arc<Shelf>,
+    pool: Arc<Pool>,
     _shares: OwnedSemaphorePermit,
 }
 
@@ -71,41 +65,36 @@ impl MemoryBudget {
     /// A budget of `bytes`, at least one block.
     pub(crate) fn new(bytes: u64) -> Self {
         let shares = usize::try_from(bytes / SHARE_LEN as u64).unwrap_or(usize::MAX);
-        let shares = shares.clamp(SHARES, Semaphore::MAX_PERMITS);
-        let quarter = shares / 4;
-        let semaphore = Arc::new(Semaphore::new(shares));
-        Self {
-            shares: Arc::clone(&semaphore),
-            scarce: quarter,
-            shelf: Arc::new(Shelf {
-                kept: Mutex::default(),
-                quarter: quarter.saturating_mul(SHARE_LEN),
-                shares: semaphore,
-                total: shares,
-            }),
-        }
+        let total = shares.clamp(SHARES, Semaphore::MAX_PERMITS);
+        Self(Arc::new(Pool {
+            shares: Arc::new(Semaphore::new(total)),
+            total,
+            kept: Mutex::default(),
+        }))
     }
 
     /// An empty block: a large one while there is plenty of memory, a smaller one when others have most of
     /// it. `None` when they have all, or so much that who has a block already had better wait for that one.
     pub(crate) fn block(&self, claim: Claim) -> Option<Block> {
-        let available = self.shares.available_permits();
-        if claim == Claim::Second && available < self.scarce {
+        let Self(pool) = self;
+        let available = pool.shares.available_permits();
+        // The last quarter is for those who have none.
+        if claim == Claim::Second && available < pool.total / 4 {
             return None;
         }
         let shares = (available / (4 * SHARES)).clamp(1, SHARES);
         let count = u32::try_from(shares).expect("a few");
-        let taken = Arc::clone(&self.shares)
+        let taken = Arc::clone(&pool.shares)
             .try_acquire_many_owned(count)
             .ok()?;
         let len = shares * SHARE_LEN;
-        let kept = self.shelf.take(len);
+        let kept = pool.take(len);
         let was_kept = kept.is_some();
         Some(Block {
             memory: Some(kept.or_else(|| MmapMut::map_anon(len).ok())?),
             was_kept,
             len: 0,
-            shelf: Arc::clone(&self.shelf),
+            pool: Arc::clone(pool),
             _shares: taken,
         })
     }
@@ -144,11 +133,11 @@ impl Drop for Block {
     fn drop(&mut self) {
         let is_worth_it = self.was_kept || self.len >= WORTH_KEEPING;
         let memory = self.memory.take();
-        self.shelf.put(memory.filter(|_| is_worth_it));
+        self.pool.put(memory.filter(|_| is_worth_it));
     }
 }
 
-impl Shelf {
+impl Pool {
     /// Memory of this length, if there is any.
     fn take(&self, len: usize) -> Option<MmapMut> {
         let mut kept = self.kept();
@@ -159,7 +148,7 @@ impl Shelf {
     /// A block has come to its end whose shares are not given back yet. Keeps its memory, if it is worth that; what was
     /// kept longest goes for it.
     fn put(&self, memory: Option<MmapMut>) {
-        let mut gone = Vec::new(); // It is unmapped when others may have the shelf again.
+        let mut gone = Vec::new(); // It is unmapped when others may look again.
         let mut kept = self.kept();
         kept.extend(memory);
         while kept.iter().map(|memory| memory.len()).sum::<usize>() > self.most() {
@@ -167,11 +156,12 @@ impl Shelf {
         }
     }
 
-    /// How much is kept at the most: as much as is in use, so that little lies around when many uploads have come to
-    /// their end.
+    /// How much is kept at the most: a quarter of the budget, beside it, and of that no more than is in use, so that
+    /// little lies around when many uploads have come to their end.
     fn most(&self) -> usize {
+        let quarter = (self.total / 4).saturating_mul(SHARE_LEN);
         let used = (self.total - self.shares.available_permits()).saturating_mul(SHARE_LEN);
-        self.quarter.min(used.max(KEPT_AT_REST))
+        quarter.min(used.max(KEPT_AT_REST))
     }
 
     fn kept(&self) -> MutexGuard<'_, VecDeque<MmapMut>> {
@@ -240,7 +230,7 @@ mod tests {
     }
 
     fn kept(budget: &MemoryBudget) -> Vec<usize> {
-        let kept = budget.shelf.kept();
+        let kept = budget.0.kept();
         kept.iter().map(|memory| memory.len()).collect()
     }
 
