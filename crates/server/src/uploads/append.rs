@@ -249,9 +249,7 @@ impl Append {
 
     /// Commits what has come although there is not much of it: the client is slow.
     async fn checkpoint(&mut self) -> Result<(), Error> {
-        if self.sink.waiting() > 0 {
-            self.house.admit_write(self.sink.waiting())?;
-        }
+        self.house.admit_write(self.sink.waiting())?;
         self.commits.take_note(self.sink.offset());
         let earlier = self.sink.write(true).await?;
         let latest = self.sink.write(false).await?;
