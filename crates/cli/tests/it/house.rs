@@ -3,12 +3,13 @@
 use std::path::Path;
 
 /// Each crate with the crates of the house that it may depend on.
-const MAY_KNOW: [(&str, &[&str]); 12] = [
+const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("proto", &[]),
     ("discovery", &[]),
     ("store", &["proto"]),
     ("store-local", &["proto", "store"]),
-    ("server", &["discovery", "proto", "store"]),
+    ("pages", &[]),
+    ("server", &["discovery", "pages", "proto", "store"]),
     ("apis", &["discovery", "server", "store"]),
     ("client", &["proto"]),
     (
@@ -62,6 +63,18 @@ fn the_protocol_needs_neither_a_runtime_nor_a_clock_nor_randomness() {
     let manifest = std::fs::read_to_string(manifest).expect("proto has a manifest");
     for absent in ["tokio", "hyper", "rand", "getrandom", "async"] {
         assert!(!manifest.contains(absent), "proto must not know {absent}");
+    }
+}
+
+#[test]
+fn unsafe_code_has_one_home() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(workspace.join(path)).expect("it is there");
+    assert!(read("Cargo.toml").contains("unsafe_code = \"forbid\""));
+    for (name, _) in MAY_KNOW {
+        let follows =
+            read(&format!("crates/{name}/Cargo.toml")).contains("[lints]\nworkspace = true");
+        assert_eq!(follows, name != "pages", "{name}");
     }
 }
 

@@ -1,21 +1,21 @@
 //! The memory of large batches, of which all uploads together have so much and no more.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use memmap2::MmapMut;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use windlass_pages::{HugePage, PIECE_LEN, Run};
 
 /// What the budget is divided into.
-const SHARE_LEN: usize = 256 * 1024;
+const SHARE_LEN: usize = PIECE_LEN;
 
 /// The most shares that a block has. More made single uploads no faster.
 const SHARES: usize = 4;
 
-/// New memory of which less than this was used is not kept for others. Slow uploads use no more, a thousand of them,
-/// and it would lie there untouched.
-const WORTH_KEEPING: usize = 64 * 1024;
+/// Memory of which less than this was used asks for no huge page. Slow uploads use no more, a thousand of them, and a
+/// page that one of them begins would lie there as a whole.
+const WORTH_A_PAGE: usize = 64 * 1024;
 
 /// As much is kept when hardly anybody needs memory.
 const KEPT_AT_REST: usize = 8 * 1024 * 1024;
@@ -43,22 +43,28 @@ struct Pool {
     /// What is left of the budget, and what there is in all.
     shares: Arc<Semaphore>,
     total: usize,
-    /// Memory that nobody needs now, and that has been used before: the kernel need not find it again. What came first
-    /// is in front.
-    kept: Mutex<VecDeque<MmapMut>>,
+    /// Huge pages, for those who have much to write; where they have room, everybody gets his memory there.
+    pages: Mutex<Vec<HugePage>>,
 }
 
 /// A part of the budget, and the memory that it stands for. It lies as a vault likes it, and as nothing but pages
-/// does: it is mapped by itself, outside of the heap, which would not give so large a piece back as a rule.
+/// does: it is mapped outside of the heap, which would not give so large a piece back as a rule.
 #[derive(Debug)]
 pub(crate) struct Block {
     /// `None` only while it is given back.
-    memory: Option<MmapMut>,
-    /// Whether it was kept for others before.
-    was_kept: bool,
+    memory: Option<Memory>,
     len: usize,
     pool: Arc<Pool>,
     _shares: OwnedSemaphorePermit,
+}
+
+/// Some shares.
+#[derive(Debug)]
+enum Memory {
+    /// In a huge page, beside others.
+    Run(Run),
+    /// By itself, in small pages.
+    Alone(MmapMut),
 }
 
 impl MemoryBudget {
@@ -69,7 +75,7 @@ impl MemoryBudget {
         Self(Arc::new(Pool {
             shares: Arc::new(Semaphore::new(total)),
             total,
-            kept: Mutex::default(),
+            pages: Mutex::default(),
         }))
     }
 
@@ -82,20 +88,17 @@ impl MemoryBudget {
         if claim == Claim::Second && available < pool.total / 4 {
             return None;
         }
-        let shares = (available / (4 * SHARES)).clamp(1, SHARES);
-        let count = u32::try_from(shares).expect("a few");
-        let taken = Arc::clone(&pool.shares)
-            .try_acquire_many_owned(count)
-            .ok()?;
-        let len = shares * SHARE_LEN;
-        let kept = pool.take(len);
-        let was_kept = kept.is_some();
+        let wanted = (available / (4 * SHARES)).clamp(1, SHARES);
+        let count = u32::try_from(wanted).expect("a few");
+        let taken = Arc::clone(&pool.shares).try_acquire_many_owned(count);
+        let (mut shares, memory) = (taken.ok()?, pool.take(wanted)?);
+        // Of huge pages there may be less left.
+        drop(shares.split(wanted - memory.bytes().len() / SHARE_LEN));
         Some(Block {
-            memory: Some(kept.or_else(|| MmapMut::map_anon(len).ok())?),
-            was_kept,
+            memory: Some(memory),
             len: 0,
             pool: Arc::clone(pool),
-            _shares: taken,
+            _shares: shares,
         })
     }
 }
@@ -103,13 +106,13 @@ impl MemoryBudget {
 impl Block {
     /// How many bytes it holds at the most.
     pub(crate) fn limit(&self) -> usize {
-        self.memory().len()
+        self.memory().bytes().len()
     }
 
     /// Adds bytes; all together are at most [`Block::limit`].
     pub(crate) fn push(&mut self, data: &[u8]) {
         let memory = self.memory.as_mut().expect("it is not given back");
-        memory[self.len..][..data.len()].copy_from_slice(data);
+        memory.bytes_mut()[self.len..][..data.len()].copy_from_slice(data);
         self.len += data.len();
     }
 
@@ -118,55 +121,100 @@ impl Block {
         Bytes::from_owner(self)
     }
 
-    fn memory(&self) -> &MmapMut {
+    fn memory(&self) -> &Memory {
         self.memory.as_ref().expect("it is not given back")
     }
 }
 
 impl AsRef<[u8]> for Block {
     fn as_ref(&self) -> &[u8] {
-        &self.memory()[..self.len]
+        &self.memory().bytes()[..self.len]
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let is_worth_it = self.was_kept || self.len >= WORTH_KEEPING;
-        let memory = self.memory.take();
-        self.pool.put(memory.filter(|_| is_worth_it));
+        match self.memory.take() {
+            Some(Memory::Alone(memory)) if self.len >= WORTH_A_PAGE => {
+                let len = memory.len();
+                drop(memory);
+                self.pool.make_page_for(len);
+            }
+            memory => {
+                drop(memory);
+                self.pool.trim();
+            }
+        }
+    }
+}
+
+impl Memory {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Run(run) => run.as_ref(),
+            Self::Alone(map) => map,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Run(run) => run.as_mut(),
+            Self::Alone(map) => map,
+        }
     }
 }
 
 impl Pool {
-    /// Memory of this length, if there is any.
-    fn take(&self, len: usize) -> Option<MmapMut> {
-        let mut kept = self.kept();
-        let fits = kept.iter().rposition(|memory| memory.len() == len);
-        fits.and_then(|at| kept.remove(at))
+    /// So many shares, or what the huge pages have at the most side by side. Only when they have nothing, memory by
+    /// itself: else what lies around in them would come on top of the budget.
+    fn take(&self, shares: usize) -> Option<Memory> {
+        let pages = self.pages();
+        let run = (1..=shares)
+            .rev()
+            .find_map(|shares| pages.iter().find_map(|page| page.take(shares)));
+        drop(pages);
+        run.map(Memory::Run)
+            .or_else(|| Some(Memory::Alone(MmapMut::map_anon(shares * SHARE_LEN).ok()?)))
     }
 
-    /// A block has come to its end whose shares are not given back yet. Keeps its memory, if it is worth that; what was
-    /// kept longest goes for it.
-    fn put(&self, memory: Option<MmapMut>) {
-        let mut gone = Vec::new(); // It is unmapped when others may look again.
-        let mut kept = self.kept();
-        kept.extend(memory);
-        while kept.iter().map(|memory| memory.len()).sum::<usize>() > self.most() {
-            gone.extend(kept.pop_front());
+    /// A block of this length, which lay by itself, was well used and has come to its end. There will be more of them:
+    /// makes a huge page, unless those that there are have room.
+    fn make_page_for(&self, len: usize) {
+        let mut pages = self.pages();
+        let free = free_in(&pages);
+        if free < len && free + HugePage::LEN <= self.most_free() {
+            // Without one there is what there was before.
+            pages.extend(HugePage::map());
         }
     }
 
-    /// How much is kept at the most: a quarter of the budget, beside it, and of that no more than is in use, so that
-    /// little lies around when many uploads have come to their end.
-    fn most(&self) -> usize {
-        let quarter = (self.total / 4).saturating_mul(SHARE_LEN);
-        let used = (self.total - self.shares.available_permits()).saturating_mul(SHARE_LEN);
-        quarter.min(used.max(KEPT_AT_REST))
+    /// Gives back huge pages in which nothing is, when too much is free.
+    fn trim(&self) {
+        let mut gone = Vec::new(); // They are unmapped when others may look again.
+        let mut pages = self.pages();
+        while free_in(&pages) > self.most_free()
+            && let Some(empty) = pages.iter().rposition(|page| page.taken() == 0)
+        {
+            gone.push(pages.swap_remove(empty));
+        }
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<MmapMut>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How much may be free in huge pages: a quarter of the budget, beside it, and of that no more than is in use, so
+    /// that little lies around when many uploads have come to their end.
+    fn most_free(&self) -> usize {
+        let quarter = (self.total / 4).saturating_mul(SHARE_LEN);
+        let used = (self.total - self.shares.available_permits()).saturating_mul(SHARE_LEN);
+        quarter.max(HugePage::LEN).min(used.max(KEPT_AT_REST))
     }
+
+    fn pages(&self) -> MutexGuard<'_, Vec<HugePage>> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many bytes of huge pages nobody has.
+fn free_in(pages: &[HugePage]) -> usize {
+    pages.iter().map(|page| HugePage::LEN - page.taken()).sum()
 }
 
 #[cfg(test)]
@@ -229,50 +277,88 @@ mod tests {
         blocks
     }
 
-    fn kept(budget: &MemoryBudget) -> Vec<usize> {
-        let kept = budget.0.kept();
-        kept.iter().map(|memory| memory.len()).collect()
+    /// How much there is in huge pages.
+    fn in_pages(budget: &MemoryBudget) -> usize {
+        budget.0.pages().len() * HugePage::LEN
+    }
+
+    fn is_in_page(block: &Block) -> bool {
+        matches!(block.memory(), Memory::Run(_))
     }
 
     #[test]
-    fn a_quarter_is_kept_and_of_that_what_came_last() {
+    fn who_writes_much_gets_huge_pages_from_then_on() {
         let budget = MemoryBudget::new(32 << 20);
-        let large = filled(&budget, 10);
-        let small = filled(&budget, usize::MAX);
-        drop(small);
-        drop(large);
-        let lens = kept(&budget);
-        assert_eq!(lens.iter().sum::<usize>(), 8 << 20);
-        assert!(lens.iter().all(|len| *len == BLOCK_LEN), "{lens:?}");
-        let again = budget.block(Claim::First).unwrap();
-        assert_eq!((again.limit(), kept(&budget).len()), (BLOCK_LEN, 7));
+        let mut block = budget.block(Claim::First).unwrap();
+        assert!(!is_in_page(&block));
+        block.push(&vec![7; WORTH_A_PAGE]);
+        drop(block);
+        let (first, second) = (budget.block(Claim::First), budget.block(Claim::Second));
+        for block in [first.unwrap(), second.unwrap()] {
+            assert!(is_in_page(&block));
+            assert_eq!(block.limit(), BLOCK_LEN);
+        }
+        assert_eq!(in_pages(&budget), HugePage::LEN);
+    }
+
+    #[test]
+    fn memory_that_was_hardly_used_asks_for_no_huge_page() {
+        let budget = MemoryBudget::new(32 << 20);
+        let mut block = budget.block(Claim::First).unwrap();
+        block.push(&vec![7; WORTH_A_PAGE - 1]);
+        drop(block);
+        assert_eq!(in_pages(&budget), 0);
+    }
+
+    /// Takes new blocks for old ones, as uploads do that go on.
+    fn renew(budget: &MemoryBudget, blocks: &mut [Block]) {
+        for block in blocks {
+            if let Some(new) = filled(budget, 1).pop() {
+                *block = new;
+            }
+        }
+    }
+
+    #[test]
+    fn pages_and_all_else_are_a_quarter_more_than_the_budget_at_the_most() {
+        let budget = MemoryBudget::new(32 << 20);
+        let mut blocks = Vec::new();
+        for kept_of_seven in [5, 2, 6, 1, 3] {
+            blocks.extend(filled(&budget, usize::MAX));
+            let alone = blocks.iter().filter(|block| !is_in_page(block));
+            let alone: usize = alone.map(Block::limit).sum();
+            let held = in_pages(&budget) + alone;
+            assert!(held <= 40 << 20, "{held} before {kept_of_seven} of 7");
+            let mut n = 0;
+            blocks.retain(|_| {
+                n += 1;
+                n % 7 < kept_of_seven
+            });
+            renew(&budget, &mut blocks);
+        }
+        assert!(blocks.iter().any(is_in_page));
     }
 
     #[test]
     fn little_is_kept_when_all_are_done() {
         let budget = MemoryBudget::new(256 << 20);
-        let (first, second) = (filled(&budget, 50), filled(&budget, 50));
-        drop(first);
-        assert_eq!(kept(&budget).iter().sum::<usize>(), 50 << 20);
-        let mut last = budget.block(Claim::First).unwrap();
-        last.push(b"little");
-        drop(second);
-        drop(last);
-        assert_eq!(kept(&budget).iter().sum::<usize>(), KEPT_AT_REST);
+        let mut blocks = filled(&budget, 40);
+        renew(&budget, &mut blocks);
+        assert!(in_pages(&budget) > 4 * KEPT_AT_REST);
+        drop(blocks);
+        assert_eq!(in_pages(&budget), KEPT_AT_REST);
     }
 
     #[test]
-    fn memory_that_was_hardly_used_is_not_kept() {
-        let budget = MemoryBudget::new(0);
-        let mut block = budget.block(Claim::First).unwrap();
-        block.push(&vec![7; WORTH_KEEPING - 1]);
-        drop(block);
-        assert!(kept(&budget).is_empty());
-        // Before it was well used, and it still is.
+    fn what_huge_pages_have_no_room_for_is_shorter_and_costs_less() {
+        let budget = MemoryBudget::new(32 << 20);
         drop(filled(&budget, 1));
-        let mut again = budget.block(Claim::First).unwrap();
-        again.push(b"little");
-        drop(again);
-        assert_eq!(kept(&budget).len(), 1);
+        let page = budget.0.pages()[0].take(6).unwrap();
+        let short = budget.block(Claim::First).unwrap();
+        assert_eq!(short.limit(), 2 * SHARE_LEN);
+        assert_eq!(budget.0.shares.available_permits(), 128 - 2);
+        let alone = budget.block(Claim::First).unwrap();
+        assert_eq!((alone.limit(), is_in_page(&alone)), (BLOCK_LEN, false));
+        drop((page, short));
     }
 }
