@@ -18,6 +18,7 @@ pub const PIECE_LEN: usize = 256 * 1024;
 
 /// How many pieces a huge page has.
 pub const PIECES: usize = HugePage::LEN / PIECE_LEN;
+const _: () = assert!(PIECES == u8::BITS as usize, "each has a bit");
 
 /// Memory that the kernel is asked to keep in one huge page. A kernel that has none to give, or does not know them,
 /// keeps it in small ones.
@@ -55,9 +56,14 @@ impl HugePage {
         // As much again, so that a part of it lies right. The rest is never touched.
         let map = MmapMut::map_anon(2 * Self::LEN)?;
         let start = map.as_ptr().align_offset(Self::LEN);
+        assert!(start <= Self::LEN, "the page lies in the map");
         #[cfg(target_os = "linux")]
-        map.advise_range(memmap2::Advice::HugePage, start, Self::LEN)
-            .ok();
+        {
+            use memmap2::Advice;
+            // Without huge pages the memory is as good as any. The rest must not become one with its neighbours.
+            map.advise(Advice::NoHugePage).ok();
+            map.advise_range(Advice::HugePage, start, Self::LEN).ok();
+        }
         Ok(Self(Arc::new(Memory {
             map: map.into(),
             start,
@@ -121,8 +127,8 @@ impl Run {
 #[expect(unsafe_code, reason = "runs of a page have different owners")]
 impl AsRef<[u8]> for Run {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the bytes lie in the map, which lives as long as `self.memory`, and are initialised: the kernel gives
-        // zeros. Only who has this run writes to them, since their bits are set until it is dropped, and nobody does
+        // SAFETY: the bytes lie in the map: `start` leaves room for a whole page, and the pieces are inside of that. The map
+        // lives as long as `self.memory`, and the bytes are initialised: the kernel gives zeros. Only who has this run writes to them, since their bits are set until it is dropped, and nobody does
         // while it is borrowed.
         unsafe {
             let first = self.memory.map.as_ptr().add(self.offset());

@@ -13,8 +13,8 @@ const SHARE_LEN: usize = PIECE_LEN;
 /// The most shares that a block has. More made single uploads no faster.
 const SHARES: usize = 4;
 
-/// Memory of which less than this was used asks for no huge page. Slow uploads use no more, a thousand of them, and a
-/// page that one of them begins would lie there as a whole.
+/// A block that held less asks for no huge page: slow uploads write this little, and a thousand of them would have
+/// whole pages.
 const WORTH_A_PAGE: usize = 64 * 1024;
 
 /// As much is kept when hardly anybody needs memory.
@@ -43,7 +43,7 @@ struct Pool {
     /// What is left of the budget, and what there is in all.
     shares: Arc<Semaphore>,
     total: usize,
-    /// Huge pages, for those who have much to write; where they have room, everybody gets his memory there.
+    /// Huge pages for those who have much to write; where they have room, everybody gets his memory there.
     pages: Mutex<Vec<HugePage>>,
 }
 
@@ -134,17 +134,13 @@ impl AsRef<[u8]> for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        match self.memory.take() {
-            Some(Memory::Alone(memory)) if self.len >= WORTH_A_PAGE => {
-                let len = memory.len();
-                drop(memory);
-                self.pool.make_page_for(len);
-            }
-            memory => {
-                drop(memory);
-                self.pool.trim();
-            }
+        let memory = self.memory.take();
+        let deserves_page = matches!(memory, Some(Memory::Alone(_))) && self.len >= WORTH_A_PAGE;
+        drop(memory);
+        if deserves_page {
+            self.pool.make_page();
         }
+        self.pool.trim();
     }
 }
 
@@ -177,14 +173,21 @@ impl Pool {
             .or_else(|| Some(Memory::Alone(MmapMut::map_anon(shares * SHARE_LEN).ok()?)))
     }
 
-    /// A block of this length, which lay by itself, was well used and has come to its end. There will be more of them:
-    /// makes a huge page, unless those that there are have room.
-    fn make_page_for(&self, len: usize) {
+    /// A block that lay by itself was well used and has come to its end. There will be more of them: makes a huge page,
+    /// unless there is room for a block.
+    fn make_page(&self) {
+        let is_wanted = |pages: &[HugePage]| {
+            let free = free_in(pages);
+            free < SHARES * SHARE_LEN && free + HugePage::LEN <= self.most_free()
+        };
+        if !is_wanted(&self.pages()) {
+            return;
+        }
+        // Without one there is what there was before.
+        let Ok(page) = HugePage::map() else { return };
         let mut pages = self.pages();
-        let free = free_in(&pages);
-        if free < len && free + HugePage::LEN <= self.most_free() {
-            // Without one there is what there was before.
-            pages.extend(HugePage::map());
+        if is_wanted(&pages) {
+            pages.push(page);
         }
     }
 
@@ -199,8 +202,8 @@ impl Pool {
         }
     }
 
-    /// How much may be free in huge pages: a quarter of the budget, beside it, and of that no more than is in use, so
-    /// that little lies around when many uploads have come to their end.
+    /// With how much free in huge pages none is made, and empty ones are given back: a quarter of the budget, or one page,
+    /// and of that no more than is in use, so that little lies around when many uploads have come to their end.
     fn most_free(&self) -> usize {
         let quarter = (self.total / 4).saturating_mul(SHARE_LEN);
         let used = (self.total - self.shares.available_permits()).saturating_mul(SHARE_LEN);
@@ -302,6 +305,17 @@ mod tests {
     }
 
     #[test]
+    fn the_smallest_budget_has_a_huge_page_too() {
+        for bytes in [1 << 20, 8 << 20] {
+            let budget = MemoryBudget::new(bytes);
+            for _ in 0..3 {
+                drop(filled(&budget, 1));
+                assert_eq!(in_pages(&budget), HugePage::LEN, "of {bytes}");
+            }
+        }
+    }
+
+    #[test]
     fn memory_that_was_hardly_used_asks_for_no_huge_page() {
         let budget = MemoryBudget::new(32 << 20);
         let mut block = budget.block(Claim::First).unwrap();
@@ -345,7 +359,11 @@ mod tests {
         let mut blocks = filled(&budget, 40);
         renew(&budget, &mut blocks);
         assert!(in_pages(&budget) > 4 * KEPT_AT_REST);
+        // Those that come last lie by themselves.
+        let last = filled(&budget, 40);
+        assert!(!last.iter().all(is_in_page));
         drop(blocks);
+        drop(last);
         assert_eq!(in_pages(&budget), KEPT_AT_REST);
     }
 
