@@ -13,9 +13,9 @@ const SHARE_LEN: usize = PIECE_LEN;
 /// The most shares that a block has. More made single uploads no faster.
 const SHARES: usize = 4;
 
-/// A block that held less asks for no huge page: slow uploads write this little, and a thousand of them would have
-/// whole pages.
-const WORTH_A_PAGE: usize = 64 * 1024;
+/// A block that held less asks for no huge page: a thousand slow or short uploads would have whole pages, and use little
+/// of them. The chunks of Google's clients have this length at the least.
+const WORTH_A_PAGE: usize = SHARE_LEN;
 
 /// As much is kept when hardly anybody needs memory.
 const KEPT_AT_REST: usize = 8 * 1024 * 1024;
