@@ -7,7 +7,6 @@
 //! Writers of several uploads share a huge page, each with a [`Run`] of its own. That needs the project's only
 //! unsafe code.
 
-use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +16,7 @@ use memmap2::{MmapMut, MmapRaw};
 pub const PIECE_LEN: usize = 256 * 1024;
 
 /// How many pieces a huge page has.
-pub const PIECES: usize = HugePage::LEN / PIECE_LEN;
+const PIECES: usize = HugePage::LEN / PIECE_LEN;
 const _: () = assert!(PIECES == u8::BITS as usize, "each has a bit");
 
 /// Memory that the kernel is asked to keep in one huge page. A kernel that has none to give, or does not know them,
@@ -30,12 +29,14 @@ pub struct HugePage(Arc<Memory>);
 
 /// Some pieces of a [`HugePage`], side by side, for one owner; they are given back when it is dropped. What the last
 /// owner wrote is still in it.
+#[derive(Debug)]
 pub struct Run {
     memory: Arc<Memory>,
     first: usize,
     pieces: usize,
 }
 
+#[derive(Debug)]
 struct Memory {
     map: MmapRaw,
     /// Where the huge page begins in the map.
@@ -98,14 +99,6 @@ impl Memory {
     }
 }
 
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory")
-            .field("taken", &self.taken)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The bits of pieces side by side.
 fn bits(first: usize, pieces: usize) -> u8 {
     (u8::MAX >> (PIECES - pieces)) << first
@@ -113,8 +106,7 @@ fn bits(first: usize, pieces: usize) -> u8 {
 
 impl Run {
     /// How long it is, in bytes.
-    #[expect(clippy::len_without_is_empty, reason = "there is always a piece")]
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.pieces * PIECE_LEN
     }
 
@@ -127,9 +119,9 @@ impl Run {
 #[expect(unsafe_code, reason = "runs of a page have different owners")]
 impl AsRef<[u8]> for Run {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the bytes lie in the map: `start` leaves room for a whole page, and the pieces are inside of that. The map
-        // lives as long as `self.memory`, and the bytes are initialised: the kernel gives zeros. Only who has this run writes to them, since their bits are set until it is dropped, and nobody does
-        // while it is borrowed.
+        // SAFETY: the bytes lie in the map: `start` leaves room for a whole page, and the pieces are inside of that. The
+        // map lives as long as `self.memory`, and the bytes are initialised: the kernel gives zeros. Only who has this
+        // run writes to them, since their bits are set until it is dropped, and nobody does while it is borrowed.
         unsafe {
             let first = self.memory.map.as_ptr().add(self.offset());
             std::slice::from_raw_parts(first, self.len())
@@ -151,15 +143,6 @@ impl AsMut<[u8]> for Run {
 impl Drop for Run {
     fn drop(&mut self) {
         *self.memory.taken() &= !bits(self.first, self.pieces);
-    }
-}
-
-impl fmt::Debug for Run {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run")
-            .field("first", &self.first)
-            .field("pieces", &self.pieces)
-            .finish_non_exhaustive()
     }
 }
 
