@@ -55,7 +55,8 @@ pub(crate) struct Block {
     memory: Option<Memory>,
     len: usize,
     pool: Arc<Pool>,
-    _shares: OwnedSemaphorePermit,
+    /// `None` only while they are given back.
+    shares: Option<OwnedSemaphorePermit>,
 }
 
 /// Some shares.
@@ -98,7 +99,7 @@ impl MemoryBudget {
             memory: Some(memory),
             len: 0,
             pool: Arc::clone(pool),
-            _shares: shares,
+            shares: Some(shares),
         })
     }
 }
@@ -132,11 +133,14 @@ impl AsRef<[u8]> for Block {
     }
 }
 
+/// The shares go when the memory has gone, so that both together are within the budget, and before anybody looks how
+/// much is in use: of blocks that end at the same moment the last one finds none.
 impl Drop for Block {
     fn drop(&mut self) {
         let memory = self.memory.take();
         let deserves_page = matches!(memory, Some(Memory::Alone(_))) && self.len >= WORTH_A_PAGE;
         drop(memory);
+        drop(self.shares.take());
         if deserves_page {
             self.pool.make_page();
         }
@@ -335,22 +339,54 @@ mod tests {
 
     #[test]
     fn pages_and_all_else_are_a_quarter_more_than_the_budget_at_the_most() {
-        let budget = MemoryBudget::new(32 << 20);
-        let mut blocks = Vec::new();
-        for kept_of_seven in [5, 2, 6, 1, 3] {
-            blocks.extend(filled(&budget, usize::MAX));
-            let alone = blocks.iter().filter(|block| !is_in_page(block));
-            let alone: usize = alone.map(Block::limit).sum();
-            let held = in_pages(&budget) + alone;
-            assert!(held <= 40 << 20, "{held} before {kept_of_seven} of 7");
-            let mut n = 0;
-            blocks.retain(|_| {
-                n += 1;
-                n % 7 < kept_of_seven
-            });
-            renew(&budget, &mut blocks);
+        for total in [4 << 20, 8 << 20, 32 << 20] {
+            let bound = total + HugePage::LEN.max(total / 4);
+            let budget = MemoryBudget::new(total as u64);
+            let mut blocks = Vec::new();
+            for kept_of_seven in [5, 2, 6, 1, 3] {
+                blocks.extend(filled(&budget, usize::MAX));
+                let held = held(&budget, &blocks);
+                assert!(held <= bound, "{held} before {kept_of_seven} of 7");
+                let mut n = 0;
+                blocks.retain(|_| {
+                    n += 1;
+                    n % 7 < kept_of_seven
+                });
+                renew(&budget, &mut blocks);
+            }
+            assert!(blocks.iter().any(is_in_page));
         }
-        assert!(blocks.iter().any(is_in_page));
+    }
+
+    /// All memory: huge pages, and blocks that lie by themselves.
+    fn held(budget: &MemoryBudget, blocks: &[Block]) -> usize {
+        let alone = blocks.iter().filter(|block| !is_in_page(block));
+        in_pages(budget) + alone.map(Block::limit).sum::<usize>()
+    }
+
+    #[test]
+    fn uploads_side_by_side_stay_within_the_bound_and_leave_little() {
+        let budget = MemoryBudget::new(64 << 20);
+        for _ in 0..4 {
+            let uploads = || {
+                let mut blocks = filled(&budget, 12);
+                renew(&budget, &mut blocks);
+                blocks
+            };
+            let blocks: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(uploads)).collect();
+                let blocks = threads.into_iter().map(|thread| thread.join().unwrap());
+                blocks.flatten().collect()
+            });
+            assert!(held(&budget, &blocks) <= 80 << 20);
+            std::thread::scope(|scope| {
+                for block in blocks {
+                    scope.spawn(move || drop(block));
+                }
+            });
+            assert_eq!(budget.0.shares.available_permits(), 256);
+            assert!(in_pages(&budget) <= KEPT_AT_REST);
+        }
     }
 
     #[test]
