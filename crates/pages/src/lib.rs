@@ -4,7 +4,7 @@
 //! piece of its own to the kernel, and to a virtual disk often a request of its own. In a huge page as many bytes are
 //! one piece: on a virtual machine direct writes from there took half the time.
 //!
-//! Writers of several uploads share a huge page, each with a [`Run`] of its own. That needs the project's only
+//! Writers of several uploads share a huge page, each with a [`Run`] of its own. That needs the product's only
 //! unsafe code.
 
 use std::io;
@@ -23,7 +23,8 @@ const _: () = assert!(PIECES == u8::BITS as usize, "each has a bit");
 /// keeps it in small ones.
 ///
 /// It is unmapped when this and all its runs are dropped. Before it is used it costs addresses, and no memory; from the
-/// first byte on it may cost all of it.
+/// first byte on it may cost all of it. Where the system promises no more memory than it has (`vm.overcommit_memory=2`),
+/// twice its length is counted.
 #[derive(Debug)]
 pub struct HugePage(Arc<Memory>);
 
@@ -157,6 +158,30 @@ mod tests {
         assert!(all.as_ref().as_ptr().addr().is_multiple_of(HugePage::LEN));
         assert_eq!((all.len(), page.taken()), (HugePage::LEN, HugePage::LEN));
         assert!(page.take(1).is_none());
+    }
+
+    /// What the kernel knows of the map that begins at an address.
+    #[cfg(target_os = "linux")]
+    fn flags_of_map(begin: *const u8) -> Option<String> {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let begin = format!("{:x}-", begin.addr());
+        let mut lines = maps.lines().skip_while(|line| !line.starts_with(&begin));
+        lines
+            .find(|line| line.starts_with("VmFlags:"))
+            .map(str::to_owned)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_kernel_is_asked_for_huge_pages_where_the_runs_are() {
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            eprintln!("SKIPPED: the kernel has no huge pages to give");
+            return;
+        }
+        let page = HugePage::map().unwrap();
+        let first = page.take(1).unwrap();
+        let flags = flags_of_map(first.as_ref().as_ptr()).expect("a map begins with the page");
+        assert!(flags.contains(" hg"), "{flags}");
     }
 
     #[test]
