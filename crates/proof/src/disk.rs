@@ -6,8 +6,19 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use rustix::io::Errno;
 
 use crate::tool::{need, need_loop_devices, run};
+
+/// Unmounts the devices before the `--`, and runs the command after it.
+const WITHOUT: &str = r#"
+while test "$1" != --; do
+    umount --lazy "$1"
+    shift
+done
+shift
+exec "$@"
+"#;
 
 /// A file system that is put to the proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,8 +69,33 @@ impl FileSystem {
     /// When the device is too small, for one.
     pub(crate) fn make(self, device: &LoopDevice) -> anyhow::Result<()> {
         let (program, arguments) = self.mkfs();
-        run(program, arguments.iter().copied().chain([device.path()])).map(drop)
+        let arguments = arguments.iter().copied().chain([device.path()]);
+        let dead = dead_mounts()?;
+        if self != Self::Btrfs || dead.is_empty() {
+            return run(program, arguments).map(drop);
+        }
+        // It asks of each mounted device whether it is the one to be written to, and gives up at one that cannot tell.
+        need(&["unshare"])?;
+        let elsewhere = ["--mount", "sh", "-c", WITHOUT, "sh"].into_iter();
+        let dead = dead.iter().map(String::as_str);
+        let command = dead.chain(["--", program]).chain(arguments);
+        run("unshare", elsewhere.chain(command)).map(drop)
     }
+}
+
+/// The mounted loop devices whose file cannot be reached: the program that showed it (FUSE) has ended. They need not be ours.
+fn dead_mounts() -> std::io::Result<Vec<String>> {
+    let mounts = std::fs::read_to_string("/proc/mounts")?;
+    let devices = mounts.lines().filter_map(|line| line.split(' ').next());
+    Ok(devices.filter(is_dead).map(str::to_owned).collect())
+}
+
+fn is_dead(device: &&str) -> bool {
+    device.strip_prefix("/dev/").is_some_and(|name| {
+        std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"))
+            .and_then(|file| std::fs::metadata(file.trim_end()))
+            .is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::NOTCONN))
+    })
 }
 
 /// Makes a file of `size` bytes that takes no room yet.
