@@ -52,11 +52,16 @@ struct Pool {
 #[derive(Debug)]
 pub(crate) struct Block {
     /// `None` only while it is given back.
-    memory: Option<Memory>,
+    part: Option<Part>,
     len: usize,
     pool: Arc<Pool>,
-    /// `None` only while they are given back.
-    shares: Option<OwnedSemaphorePermit>,
+}
+
+/// Memory, and the shares that it takes. They are dropped in this order, so that both together are within the budget.
+#[derive(Debug)]
+struct Part {
+    memory: Memory,
+    _shares: OwnedSemaphorePermit,
 }
 
 /// Some shares.
@@ -96,10 +101,12 @@ impl MemoryBudget {
         // Of huge pages there may be less left.
         drop(shares.split(wanted - memory.bytes().len() / SHARE_LEN));
         Some(Block {
-            memory: Some(memory),
+            part: Some(Part {
+                memory,
+                _shares: shares,
+            }),
             len: 0,
             pool: Arc::clone(pool),
-            shares: Some(shares),
         })
     }
 }
@@ -112,8 +119,8 @@ impl Block {
 
     /// Adds bytes; all together are at most [`Block::limit`].
     pub(crate) fn push(&mut self, data: &[u8]) {
-        let memory = self.memory.as_mut().expect("it is not given back");
-        memory.bytes_mut()[self.len..][..data.len()].copy_from_slice(data);
+        let part = self.part.as_mut().expect("it is not given back");
+        part.memory.bytes_mut()[self.len..][..data.len()].copy_from_slice(data);
         self.len += data.len();
     }
 
@@ -123,7 +130,8 @@ impl Block {
     }
 
     fn memory(&self) -> &Memory {
-        self.memory.as_ref().expect("it is not given back")
+        let part = self.part.as_ref();
+        &part.expect("it is not given back").memory
     }
 }
 
@@ -133,14 +141,13 @@ impl AsRef<[u8]> for Block {
     }
 }
 
-/// The shares go when the memory has gone, so that both together are within the budget, and before anybody looks how
-/// much is in use: of blocks that end at the same moment the last one finds none.
+/// All is given back before anybody looks how much is in use: of blocks that end at the same moment the last one finds
+/// none.
 impl Drop for Block {
     fn drop(&mut self) {
-        let memory = self.memory.take();
-        let deserves_page = matches!(memory, Some(Memory::Alone(_))) && self.len >= WORTH_A_PAGE;
-        drop(memory);
-        drop(self.shares.take());
+        let was_alone = matches!(self.memory(), Memory::Alone(_));
+        let deserves_page = was_alone && self.len >= WORTH_A_PAGE;
+        drop(self.part.take());
         if deserves_page {
             self.pool.make_page();
         }
