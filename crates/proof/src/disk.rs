@@ -70,11 +70,14 @@ impl FileSystem {
     pub(crate) fn make(self, device: &LoopDevice) -> anyhow::Result<()> {
         let (program, arguments) = self.mkfs();
         let arguments = arguments.iter().copied().chain([device.path()]);
-        let dead = dead_mounts()?;
-        if self != Self::Btrfs || dead.is_empty() {
+        // For btrfs each mounted device is asked whether it is the one to be written to, and one that cannot tell is the end.
+        let dead = match self {
+            Self::Btrfs => dead_mounts()?,
+            Self::Ext4 | Self::Xfs => Vec::new(),
+        };
+        if dead.is_empty() {
             return run(program, arguments).map(drop);
         }
-        // It asks of each mounted device whether it is the one to be written to, and gives up at one that cannot tell.
         need(&["unshare"])?;
         let elsewhere = ["--mount", "sh", "-c", WITHOUT, "sh"].into_iter();
         let dead = dead.iter().map(String::as_str);
