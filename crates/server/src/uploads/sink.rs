@@ -285,6 +285,7 @@ impl MediaSink {
     /// Starts to write the batch. None must be on its way.
     async fn send(&mut self, checkpoint: bool) -> Result<(), Error> {
         let media = self.vault_media().await?;
+        let is_large = self.waiting() > self.unshared();
         let (from, pieces) = self.seal().await;
         let offset = from.offset;
         let write = async move { write_out(&*media.writer, offset, pieces).await };
@@ -297,6 +298,10 @@ impl MediaSink {
         if checkpoint {
             self.taken.begin_extent();
             self.sent.begin_extent();
+        }
+        if is_large {
+            // The disk is to be busy before more is read: else the write might begin when the next batch is full.
+            tokio::task::yield_now().await;
         }
         Ok(())
     }

@@ -95,12 +95,13 @@ impl LocalWriter {
 impl MediaWriter for LocalWriter {
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         let lanes = &self.shared.lanes;
-        let lane = if self.file.goes_direct(&data, offset) {
-            &lanes.direct
+        let is_direct = self.file.goes_direct(&data, offset);
+        let writing = self.writing(offset, data);
+        let written = if is_direct {
+            lanes.direct.run_promptly(writing).await
         } else {
-            &lanes.write
+            lanes.write.run(writing).await
         };
-        let written = lane.run(self.writing(offset, data)).await;
         let cached = written.unwrap_or_else(fault)?;
         self.write_back(cached);
         Ok(())
