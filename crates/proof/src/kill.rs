@@ -82,7 +82,7 @@ fn at_random(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<Fleet> {
     let (data, log) = places(scratch.path());
     let (mut fleet, mut dice) = (fleet(arguments, lot.seed), Dice::new(lot.seed));
     let mut server = arguments.subject.start(&data, &log)?;
-    for _ in 0..lot.faults {
+    while lot.goes_on(&fleet) {
         kill_soon(&mut fleet, &mut server, &mut dice);
         lot.struck(&fleet);
         server = arguments.subject.start(&data, &log)?;

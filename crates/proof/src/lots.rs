@@ -9,7 +9,11 @@ use windlass_testkit::checker::{Figures, Fleet};
 use crate::outcome::{Outcome, progress};
 
 /// Most faults of one lot.
-const LOT: usize = 100;
+const LOT: u64 = 100;
+
+/// A lot ends after so many acknowledged bytes, which the disks that it is carried out on have room for twice: how much a client uploads
+/// between two faults depends on how quick the machine is.
+const ROOM: u64 = 2 << 30;
 
 /// Of so many faults at least one must come after new acknowledgements, or they prove nothing. On a machine that is not slow nearly all
 /// do.
@@ -20,14 +24,29 @@ const IDLE_AT_MOST: u64 = 10;
 pub(crate) struct Lot {
     /// All that is left to chance in it follows from this.
     pub(crate) seed: u64,
-    /// How many faults are to be injected.
-    pub(crate) faults: u64,
+    /// How many faults are to be injected at most.
+    faults: u64,
     injected: u64,
     busy: u64,
     acknowledgements: u64,
 }
 
 impl Lot {
+    fn new(seed: u64, faults: u64) -> Self {
+        Self {
+            seed,
+            faults,
+            injected: 0,
+            busy: 0,
+            acknowledgements: 0,
+        }
+    }
+
+    /// Whether there is another fault to inject, and room for what is uploaded meanwhile. The first always is.
+    pub(crate) fn goes_on(&self, fleet: &Fleet) -> bool {
+        self.injected < self.faults && fleet.figures().bytes < ROOM
+    }
+
     /// Notes that a fault was injected, before anybody looks at it: questions are acknowledgements too.
     pub(crate) fn struck(&mut self, fleet: &Fleet) {
         self.injected += 1;
@@ -49,18 +68,12 @@ impl Lot {
 pub(crate) fn carry_out_in_lots(
     name: &str,
     count: u64,
-    seed: u64,
+    mut seed: u64,
     mut carry_out: impl FnMut(&mut Lot) -> anyhow::Result<Fleet>,
 ) -> anyhow::Result<Outcome> {
     let mut total = Total::default();
-    for (begun, seed) in (0..count).step_by(LOT).zip(seed..) {
-        let mut lot = Lot {
-            seed,
-            faults: (LOT as u64).min(count - begun),
-            injected: 0,
-            busy: 0,
-            acknowledgements: 0,
-        };
+    while total.injected < count {
+        let mut lot = Lot::new(seed, LOT.min(count - total.injected));
         let fleet = carry_out(&mut lot)?;
         if !fleet.violations().is_empty() {
             let faults = format_args!("{} {name} with --seed {seed}", lot.injected);
@@ -68,6 +81,7 @@ pub(crate) fn carry_out_in_lots(
         }
         total.add(&lot, fleet.figures());
         progress(format_args!("{name}: {total}"));
+        seed += 1;
     }
     ensure!(
         total.busy >= total.injected / IDLE_AT_MOST,

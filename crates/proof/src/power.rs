@@ -60,7 +60,7 @@ fn cut_again_and_again(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<F
     let mut dice = Dice::new(lot.seed);
     let scratch = Scratch::new(DISK)?;
     let mut machine = Machine::new(&arguments.subject, arguments.file_system, scratch.path())?;
-    for _ in 0..lot.faults {
+    while lot.goes_on(&fleet) {
         let delay = Duration::from_micros(dice.within(20_000..250_000));
         let death = *dice.pick(&[
             None,
