@@ -7,6 +7,7 @@ mod audit;
 mod belief;
 mod change;
 mod checkpointer;
+mod committer;
 mod company;
 mod copy;
 mod leases;
@@ -41,11 +42,12 @@ use crate::{DirectoryLock, Durability, Keep};
 use belief::Belief;
 use change::Change;
 use checkpointer::Copier;
+use committer::{Committer, Helpers};
 use leases::Leases;
 use readers::Readers;
 use runway::Runway;
 use wal::Wal;
-use writer::{Helpers, Writer};
+use writer::Writer;
 
 pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow, Walk};
 pub(crate) use copy::copy;
@@ -124,7 +126,8 @@ impl LocalLedger {
             belief: Arc::clone(&belief),
             runway,
         };
-        let writer = Writer::start(connection, copier, helpers)
+        let writer = Committer::new(connection, copier, helpers)
+            .and_then(|committer| Writer::start(committer, poison.clone()))
             .map_err(|source| OpenError::io(path, source))?;
         let readers = Readers::new(readers, belief, poison.clone());
         Ok(Self {
