@@ -1,6 +1,6 @@
 //! The ledger on SQLite.
 //!
-//! One thread writes ([`writer`]), a few connections read ([`readers`]), and SQLite's WAL keeps
+//! One connection writes ([`writer`]), a few others read ([`readers`]), and SQLite's WAL keeps
 //! them apart. Nothing here reads a clock, and nothing walks a table at the start.
 
 mod audit;
@@ -193,6 +193,19 @@ impl Ledger for LocalLedger {
         advance: Advance,
     ) -> Result<(), LedgerError> {
         self.change(Change::Advance { id, epoch, advance }).await
+    }
+
+    fn advance_now(
+        &self,
+        id: SessionId,
+        epoch: Epoch,
+        advance: &Advance,
+    ) -> Option<Result<(), LedgerError>> {
+        let advance = advance.clone();
+        let done = self
+            .writer
+            .change_now(Change::Advance { id, epoch, advance })?;
+        Some(done.map(drop))
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {

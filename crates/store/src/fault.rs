@@ -116,19 +116,24 @@ impl Faults {
 
     /// Counts a call. Waits, when it is to be slow; any other trouble is the caller's.
     async fn next(&self, name: &'static str) -> Option<Trouble> {
-        let call = {
-            let mut log = self.log();
-            log.push(name);
-            log.len() as u64
-        };
-        let mut due = self.schedule.iter().filter(|(when, _)| when.is_due(call));
-        match due.next()?.1 {
+        match self.next_now(name)? {
             Trouble::Slow(delay) => {
                 tokio::time::sleep(delay).await;
                 None
             }
             trouble => Some(trouble),
         }
+    }
+
+    /// Counts a call that cannot wait.
+    fn next_now(&self, name: &'static str) -> Option<Trouble> {
+        let call = {
+            let mut log = self.log();
+            log.push(name);
+            log.len() as u64
+        };
+        let mut due = self.schedule.iter().filter(|(when, _)| when.is_due(call));
+        due.next().map(|(_, trouble)| *trouble)
     }
 
     fn log(&self) -> MutexGuard<'_, Vec<&'static str>> {

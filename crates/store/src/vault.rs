@@ -86,19 +86,27 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
     async fn sync(&self) -> Result<(), VaultError>;
 
     /// [`write`](MediaWriter::write), then [`sync`](MediaWriter::sync), in one go, if the vault can do that
-    /// at once; `None` if not, and then nothing was done. What was written before is durable then, too.
-    /// Default: `None`.
+    /// at once; `None` if not, and then nothing was done. What was written before is durable then, too, and
+    /// `then` has been called, on the thread that has synced, and not before. Default: `None`.
     ///
     /// # Errors
-    /// Those of both. After [`VaultError::NoSpace`] nothing was synced.
+    /// Those of both. After [`VaultError::NoSpace`] nothing was synced. After none of them `then` was called.
     ///
     /// # Cancel safety
-    /// As that of `write`.
-    async fn write_durably(&self, offset: u64, data: &[Bytes]) -> Option<Result<(), VaultError>> {
-        let _ = (offset, data);
+    /// As that of `write`; it may still be synced, and `then` be called.
+    async fn write_durably(
+        &self,
+        offset: u64,
+        data: &[Bytes],
+        then: Then,
+    ) -> Option<Result<(), VaultError>> {
+        let _ = (offset, data, then);
         None
     }
 }
+
+/// What is to be done on a thread that may block, as soon as bytes are durable.
+pub type Then = Box<dyn FnOnce() + Send>;
 
 /// The reading end of a media.
 #[async_trait]

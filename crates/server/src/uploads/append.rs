@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::session::{Ending, Intake, Outcome, SessionError};
 use windlass_store::{
-    Advance, Failpoint, LedgerError, Place, Progress, Session, SessionState, Timestamp, VaultError,
+    Advance, Epoch, Failpoint, Ledger, LedgerError, Place, Progress, Session, SessionId,
+    SessionState, Timestamp, VaultError,
 };
 
 use super::House;
@@ -18,7 +19,7 @@ use super::finish::{Complete, FinalReply, Held, is_final, media_of};
 use super::lease::Turn;
 use super::request::UploadRequest;
 use super::session::{Leased, SessionReply};
-use super::sink::{Checkpoint, MediaSink, Settled};
+use super::sink::{Checkpoint, Commit, MediaSink, Settled};
 use super::warm::WarmSession;
 use crate::body::{BodyError, RequestBody};
 use crate::error::Error;
@@ -80,7 +81,7 @@ impl House {
     ) -> Result<FinalReply, Error> {
         let expected = leased.request.expected.merge(expected)?;
         let mut append = Append::open(&self, leased, Some(total), expected).await?;
-        let (settled, _) = append.settle().await?;
+        let (settled, _) = append.settle(true).await?;
         Box::pin(append.finish(settled, expected)).await
     }
 
@@ -91,7 +92,7 @@ impl House {
     ) -> Result<FinalReply, Error> {
         let total = leased.session.progress.total;
         let mut append = Append::open(&self, leased, total, ExpectedDigests::default()).await?;
-        let (settled, _) = append.settle().await?;
+        let (settled, _) = append.settle(true).await?;
         Box::pin(append.finish(settled, ExpectedDigests::default())).await
     }
 }
@@ -194,7 +195,8 @@ impl Append {
             }
             stop => stop,
         };
-        let (settled, full) = match self.settle().await {
+        let is_last = matches!(stop, Stop::Complete) && intake.is_final();
+        let (settled, full) = match self.settle(is_last).await {
             Ok(settled) => settled,
             // As when the session expired meanwhile and its media was swept.
             Err(error) => return Err(lost(&self.house, &self.commits.session, error).await),
@@ -260,16 +262,25 @@ impl Append {
     }
 
     /// Makes durable what was taken. When the disk is full, that is only what was written before;
-    /// the flag says so.
-    async fn settle(&mut self) -> Result<(Settled, bool), Error> {
+    /// the flag says so. Unless these are the last bytes of the media it may be committed, too.
+    async fn settle(&mut self, is_last: bool) -> Result<(Settled, bool), Error> {
         self.house.note_rest(self.sink.waiting());
-        let (settled, full) = match self.sink.settle().await {
-            Err(Error::Vault(VaultError::NoSpace { .. })) => (self.sink.settle().await, true),
+        let step = self.commits.step();
+        let commit = (!is_last && self.commits.running.is_none())
+            .then(|| step.on_a_thread(Arc::clone(&self.house.ledger), self.total));
+        let (settled, full) = match self.sink.settle_and(commit).await {
+            Err(Error::Vault(VaultError::NoSpace { .. })) => {
+                (self.sink.settle_and(None).await, true)
+            }
             settled => (settled, false),
         };
         self.commits.join().await?;
-        let mut settled = settled?;
+        let (mut settled, committed) = settled?;
         settled.progress.total = self.total;
+        if let Some(committed) = committed {
+            committed?;
+            self.commits.note_last(&step.committed(&settled.progress));
+        }
         Ok((settled, full))
     }
 
@@ -446,9 +457,48 @@ struct Commits {
     running: Option<JoinHandle<Result<Committed, Error>>>,
 }
 
+/// A commit, but for what it commits.
+#[derive(Clone, Copy)]
+struct Step {
+    id: SessionId,
+    epoch: Epoch,
+    from: u64,
+    /// When the session dies from then on, if that moves.
+    expires: Option<Timestamp>,
+}
+
+impl Step {
+    fn to(self, progress: Progress) -> Advance {
+        Advance {
+            from: self.from,
+            progress,
+            small_media: None,
+            state: SessionState::Active,
+            expires: self.expires,
+        }
+    }
+
+    fn committed(self, progress: &Progress) -> Committed {
+        Committed {
+            offset: progress.offset,
+            total: progress.total,
+            expires: self.expires,
+        }
+    }
+
+    /// The commit, for a thread that may block.
+    fn on_a_thread(self, ledger: Arc<dyn Ledger>, total: Option<u64>) -> Commit {
+        Box::new(move |progress| {
+            let advance = self.to(Progress { total, ..progress });
+            ledger.advance_now(self.id, self.epoch, &advance)
+        })
+    }
+}
+
 /// What a commit has put into the session's row.
 struct Committed {
     offset: u64,
+    total: Option<u64>,
     /// When the session dies from then on, if that has moved.
     expires: Option<Timestamp>,
 }
@@ -493,23 +543,15 @@ impl Commits {
     /// Syncs and commits a checkpoint beside whatever goes on.
     async fn begin(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
         self.join().await?;
-        let (house, id, epoch) = (Arc::clone(&self.house), self.session.id, self.session.epoch);
-        let (from, total) = (self.committed, self.total);
-        let expires = self.expires();
+        let (house, step, total) = (Arc::clone(&self.house), self.step(), self.total);
         self.running = Some(tokio::spawn(async move {
             let mut progress = checkpoint.sync().await?;
             progress.total = total;
-            let offset = progress.offset;
-            let advance = Advance {
-                from,
-                progress,
-                small_media: None,
-                state: SessionState::Active,
-                expires,
-            };
-            house.ledger.advance(id, epoch, advance).await?;
+            let committed = step.committed(&progress);
+            let advance = step.to(progress);
+            house.ledger.advance(step.id, step.epoch, advance).await?;
             Failpoint::CheckpointCommitted.reach();
-            Ok(Committed { offset, expires })
+            Ok(committed)
         }));
         Ok(())
     }
@@ -521,7 +563,7 @@ impl Commits {
             self.running = None;
             let committed = committed
                 .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
-            self.note(&committed, self.total);
+            self.note(&committed);
         }
         Ok(())
     }
@@ -529,29 +571,42 @@ impl Commits {
     /// Commits what is settled, unless there is nothing new in it.
     async fn commit(&mut self, settled: Settled, state: SessionState) -> Result<(), Error> {
         let progress = settled.progress;
-        let offset = progress.offset;
-        let nothing_new = offset == self.committed && progress.total == self.known_total;
+        let nothing_new = progress.offset == self.committed && progress.total == self.known_total;
         if nothing_new && state == SessionState::Active {
             return Ok(());
         }
-        let (total, expires) = (progress.total, self.expires());
+        let step = self.step();
+        let committed = step.committed(&progress);
         let advance = Advance {
-            from: self.committed,
-            progress,
             small_media: settled.small_media,
             state,
-            expires,
+            ..step.to(progress)
         };
-        let (id, epoch) = (self.session.id, self.session.epoch);
-        self.house.ledger.advance(id, epoch, advance).await?;
-        Failpoint::OffsetCommitted.reach();
-        self.note(&Committed { offset, expires }, total);
+        let ledger = &self.house.ledger;
+        ledger.advance(step.id, step.epoch, advance).await?;
+        self.note_last(&committed);
         Ok(())
     }
 
-    fn note(&mut self, committed: &Committed, total: Option<u64>) {
+    /// What the next commit goes on from.
+    fn step(&self) -> Step {
+        Step {
+            id: self.session.id,
+            epoch: self.session.epoch,
+            from: self.committed,
+            expires: self.expires(),
+        }
+    }
+
+    /// Notes the last commit of the request.
+    fn note_last(&mut self, committed: &Committed) {
+        Failpoint::OffsetCommitted.reach();
+        self.note(committed);
+    }
+
+    fn note(&mut self, committed: &Committed) {
         self.committed = committed.offset;
-        self.known_total = total;
+        self.known_total = committed.total;
         self.session.expires = committed.expires.unwrap_or(self.session.expires);
     }
 

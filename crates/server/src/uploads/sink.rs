@@ -7,10 +7,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use windlass_proto::digest::{Digests, SlowHasher, Wanted};
 use windlass_store::{
-    Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Timestamp, Vault, VaultError,
+    Ledger, LedgerError, MediaId, MediaRef, MediaWriter, Place, Progress, Then, Timestamp, Vault,
+    VaultError,
 };
 
 use super::batch::{Batch, MODEST_BATCH, SMALL_BATCH};
@@ -91,13 +93,14 @@ async fn write_out(
     written.map_err(|error| WriteFailed { error, pieces })
 }
 
-/// As [`write_out`], and syncs what was written.
+/// As [`write_out`], and syncs what was written. Where that is done in one go, `then` comes with it.
 async fn write_out_durably(
     writer: &dyn MediaWriter,
     offset: u64,
     pieces: Vec<Bytes>,
+    then: Then,
 ) -> Result<(), WriteFailed> {
-    if let Some(done) = writer.write_durably(offset, &pieces).await {
+    if let Some(done) = writer.write_durably(offset, &pieces, then).await {
         return done.map_err(|error| WriteFailed { error, pieces });
     }
     write_out(writer, offset, pieces).await?;
@@ -125,6 +128,13 @@ pub(crate) struct Settled {
     pub(crate) progress: Progress,
     pub(crate) small_media: Option<Bytes>,
 }
+
+/// A commit of what is durable, on the thread that has synced it; `None` if it is not possible there, and then
+/// nothing was done.
+pub(crate) type Commit = Box<dyn FnOnce(Progress) -> Option<Committed> + Send>;
+
+/// What came of a commit.
+pub(crate) type Committed = Result<(), LedgerError>;
 
 impl MediaSink {
     /// A sink for a new media.
@@ -316,23 +326,57 @@ impl MediaSink {
 
     /// Brings everything to its place and makes it durable. Returns what may now be committed.
     pub(crate) async fn settle(&mut self) -> Result<Settled, Error> {
+        self.settle_and(None).await.map(|(settled, _)| settled)
+    }
+
+    /// As [`MediaSink::settle`]. If a thread waits for the last sync, and nothing else has to be waited for, it goes on
+    /// with `commit`, whose answer comes with it.
+    pub(crate) async fn settle_and(
+        &mut self,
+        commit: Option<Commit>,
+    ) -> Result<(Settled, Option<Committed>), Error> {
         // What an earlier checkpoint would have committed is committed by this one.
         self.land().await?;
         if !self.is_for_vault() {
-            return Ok(self.settle_small().await);
+            return Ok((self.settle_small().await, None));
         }
         let media = self.vault_media().await?;
+        let mut committed = None;
         if self.batch.len() > 0 {
             let (from, pieces) = self.seal().await;
-            let written = write_out_durably(&*media.writer, from.offset, pieces).await;
+            let (then, answer) = self.then(commit, media.id).await;
+            let written = write_out_durably(&*media.writer, from.offset, pieces, then).await;
             self.landed(written, from)?;
+            committed = answer.and_then(|mut answer| answer.try_recv().ok());
         } else {
             media.writer.sync().await?;
         }
-        Ok(Settled {
+        let settled = Settled {
             progress: self.progress(&self.taken.clone(), media.id).await,
             small_media: None,
-        })
+        };
+        Ok((settled, committed))
+    }
+
+    /// What the thread goes on with that has written and synced all that was taken, and where its answer will be.
+    /// Digests that are computed beside the writing have to be waited for, and that is no thread's business.
+    async fn then(
+        &mut self,
+        commit: Option<Commit>,
+        id: MediaId,
+    ) -> (Then, Option<oneshot::Receiver<Committed>>) {
+        let Some(commit) = commit.filter(|_| self.slow.is_off()) else {
+            return (Box::new(|| ()), None);
+        };
+        let progress = self.progress(&self.taken.clone(), id).await;
+        let (tell, answer) = oneshot::channel();
+        let then = move || {
+            if let Some(committed) = commit(progress) {
+                // Who has gone away asks the ledger.
+                let _ = tell.send(committed);
+            }
+        };
+        (Box::new(then), Some(answer))
     }
 
     /// The digests of everything that was taken. Those that are not known are computed from the

@@ -36,6 +36,7 @@ use crate::reserve::Reserve;
 const LEASES_WAITING: usize = 1 << 16;
 
 /// What is shared with others.
+#[derive(Debug)]
 pub(super) struct Helpers {
     pub(super) leases: Arc<Leases>,
     pub(super) reserve: Arc<Reserve>,
@@ -45,6 +46,7 @@ pub(super) struct Helpers {
 }
 
 /// The only connection that writes, with what belongs to its commits.
+#[derive(Debug)]
 pub(super) struct Committer {
     checkpointer: Checkpointer,
     connection: Connection,
@@ -105,6 +107,16 @@ impl Committer {
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         self.poison.check().map_err(LedgerError::Fault)?;
         self.transaction_with_reserve(changes)
+    }
+
+    /// Whether the next commit has to wait for [`Committer::upkeep`]: the WAL would become ever longer.
+    pub(super) fn needs_upkeep(&self) -> bool {
+        self.wal.is_too_long()
+    }
+
+    /// Whether there is something for [`Committer::upkeep`] to do.
+    pub(super) fn wants_upkeep(&self) -> bool {
+        self.checkpointer.is_busy() || self.wal.is_long() || self.is_short_of_wal()
     }
 
     /// What is due after a commit, and nobody has to wait for.

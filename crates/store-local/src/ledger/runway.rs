@@ -19,7 +19,7 @@ const LONGEST: u64 = 1 << 20;
 
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// The log's file, beside SQLite, on the only thread that writes to it.
+/// The log's file, beside SQLite, with whoever is the only one to write to it.
 #[derive(Debug)]
 pub(super) struct Runway {
     file: File,

@@ -1,5 +1,7 @@
 //! The writer's rules: what one commit carries, and what a failure ends.
 
+mod at_once;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -14,7 +16,7 @@ use crate::reserve::Reserve;
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);
 
-/// Anything that a test wants to happen on the writer's thread, inside its transaction.
+/// Anything that a test wants to happen inside a transaction.
 pub(super) struct AnyChange(pub(super) Work);
 
 type Work = Box<dyn Fn(&rusqlite::Connection) -> rusqlite::Result<()> + Send>;

@@ -1,4 +1,4 @@
-//! The one thread that writes, and its group commit.
+//! The thread that writes, and its group commit.
 //!
 //! While a commit waits for the disk, changes queue up; the next transaction takes them all, and all
 //! are answered after the one commit. With one change at a time every change costs a sync; with 64
@@ -15,9 +15,13 @@
 //!
 //! Leases go first and outside of the transaction: so they see nothing that is not committed, and
 //! cost no commit ([`super::leases`]).
+//!
+//! A caller who has a thread to wait on, and is alone, commits there: to wake the writer's thread and to be
+//! woken by it takes as long as half a sync, where syncs are quick. Who finds the connection taken, or
+//! others in the queue, queues up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, TryLockError, mpsc};
 use std::thread::JoinHandle;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -42,17 +46,28 @@ pub(super) struct Writer {
     poison: Poison,
     commits: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
+    /// None only in the drop.
+    desk: Option<Arc<Mutex<Desk>>>,
 }
 
-/// A call in the queue, with its place in it.
+/// What whoever commits has to himself.
+#[derive(Debug)]
+struct Desk {
+    committer: Committer,
+    company: Company,
+}
+
+/// A call in the queue, with its place in it if somebody waits for it.
 struct Queued {
     call: Call,
-    _place: OwnedSemaphorePermit,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 enum Call {
     Lease(SessionId, Answer<Option<Session>>),
     Change(Change, Answer<usize>),
+    /// What is due after a commit that was made elsewhere.
+    Upkeep,
 }
 
 type Answer<T> = oneshot::Sender<Result<T, LedgerError>>;
@@ -63,19 +78,23 @@ impl Writer {
         let (queue, calls) = mpsc::channel();
         let places = Arc::new(Places::new(QUEUE_LEN));
         let commits = committer.commits();
-        let thread = Thread {
+        let desk = Arc::new(Mutex::new(Desk {
             committer,
             company: Company::new(Arc::clone(&places)),
-        };
+        }));
         let thread = std::thread::Builder::new()
             .name("ledger-writer".to_owned())
-            .spawn(move || thread.run(&calls))?;
+            .spawn({
+                let desk = Arc::clone(&desk);
+                move || run(&desk, &calls)
+            })?;
         Ok(Self {
             queue: Some(queue),
             places,
             poison,
             commits,
             thread: Some(thread),
+            desk: Some(desk),
         })
     }
 
@@ -87,6 +106,33 @@ impl Writer {
     /// Makes a change. Resolves when it is durable.
     pub(super) async fn change(&self, change: Change) -> Result<usize, LedgerError> {
         self.call(|answer| Call::Change(change, answer)).await
+    }
+
+    /// As [`Writer::change`], on the calling thread, which waits for the disk; `None` when somebody else commits, or
+    /// waits for it, or is likely to come along, and when there is more to be waited for than the commit.
+    pub(super) fn change_now(&self, change: Change) -> Option<Result<usize, LedgerError>> {
+        if self.places.taken() > 0 {
+            return None;
+        }
+        let mut desk = match self.desk().try_lock() {
+            Ok(desk) => desk,
+            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::Poisoned(_)) => return Some(Err(self.stopped())),
+        };
+        if !desk.company.is_alone() || desk.committer.needs_upkeep() {
+            return None;
+        }
+        let mut outcomes = desk.commit(&[change]);
+        let is_due = desk.committer.wants_upkeep();
+        drop(desk);
+        if is_due {
+            // Without the thread the next call fails.
+            let _ = self.queue().send(Queued {
+                call: Call::Upkeep,
+                _place: None,
+            });
+        }
+        outcomes.pop()
     }
 
     /// How many transactions were committed since the start.
@@ -105,11 +151,10 @@ impl Writer {
         let (answer, answered) = oneshot::channel();
         let queued = Queued {
             call: call(answer),
-            _place: self.places.take().await,
+            _place: Some(self.places.take().await),
         };
-        let queue = self.queue.as_ref().expect("it is there until the drop");
         // Without a thread there is no answer; both errors say so.
-        if queue.send(queued).is_err() {
+        if self.queue().send(queued).is_err() {
             return Err(self.stopped());
         }
         if let Some(thread) = &self.thread {
@@ -118,7 +163,15 @@ impl Writer {
         answered.await.unwrap_or_else(|_| Err(self.stopped()))
     }
 
-    /// The thread is gone: it panicked.
+    fn queue(&self) -> &mpsc::Sender<Queued> {
+        self.queue.as_ref().expect("it is there until the drop")
+    }
+
+    fn desk(&self) -> &Mutex<Desk> {
+        self.desk.as_ref().expect("it is there until the drop")
+    }
+
+    /// The thread is gone, or is about to: a commit panicked.
     fn stopped(&self) -> LedgerError {
         LedgerError::Fault(self.poison.strike(WriterStopped))
     }
@@ -133,62 +186,76 @@ impl Drop for Writer {
             // A panic has been answered with faults already.
             let _ = thread.join();
         }
+        let Some(desk) = self.desk.take().and_then(Arc::into_inner) else {
+            return;
+        };
+        let desk = desk.into_inner().unwrap_or_else(|panicked| {
+            self.stopped();
+            panicked.into_inner()
+        });
+        desk.committer.close();
     }
 }
 
-/// The writer's thread ended before its time.
+/// A commit panicked: nobody knows what it has left behind.
 #[derive(Debug, thiserror::Error)]
 #[error("the ledger's writer has stopped")]
 struct WriterStopped;
 
-/// The thread's side.
-struct Thread {
-    committer: Committer,
-    company: Company,
+/// What the thread does, until no more calls can come or a commit has panicked.
+fn run(desk: &Mutex<Desk>, calls: &mpsc::Receiver<Queued>) {
+    while let Ok(first) = calls.recv() {
+        let Ok(mut desk) = desk.lock() else {
+            return;
+        };
+        if matches!(first.call, Call::Change(..)) {
+            desk.company.gather(BATCH_LEN);
+        }
+        let batch = std::iter::once(first)
+            .chain(calls.try_iter())
+            .take(BATCH_LEN);
+        desk.carry_out(batch);
+        desk.committer.upkeep();
+    }
 }
 
-impl Thread {
-    fn run(mut self, calls: &mpsc::Receiver<Queued>) {
-        while let Ok(first) = calls.recv() {
-            if matches!(first.call, Call::Change(..)) {
-                self.company.gather(BATCH_LEN);
-            }
-            let batch = std::iter::once(first)
-                .chain(calls.try_iter())
-                .take(BATCH_LEN);
-            let (mut changes, mut answers) = (Vec::new(), Vec::new());
-            for Queued { call, .. } in batch {
-                match call {
-                    Call::Lease(id, answer) => drop(answer.send(self.committer.lease(id))),
-                    Call::Change(change, answer) => {
-                        changes.push(change);
-                        answers.push(answer);
-                    }
+impl Desk {
+    /// Leases at once, changes in one transaction.
+    fn carry_out(&mut self, calls: impl Iterator<Item = Queued>) {
+        let (mut changes, mut answers) = (Vec::new(), Vec::new());
+        for Queued { call, .. } in calls {
+            match call {
+                Call::Lease(id, answer) => drop(answer.send(self.committer.lease(id))),
+                Call::Change(change, answer) => {
+                    changes.push(change);
+                    answers.push(answer);
                 }
-            }
-            if !changes.is_empty() {
-                self.commit(&changes, answers);
-                self.company.note(changes.len());
-                self.committer.upkeep();
+                Call::Upkeep => {}
             }
         }
-        self.committer.close();
-    }
-
-    /// Makes the changes in one transaction, then answers them all.
-    fn commit(&mut self, changes: &[Change], answers: Vec<Answer<usize>>) {
-        let outcomes = self.committer.commit(changes);
-        for (index, answer) in answers.into_iter().enumerate() {
-            let outcome = match &outcomes {
-                Ok(outcomes) => match &outcomes[index] {
-                    Ok(forgotten) => Ok(forgotten.len()),
-                    Err(refusal) => Err(LedgerError::from(*refusal)),
-                },
-                Err(LedgerError::Fault(cause)) => Err(LedgerError::Fault(Arc::clone(cause))),
-                Err(_) => Err(LedgerError::NoSpace),
-            };
+        if changes.is_empty() {
+            return;
+        }
+        for (outcome, answer) in self.commit(&changes).into_iter().zip(answers) {
             // A caller that has gone away is told by the next read.
             let _ = answer.send(outcome);
+        }
+    }
+
+    /// Makes the changes in one transaction. What each of their callers is told.
+    fn commit(&mut self, changes: &[Change]) -> Vec<Result<usize, LedgerError>> {
+        let outcomes = self.committer.commit(changes);
+        self.company.note(changes.len());
+        match outcomes {
+            Ok(outcomes) => outcomes
+                .into_iter()
+                .map(|outcome| Ok(outcome?.len()))
+                .collect(),
+            Err(LedgerError::Fault(cause)) => changes
+                .iter()
+                .map(|_| Err(LedgerError::Fault(Arc::clone(&cause))))
+                .collect(),
+            Err(_) => changes.iter().map(|_| Err(LedgerError::NoSpace)).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use windlass_store::{Cause, Failpoint, MediaId, MediaReader, MediaWriter, VaultError};
+use windlass_store::{Cause, Failpoint, MediaId, MediaReader, MediaWriter, Then, VaultError};
 
 use super::direct::MediaFile;
 use super::lanes::Lane;
@@ -114,10 +114,15 @@ impl MediaWriter for LocalWriter {
 
     /// On one thread, without the way back and forth between the two; where syncs queue up it is better to
     /// write before, and to keep the data no longer than that.
-    async fn write_durably(&self, offset: u64, data: &[Bytes]) -> Option<Result<(), VaultError>> {
+    async fn write_durably(
+        &self,
+        offset: u64,
+        data: &[Bytes],
+        then: Then,
+    ) -> Option<Result<(), VaultError>> {
         let (write, sync) = (self.writing(offset, data.to_vec()), self.syncing());
-        let lane = &self.shared.lanes.sync;
-        let done = lane.run_now(|| write().and_then(|_| sync())).await?;
+        let work = || write().and_then(|_| sync()).map(|()| then());
+        let done = self.shared.lanes.sync.run_now(work).await?;
         Some(done.unwrap_or_else(fault))
     }
 }

@@ -58,7 +58,12 @@ async fn after_a_failed_sync_none_succeeds() {
     sound.sync().await.unwrap();
     is_fault(writer_on(&vault, "/dev/null", 2).sync().await);
     is_fault(sound.sync().await);
-    is_fault(sound.write_durably(8, &data()).await.unwrap());
+    is_fault(
+        sound
+            .write_durably(8, &data(), Box::new(|| ()))
+            .await
+            .unwrap(),
+    );
     is_fault(vault.create(id(3)).await);
     let mut reader = vault.read(id(1), 0..8).await.unwrap();
     assert_eq!(
@@ -128,7 +133,9 @@ async fn a_full_disk_is_no_fault() {
     let full = writer_on(&vault, "/dev/full", 2);
     for refused in [
         full.write(0, data()).await,
-        full.write_durably(0, &data()).await.unwrap(),
+        full.write_durably(0, &data(), Box::new(|| ()))
+            .await
+            .unwrap(),
     ] {
         assert!(
             matches!(refused, Err(VaultError::NoSpace { written: 0 })),
@@ -150,7 +157,11 @@ async fn a_sync_is_counted_and_only_where_one_happens() {
         writer.write(0, data()).await.unwrap();
         writer.sync().await.unwrap();
         assert_eq!(vault.syncs() - before, expected, "{durability:?}");
-        writer.write_durably(8, &data()).await.unwrap().unwrap();
+        writer
+            .write_durably(8, &data(), Box::new(|| ()))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(vault.syncs() - before, 2 * expected, "{durability:?}");
     }
 }

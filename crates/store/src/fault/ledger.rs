@@ -86,6 +86,24 @@ impl Ledger for FaultyLedger {
             .await
     }
 
+    /// Counts as `advance`, and is never slow.
+    fn advance_now(
+        &self,
+        id: SessionId,
+        epoch: Epoch,
+        advance: &Advance,
+    ) -> Option<Result<(), LedgerError>> {
+        let done = || self.inner.advance_now(id, epoch, advance);
+        match self.faults.next_now("advance") {
+            None | Some(Trouble::Slow(_)) => done(),
+            Some(Trouble::Fault | Trouble::Torn) => Some(Err(LedgerError::Fault(scheduled()))),
+            Some(Trouble::NoSpace) => Some(Err(LedgerError::NoSpace)),
+            Some(Trouble::Lost) => {
+                Some(done()?.and_then(|()| Err(LedgerError::Fault(scheduled()))))
+            }
+        }
+    }
+
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
         self.change("end", self.inner.end(id, epoch, end)).await
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{Faults, Trouble, scheduled};
 use crate::records::{Extent, MediaId};
-use crate::vault::{Listing, MediaReader, MediaWriter, Space, Vault, VaultError};
+use crate::vault::{Listing, MediaReader, MediaWriter, Space, Then, Vault, VaultError};
 
 /// A [`Vault`] whose calls, and those of its writers and readers, fail on schedule.
 pub struct FaultyVault {
@@ -131,6 +131,20 @@ impl MediaWriter for FaultyWriter {
 
     async fn sync(&self) -> Result<(), VaultError> {
         change(&self.faults, "sync", self.inner.sync(), NEEDS_NO_ROOM).await
+    }
+
+    /// Counts as `write`, and then as `sync`.
+    async fn write_durably(
+        &self,
+        offset: u64,
+        data: &[Bytes],
+        then: Then,
+    ) -> Option<Result<(), VaultError>> {
+        let durably = async {
+            self.write(offset, data.to_vec()).await?;
+            self.sync().await
+        };
+        Some(durably.await.map(|()| then()))
     }
 }
 
