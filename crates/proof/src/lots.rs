@@ -11,9 +11,8 @@ use crate::outcome::{Outcome, progress};
 /// Most faults of one lot.
 const LOT: u64 = 100;
 
-/// A lot ends after so many acknowledged bytes, which the disks that it is carried out on have room for twice: how much a client uploads
-/// between two faults depends on how quick the machine is.
-const ROOM: u64 = 2 << 30;
+/// A lot ends after so many acknowledged bytes: how much clients upload between two faults depends on how quick the machine is.
+pub(crate) const ROOM: u64 = 2 << 30;
 
 /// Of so many faults at least one must come after new acknowledgements, or they prove nothing. On a machine that is not slow nearly all
 /// do.

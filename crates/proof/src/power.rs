@@ -14,14 +14,14 @@ use windlass_testkit::dice::Dice;
 
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
 use crate::late_syncs;
-use crate::lots::{Lot, carry_out_in_lots};
+use crate::lots::{Lot, ROOM, carry_out_in_lots};
 use crate::outcome::Outcome;
 use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 use crate::tool::{need, run as run_tool};
 
-/// Room for what is uploaded between a hundred cuts, and for what the server wants to be free.
-const DISK: u64 = 4 << 30;
+/// Room for what is uploaded in a lot, for what requests leave that were cut, and for what the server wants to be free.
+const DISK: u64 = 2 * ROOM;
 
 /// Cuts the power again and again while clients upload.
 #[derive(Debug, clap::Args)]

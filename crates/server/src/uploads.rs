@@ -37,6 +37,7 @@ use seen_through::SeenThrough;
 pub(crate) mod append;
 pub(crate) mod batch;
 pub(crate) mod budget;
+mod commits;
 pub(crate) mod finish;
 pub(crate) mod lease;
 mod mark;

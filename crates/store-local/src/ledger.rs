@@ -199,9 +199,8 @@ impl Ledger for LocalLedger {
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: &Advance,
+        advance: Advance,
     ) -> Option<Result<(), LedgerError>> {
-        let advance = advance.clone();
         let done = self
             .writer
             .change_now(Change::Advance { id, epoch, advance })?;

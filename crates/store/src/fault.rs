@@ -136,6 +136,14 @@ impl Faults {
         due.next().map(|(_, trouble)| *trouble)
     }
 
+    /// Takes the latest call of this name back: it was not made after all.
+    fn take_back(&self, name: &str) {
+        let mut log = self.log();
+        if let Some(latest) = log.iter().rposition(|call| *call == name) {
+            log.remove(latest);
+        }
+    }
+
     fn log(&self) -> MutexGuard<'_, Vec<&'static str>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }

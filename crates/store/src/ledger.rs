@@ -60,7 +60,7 @@ pub trait Ledger: Send + Sync + 'static {
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: &Advance,
+        advance: Advance,
     ) -> Option<Result<(), LedgerError>> {
         let _ = (id, epoch, advance);
         None

@@ -5,21 +5,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::session::{Ending, Intake, Outcome, SessionError};
-use windlass_store::{
-    Advance, Epoch, Failpoint, Ledger, LedgerError, Place, Progress, Session, SessionId,
-    SessionState, Timestamp, VaultError,
-};
+use windlass_store::{Failpoint, LedgerError, Place, Progress, Session, SessionState, VaultError};
 
 use super::House;
+use super::commits::Commits;
 use super::finish::{Complete, FinalReply, Held, is_final, media_of};
 use super::lease::Turn;
 use super::request::UploadRequest;
 use super::session::{Leased, SessionReply};
-use super::sink::{Checkpoint, Commit, MediaSink, Settled};
+use super::sink::{MediaSink, Settled};
 use super::warm::WarmSession;
 use crate::body::{BodyError, RequestBody};
 use crate::error::Error;
@@ -265,9 +261,11 @@ impl Append {
     /// the flag says so. Unless these are the last bytes of the media it may be committed, too.
     async fn settle(&mut self, is_last: bool) -> Result<(Settled, bool), Error> {
         self.house.note_rest(self.sink.waiting());
-        let step = self.commits.step();
-        let commit = (!is_last && self.commits.running.is_none())
-            .then(|| step.on_a_thread(Arc::clone(&self.house.ledger), self.total));
+        let commit = if is_last {
+            None
+        } else {
+            self.commits.at_once()
+        };
         let (settled, full) = match self.sink.settle_and(commit).await {
             Err(Error::Vault(VaultError::NoSpace { .. })) => {
                 (self.sink.settle_and(None).await, true)
@@ -278,8 +276,7 @@ impl Append {
         let (mut settled, committed) = settled?;
         settled.progress.total = self.total;
         if let Some(committed) = committed {
-            committed?;
-            self.commits.note_last(&step.committed(&settled.progress));
+            self.commits.note_last(&committed?);
         }
         Ok((settled, full))
     }
@@ -440,182 +437,5 @@ async fn lost(house: &House, session: &Session, error: Error) -> Error {
             SessionError::Gone.into()
         }
         error => error,
-    }
-}
-
-/// The commits of one request. At most one is on its way.
-struct Commits {
-    house: Arc<House>,
-    /// As it was leased, but for when it dies.
-    session: Session,
-    committed: u64,
-    /// The total in the ledger, and the one that this request adds.
-    known_total: Option<u64>,
-    total: Option<u64>,
-    last: Instant,
-    begun: u64,
-    running: Option<JoinHandle<Result<Committed, Error>>>,
-}
-
-/// A commit, but for what it commits.
-#[derive(Clone, Copy)]
-struct Step {
-    id: SessionId,
-    epoch: Epoch,
-    from: u64,
-    /// When the session dies from then on, if that moves.
-    expires: Option<Timestamp>,
-}
-
-impl Step {
-    fn to(self, progress: Progress) -> Advance {
-        Advance {
-            from: self.from,
-            progress,
-            small_media: None,
-            state: SessionState::Active,
-            expires: self.expires,
-        }
-    }
-
-    fn committed(self, progress: &Progress) -> Committed {
-        Committed {
-            offset: progress.offset,
-            total: progress.total,
-            expires: self.expires,
-        }
-    }
-
-    /// The commit, for a thread that may block.
-    fn on_a_thread(self, ledger: Arc<dyn Ledger>, total: Option<u64>) -> Commit {
-        Box::new(move |progress| {
-            let advance = self.to(Progress { total, ..progress });
-            ledger.advance_now(self.id, self.epoch, &advance)
-        })
-    }
-}
-
-/// What a commit has put into the session's row.
-struct Committed {
-    offset: u64,
-    total: Option<u64>,
-    /// When the session dies from then on, if that has moved.
-    expires: Option<Timestamp>,
-}
-
-impl Commits {
-    fn new(house: &Arc<House>, session: Session, total: Option<u64>) -> Self {
-        let committed = session.progress.offset;
-        Self {
-            house: Arc::clone(house),
-            committed,
-            known_total: session.progress.total,
-            session,
-            total,
-            last: Instant::now(),
-            begun: committed,
-            running: None,
-        }
-    }
-
-    /// Whether it is time to make durable what was taken up to `offset`.
-    fn due(&mut self, offset: u64) -> bool {
-        let checkpoints = &self.house.settings.checkpoints;
-        let due =
-            offset - self.begun >= checkpoints.bytes || self.last.elapsed() >= checkpoints.interval;
-        if due {
-            self.take_note(offset);
-        }
-        due
-    }
-
-    /// Notes that a checkpoint of everything up to `offset` is on its way.
-    fn take_note(&mut self, offset: u64) {
-        self.begun = offset;
-        self.last = Instant::now();
-    }
-
-    /// When the next checkpoint is due if few bytes come.
-    fn next(&self) -> Instant {
-        self.last + self.house.settings.checkpoints.interval
-    }
-
-    /// Syncs and commits a checkpoint beside whatever goes on.
-    async fn begin(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
-        self.join().await?;
-        let (house, step, total) = (Arc::clone(&self.house), self.step(), self.total);
-        self.running = Some(tokio::spawn(async move {
-            let mut progress = checkpoint.sync().await?;
-            progress.total = total;
-            let committed = step.committed(&progress);
-            let advance = step.to(progress);
-            house.ledger.advance(step.id, step.epoch, advance).await?;
-            Failpoint::CheckpointCommitted.reach();
-            Ok(committed)
-        }));
-        Ok(())
-    }
-
-    /// Waits for the commit on its way. Cancel safe.
-    async fn join(&mut self) -> Result<(), Error> {
-        if let Some(running) = &mut self.running {
-            let committed = running.await;
-            self.running = None;
-            let committed = committed
-                .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
-            self.note(&committed);
-        }
-        Ok(())
-    }
-
-    /// Commits what is settled, unless there is nothing new in it.
-    async fn commit(&mut self, settled: Settled, state: SessionState) -> Result<(), Error> {
-        let progress = settled.progress;
-        let nothing_new = progress.offset == self.committed && progress.total == self.known_total;
-        if nothing_new && state == SessionState::Active {
-            return Ok(());
-        }
-        let step = self.step();
-        let committed = step.committed(&progress);
-        let advance = Advance {
-            small_media: settled.small_media,
-            state,
-            ..step.to(progress)
-        };
-        let ledger = &self.house.ledger;
-        ledger.advance(step.id, step.epoch, advance).await?;
-        self.note_last(&committed);
-        Ok(())
-    }
-
-    /// What the next commit goes on from.
-    fn step(&self) -> Step {
-        Step {
-            id: self.session.id,
-            epoch: self.session.epoch,
-            from: self.committed,
-            expires: self.expires(),
-        }
-    }
-
-    /// Notes the last commit of the request.
-    fn note_last(&mut self, committed: &Committed) {
-        Failpoint::OffsetCommitted.reach();
-        self.note(committed);
-    }
-
-    fn note(&mut self, committed: &Committed) {
-        self.committed = committed.offset;
-        self.known_total = committed.total;
-        self.session.expires = committed.expires.unwrap_or(self.session.expires);
-    }
-
-    /// Progress moves the idle limit, where there is one.
-    fn expires(&self) -> Option<Timestamp> {
-        self.house.settings.session_idle?;
-        Some(
-            self.house
-                .expiry(self.session.created, self.house.clock.now()),
-        )
     }
 }

@@ -11,8 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use windlass_proto::digest::{Digests, SlowHasher, Wanted};
 use windlass_store::{
-    Ledger, LedgerError, MediaId, MediaRef, MediaWriter, Place, Progress, Then, Timestamp, Vault,
-    VaultError,
+    Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Then, Timestamp, Vault, VaultError,
 };
 
 use super::batch::{Batch, MODEST_BATCH, SMALL_BATCH};
@@ -129,12 +128,9 @@ pub(crate) struct Settled {
     pub(crate) small_media: Option<Bytes>,
 }
 
-/// A commit of what is durable, on the thread that has synced it; `None` if it is not possible there, and then
-/// nothing was done.
-pub(crate) type Commit = Box<dyn FnOnce(Progress) -> Option<Committed> + Send>;
-
-/// What came of a commit.
-pub(crate) type Committed = Result<(), LedgerError>;
+/// A commit of what is durable, on the thread that has synced it, and what came of it; `None` if it is not possible
+/// there, and then nothing was done.
+pub(crate) type Commit<T> = Box<dyn FnOnce(Progress) -> Option<T> + Send>;
 
 impl MediaSink {
     /// A sink for a new media.
@@ -326,15 +322,16 @@ impl MediaSink {
 
     /// Brings everything to its place and makes it durable. Returns what may now be committed.
     pub(crate) async fn settle(&mut self) -> Result<Settled, Error> {
-        self.settle_and(None).await.map(|(settled, _)| settled)
+        let settled = self.settle_and(None::<Commit<()>>).await;
+        settled.map(|(settled, _)| settled)
     }
 
     /// As [`MediaSink::settle`]. If a thread waits for the last sync, and nothing else has to be waited for, it goes on
-    /// with `commit`, whose answer comes with it.
-    pub(crate) async fn settle_and(
+    /// with `commit`, and what came of that is returned, too.
+    pub(crate) async fn settle_and<T: Send + 'static>(
         &mut self,
-        commit: Option<Commit>,
-    ) -> Result<(Settled, Option<Committed>), Error> {
+        commit: Option<Commit<T>>,
+    ) -> Result<(Settled, Option<T>), Error> {
         // What an earlier checkpoint would have committed is committed by this one.
         self.land().await?;
         if !self.is_for_vault() {
@@ -344,10 +341,10 @@ impl MediaSink {
         let mut committed = None;
         if self.batch.len() > 0 {
             let (from, pieces) = self.seal().await;
-            let (then, answer) = self.then(commit, media.id).await;
+            let (then, told) = self.go_on_with(commit, media.id).await;
             let written = write_out_durably(&*media.writer, from.offset, pieces, then).await;
             self.landed(written, from)?;
-            committed = answer.and_then(|mut answer| answer.try_recv().ok());
+            committed = told.and_then(|mut told| told.try_recv().ok());
         } else {
             media.writer.sync().await?;
         }
@@ -358,25 +355,25 @@ impl MediaSink {
         Ok((settled, committed))
     }
 
-    /// What the thread goes on with that has written and synced all that was taken, and where its answer will be.
+    /// What the thread goes on with that has written and synced all that was taken, and where it tells what came of it.
     /// Digests that are computed beside the writing have to be waited for, and that is no thread's business.
-    async fn then(
+    async fn go_on_with<T: Send + 'static>(
         &mut self,
-        commit: Option<Commit>,
+        commit: Option<Commit<T>>,
         id: MediaId,
-    ) -> (Then, Option<oneshot::Receiver<Committed>>) {
+    ) -> (Then, Option<oneshot::Receiver<T>>) {
         let Some(commit) = commit.filter(|_| self.slow.is_off()) else {
             return (Box::new(|| ()), None);
         };
         let progress = self.progress(&self.taken.clone(), id).await;
-        let (tell, answer) = oneshot::channel();
+        let (tell, told) = oneshot::channel();
         let then = move || {
             if let Some(committed) = commit(progress) {
                 // Who has gone away asks the ledger.
                 let _ = tell.send(committed);
             }
         };
-        (Box::new(then), Some(answer))
+        (Box::new(then), Some(told))
     }
 
     /// The digests of everything that was taken. Those that are not known are computed from the

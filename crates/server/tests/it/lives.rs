@@ -161,6 +161,7 @@ pub(crate) fn is_durable(name: &str) -> bool {
     let changes = [
         "start",
         "advance",
+        "advance_now",
         "end",
         "apply",
         "expire",

@@ -58,6 +58,22 @@ pub(super) struct Committer {
     commits: Arc<AtomicU64>,
 }
 
+/// Ends the ledger with a panic, whoever it is that panics: nobody knows what it has left behind.
+struct StrikesInPanic(Poison);
+
+impl Drop for StrikesInPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.strike(CommitPanicked);
+        }
+    }
+}
+
+/// A commit ended before its time.
+#[derive(Debug, thiserror::Error)]
+#[error("a commit of the ledger panicked")]
+struct CommitPanicked;
+
 /// What became of one change of a transaction: the sessions it made forgotten, or why it was not
 /// made.
 pub(super) type Outcome = Result<Vec<SessionId>, Refusal>;
@@ -106,6 +122,7 @@ impl Committer {
     /// Makes the changes in one transaction. An error means that none was made.
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         self.poison.check().map_err(LedgerError::Fault)?;
+        let _panics = StrikesInPanic(self.poison.clone());
         self.transaction_with_reserve(changes)
     }
 

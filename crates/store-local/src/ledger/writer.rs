@@ -122,7 +122,7 @@ impl Writer {
         if !desk.company.is_alone() || desk.committer.needs_upkeep() {
             return None;
         }
-        let mut outcomes = desk.commit(&[change]);
+        let outcome = desk.commit(&[change]).pop();
         let is_due = desk.committer.wants_upkeep();
         drop(desk);
         if is_due {
@@ -132,7 +132,7 @@ impl Writer {
                 _place: None,
             });
         }
-        outcomes.pop()
+        Some(outcome.expect("there is one for each change"))
     }
 
     /// How many transactions were committed since the start.
@@ -171,7 +171,7 @@ impl Writer {
         self.desk.as_ref().expect("it is there until the drop")
     }
 
-    /// The thread is gone, or is about to: a commit panicked.
+    /// The thread is gone, or a commit has panicked.
     fn stopped(&self) -> LedgerError {
         LedgerError::Fault(self.poison.strike(WriterStopped))
     }
@@ -186,9 +186,8 @@ impl Drop for Writer {
             // A panic has been answered with faults already.
             let _ = thread.join();
         }
-        let Some(desk) = self.desk.take().and_then(Arc::into_inner) else {
-            return;
-        };
+        let desk = self.desk.take().and_then(Arc::into_inner);
+        let desk = desk.expect("only the thread had it, too");
         let desk = desk.into_inner().unwrap_or_else(|panicked| {
             self.stopped();
             panicked.into_inner()
@@ -197,7 +196,7 @@ impl Drop for Writer {
     }
 }
 
-/// A commit panicked: nobody knows what it has left behind.
+/// The writer's thread ended before its time.
 #[derive(Debug, thiserror::Error)]
 #[error("the ledger's writer has stopped")]
 struct WriterStopped;
@@ -214,15 +213,17 @@ fn run(desk: &Mutex<Desk>, calls: &mpsc::Receiver<Queued>) {
         let batch = std::iter::once(first)
             .chain(calls.try_iter())
             .take(BATCH_LEN);
-        desk.carry_out(batch);
-        desk.committer.upkeep();
+        if desk.carry_out(batch) {
+            desk.committer.upkeep();
+        }
     }
 }
 
 impl Desk {
-    /// Leases at once, changes in one transaction.
-    fn carry_out(&mut self, calls: impl Iterator<Item = Queued>) {
+    /// Leases at once, changes in one transaction. Whether upkeep is due then.
+    fn carry_out(&mut self, calls: impl Iterator<Item = Queued>) -> bool {
         let (mut changes, mut answers) = (Vec::new(), Vec::new());
+        let mut is_due = false;
         for Queued { call, .. } in calls {
             match call {
                 Call::Lease(id, answer) => drop(answer.send(self.committer.lease(id))),
@@ -230,16 +231,17 @@ impl Desk {
                     changes.push(change);
                     answers.push(answer);
                 }
-                Call::Upkeep => {}
+                Call::Upkeep => is_due = true,
             }
         }
         if changes.is_empty() {
-            return;
+            return is_due;
         }
         for (outcome, answer) in self.commit(&changes).into_iter().zip(answers) {
             // A caller that has gone away is told by the next read.
             let _ = answer.send(outcome);
         }
+        true
     }
 
     /// Makes the changes in one transaction. What each of their callers is told.

@@ -21,7 +21,7 @@ use windlass_store::Cause;
 /// page cache; they need a thread for each processor and some for those that wait.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// Syncs, and the last write before one.
+    /// Syncs, the last write before one, and what a caller goes on with after it: a commit.
     pub(super) sync: Lane,
     /// Syncs that nobody waits for, and that shall not be waited for.
     pub(super) write_back: Lane,

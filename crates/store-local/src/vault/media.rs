@@ -112,8 +112,8 @@ impl MediaWriter for LocalWriter {
         synced.unwrap_or_else(fault)
     }
 
-    /// On one thread, without the way back and forth between the two; where syncs queue up it is better to
-    /// write before, and to keep the data no longer than that.
+    /// On one thread, without the way back and forth between the steps. The data is kept until all are done; where
+    /// syncs queue up it is better to write before, and to keep it no longer than that.
     async fn write_durably(
         &self,
         offset: u64,

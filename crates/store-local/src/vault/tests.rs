@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustix::process::{Resource, Rlimit};
 use tempfile::TempDir;
+use windlass_store::Then;
 
 use super::*;
 
@@ -49,6 +50,11 @@ fn is_fault<T>(result: Result<T, VaultError>) {
     assert!(matches!(result.map(drop), Err(VaultError::Fault(_))));
 }
 
+/// What must not come to pass.
+fn never() -> Then {
+    Box::new(|| panic!("it goes on though nothing was synced"))
+}
+
 #[tokio::test]
 async fn after_a_failed_sync_none_succeeds() {
     let dir = tempfile::tempdir().unwrap();
@@ -56,14 +62,12 @@ async fn after_a_failed_sync_none_succeeds() {
     let sound = vault.create(id(1)).await.unwrap();
     sound.write(0, data()).await.unwrap();
     sound.sync().await.unwrap();
-    is_fault(writer_on(&vault, "/dev/null", 2).sync().await);
+    let broken = writer_on(&vault, "/dev/null", 2);
+    let done = broken.write_durably(0, &data(), never()).await;
+    is_fault(done.unwrap());
+    is_fault(broken.sync().await);
     is_fault(sound.sync().await);
-    is_fault(
-        sound
-            .write_durably(8, &data(), Box::new(|| ()))
-            .await
-            .unwrap(),
-    );
+    is_fault(sound.write_durably(8, &data(), never()).await.unwrap());
     is_fault(vault.create(id(3)).await);
     let mut reader = vault.read(id(1), 0..8).await.unwrap();
     assert_eq!(
@@ -133,9 +137,7 @@ async fn a_full_disk_is_no_fault() {
     let full = writer_on(&vault, "/dev/full", 2);
     for refused in [
         full.write(0, data()).await,
-        full.write_durably(0, &data(), Box::new(|| ()))
-            .await
-            .unwrap(),
+        full.write_durably(0, &data(), never()).await.unwrap(),
     ] {
         assert!(
             matches!(refused, Err(VaultError::NoSpace { written: 0 })),
@@ -151,18 +153,19 @@ async fn a_full_disk_is_no_fault() {
 async fn a_sync_is_counted_and_only_where_one_happens() {
     for (durability, expected) in [(Durability::Disk, 1), (Durability::Os, 0)] {
         let dir = tempfile::tempdir().unwrap();
-        let vault = open(&dir, durability);
+        let vault = Arc::new(open(&dir, durability));
         let writer = vault.create(id(1)).await.unwrap();
         let before = vault.syncs();
         writer.write(0, data()).await.unwrap();
         writer.sync().await.unwrap();
         assert_eq!(vault.syncs() - before, expected, "{durability:?}");
-        writer
-            .write_durably(8, &data(), Box::new(|| ()))
-            .await
-            .unwrap()
-            .unwrap();
-        assert_eq!(vault.syncs() - before, 2 * expected, "{durability:?}");
+        let (tell, told) = std::sync::mpsc::channel();
+        let counts = Arc::clone(&vault);
+        let then = Box::new(move || tell.send(counts.syncs()).unwrap());
+        let done = writer.write_durably(8, &data(), then).await;
+        done.unwrap().unwrap();
+        let by_then = told.try_recv().unwrap();
+        assert_eq!(by_then - before, 2 * expected, "{durability:?}");
     }
 }
 

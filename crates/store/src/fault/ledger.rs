@@ -86,21 +86,28 @@ impl Ledger for FaultyLedger {
             .await
     }
 
-    /// Counts as `advance`, and is never slow.
+    /// Is never slow, and does not count when the ledger underneath cannot do it.
     fn advance_now(
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: &Advance,
+        advance: Advance,
     ) -> Option<Result<(), LedgerError>> {
-        let done = || self.inner.advance_now(id, epoch, advance);
-        match self.faults.next_now("advance") {
-            None | Some(Trouble::Slow(_)) => done(),
-            Some(Trouble::Fault | Trouble::Torn) => Some(Err(LedgerError::Fault(scheduled()))),
-            Some(Trouble::NoSpace) => Some(Err(LedgerError::NoSpace)),
-            Some(Trouble::Lost) => {
-                Some(done()?.and_then(|()| Err(LedgerError::Fault(scheduled()))))
+        const NAME: &str = "advance_now";
+        let fault = || Err(LedgerError::Fault(scheduled()));
+        let trouble = match self.faults.next_now(NAME) {
+            Some(Trouble::Fault | Trouble::Torn) => return Some(fault()),
+            Some(Trouble::NoSpace) => return Some(Err(LedgerError::NoSpace)),
+            trouble => trouble,
+        };
+        let done = self.inner.advance_now(id, epoch, advance);
+        match (done, trouble) {
+            (None, _) => {
+                self.faults.take_back(NAME);
+                None
             }
+            (Some(Ok(())), Some(Trouble::Lost)) => Some(fault()),
+            (done, _) => done,
         }
     }
 

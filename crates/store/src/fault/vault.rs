@@ -92,6 +92,46 @@ struct FaultyWriter {
 }
 
 impl FaultyWriter {
+    /// A write in trouble.
+    async fn write_in(
+        &self,
+        trouble: Trouble,
+        offset: u64,
+        data: Vec<Bytes>,
+    ) -> Result<(), VaultError> {
+        let fault = || Err(VaultError::Fault(scheduled()));
+        match trouble {
+            Trouble::Slow(_) => self.inner.write(offset, data).await,
+            Trouble::Fault => fault(),
+            Trouble::Torn => {
+                self.write_half(offset, &data).await?;
+                fault()
+            }
+            Trouble::Lost => {
+                self.inner.write(offset, data).await?;
+                fault()
+            }
+            Trouble::NoSpace => {
+                let written = self.write_half(offset, &data).await?;
+                Err(VaultError::NoSpace { written })
+            }
+        }
+    }
+
+    /// A write whose sync fails.
+    async fn write_and_sync_in(
+        &self,
+        trouble: Trouble,
+        offset: u64,
+        data: Vec<Bytes>,
+    ) -> Result<(), VaultError> {
+        self.inner.write(offset, data).await?;
+        if trouble == Trouble::Lost {
+            self.inner.sync().await?;
+        }
+        Err(VaultError::Fault(scheduled()))
+    }
+
     /// Writes the first half of the bytes. Returns how many that are.
     async fn write_half(&self, offset: u64, data: &[Bytes]) -> Result<u64, VaultError> {
         let len: usize = data.iter().map(Bytes::len).sum();
@@ -110,22 +150,9 @@ impl FaultyWriter {
 #[async_trait]
 impl MediaWriter for FaultyWriter {
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
-        let fault = || Err(VaultError::Fault(scheduled()));
         match self.faults.next("write").await {
-            None | Some(Trouble::Slow(_)) => self.inner.write(offset, data).await,
-            Some(Trouble::Fault) => fault(),
-            Some(Trouble::Torn) => {
-                self.write_half(offset, &data).await?;
-                fault()
-            }
-            Some(Trouble::Lost) => {
-                self.inner.write(offset, data).await?;
-                fault()
-            }
-            Some(Trouble::NoSpace) => {
-                let written = self.write_half(offset, &data).await?;
-                Err(VaultError::NoSpace { written })
-            }
+            None => self.inner.write(offset, data).await,
+            Some(trouble) => self.write_in(trouble, offset, data).await,
         }
     }
 
@@ -133,18 +160,27 @@ impl MediaWriter for FaultyWriter {
         change(&self.faults, "sync", self.inner.sync(), NEEDS_NO_ROOM).await
     }
 
-    /// Counts as `write`, and then as `sync`.
+    /// Counts as `write`, and then as `sync`, but as neither when the vault underneath cannot do it.
     async fn write_durably(
         &self,
         offset: u64,
         data: &[Bytes],
         then: Then,
     ) -> Option<Result<(), VaultError>> {
-        let durably = async {
-            self.write(offset, data.to_vec()).await?;
-            self.sync().await
-        };
-        Some(durably.await.map(|()| then()))
+        if let Some(trouble) = self.faults.next("write").await {
+            return Some(self.write_in(trouble, offset, data.to_vec()).await);
+        }
+        match self.faults.next("sync").await {
+            None | Some(Trouble::NoSpace | Trouble::Slow(_)) => {
+                let done = self.inner.write_durably(offset, data, then).await;
+                if done.is_none() {
+                    self.faults.take_back("sync");
+                    self.faults.take_back("write");
+                }
+                done
+            }
+            Some(trouble) => Some(self.write_and_sync_in(trouble, offset, data.to_vec()).await),
+        }
     }
 }
 

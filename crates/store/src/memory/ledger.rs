@@ -66,9 +66,9 @@ impl Ledger for MemoryLedger {
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: &Advance,
+        advance: Advance,
     ) -> Option<Result<(), LedgerError>> {
-        Some(self.tables().advance(id, epoch, advance.clone()))
+        Some(self.tables().advance(id, epoch, advance))
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {

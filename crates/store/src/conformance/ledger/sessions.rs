@@ -189,9 +189,8 @@ async fn an_advance_at_once_is_one_like_any_other(ledger: &dyn Ledger) {
     let stale = lease(ledger, id).await.epoch;
     let epoch = lease(ledger, id).await.epoch;
     let media = Some(names.large(0));
-    let (first, second) = (step(0, 10, media), step(10, 20, media));
     let mut offset = 0;
-    match ledger.advance_now(id, epoch, &first) {
+    match ledger.advance_now(id, epoch, step(0, 10, media)) {
         Some(done) => {
             done.unwrap();
             offset = 10;
@@ -201,8 +200,8 @@ async fn an_advance_at_once_is_one_like_any_other(ledger: &dyn Ledger) {
             Progress::none(Some(1_000_000))
         ),
     }
-    for (epoch, step) in [(stale, &second), (epoch, &step(11, 20, media))] {
-        if let Some(done) = ledger.advance_now(id, epoch, step) {
+    for (epoch, from) in [(stale, 10), (epoch, 11)] {
+        if let Some(done) = ledger.advance_now(id, epoch, step(from, 20, media)) {
             fenced(done);
         }
     }

@@ -1,0 +1,211 @@
+//! The commits of a request that appends.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use windlass_store::{
+    Advance, Epoch, Failpoint, LedgerError, Progress, Session, SessionId, SessionState, Timestamp,
+};
+
+use super::House;
+use super::sink::{Checkpoint, Commit, Settled};
+use crate::error::Error;
+
+/// The commits of one request. At most one is on its way.
+pub(super) struct Commits {
+    house: Arc<House>,
+    /// As it was leased, but for when it dies.
+    pub(super) session: Session,
+    committed: u64,
+    /// The total in the ledger, and the one that this request adds.
+    known_total: Option<u64>,
+    total: Option<u64>,
+    last: Instant,
+    /// Up to where commits are begun.
+    pub(super) begun: u64,
+    pub(super) running: Option<JoinHandle<Result<Committed, Error>>>,
+}
+
+/// What a commit has put into the session's row.
+pub(super) struct Committed {
+    offset: u64,
+    total: Option<u64>,
+    /// When the session dies from then on, if that has moved.
+    expires: Option<Timestamp>,
+}
+
+impl Commits {
+    pub(super) fn new(house: &Arc<House>, session: Session, total: Option<u64>) -> Self {
+        let committed = session.progress.offset;
+        Self {
+            house: Arc::clone(house),
+            committed,
+            known_total: session.progress.total,
+            session,
+            total,
+            last: Instant::now(),
+            begun: committed,
+            running: None,
+        }
+    }
+
+    /// Whether it is time to make durable what was taken up to `offset`.
+    pub(super) fn due(&mut self, offset: u64) -> bool {
+        let checkpoints = &self.house.settings.checkpoints;
+        let due =
+            offset - self.begun >= checkpoints.bytes || self.last.elapsed() >= checkpoints.interval;
+        if due {
+            self.take_note(offset);
+        }
+        due
+    }
+
+    /// Notes that a checkpoint of everything up to `offset` is on its way.
+    pub(super) fn take_note(&mut self, offset: u64) {
+        self.begun = offset;
+        self.last = Instant::now();
+    }
+
+    /// When the next checkpoint is due if few bytes come.
+    pub(super) fn next(&self) -> Instant {
+        self.last + self.house.settings.checkpoints.interval
+    }
+
+    /// Syncs and commits a checkpoint beside whatever goes on.
+    pub(super) async fn begin(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
+        self.join().await?;
+        let (next, total) = (self.next_commit(), self.total);
+        self.running = Some(tokio::spawn(async move {
+            let mut progress = checkpoint.sync().await?;
+            progress.total = total;
+            let committed = next.make(progress, None, SessionState::Active).await?;
+            Failpoint::CheckpointCommitted.reach();
+            Ok(committed)
+        }));
+        Ok(())
+    }
+
+    /// Waits for the commit on its way. Cancel safe.
+    pub(super) async fn join(&mut self) -> Result<(), Error> {
+        if let Some(running) = &mut self.running {
+            let committed = running.await;
+            self.running = None;
+            let committed = committed
+                .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
+            self.note(&committed);
+        }
+        Ok(())
+    }
+
+    /// Commits what is settled, unless there is nothing new in it.
+    pub(super) async fn commit(
+        &mut self,
+        settled: Settled,
+        state: SessionState,
+    ) -> Result<(), Error> {
+        let progress = settled.progress;
+        let nothing_new = progress.offset == self.committed && progress.total == self.known_total;
+        if nothing_new && state == SessionState::Active {
+            return Ok(());
+        }
+        let small_media = settled.small_media;
+        let committed = self.next_commit().make(progress, small_media, state);
+        self.note_last(&committed.await?);
+        Ok(())
+    }
+
+    /// The commit of what the sink settles, for the thread that syncs it. None while an earlier commit is on its way,
+    /// which it would have to wait for.
+    pub(super) fn at_once(&self) -> Option<Commit<Result<Committed, LedgerError>>> {
+        if self.running.is_some() {
+            return None;
+        }
+        let (next, total) = (self.next_commit(), self.total);
+        Some(Box::new(move |progress| {
+            next.make_now(Progress { total, ..progress })
+        }))
+    }
+
+    fn next_commit(&self) -> NextCommit {
+        NextCommit {
+            house: Arc::clone(&self.house),
+            id: self.session.id,
+            epoch: self.session.epoch,
+            created: self.session.created,
+            from: self.committed,
+        }
+    }
+
+    /// Notes the last commit of the request.
+    pub(super) fn note_last(&mut self, committed: &Committed) {
+        Failpoint::OffsetCommitted.reach();
+        self.note(committed);
+    }
+
+    fn note(&mut self, committed: &Committed) {
+        self.committed = committed.offset;
+        self.known_total = committed.total;
+        self.session.expires = committed.expires.unwrap_or(self.session.expires);
+    }
+}
+
+/// A commit, but for what it commits.
+struct NextCommit {
+    house: Arc<House>,
+    id: SessionId,
+    epoch: Epoch,
+    created: Timestamp,
+    /// How much is committed before.
+    from: u64,
+}
+
+impl NextCommit {
+    async fn make(
+        self,
+        progress: Progress,
+        small_media: Option<Bytes>,
+        state: SessionState,
+    ) -> Result<Committed, LedgerError> {
+        let (advance, committed) = self.as_of_now(progress);
+        let advance = Advance {
+            small_media,
+            state,
+            ..advance
+        };
+        let ledger = &self.house.ledger;
+        ledger.advance(self.id, self.epoch, advance).await?;
+        Ok(committed)
+    }
+
+    /// As [`NextCommit::make`], on this thread, if the ledger can do that now.
+    fn make_now(self, progress: Progress) -> Option<Result<Committed, LedgerError>> {
+        let (advance, committed) = self.as_of_now(progress);
+        let done = self
+            .house
+            .ledger
+            .advance_now(self.id, self.epoch, advance)?;
+        Some(done.map(|()| committed))
+    }
+
+    /// Progress moves the idle limit, where there is one.
+    fn as_of_now(&self, progress: Progress) -> (Advance, Committed) {
+        let house = &self.house;
+        let is_idle_limited = house.settings.session_idle.is_some();
+        let expires = is_idle_limited.then(|| house.expiry(self.created, house.clock.now()));
+        let committed = Committed {
+            offset: progress.offset,
+            total: progress.total,
+            expires,
+        };
+        let advance = Advance {
+            from: self.from,
+            progress,
+            small_media: None,
+            state: SessionState::Active,
+            expires,
+        };
+        (advance, committed)
+    }
+}
