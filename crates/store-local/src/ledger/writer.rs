@@ -123,6 +123,7 @@ impl Writer {
             return None;
         }
         let outcome = desk.commit(&[change]).pop();
+        desk.company.note(1);
         let is_due = desk.committer.wants_upkeep();
         drop(desk);
         if is_due {
@@ -241,14 +242,14 @@ impl Desk {
             // A caller that has gone away is told by the next read.
             let _ = answer.send(outcome);
         }
+        // Those who have come meanwhile are counted, too.
+        self.company.note(changes.len());
         true
     }
 
     /// Makes the changes in one transaction. What each of their callers is told.
     fn commit(&mut self, changes: &[Change]) -> Vec<Result<usize, LedgerError>> {
-        let outcomes = self.committer.commit(changes);
-        self.company.note(changes.len());
-        match outcomes {
+        match self.committer.commit(changes) {
             Ok(outcomes) => outcomes
                 .into_iter()
                 .map(|outcome| Ok(outcome?.len()))
