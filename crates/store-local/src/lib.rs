@@ -82,6 +82,8 @@ mod hold;
 mod identity;
 mod ledger;
 mod open;
+#[cfg(test)]
+mod patience;
 mod poison;
 mod reserve;
 mod vault;

@@ -2,7 +2,6 @@
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
-use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::process::{Resource, Rlimit};
@@ -10,6 +9,7 @@ use tempfile::TempDir;
 use windlass_store::Then;
 
 use super::*;
+use crate::patience::soon;
 
 fn open(dir: &TempDir, durability: Durability) -> LocalVault {
     let lock = filesystem::lock(&dir.path().join("lock"))
@@ -89,19 +89,6 @@ async fn after_a_failed_write_no_sync_succeeds() {
     is_fault(sound.sync().await);
 }
 
-/// Waits until it is so.
-async fn soon(mut is_so: impl AsyncFnMut() -> bool) {
-    let until_it_is = async {
-        while !is_so().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    let patience = Duration::from_secs(30);
-    tokio::time::timeout(patience, until_it_is)
-        .await
-        .expect("it is so in the end");
-}
-
 /// More than is kept back from the disk.
 fn much() -> Vec<Bytes> {
     vec![vec![7; 4 << 20].into()]
@@ -114,7 +101,7 @@ async fn much_goes_to_the_disk_before_it_is_asked_for() {
     let writer = vault.create(id(1)).await.unwrap();
     let before = vault.syncs();
     writer.write(0, much()).await.unwrap();
-    soon(async || vault.syncs() > before).await;
+    soon(async || (vault.syncs() > before).then_some(())).await;
 }
 
 #[tokio::test]
@@ -126,7 +113,7 @@ async fn a_failed_sync_that_nobody_asked_for_counts_as_well() {
         .write(0, much())
         .await
         .unwrap();
-    soon(async || sound.sync().await.is_err()).await;
+    soon(async || sound.sync().await.err()).await;
     is_fault(sound.sync().await);
 }
 

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use super::*;
+use crate::patience::soon;
 
 impl Bench {
     fn do_any_now(
@@ -38,22 +39,6 @@ impl Bench {
         let path = self.dir.path().join("ledger.sqlite");
         path.metadata().unwrap().len()
     }
-}
-
-/// Waits until there is an answer.
-async fn soon<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let until_there_is = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let patience = Duration::from_secs(30);
-    tokio::time::timeout(patience, until_there_is)
-        .await
-        .expect("there is one in the end")
 }
 
 const MIB: u64 = 1 << 20;
