@@ -42,7 +42,26 @@ impl Lanes {
             read: Lane::new(32),
         }
     }
+
+    /// Runs a direct write: promptly, unless there are many syncs. Where there are, many upload, and a worker that is
+    /// held up falls behind them all: what they send meanwhile waits in memory.
+    ///
+    /// # Errors
+    /// As those of [`Lane::run`].
+    pub(super) async fn run_direct<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Cause> {
+        if self.sync.taken() > FEW_SYNCS {
+            self.direct.run(work).await
+        } else {
+            self.direct.run_promptly(work).await
+        }
+    }
 }
+
+/// An upload that is alone has one on its way at the most, beside its writes.
+const FEW_SYNCS: usize = 1;
 
 /// Work has ended before its time. What it said is on standard error.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +105,7 @@ impl Lane {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Cause> {
-        let is_idle = self.places.available_permits() == self.width;
+        let is_idle = self.taken() == 0;
         let permit = self.permit().await;
         if !is_idle || Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             return run_with(permit, work).await;
@@ -95,6 +114,11 @@ impl Lane {
         let done = catch_unwind(work).map_err(|_| Arc::new(Panicked) as Cause);
         drop(permit);
         done
+    }
+
+    /// How many run.
+    fn taken(&self) -> usize {
+        self.width - self.places.available_permits()
     }
 
     async fn permit(&self) -> OwnedSemaphorePermit {
@@ -189,6 +213,29 @@ mod tests {
         let worked = lane.run_promptly(|| thread::current().id()).await;
         assert_ne!(worked.unwrap(), thread::current().id());
         drop(let_go);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_direct_write_is_prompt_where_there_are_few_syncs() {
+        let runs_here = async |lanes: &Lanes| {
+            let worked = lanes.run_direct(|| thread::current().id()).await;
+            worked.unwrap() == thread::current().id()
+        };
+        let tries = tokio::spawn(async move {
+            let lanes = Lanes::new();
+            let mut seen = Vec::new();
+            let mut held = Vec::new();
+            for _ in 0..=FEW_SYNCS + 1 {
+                seen.push(runs_here(&lanes).await);
+                let (let_go, waits) = mpsc::channel::<()>();
+                assert!(lanes.sync.begin(move || waits.recv().unwrap_or_default()));
+                held.push(let_go);
+            }
+            seen
+        });
+        let mut expected = vec![true; FEW_SYNCS + 1];
+        expected.push(false);
+        assert_eq!(tries.await.unwrap(), expected);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

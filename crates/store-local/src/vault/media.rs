@@ -98,7 +98,7 @@ impl MediaWriter for LocalWriter {
         let is_direct = self.file.goes_direct(&data, offset);
         let writing = self.writing(offset, data);
         let written = if is_direct {
-            lanes.direct.run_promptly(writing).await
+            lanes.run_direct(writing).await
         } else {
             lanes.write.run(writing).await
         };
