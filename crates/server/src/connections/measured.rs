@@ -56,6 +56,8 @@ impl<S: AsyncRead + Unpin> Measured<S> {
                 self.burst = self.burst.saturating_add(came);
                 self.is_fast |= self.burst >= MUCH;
             }
+            // Who looks once more before anything has come learns nothing about the client.
+            None if self.burst == 0 => {}
             None => self.is_fast = std::mem::take(&mut self.burst) >= MUCH,
         }
     }
@@ -132,6 +134,16 @@ mod tests {
         stream.read(&mut buf).await.unwrap()
     }
 
+    /// Whether there is nothing to be read. What there is may be taken out.
+    async fn is_empty<S: AsyncRead + Unpin>(stream: &mut Measured<S>) -> bool {
+        let look = |cx: &mut Context<'_>| {
+            let mut scratch = [0; 10];
+            let mut buf = ReadBuf::new(&mut scratch);
+            Poll::Ready(Pin::new(&mut *stream).poll_read(cx, &mut buf).is_pending())
+        };
+        std::future::poll_fn(look).await
+    }
+
     #[tokio::test]
     async fn what_a_stream_begins_with_comes_again() {
         for (sent, begins) in [("word and more", true), ("world", false), ("wor", false)] {
@@ -165,15 +177,27 @@ mod tests {
         client.write_all(&[0; 10_000]).await.unwrap();
         assert_eq!(read(&mut server).await, MODEST_READ);
         assert_eq!(read(&mut server).await, 10_000 - MODEST_READ);
-        let nothing = std::future::poll_fn(|cx| {
-            let mut scratch = [0; 10];
-            let mut buf = ReadBuf::new(&mut scratch);
-            Poll::Ready(Pin::new(&mut server).poll_read(cx, &mut buf).is_pending())
-        });
-        assert!(nothing.await);
+        assert!(is_empty(&mut server).await);
         client.write_all(&vec![0; 100_000]).await.unwrap();
         assert_eq!(read(&mut server).await, MODEST_READ);
         assert_eq!(read(&mut server).await, MODEST_READ);
         assert_eq!(read(&mut server).await, 64 * 1024);
+    }
+
+    #[tokio::test]
+    async fn a_client_stays_as_fast_as_it_was_however_often_it_is_looked_for() {
+        for (sent, next) in [(MUCH, 64 * 1024), (MUCH - 1, MODEST_READ)] {
+            let (mut client, server) = tokio::io::duplex(1024 * 1024);
+            let mut server = Measured::new(server);
+            client.write_all(&vec![0; sent]).await.unwrap();
+            let mut read_so_far = 0;
+            while read_so_far < sent {
+                read_so_far += read(&mut server).await;
+            }
+            assert!(is_empty(&mut server).await);
+            assert!(is_empty(&mut server).await, "as when a reply is written");
+            client.write_all(&vec![0; 64 * 1024]).await.unwrap();
+            assert_eq!(read(&mut server).await, next);
+        }
     }
 }
