@@ -242,14 +242,14 @@ impl Bench {
 /// disk is busy with what was written for a while after it was synced, and not always for the same successor. Nobody comes after himself
 /// where there are more than two.
 fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
-    let (both, is_backwards) = (round / 2, !round.is_multiple_of(2));
+    let start = round / 2;
     (0..count).map(move |turn| {
-        let step = if is_backwards {
-            count + count / 2 - turn
-        } else {
-            turn
+        // Backwards it begins half a table away, so as not to end where the next round begins.
+        let step = match round % 2 {
+            0 => turn,
+            _ => count + count / 2 - turn,
         };
-        (both + step) % count
+        (start + step) % count
     })
 }
 
