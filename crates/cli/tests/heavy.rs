@@ -22,10 +22,14 @@ use windlass_testkit::session::{Session, content_range};
 const MIB: u64 = 1024 * 1024;
 
 fn server() -> ServerProcess {
+    server_with(&[])
+}
+
+fn server_with(arguments: &[&str]) -> ServerProcess {
     ServerProcess::start(Launch {
         binary: Path::new(env!("CARGO_BIN_EXE_windlass")),
         scratch: Path::new(env!("CARGO_TARGET_TMPDIR")),
-        arguments: Vec::new(),
+        arguments: arguments.iter().map(ToString::to_string).collect(),
     })
 }
 
@@ -51,36 +55,70 @@ fn four_gib_in_one_request_take_less_than_64_mib_of_memory() {
     assert!(peak < 64 * MIB, "{peak} bytes");
 }
 
-#[test]
-fn a_thousand_trickling_sessions_take_less_than_200_mib_of_memory() {
-    const SESSIONS: u64 = 1000;
+/// Uploads by resumable sessions, each in one request on a connection of its own, all of them begun.
+struct Uploads(Vec<(Session, RawPeer, Media)>);
+
+impl Uploads {
     const LEN: u64 = 200_000;
-    let server = server();
-    let mut open: Vec<(Session, RawPeer, Media)> = (0..SESSIONS)
-        .map(|seed| {
-            let media = Media::new(seed, LEN);
-            let session = farm::begin(server.address(), "trickle");
+
+    fn begin(server: &ServerProcess, count: u64) -> Self {
+        let begun = (0..count).map(|seed| {
+            let media = Media::new(seed, Self::LEN);
+            let session = farm::begin(server.address(), "one of many");
             let mut peer = session.peer();
-            let request = session.ranged(&content_range(media, &(0..LEN)));
-            peer.send(request.header("Content-Length", LEN).head_bytes());
+            let request = session.ranged(&content_range(media, &(0..Self::LEN)));
+            peer.send(request.header("Content-Length", Self::LEN).head_bytes());
             (session, peer, media)
-        })
-        .collect();
-    // Small pieces, in turn, so that all of them are half done at the same time.
-    for step in 0..100 {
-        let range = step * LEN / 100..(step + 1) * LEN / 100;
-        for (_, peer, media) in &mut open {
-            peer.send(media.bytes(range.clone()));
+        });
+        Self(begun.collect())
+    }
+
+    /// Sends all media in small pieces, in turn, so that all of them are half done at the same time.
+    fn trickle(&mut self) {
+        for step in 0..100 {
+            let range = step * Self::LEN / 100..(step + 1) * Self::LEN / 100;
+            for (_, peer, media) in &mut self.0 {
+                peer.send(media.bytes(range.clone()));
+            }
         }
     }
-    for (session, mut peer, media) in open {
-        let reply = peer.reply().expect(201);
-        assert_eq!(reply.field("crc32c"), media.crc32c());
-        assert_eq!(session.query().body, reply.body);
+
+    /// Waits for the replies.
+    fn end(self) {
+        for (session, mut peer, media) in self.0 {
+            let reply = peer.reply().expect(201);
+            assert_eq!(reply.field("crc32c"), media.crc32c());
+            assert_eq!(session.query().body, reply.body);
+        }
     }
+}
+
+#[test]
+fn a_thousand_trickling_sessions_take_less_than_200_mib_of_memory() {
+    let server = server();
+    let mut uploads = Uploads::begin(&server, 1000);
+    uploads.trickle();
+    uploads.end();
     let peak = server.peak_memory();
     println!("peak memory: {} KiB", peak / 1024);
     assert!(peak < 200 * MIB, "{peak} bytes");
+}
+
+/// All that the clients send is there when the server looks: each of them is fast.
+#[test]
+fn a_thousand_sessions_that_come_at_once_take_no_more_memory_than_there_is_for_media() {
+    let server = server_with(&[
+        "--config",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/little_memory.toml"),
+    ]);
+    let mut uploads = Uploads::begin(&server, 1000);
+    server.pause();
+    uploads.trickle();
+    server.go_on();
+    uploads.end();
+    let peak = server.peak_memory();
+    println!("peak memory: {} KiB", peak / 1024);
+    assert!(peak < 128 * MIB, "{peak} bytes");
 }
 
 /// A file of media, and what the client keeps beside it.

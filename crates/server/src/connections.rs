@@ -35,11 +35,11 @@ use crate::uploads::House;
 
 use detached::detach;
 use lingering::{Lingering, Patience};
-use measured::Measured;
+use measured::{LargeReads, Measured};
 
 /// The most that is read from a socket at once, and the longest request head, as on HTTP/2. A connection
 /// can hold this much before its request is known, and an upload whose client is faster than the disk
-/// as much again.
+/// as much again. How many do is bounded: see [`large_reads`].
 const READ_BUFFER: usize = 64 * 1024;
 
 /// How much a client may send on HTTP/2 before the server has taken it: of one body, and of all
@@ -68,6 +68,7 @@ pub(crate) struct Connections {
     graceful: GracefulShutdown,
     tasks: TaskTracker,
     permits: Arc<Semaphore>,
+    large_reads: LargeReads,
     hurry: CancellationToken,
 }
 
@@ -82,6 +83,7 @@ impl Connections {
             permits: Arc::new(Semaphore::new(
                 limits.connections.min(Semaphore::MAX_PERMITS),
             )),
+            large_reads: large_reads(limits),
             hurry: CancellationToken::new(),
             house,
         }
@@ -122,6 +124,7 @@ impl Connections {
             house: Arc::clone(&self.house),
             versions: Arc::clone(&self.versions),
             watcher: self.graceful.watcher(),
+            large_reads: self.large_reads.clone(),
             hurry: self.hurry.clone(),
             local: local.map(|address| LocalAddress { address, scheme }),
             deadline: Instant::now() + self.house.settings.limits.head_timeout,
@@ -135,6 +138,13 @@ impl Connections {
             drop(permit);
         });
     }
+}
+
+/// Large reads for as many connections as can have what they read in so much memory as all batches of media have together.
+fn large_reads(limits: &Limits) -> LargeReads {
+    let connections = limits.media_memory / (2 * READ_BUFFER as u64);
+    let most = Semaphore::MAX_PERMITS;
+    LargeReads::new(usize::try_from(connections).map_or(most, |few| few.clamp(1, most)))
 }
 
 /// The versions of HTTP that are spoken, and how.
@@ -166,6 +176,7 @@ struct Connection {
     house: Arc<House>,
     versions: Arc<Versions>,
     watcher: Watcher,
+    large_reads: LargeReads,
     hurry: CancellationToken,
     local: Option<LocalAddress>,
     /// When it must have shown which version of HTTP it speaks. The handshake of TLS comes before.
@@ -207,7 +218,7 @@ impl Connection {
             linger: limits.linger,
         };
         let stream = Lingering::new(stream, patience, self.hurry.clone());
-        let mut stream = Measured::new(stream);
+        let mut stream = Measured::new(stream, self.large_reads.clone());
         let begins = stream.begins_with(H2_PREFACE);
         let is_http2 = self.in_time("the first request", begins).await?;
         let stream = TokioIo::new(stream);

@@ -141,6 +141,18 @@ impl ServerProcess {
         kill_process(self.pid(), Signal::HUP).expect("the server runs");
     }
 
+    /// Stops it where it is, until [`ServerProcess::go_on`]: what clients send meanwhile waits in its sockets.
+    #[track_caller]
+    pub fn pause(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("the server runs");
+    }
+
+    /// Lets it go on after [`ServerProcess::pause`].
+    #[track_caller]
+    pub fn go_on(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("the server runs");
+    }
+
     /// Starts it on the data it left, on another port.
     #[track_caller]
     pub fn start_again(&mut self) {

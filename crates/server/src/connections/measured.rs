@@ -2,9 +2,11 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What is read at once of a client that is not known to be fast. The HTTP library begins with a buffer of
 /// 8 KiB for each connection, and takes a larger one as soon as a read has filled it.
@@ -12,6 +14,18 @@ const MODEST_READ: usize = 8 * 1024 - 1;
 
 /// A client that has sent this much by the time the server looks is fast.
 const MUCH: usize = 2 * MODEST_READ;
+
+/// Large reads, of which all streams together may do so much: a thousand fast clients have large buffers no more than a
+/// thousand slow ones.
+#[derive(Debug, Clone)]
+pub(super) struct LargeReads(Arc<Semaphore>);
+
+impl LargeReads {
+    /// For so many streams at the same time.
+    pub(super) fn new(streams: usize) -> Self {
+        Self(Arc::new(Semaphore::new(streams)))
+    }
+}
 
 /// A stream whose reads are modest until its client turns out to be fast, so that a thousand slow ones do not
 /// take a thousand large buffers. What was read of its beginning can be put back.
@@ -21,16 +35,19 @@ pub(super) struct Measured<S> {
     begun: Vec<u8>,
     /// What has come since the stream had nothing last.
     burst: usize,
-    is_fast: bool,
+    large_reads: LargeReads,
+    /// Of a fast client. Kept while it is idle, as is the buffer that its reads have made large.
+    large: Option<OwnedSemaphorePermit>,
 }
 
 impl<S: AsyncRead + Unpin> Measured<S> {
-    pub(super) fn new(inner: S) -> Self {
+    pub(super) fn new(inner: S, large_reads: LargeReads) -> Self {
         Self {
             inner: inner.take(0),
             begun: Vec::new(),
             burst: 0,
-            is_fast: false,
+            large_reads,
+            large: None,
         }
     }
 
@@ -54,11 +71,18 @@ impl<S: AsyncRead + Unpin> Measured<S> {
         match came {
             Some(came) => {
                 self.burst = self.burst.saturating_add(came);
-                self.is_fast |= self.burst >= MUCH;
+                if self.burst >= MUCH && self.large.is_none() {
+                    let LargeReads(permits) = &self.large_reads;
+                    self.large = Arc::clone(permits).try_acquire_owned().ok();
+                }
             }
             // Who looks once more before anything has come learns nothing about the client.
             None if self.burst == 0 => {}
-            None => self.is_fast = std::mem::take(&mut self.burst) >= MUCH,
+            None => {
+                if std::mem::take(&mut self.burst) < MUCH {
+                    self.large = None;
+                }
+            }
         }
     }
 }
@@ -75,7 +99,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Measured<S> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        let limit = if self.is_fast {
+        let limit = if self.large.is_some() {
             u64::MAX
         } else {
             MODEST_READ.saturating_sub(put_back).max(1) as u64
@@ -124,9 +148,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Measured<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncWriteExt as _, DuplexStream};
 
     use super::*;
+
+    fn measured<S: AsyncRead + Unpin>(stream: S) -> Measured<S> {
+        Measured::new(stream, LargeReads::new(1))
+    }
 
     /// How much one read brings.
     async fn read<S: AsyncRead + Unpin>(stream: &mut Measured<S>) -> usize {
@@ -150,7 +178,7 @@ mod tests {
             let (mut client, server) = tokio::io::duplex(1024);
             client.write_all(sent.as_bytes()).await.unwrap();
             client.shutdown().await.unwrap();
-            let mut server = Measured::new(server);
+            let mut server = measured(server);
             assert_eq!(server.begins_with(b"word").await.unwrap(), begins, "{sent}");
             let mut all = String::new();
             server.read_to_string(&mut all).await.unwrap();
@@ -162,7 +190,7 @@ mod tests {
     async fn what_comes_again_comes_with_what_is_new() {
         let (mut client, server) = tokio::io::duplex(1024);
         client.write_all(b"GET / HTTP/1.1").await.unwrap();
-        let mut server = Measured::new(server);
+        let mut server = measured(server);
         assert!(!server.begins_with(b"PRI").await.unwrap());
         assert_eq!(read(&mut server).await, 14);
         client.write_all(b"PRI").await.unwrap();
@@ -173,7 +201,7 @@ mod tests {
     #[tokio::test]
     async fn only_a_fast_client_is_read_in_large_pieces() {
         let (mut client, server) = tokio::io::duplex(1024 * 1024);
-        let mut server = Measured::new(server);
+        let mut server = measured(server);
         client.write_all(&[0; 10_000]).await.unwrap();
         assert_eq!(read(&mut server).await, MODEST_READ);
         assert_eq!(read(&mut server).await, 10_000 - MODEST_READ);
@@ -188,7 +216,7 @@ mod tests {
     async fn a_client_stays_as_fast_as_it_was_however_often_it_is_looked_for() {
         for (sent, next) in [(MUCH, 64 * 1024), (MUCH - 1, MODEST_READ)] {
             let (mut client, server) = tokio::io::duplex(1024 * 1024);
-            let mut server = Measured::new(server);
+            let mut server = measured(server);
             client.write_all(&vec![0; sent]).await.unwrap();
             let mut read_so_far = 0;
             while read_so_far < sent {
@@ -199,5 +227,31 @@ mod tests {
             client.write_all(&vec![0; 64 * 1024]).await.unwrap();
             assert_eq!(read(&mut server).await, next);
         }
+    }
+    #[tokio::test]
+    async fn only_so_many_clients_are_read_in_large_pieces_at_once() {
+        let large_reads = LargeReads::new(1);
+        let fast = async |stream: &mut Measured<_>, client: &mut DuplexStream| {
+            client.write_all(&vec![0; 200_000]).await.unwrap();
+            let mut most = 0;
+            while !is_empty(stream).await {
+                most = most.max(read(stream).await);
+            }
+            most
+        };
+        let pair = || {
+            let (client, server) = tokio::io::duplex(1024 * 1024);
+            (client, Measured::new(server, large_reads.clone()))
+        };
+        let ((mut one, mut first), (mut other, mut second)) = (pair(), pair());
+        assert_eq!(fast(&mut first, &mut one).await, 64 * 1024);
+        assert_eq!(fast(&mut second, &mut other).await, MODEST_READ);
+        one.write_all(&[0; 10]).await.unwrap();
+        assert_eq!(read(&mut first).await, 10);
+        assert!(is_empty(&mut first).await, "its client has become slow");
+        assert_eq!(fast(&mut second, &mut other).await, 64 * 1024);
+        assert_eq!(fast(&mut first, &mut one).await, MODEST_READ);
+        drop(second);
+        assert_eq!(fast(&mut first, &mut one).await, 64 * 1024);
     }
 }
