@@ -1,6 +1,7 @@
 //! Connections: accepted, served, and closed so that the client sees the last reply.
 
 mod detached;
+mod large_reads;
 mod lingering;
 mod measured;
 
@@ -34,13 +35,18 @@ use crate::service::answer;
 use crate::uploads::House;
 
 use detached::detach;
+use large_reads::LargeReads;
 use lingering::{Lingering, Patience};
-use measured::{LargeReads, Measured};
+use measured::Measured;
 
 /// The most that is read from a socket at once, and the longest request head, as on HTTP/2. A connection
-/// can hold this much before its request is known, and an upload whose client is faster than the disk
-/// as much again. How many do is bounded: see [`large_reads`].
+/// can hold this much before its request is known. An upload whose client is faster than the disk holds as
+/// much as was read at once, and as much again: so large pieces are for some connections only.
 const READ_BUFFER: usize = 64 * 1024;
+
+/// The most connections that are read in large pieces at the same time, however much memory there is: those without a place
+/// look through all of them.
+const MOST_LARGE_READS: usize = 4096;
 
 /// How much a client may send on HTTP/2 before the server has taken it: of one body, and of all
 /// bodies of a connection.
@@ -83,7 +89,7 @@ impl Connections {
             permits: Arc::new(Semaphore::new(
                 limits.connections.min(Semaphore::MAX_PERMITS),
             )),
-            large_reads: large_reads(limits),
+            large_reads: LargeReads::new(large_reads(limits.media_memory)),
             hurry: CancellationToken::new(),
             house,
         }
@@ -140,11 +146,11 @@ impl Connections {
     }
 }
 
-/// Large reads for as many connections as can have what they read in so much memory as all batches of media have together.
-fn large_reads(limits: &Limits) -> LargeReads {
-    let connections = limits.media_memory / (2 * READ_BUFFER as u64);
-    let most = Semaphore::MAX_PERMITS;
-    LargeReads::new(usize::try_from(connections).map_or(most, |few| few.clamp(1, most)))
+/// How many connections over HTTP/1 may be read in large pieces: one for each two buffers, the one that is read into
+/// and the one on its way to the disk, that have room in as much memory as there is for media on its way.
+fn large_reads(media_memory: u64) -> usize {
+    let most = media_memory / (2 * READ_BUFFER as u64);
+    usize::try_from(most).map_or(MOST_LARGE_READS, |most| most.clamp(1, MOST_LARGE_READS))
 }
 
 /// The versions of HTTP that are spoken, and how.
@@ -218,10 +224,9 @@ impl Connection {
             linger: limits.linger,
         };
         let stream = Lingering::new(stream, patience, self.hurry.clone());
-        let mut stream = Measured::new(stream, self.large_reads.clone());
+        let mut stream = Measured::new(stream, &self.large_reads);
         let begins = stream.begins_with(H2_PREFACE);
         let is_http2 = self.in_time("the first request", begins).await?;
-        let stream = TokioIo::new(stream);
         // A reply that its client does not take must not keep a house that has closed.
         let (house, local) = (Arc::downgrade(&self.house), self.local);
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -239,9 +244,12 @@ impl Connection {
             Either::Right(answer(house, request).map(Ok))
         });
         Some(if is_http2 {
+            // It asks for no more than a frame.
+            let stream = TokioIo::new(stream.unmeasured());
             let connection = self.versions.http2.serve_connection(stream, service);
             to_its_end(self.watcher, connection)
         } else {
+            let stream = TokioIo::new(stream);
             let connection = self.versions.http1.serve_connection(stream, service);
             to_its_end(self.watcher, connection)
         })
@@ -298,5 +306,22 @@ impl Versions {
             .max_header_list_size(H2_HEAD)
             .keep_alive_interval(limits.head_timeout);
         Self { http1, http2 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_reads_have_as_much_memory_as_media() {
+        for (media_memory, streams) in [
+            (0, 1),
+            (1 << 20, 8),
+            (32 << 20, 256),
+            (u64::MAX, MOST_LARGE_READS),
+        ] {
+            assert_eq!(large_reads(media_memory), streams);
+        }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::large_reads::{LargeReads, Pass};
 
 /// What is read at once of a client that is not known to be fast. The HTTP library begins with a buffer of
 /// 8 KiB for each connection, and takes a larger one as soon as a read has filled it.
@@ -15,40 +15,34 @@ const MODEST_READ: usize = 8 * 1024 - 1;
 /// A client that has sent this much by the time the server looks is fast.
 const MUCH: usize = 2 * MODEST_READ;
 
-/// Large reads, of which all streams together may do so much: a thousand fast clients have large buffers no more than a
-/// thousand slow ones.
-#[derive(Debug, Clone)]
-pub(super) struct LargeReads(Arc<Semaphore>);
-
-impl LargeReads {
-    /// For so many streams at the same time.
-    pub(super) fn new(streams: usize) -> Self {
-        Self(Arc::new(Semaphore::new(streams)))
-    }
-}
-
-/// A stream whose reads are modest until its client turns out to be fast, so that a thousand slow ones do not
-/// take a thousand large buffers. What was read of its beginning can be put back.
+/// A stream whose reads are modest until its client turns out to be fast, and large then as long as there is a
+/// place for that: a thousand clients, slow or fast, do not take a thousand large buffers. What was read of its
+/// beginning can be put back.
 pub(super) struct Measured<S> {
     inner: Take<S>,
     /// Comes before what the stream still brings.
     begun: Vec<u8>,
     /// What has come since the stream had nothing last.
     burst: usize,
-    large_reads: LargeReads,
-    /// Of a fast client. Kept while it is idle, as is the buffer that its reads have made large.
-    large: Option<OwnedSemaphorePermit>,
+    is_fast: bool,
+    /// For large reads. `None` if all may be.
+    pass: Option<Pass>,
 }
 
 impl<S: AsyncRead + Unpin> Measured<S> {
-    pub(super) fn new(inner: S, large_reads: LargeReads) -> Self {
+    pub(super) fn new(inner: S, large_reads: &LargeReads) -> Self {
         Self {
             inner: inner.take(0),
             begun: Vec::new(),
             burst: 0,
-            large_reads,
-            large: None,
+            is_fast: false,
+            pass: Some(large_reads.pass()),
         }
+    }
+
+    /// The stream for a reader that bounds its buffer itself: as much is read as it asks for.
+    pub(super) fn unmeasured(self) -> Self {
+        Self { pass: None, ..self }
     }
 
     /// Whether the stream begins with `word`. No more of it is read than tells.
@@ -67,22 +61,26 @@ impl<S: AsyncRead + Unpin> Measured<S> {
         Ok(begins)
     }
 
+    /// The most that is to be read now.
+    fn limit(&mut self) -> usize {
+        let is_fast = self.is_fast;
+        let is_large = |pass: &mut Pass| is_fast && pass.admits();
+        if self.pass.as_mut().is_none_or(is_large) {
+            usize::MAX
+        } else {
+            MODEST_READ
+        }
+    }
+
     fn note(&mut self, came: Option<usize>) {
         match came {
             Some(came) => {
                 self.burst = self.burst.saturating_add(came);
-                if self.burst >= MUCH && self.large.is_none() {
-                    let LargeReads(permits) = &self.large_reads;
-                    self.large = Arc::clone(permits).try_acquire_owned().ok();
-                }
+                self.is_fast |= self.burst >= MUCH;
             }
             // Who looks once more before anything has come learns nothing about the client.
             None if self.burst == 0 => {}
-            None => {
-                if std::mem::take(&mut self.burst) < MUCH {
-                    self.large = None;
-                }
-            }
+            None => self.is_fast = std::mem::take(&mut self.burst) >= MUCH,
         }
     }
 }
@@ -99,12 +97,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Measured<S> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        let limit = if self.large.is_some() {
-            u64::MAX
-        } else {
-            MODEST_READ.saturating_sub(put_back).max(1) as u64
-        };
-        self.inner.set_limit(limit);
+        let limit = self.limit().saturating_sub(put_back).max(1);
+        self.inner.set_limit(limit as u64);
         let before = buf.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
         self.note(read.is_ready().then(|| buf.filled().len() - before));
@@ -153,7 +147,7 @@ mod tests {
     use super::*;
 
     fn measured<S: AsyncRead + Unpin>(stream: S) -> Measured<S> {
-        Measured::new(stream, LargeReads::new(1))
+        Measured::new(stream, &LargeReads::new(1))
     }
 
     /// How much one read brings.
@@ -228,30 +222,36 @@ mod tests {
             assert_eq!(read(&mut server).await, next);
         }
     }
-    #[tokio::test]
+
+    /// A stream whose client turns out to be fast, if that is at all possible.
+    async fn fast(large_reads: &LargeReads) -> (DuplexStream, Measured<DuplexStream>) {
+        let (mut client, server) = tokio::io::duplex(1024 * 1024);
+        let mut server = Measured::new(server, large_reads);
+        client.write_all(&vec![0; MUCH]).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(read(&mut server).await, MODEST_READ);
+        }
+        client.write_all(&vec![0; 64 * 1024]).await.unwrap();
+        (client, server)
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn only_so_many_clients_are_read_in_large_pieces_at_once() {
         let large_reads = LargeReads::new(1);
-        let fast = async |stream: &mut Measured<_>, client: &mut DuplexStream| {
-            client.write_all(&vec![0; 200_000]).await.unwrap();
-            let mut most = 0;
-            while !is_empty(stream).await {
-                most = most.max(read(stream).await);
-            }
-            most
-        };
-        let pair = || {
-            let (client, server) = tokio::io::duplex(1024 * 1024);
-            (client, Measured::new(server, large_reads.clone()))
-        };
-        let ((mut one, mut first), (mut other, mut second)) = (pair(), pair());
-        assert_eq!(fast(&mut first, &mut one).await, 64 * 1024);
-        assert_eq!(fast(&mut second, &mut other).await, MODEST_READ);
-        one.write_all(&[0; 10]).await.unwrap();
-        assert_eq!(read(&mut first).await, 10);
-        assert!(is_empty(&mut first).await, "its client has become slow");
-        assert_eq!(fast(&mut second, &mut other).await, 64 * 1024);
-        assert_eq!(fast(&mut first, &mut one).await, MODEST_READ);
-        drop(second);
-        assert_eq!(fast(&mut first, &mut one).await, 64 * 1024);
+        let (_one, mut first) = fast(&large_reads).await;
+        assert_eq!(read(&mut first).await, 64 * 1024);
+        let (mut other, mut second) = fast(&large_reads).await;
+        assert_eq!(read(&mut second).await, MODEST_READ);
+        drop(first);
+        other.write_all(&[0; MODEST_READ]).await.unwrap();
+        assert_eq!(read(&mut second).await, 64 * 1024);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_measured_is_read_in_large_pieces_at_once() {
+        let (mut client, server) = tokio::io::duplex(1024 * 1024);
+        let mut server = Measured::new(server, &LargeReads::new(0)).unmeasured();
+        client.write_all(&vec![0; 64 * 1024]).await.unwrap();
+        assert_eq!(read(&mut server).await, 64 * 1024);
     }
 }
