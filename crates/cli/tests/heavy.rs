@@ -87,6 +87,7 @@ impl Uploads {
     /// Waits for the replies.
     fn end(self) {
         for (session, mut peer, media) in self.0 {
+            peer.set_patience(Duration::from_secs(120));
             let reply = peer.reply().expect(201);
             assert_eq!(reply.field("crc32c"), media.crc32c());
             assert_eq!(session.query().body, reply.body);

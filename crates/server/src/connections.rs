@@ -39,14 +39,14 @@ use large_reads::LargeReads;
 use lingering::{Lingering, Patience};
 use measured::Measured;
 
-/// The most that is read from a socket at once, and the longest request head, as on HTTP/2. A connection
-/// can hold this much before its request is known. An upload whose client is faster than the disk holds as
-/// much as was read at once, and as much again: so large pieces are for some connections only.
+/// The longest request head, as on HTTP/2, and half of what is read from a socket at once: the HTTP library takes a
+/// buffer for so much and the same again. A connection can hold this before its request is known. An upload whose
+/// client is faster than the disk holds that much two or three times: so large pieces are for some connections only.
 const READ_BUFFER: usize = 64 * 1024;
 
-/// The most connections that are read in large pieces at the same time, however much memory there is: those without a place
-/// look through all of them.
-const MOST_LARGE_READS: usize = 4096;
+/// The most connections that are read in large pieces at the same time, however much memory there is: at each read
+/// those without a place look through all of them.
+const MOST_LARGE_READS: usize = 1024;
 
 /// How much a client may send on HTTP/2 before the server has taken it: of one body, and of all
 /// bodies of a connection.
@@ -146,8 +146,8 @@ impl Connections {
     }
 }
 
-/// How many connections over HTTP/1 may be read in large pieces: one for each two buffers, the one that is read into
-/// and the one on its way to the disk, that have room in as much memory as there is for media on its way.
+/// How many connections over HTTP/1 may be read in large pieces: one for each buffer that has room in as much memory as
+/// there is for media on its way.
 fn large_reads(media_memory: u64) -> usize {
     let most = media_memory / (2 * READ_BUFFER as u64);
     usize::try_from(most).map_or(MOST_LARGE_READS, |most| most.clamp(1, MOST_LARGE_READS))
@@ -244,7 +244,7 @@ impl Connection {
             Either::Right(answer(house, request).map(Ok))
         });
         Some(if is_http2 {
-            // It asks for no more than a frame.
+            // Its buffer has room for a frame or two; how much comes is for the window to bound.
             let stream = TokioIo::new(stream.unmeasured());
             let connection = self.versions.http2.serve_connection(stream, service);
             to_its_end(self.watcher, connection)

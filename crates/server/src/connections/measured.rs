@@ -247,6 +247,17 @@ mod tests {
         assert_eq!(read(&mut second).await, 64 * 1024);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn slow_clients_take_no_place_for_large_reads() {
+        let large_reads = LargeReads::new(1);
+        let (mut client, server) = tokio::io::duplex(1024);
+        let mut slow = Measured::new(server, &large_reads);
+        client.write_all(&[0; 10]).await.unwrap();
+        assert_eq!(read(&mut slow).await, 10);
+        let (_client, mut server) = fast(&large_reads).await;
+        assert_eq!(read(&mut server).await, 64 * 1024);
+    }
+
     #[tokio::test]
     async fn what_is_not_measured_is_read_in_large_pieces_at_once() {
         let (mut client, server) = tokio::io::duplex(1024 * 1024);
