@@ -33,6 +33,17 @@ fn server_with(arguments: &[&str]) -> ServerProcess {
     })
 }
 
+#[track_caller]
+#[expect(
+    clippy::print_stdout,
+    reason = "how far it is from the limit is worth seeing"
+)]
+fn assert_peak_below(server: &ServerProcess, limit: u64) {
+    let peak = server.peak_memory();
+    println!("peak memory: {} KiB", peak / 1024);
+    assert!(peak < limit, "{peak} bytes");
+}
+
 #[test]
 fn four_gib_in_one_request_take_less_than_64_mib_of_memory() {
     let media = Media::new(4, 4096 * MIB);
@@ -50,9 +61,7 @@ fn four_gib_in_one_request_take_less_than_64_mib_of_memory() {
     let reply = peer.reply().expect(201);
     assert_eq!(reply.field("size"), media.len().to_string());
     assert_eq!(reply.field("crc32c"), media.crc32c());
-    let peak = server.peak_memory();
-    println!("peak memory: {} KiB", peak / 1024);
-    assert!(peak < 64 * MIB, "{peak} bytes");
+    assert_peak_below(&server, 64 * MIB);
 }
 
 /// Uploads by resumable sessions, each in one request on a connection of its own, all of them begun.
@@ -101,9 +110,7 @@ fn a_thousand_trickling_sessions_take_less_than_200_mib_of_memory() {
     let mut uploads = Uploads::begin(&server);
     uploads.trickle();
     uploads.end();
-    let peak = server.peak_memory();
-    println!("peak memory: {} KiB", peak / 1024);
-    assert!(peak < 200 * MIB, "{peak} bytes");
+    assert_peak_below(&server, 200 * MIB);
 }
 
 /// When the server looks, much is there of each of them already: all clients are fast.
@@ -118,9 +125,7 @@ fn a_thousand_sessions_at_once_take_less_than_128_mib_of_memory_with_little_for_
     uploads.trickle();
     server.go_on();
     uploads.end();
-    let peak = server.peak_memory();
-    println!("peak memory: {} KiB", peak / 1024);
-    assert!(peak < 128 * MIB, "{peak} bytes");
+    assert_peak_below(&server, 128 * MIB);
 }
 
 /// A file of media, and what the client keeps beside it.

@@ -132,25 +132,25 @@ impl ServerProcess {
     /// Asks it to end and does not wait.
     #[track_caller]
     pub fn ask_to_end(&self) {
-        kill_process(self.pid(), Signal::TERM).expect("the server runs");
+        self.signal(Signal::TERM);
     }
 
     /// Tells it that its terminal has gone, by which daemons are told to look at their files.
     #[track_caller]
     pub fn hang_up(&self) {
-        kill_process(self.pid(), Signal::HUP).expect("the server runs");
+        self.signal(Signal::HUP);
     }
 
     /// Stops it where it is, until [`ServerProcess::go_on`]: what clients send meanwhile waits in its sockets.
     #[track_caller]
     pub fn pause(&self) {
-        kill_process(self.pid(), Signal::STOP).expect("the server runs");
+        self.signal(Signal::STOP);
     }
 
     /// Lets it go on after [`ServerProcess::pause`].
     #[track_caller]
     pub fn go_on(&self) {
-        kill_process(self.pid(), Signal::CONT).expect("the server runs");
+        self.signal(Signal::CONT);
     }
 
     /// Starts it on the data it left, on another port.
@@ -217,8 +217,10 @@ impl ServerProcess {
         self.life.as_ref().expect("the server runs")
     }
 
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.life().child)
+    #[track_caller]
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.life().child);
+        kill_process(pid, signal).expect("the server runs");
     }
 }
 
