@@ -14,7 +14,6 @@ mod leases;
 mod mend;
 mod readers;
 mod rows;
-mod runway;
 mod schema;
 mod tables;
 #[cfg(test)]
@@ -45,7 +44,6 @@ use checkpointer::Copier;
 use committer::{Committer, Helpers};
 use leases::Leases;
 use readers::Readers;
-use runway::Runway;
 use wal::Wal;
 use writer::Writer;
 
@@ -107,13 +105,6 @@ impl LocalLedger {
             database: database.map(Arc::new),
             poison: poison.clone(),
         };
-        let runway = match durability {
-            Durability::Os => None,
-            Durability::Disk => {
-                let log = filesystem::beside(path, "-wal");
-                Some(Runway::open(&log).map_err(|source| OpenError::io(&log, source))?)
-            }
-        };
         let belief = Arc::new(Belief::new(pulses, poison.clone()));
         // The syncs of what the process before has left.
         belief.check().map_err(|source| OpenError::Ledger {
@@ -124,7 +115,6 @@ impl LocalLedger {
             leases: Arc::clone(&leases),
             reserve,
             belief: Arc::clone(&belief),
-            runway,
         };
         let writer = Committer::new(connection, copier, helpers)
             .and_then(|committer| Writer::start(committer, poison.clone()))

@@ -82,11 +82,6 @@ impl Reserve {
         }
     }
 
-    /// Whether there is room that is kept. Not while somebody is at it.
-    pub(crate) fn is_held(&self) -> bool {
-        self.room.try_lock().is_ok_and(|room| room.is_held)
-    }
-
     /// Gives the room back. Returns whether there was any.
     pub(crate) fn give_back(&self) -> bool {
         let mut room = match self.room.lock() {
@@ -159,9 +154,7 @@ mod tests {
         let path = dir.path().join("reserve");
         let reserve = Reserve::open(&path).unwrap();
         assert!(taken(&path) >= reserve.len, "this disk has plenty");
-        assert!(reserve.is_held());
         assert!(reserve.give_back());
-        assert!(!reserve.is_held());
         assert_eq!(taken(&path), 0);
         assert!(!reserve.give_back(), "there is nothing left");
 

@@ -26,7 +26,6 @@ use super::change::{Change, ChangeError, Refusal};
 use super::checkpointer::{Checkpointer, Copier};
 use super::leases::Leases;
 use super::rows;
-use super::runway::Runway;
 use super::tables::Tables;
 use super::wal::{Wal, is_full};
 use crate::poison::Poison;
@@ -41,8 +40,6 @@ pub(super) struct Helpers {
     pub(super) leases: Arc<Leases>,
     pub(super) reserve: Arc<Reserve>,
     pub(super) belief: Arc<Belief>,
-    /// None where nothing is synced.
-    pub(super) runway: Option<Runway>,
 }
 
 /// The only connection that writes, with what belongs to its commits.
@@ -133,14 +130,13 @@ impl Committer {
 
     /// Whether there is something for [`Committer::upkeep`] to do.
     pub(super) fn wants_upkeep(&self) -> bool {
-        self.checkpointer.is_busy() || self.wal.is_long() || self.is_short_of_wal()
+        self.checkpointer.is_busy() || self.wal.is_long()
     }
 
     /// What is due after a commit, and nobody has to wait for.
     pub(super) fn upkeep(&mut self) {
         if self.poison.check().is_ok() {
             self.checkpoint();
-            self.extend_wal();
         }
     }
 
@@ -322,30 +318,6 @@ impl Committer {
             Failpoint::CheckpointDue.reach();
             self.checkpointer.begin();
         }
-    }
-
-    /// Whether the WAL's file has little left, and the disk room for more.
-    fn is_short_of_wal(&self) -> bool {
-        let runway = self.helpers.runway.as_ref();
-        runway.is_some_and(|runway| runway.is_short(self.wal.len()))
-            && self.helpers.reserve.is_held()
-    }
-
-    /// Keeps the WAL's file longer than the WAL, while the disk has room enough. In a transaction, so that another
-    /// process, such as the operator's `sqlite3`, does not write to it meanwhile.
-    fn extend_wal(&mut self) {
-        if !self.is_short_of_wal() {
-            return;
-        }
-        let used = self.wal.len();
-        if self.sql("BEGIN IMMEDIATE").is_ok()
-            && let Some(runway) = &mut self.helpers.runway
-            && let Err(error) = runway.extend(used)
-        {
-            // Whoever has a disk that does not write must not go on.
-            self.poison.strike(error);
-        }
-        self.roll_back();
     }
 
     /// Brings what is left into the database, and syncs that, so that the next commit begins the WAL anew.

@@ -18,10 +18,6 @@ const SHARE: u64 = 4;
 /// The size of a page.
 const PAGE_LEN: u64 = 4096;
 
-/// What it has before the first page, and the page with what it has before each.
-const HEADER_LEN: u64 = 32;
-const FRAME_LEN: u64 = 24 + PAGE_LEN;
-
 /// The log, as its connections see it: one that writes, and any that checkpoints.
 #[derive(Debug, Clone)]
 pub(super) struct Wal {
@@ -62,12 +58,6 @@ impl Wal {
             self.lengths.copied.store(0, Ordering::Relaxed);
         }
         pages - self.lengths.copied.load(Ordering::Relaxed)
-    }
-
-    /// How long it is, as of the last commit, and its header.
-    pub(super) fn len(&self) -> u64 {
-        let pages = self.lengths.pages.load(Ordering::Relaxed);
-        HEADER_LEN + pages.unsigned_abs() * FRAME_LEN
     }
 
     /// Whether it calls for a checkpoint.
