@@ -32,6 +32,8 @@ pub(crate) struct Contestant {
     /// What must be there in its directory.
     #[serde(default)]
     directories: Vec<String>,
+    /// A file in its data that grows until it is written over from its beginning.
+    log: Option<PathBuf>,
     /// Scenarios that its dialect could, and it cannot.
     #[serde(default)]
     without: Vec<String>,
@@ -55,6 +57,8 @@ struct Dialect {
 pub(crate) enum Role {
     /// They are ours.
     Ours,
+    /// They are of another build of ours.
+    Baseline,
     /// The line that ours are held against.
     Reference,
     /// Another line.
@@ -68,6 +72,8 @@ pub(crate) enum Role {
 pub(crate) struct Places {
     /// The server under measurement.
     pub(crate) windlass: PathBuf,
+    /// Another build of it, to be measured beside it.
+    pub(crate) baseline: Option<PathBuf>,
     /// This program.
     pub(crate) bench: PathBuf,
     /// Servers of others.
@@ -81,6 +87,24 @@ impl Contestant {
             return None;
         }
         self.dialect.shapes.get(scenario).copied()
+    }
+
+    /// How its small uploads are spelled, whichever scenarios it takes part in; none when it has none.
+    pub(crate) fn small_shape(&self) -> Option<Shape> {
+        let shapes = &self.dialect.shapes;
+        shapes.get("S3").or_else(|| shapes.get("S4")).copied()
+    }
+
+    /// How long its log is in this directory; none when it has no log.
+    pub(crate) fn log_len(&self, data: &Path) -> Option<u64> {
+        let log = data.join(self.log.as_ref()?);
+        // One that is not there yet has no length.
+        Some(log.metadata().map_or(0, |metadata| metadata.len()))
+    }
+
+    /// Whether it needs another build of ours.
+    pub(crate) fn is_baseline(&self) -> bool {
+        self.role == Role::Baseline
     }
 
     /// Its URLs.
@@ -107,7 +131,9 @@ impl Contestant {
         let config = data.join("config");
         let fill = |word: &String| {
             let port = address.map_or(0, |address| address.port());
+            let baseline = places.baseline.as_deref().unwrap_or(Path::new(""));
             word.replace("{windlass}", &places.windlass.to_string_lossy())
+                .replace("{baseline}", &baseline.to_string_lossy())
                 .replace("{bench}", &places.bench.to_string_lossy())
                 .replace("{installed}", &places.installed.to_string_lossy())
                 .replace("{config}", &config.to_string_lossy())
@@ -198,6 +224,7 @@ mod tests {
     fn what_is_not_installed_is_named_and_what_needs_no_installation_is_not() {
         let places = Places {
             windlass: "/w".into(),
+            baseline: None,
             bench: "/b".into(),
             installed: "/nowhere".into(),
         };
@@ -217,6 +244,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let places = Places {
             windlass: "/w".into(),
+            baseline: None,
             bench: "/b".into(),
             installed: "/i".into(),
         };

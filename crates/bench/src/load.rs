@@ -31,6 +31,8 @@ pub(crate) struct Load {
     pub(crate) size: u64,
     /// How many uploads.
     pub(crate) count: u64,
+    /// The number of the first one. Names and media come from the numbers.
+    pub(crate) first: u64,
     /// Connections, each of which carries one upload at a time.
     pub(crate) connections: usize,
     /// Bytes of a chunk, for shapes that have chunks.
@@ -45,6 +47,7 @@ impl Load {
         Self {
             size,
             count: 1,
+            first: 0,
             connections: 1,
             chunk: size,
             limit: Duration::MAX,
@@ -162,7 +165,7 @@ pub(crate) fn compare(aim: Aim<'_>, load: &Load, tally: &Tally) -> Result<bool, 
 /// The uploads that are left to do.
 struct Queue {
     next: AtomicU64,
-    count: u64,
+    end: u64,
     limit: Duration,
     start: Instant,
     has_failed: AtomicBool,
@@ -171,8 +174,8 @@ struct Queue {
 impl Queue {
     fn new(load: &Load) -> Self {
         Self {
-            next: AtomicU64::new(0),
-            count: load.count,
+            next: AtomicU64::new(load.first),
+            end: load.first.saturating_add(load.count),
             limit: load.limit,
             start: Instant::now(),
             has_failed: AtomicBool::new(false),
@@ -184,7 +187,7 @@ impl Queue {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        (number < self.count).then_some(number)
+        (number < self.end).then_some(number)
     }
 }
 

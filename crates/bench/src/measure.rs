@@ -4,6 +4,7 @@ mod query;
 mod slow;
 mod start;
 mod stock;
+mod warm_up;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,6 +34,8 @@ pub(crate) struct Site {
     pub(crate) places: Places,
     /// What is uploaded.
     pub(crate) block: Block,
+    /// How many small uploads a server gets before it is measured.
+    pub(crate) warm_up: u64,
 }
 
 impl Site {
@@ -56,6 +59,13 @@ impl Site {
         Server::start(launch, &data.with_extension("log"), yard)
     }
 
+    /// Starts the server of a contestant, and lets it run for a while before anything is measured.
+    fn start_warm(&self, part: &Part<'_>, data: &Path) -> anyhow::Result<Server> {
+        let server = self.start(part, data)?;
+        warm_up::carry_out(self, part, &server, data).context("warming up")?;
+        Ok(server)
+    }
+
     fn aim<'a>(&'a self, part: &Part<'a>, server: &Server) -> Aim<'a> {
         Aim {
             address: server.address(),
@@ -66,7 +76,7 @@ impl Site {
     }
 
     fn uploads(&self, part: &Part<'_>, load: &Load, data: &Path) -> anyhow::Result<Figures> {
-        let server = self.start(part, data)?;
+        let server = self.start_warm(part, data)?;
         let aim = self.aim(part, &server);
         let before = server.usage();
         let tally = load::carry_out(aim, load, Deed::Upload)?;

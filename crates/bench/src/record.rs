@@ -20,7 +20,7 @@ use crate::scenario::{Part, Scenario};
 pub(crate) struct Record {
     /// Where.
     pub(crate) machine: Machine,
-    /// By what the binary of our server is known.
+    /// By what the binaries of our server are known.
     binary: u64,
     /// Whether sizes and counts were those of a quick look.
     pub(crate) quick: bool,
@@ -59,13 +59,19 @@ pub(crate) struct Entry {
 }
 
 impl Record {
-    /// An empty one, of this machine and this binary of our server.
+    /// An empty one, of this machine and these builds of our server.
     ///
     /// # Errors
-    /// When the binary cannot be read.
-    pub(crate) fn new(machine: Machine, binary: &Path, quick: bool) -> anyhow::Result<Self> {
+    /// When a binary cannot be read.
+    pub(crate) fn new(
+        machine: Machine,
+        builds: impl IntoIterator<Item = impl AsRef<Path>>,
+        quick: bool,
+    ) -> anyhow::Result<Self> {
         let mut hasher = DefaultHasher::new();
-        fs::read(binary)?.hash(&mut hasher);
+        for build in builds {
+            fs::read(build)?.hash(&mut hasher);
+        }
         Ok(Self {
             machine,
             binary: hasher.finish(),
@@ -285,7 +291,7 @@ pub(crate) mod tests {
         let file = directory.path().join("binary");
         fs::write(&file, binary).unwrap();
         let machine = Machine::look(directory.path()).unwrap();
-        Record::new(machine, &file, quick).unwrap()
+        Record::new(machine, [&file], quick).unwrap()
     }
 
     #[test]

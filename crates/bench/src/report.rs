@@ -1,6 +1,7 @@
 //! `windlass-bench report`: what a run has kept, as a page for people.
 
 mod chart;
+pub(crate) mod comparison;
 mod page;
 pub(crate) mod table;
 

@@ -1,7 +1,7 @@
 //! `windlass-bench run`: contestants in turn, round after round.
 //!
 //! Absolute figures of a machine that others use too swing by a factor of two within an hour, so contestants take turns inside each
-//! round, each on a fresh server, and what counts are ratios inside a round.
+//! round, each on a server of its own, and what counts are ratios inside a round.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::load::Block;
 use crate::machine::{Machine, Mood};
 use crate::measure::{Figures, Site, Stocks};
 use crate::record::{Measured, Record};
-use crate::report::table;
+use crate::report::{comparison, table};
 use crate::scenario::{self, Part, Scenario};
 use crate::tell::{progress, result};
 use crate::yard::Yard;
@@ -38,6 +38,9 @@ pub(crate) struct Arguments {
     /// The binary `windlass` [default: the one beside this program].
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Another build of `windlass`, which takes its turns beside it; at the end it is told what became of each figure.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     /// Where bench/install has put the servers of others [default: `peers` under the target directory].
     #[arg(long, value_name = "DIRECTORY")]
     installed: Option<PathBuf>,
@@ -80,7 +83,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.quick {
         result(format_args!("quick: 1/{part} of every size and count"));
     }
-    let mut record = Record::new(machine, &places.windlass, arguments.quick)?;
+    let builds = [Some(&places.windlass), places.baseline.as_ref()];
+    let mut record = Record::new(machine, builds.into_iter().flatten(), arguments.quick)?;
     let kept = arguments.record.as_deref();
     kept.iter().try_for_each(|path| record.take_up(path))?;
     if arguments.again {
@@ -92,6 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         site: Site {
             places,
             block: Block::random()?,
+            warm_up: scenario::WARM_UP / part,
         },
         yard,
         stocks: Stocks::default(),
@@ -123,6 +128,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             show(&measured, goals.get(&measured.name));
         }
     }
+    if let Some(table) = comparison::of(&record.scenarios) {
+        result(format_args!("\n{table}"));
+    }
     ensure!(bench.failures == 0, "{} runs do not count", bench.failures);
     ensure!(left.is_empty(), "no time was left for {}", left.join(", "));
     Ok(())
@@ -153,6 +161,7 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Vec<Scenario>> {
 /// Those that are wanted and installed.
 fn contestants(arguments: &Arguments, places: &Places) -> anyhow::Result<Vec<Contestant>> {
     let mut contestants = contestant::all(&arguments.only)?;
+    contestants.retain(|one| places.baseline.is_some() || !one.is_baseline());
     contestants.retain(|one| {
         let missing = one.missing(places);
         if let Some(missing) = &missing {
@@ -171,15 +180,15 @@ fn places(arguments: &Arguments) -> anyhow::Result<Places> {
     let bench = std::env::current_exe()?;
     let beside = || bench.with_file_name("windlass");
     let windlass = arguments.binary.clone().unwrap_or_else(beside);
-    ensure!(
-        windlass.is_file(),
-        "{} is not there: cargo build --release -p windlass",
-        windlass.display()
-    );
+    let baseline = arguments.baseline.clone();
+    for build in [Some(&windlass), baseline.as_ref()].into_iter().flatten() {
+        ensure!(build.is_file(), "{} is not there", build.display());
+    }
     let installed = arguments.installed.clone();
     Ok(Places {
         installed: installed.unwrap_or_else(|| bench.with_file_name("../peers")),
         windlass,
+        baseline,
         bench,
     })
 }

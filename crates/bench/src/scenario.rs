@@ -9,7 +9,7 @@ use crate::contestant::{Contestant, Role};
 use crate::figure::Figure;
 use crate::load::{Load, Question, Shape};
 
-pub(crate) use list::{QUICK_PART, all};
+pub(crate) use list::{QUICK_PART, WARM_UP, all};
 
 /// What every contestant is put under.
 #[derive(Debug, Clone)]
@@ -148,7 +148,7 @@ impl Scenario {
 impl Part<'_> {
     /// Bytes that the measurement leaves on the disk, about.
     pub(crate) fn footprint(&self) -> u64 {
-        self.stock.footprint() + self.task.footprint()
+        self.stock.footprint() + self.task.footprint() + WARM_UP * of_file(0)
     }
 
     /// Whether a server can be measured on the stock itself, since it leaves it as it is.
@@ -216,6 +216,7 @@ mod tests {
         let expected = [
             "windlass",
             "windlass, as in S1",
+            "windlass before",
             "windlass, durability os",
             "HTTP floor, durable",
         ];
@@ -224,6 +225,9 @@ mod tests {
             "windlass, empty",
             "windlass, 10,000 there",
             "windlass, 1,000,000 there",
+            "windlass before, empty",
+            "windlass before, 10,000 there",
+            "windlass before, 1,000,000 there",
         ];
         assert_eq!(names("S9"), expected);
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::usage::Usage;
+use crate::usage::{self, Usage};
 
 /// How long a server may take to listen.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
@@ -96,6 +96,11 @@ impl Server {
     /// What it has used so far.
     pub(crate) fn usage(&self) -> Usage {
         Usage::of_tree(self.child.id())
+    }
+
+    /// Forgets the most memory that it has had.
+    pub(crate) fn forget_peak(&self) {
+        usage::forget_peak(self.child.id());
     }
 }
 

@@ -21,13 +21,7 @@ impl Usage {
     /// Of a process and all that come from it.
     pub(crate) fn of_tree(root: u32) -> Self {
         let processes = processes();
-        let mut tree = vec![root];
-        let mut index = 0;
-        while let Some(&parent) = tree.get(index) {
-            let children = processes.iter().filter(|(_, stat)| stat.parent == parent);
-            tree.extend(children.map(|(id, _)| *id));
-            index += 1;
-        }
+        let tree = tree(root, &processes);
         let ticks = tree
             .iter()
             .filter_map(|id| processes.get(id))
@@ -39,6 +33,26 @@ impl Usage {
             peak: tree.iter().map(|id| memory(*id, "VmHWM:")).sum(),
         }
     }
+}
+
+/// Lets the most memory of a process, and of all that come from it, be what each has now: the peak is of what follows.
+pub(crate) fn forget_peak(root: u32) {
+    for id in tree(root, &processes()) {
+        // One that has ended, or of somebody else, keeps its peak.
+        fs::write(format!("/proc/{id}/clear_refs"), "5").ok();
+    }
+}
+
+/// A process and all that come from it.
+fn tree(root: u32, processes: &BTreeMap<u32, Stat>) -> Vec<u32> {
+    let mut tree = vec![root];
+    let mut index = 0;
+    while let Some(&parent) = tree.get(index) {
+        let children = processes.iter().filter(|(_, stat)| stat.parent == parent);
+        tree.extend(children.map(|(id, _)| *id));
+        index += 1;
+    }
+    tree
 }
 
 /// What `/proc/ID/stat` tells.

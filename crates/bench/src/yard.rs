@@ -141,6 +141,12 @@ impl Drop for Yard {
 mod tests {
     use super::*;
 
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    /// So long a test waits for what comes within milliseconds as a rule.
+    const PATIENCE: Duration = Duration::from_secs(120);
+
     #[test]
     fn plots_stay_until_there_are_too_many_bytes_in_them() {
         let mut yard = Yard::new(&std::env::temp_dir(), 100).unwrap();
@@ -158,6 +164,11 @@ mod tests {
         let id = server.id().to_string();
         std::fs::write(yard.path().join("server.pid"), id).unwrap();
         drop(yard);
+        // It was sent the signal; when it is gone is the kernel's affair.
+        let start = Instant::now();
+        while matches!(server.try_wait(), Ok(None)) && start.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(5));
+        }
         let has_ended = matches!(server.try_wait(), Ok(Some(_)));
         server.kill().ok();
         server.wait().unwrap();

@@ -40,6 +40,7 @@ fn load(size: u64, count: u64) -> Load {
     Load {
         size,
         count,
+        first: 0,
         connections: 1,
         chunk: 10,
         limit: Duration::from_secs(60),

@@ -16,7 +16,7 @@ pub(super) fn measure(
     beside: &Beside,
     data: &Path,
 ) -> anyhow::Result<Figures> {
-    let server = site.start(part, data)?;
+    let server = site.start_warm(part, data)?;
     let aim = site.aim(part, &server);
     let sessions = prepare(aim, beside)?;
     let deed = match beside.question {

@@ -18,7 +18,7 @@ pub(super) fn measure(
     slow: &Slow,
     data: &Path,
 ) -> anyhow::Result<Figures> {
-    let server = site.start(part, data)?;
+    let server = site.start_warm(part, data)?;
     let aim = site.aim(part, &server);
     load::first_answer(aim)?;
     let idle = at_rest(&server);

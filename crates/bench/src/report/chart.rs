@@ -104,7 +104,7 @@ fn bar(entry: &Entry, figure: Figure, y: f64, most: f64) -> String {
 fn class(entry: &Entry) -> String {
     let role = match entry.role {
         Role::Ours => "ours",
-        Role::Reference | Role::Floor => "floor",
+        Role::Baseline | Role::Reference | Role::Floor => "floor",
         Role::Peer => "peer",
     };
     let pale = if entry.durable { "" } else { " pale" };

@@ -126,7 +126,7 @@ mod tests {
     fn record() -> Record {
         let machine = Machine::look(Path::new("/")).unwrap();
         let binary = std::env::current_exe().unwrap();
-        let mut record = Record::new(machine, &binary, true).unwrap();
+        let mut record = Record::new(machine, [&binary], true).unwrap();
         let measured = measured(&[
             ("windlass", Role::Ours, &[(0, 90.0), (1, 110.0)]),
             (

@@ -11,6 +11,9 @@ use super::{Beside, Scenario, Slow, Stock, Task};
 /// By what sizes and counts are divided when a look is enough.
 pub(crate) const QUICK_PART: u64 = 8;
 
+/// How many small uploads a server has had before it is measured.
+pub(crate) const WARM_UP: u64 = 10_000;
+
 const BYTES: &[Figure] = &[
     Figure::Mib,
     Figure::CpuByGib,
@@ -78,6 +81,7 @@ impl Size {
         Load {
             size: 0,
             count: 1,
+            first: 0,
             connections: 1,
             chunk: 8 * MIB,
             limit: self.limit,

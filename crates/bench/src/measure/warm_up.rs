@@ -1,0 +1,81 @@
+//! What a server does before it is measured.
+//!
+//! One that was just started is not the one that users have: its memory has not been touched, and its log becomes longer with each
+//! commit until it is written over for the first time.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+
+use crate::amount::KIB;
+use crate::contestant::Role;
+use crate::load::{self, Aim, Deed, Load};
+use crate::scenario::Part;
+use crate::server::Server;
+
+use super::Site;
+
+/// The number of the first upload, which no measurement comes to: none of its uploads replaces one of these.
+const FIRST: u64 = 1 << 40;
+
+/// For how long. A server that is slower than what it is to do within it is warm by then.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Uploads from one look at the log to the next, which bring more than a server may add to its log in advance.
+const STRIDE: u64 = 1000;
+
+/// Looks after which a log that still becomes longer is given up.
+const LOOKS: u64 = 100;
+
+/// Uploads small media, and goes on until the log has its length. Afterwards nothing of it is on its way to the disk any more.
+pub(super) fn carry_out(
+    site: &Site,
+    part: &Part<'_>,
+    server: &Server,
+    data: &Path,
+) -> anyhow::Result<()> {
+    let contestant = part.contestant;
+    let Some(shape) = contestant.small_shape() else {
+        bail!("{} has no small uploads", contestant.name);
+    };
+    let aim = Aim {
+        shape,
+        ..site.aim(part, server)
+    };
+    upload(aim, part, FIRST, site.warm_up)?;
+    let mut len = contestant.log_len(data);
+    for look in 0.. {
+        let first = FIRST + site.warm_up + look * STRIDE;
+        if len.is_some() {
+            upload(aim, part, first, STRIDE)?;
+        }
+        let now = contestant.log_len(data);
+        if now == len {
+            break;
+        }
+        ensure!(look < LOOKS, "the log goes on growing");
+        len = now;
+    }
+    rustix::fs::syncfs(File::open(data)?)?;
+    server.forget_peak();
+    Ok(())
+}
+
+fn upload(aim: Aim<'_>, part: &Part<'_>, first: u64, count: u64) -> anyhow::Result<()> {
+    let load = Load {
+        count,
+        first,
+        connections: 32,
+        limit: LIMIT,
+        ..Load::of_size(4 * KIB)
+    };
+    let done = load::carry_out(aim, &load, Deed::Upload)?.done;
+    let is_ours = matches!(part.contestant.role, Role::Ours | Role::Baseline);
+    ensure!(
+        done == count || !is_ours,
+        "only {done} of {count} uploads within {LIMIT:?}"
+    );
+    Ok(())
+}
