@@ -185,18 +185,6 @@ impl Ledger for LocalLedger {
         self.change(Change::Advance { id, epoch, advance }).await
     }
 
-    fn advance_now(
-        &self,
-        id: SessionId,
-        epoch: Epoch,
-        advance: Advance,
-    ) -> Option<Result<(), LedgerError>> {
-        let done = self
-            .writer
-            .change_now(Change::Advance { id, epoch, advance })?;
-        Some(done.map(drop))
-    }
-
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
         self.change(Change::End { id, epoch, end }).await
     }

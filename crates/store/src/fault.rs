@@ -116,31 +116,18 @@ impl Faults {
 
     /// Counts a call. Waits, when it is to be slow; any other trouble is the caller's.
     async fn next(&self, name: &'static str) -> Option<Trouble> {
-        match self.next_now(name)? {
-            Trouble::Slow(delay) => {
-                tokio::time::sleep(delay).await;
-                None
-            }
-            trouble => Some(trouble),
-        }
-    }
-
-    /// Counts a call that cannot wait.
-    fn next_now(&self, name: &'static str) -> Option<Trouble> {
         let call = {
             let mut log = self.log();
             log.push(name);
             log.len() as u64
         };
         let mut due = self.schedule.iter().filter(|(when, _)| when.is_due(call));
-        due.next().map(|(_, trouble)| *trouble)
-    }
-
-    /// Takes the latest call of this name back: it was not made after all.
-    fn take_back(&self, name: &str) {
-        let mut log = self.log();
-        if let Some(latest) = log.iter().rposition(|call| *call == name) {
-            log.remove(latest);
+        match due.next()?.1 {
+            Trouble::Slow(delay) => {
+                tokio::time::sleep(delay).await;
+                None
+            }
+            trouble => Some(trouble),
         }
     }
 

@@ -50,22 +50,6 @@ pub trait Ledger: Send + Sync + 'static {
         advance: Advance,
     ) -> Result<(), LedgerError>;
 
-    /// As [`advance`](Ledger::advance), at once and on the calling thread, which is held up until the change is
-    /// durable; `None` if the ledger cannot do that, or if others are at it: nothing was done then. Not for threads that
-    /// others wait for. Default: `None`.
-    ///
-    /// # Errors
-    /// Those of `advance`.
-    fn advance_now(
-        &self,
-        id: SessionId,
-        epoch: Epoch,
-        advance: Advance,
-    ) -> Option<Result<(), LedgerError>> {
-        let _ = (id, epoch, advance);
-        None
-    }
-
     /// Ends a session without a resource, under a lease. Its media goes to the garbage list (or is
     /// deleted, when it is in the ledger) in the same transaction.
     ///

@@ -85,28 +85,18 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
     /// acknowledged. [`VaultError::Damaged`] may answer when the media was deleted meanwhile.
     async fn sync(&self) -> Result<(), VaultError>;
 
-    /// [`write`](MediaWriter::write), then [`sync`](MediaWriter::sync), in one go, if the vault can do that
-    /// at once; `None` if not, and then nothing was done. What was written before is durable then, too, and
-    /// `then` has been called, on the thread that has synced, and not before. Default: `None`.
+    /// [`write`](MediaWriter::write), then [`sync`](MediaWriter::sync), which a vault may do in one go.
     ///
     /// # Errors
-    /// Those of both. After [`VaultError::NoSpace`] nothing was synced. After none of them `then` was called.
+    /// Those of both. After [`VaultError::NoSpace`] nothing was synced.
     ///
     /// # Cancel safety
-    /// As that of `write`; it may still be synced, and `then` be called.
-    async fn write_durably(
-        &self,
-        offset: u64,
-        data: &[Bytes],
-        then: Then,
-    ) -> Option<Result<(), VaultError>> {
-        let _ = (offset, data, then);
-        None
+    /// As that of `write`; it may still be synced.
+    async fn write_and_sync(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+        self.write(offset, data).await?;
+        self.sync().await
     }
 }
-
-/// What is to be done on a thread that may block, as soon as bytes are durable.
-pub type Then = Box<dyn FnOnce() + Send>;
 
 /// The reading end of a media.
 #[async_trait]

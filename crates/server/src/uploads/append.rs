@@ -77,7 +77,7 @@ impl House {
     ) -> Result<FinalReply, Error> {
         let expected = leased.request.expected.merge(expected)?;
         let mut append = Append::open(&self, leased, Some(total), expected).await?;
-        let (settled, _) = append.settle(true).await?;
+        let (settled, _) = append.settle().await?;
         Box::pin(append.finish(settled, expected)).await
     }
 
@@ -88,7 +88,7 @@ impl House {
     ) -> Result<FinalReply, Error> {
         let total = leased.session.progress.total;
         let mut append = Append::open(&self, leased, total, ExpectedDigests::default()).await?;
-        let (settled, _) = append.settle(true).await?;
+        let (settled, _) = append.settle().await?;
         Box::pin(append.finish(settled, ExpectedDigests::default())).await
     }
 }
@@ -191,8 +191,7 @@ impl Append {
             }
             stop => stop,
         };
-        let is_last = matches!(stop, Stop::Complete) && intake.is_final();
-        let (settled, full) = match self.settle(is_last).await {
+        let (settled, full) = match self.settle().await {
             Ok(settled) => settled,
             // As when the session expired meanwhile and its media was swept.
             Err(error) => return Err(lost(&self.house, &self.commits.session, error).await),
@@ -258,26 +257,16 @@ impl Append {
     }
 
     /// Makes durable what was taken. When the disk is full, that is only what was written before;
-    /// the flag says so. Unless these are the last bytes of the media it may be committed, too.
-    async fn settle(&mut self, is_last: bool) -> Result<(Settled, bool), Error> {
+    /// the flag says so.
+    async fn settle(&mut self) -> Result<(Settled, bool), Error> {
         self.house.note_rest(self.sink.waiting());
-        let commit = if is_last {
-            None
-        } else {
-            self.commits.at_once()
-        };
-        let (settled, full) = match self.sink.settle_and(commit).await {
-            Err(Error::Vault(VaultError::NoSpace { .. })) => {
-                (self.sink.settle_and(None).await, true)
-            }
+        let (settled, full) = match self.sink.settle().await {
+            Err(Error::Vault(VaultError::NoSpace { .. })) => (self.sink.settle().await, true),
             settled => (settled, false),
         };
         self.commits.join().await?;
-        let (mut settled, committed) = settled?;
+        let mut settled = settled?;
         settled.progress.total = self.total;
-        if let Some(committed) = committed {
-            self.commits.note_last(&committed?);
-        }
         Ok((settled, full))
     }
 

@@ -10,7 +10,7 @@ use windlass_store::{
 };
 
 use super::House;
-use super::sink::{Checkpoint, Commit, Settled};
+use super::sink::{Checkpoint, Settled};
 use crate::error::Error;
 
 /// The commits of one request. At most one is on its way.
@@ -112,20 +112,10 @@ impl Commits {
         }
         let small_media = settled.small_media;
         let committed = self.next_commit().make(progress, small_media, state);
-        self.note_last(&committed.await?);
+        let committed = committed.await?;
+        Failpoint::OffsetCommitted.reach();
+        self.note(&committed);
         Ok(())
-    }
-
-    /// The commit of what the sink settles, for the thread that syncs it. None while an earlier commit is on its way,
-    /// which it would have to wait for.
-    pub(super) fn at_once(&self) -> Option<Commit<Result<Committed, LedgerError>>> {
-        if self.running.is_some() {
-            return None;
-        }
-        let (next, total) = (self.next_commit(), self.total);
-        Some(Box::new(move |progress| {
-            next.make_now(Progress { total, ..progress })
-        }))
     }
 
     fn next_commit(&self) -> NextCommit {
@@ -136,12 +126,6 @@ impl Commits {
             created: self.session.created,
             from: self.committed,
         }
-    }
-
-    /// Notes the last commit of the request.
-    pub(super) fn note_last(&mut self, committed: &Committed) {
-        Failpoint::OffsetCommitted.reach();
-        self.note(committed);
     }
 
     fn note(&mut self, committed: &Committed) {
@@ -162,35 +146,13 @@ struct NextCommit {
 }
 
 impl NextCommit {
+    /// Progress moves the idle limit, where there is one.
     async fn make(
         self,
         progress: Progress,
         small_media: Option<Bytes>,
         state: SessionState,
     ) -> Result<Committed, LedgerError> {
-        let (advance, committed) = self.as_of_now(progress);
-        let advance = Advance {
-            small_media,
-            state,
-            ..advance
-        };
-        let ledger = &self.house.ledger;
-        ledger.advance(self.id, self.epoch, advance).await?;
-        Ok(committed)
-    }
-
-    /// As [`NextCommit::make`], on this thread, if the ledger can do that now.
-    fn make_now(self, progress: Progress) -> Option<Result<Committed, LedgerError>> {
-        let (advance, committed) = self.as_of_now(progress);
-        let done = self
-            .house
-            .ledger
-            .advance_now(self.id, self.epoch, advance)?;
-        Some(done.map(|()| committed))
-    }
-
-    /// Progress moves the idle limit, where there is one.
-    fn as_of_now(&self, progress: Progress) -> (Advance, Committed) {
         let house = &self.house;
         let is_idle_limited = house.settings.session_idle.is_some();
         let expires = is_idle_limited.then(|| house.expiry(self.created, house.clock.now()));
@@ -202,10 +164,11 @@ impl NextCommit {
         let advance = Advance {
             from: self.from,
             progress,
-            small_media: None,
-            state: SessionState::Active,
+            small_media,
+            state,
             expires,
         };
-        (advance, committed)
+        house.ledger.advance(self.id, self.epoch, advance).await?;
+        Ok(committed)
     }
 }

@@ -7,11 +7,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use windlass_proto::digest::{Digests, SlowHasher, Wanted};
 use windlass_store::{
-    Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Then, Timestamp, Vault, VaultError,
+    Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Timestamp, Vault, VaultError,
 };
 
 use super::batch::{Batch, MODEST_BATCH, SMALL_BATCH};
@@ -73,15 +72,6 @@ struct WriteFailed {
     pieces: Vec<Bytes>,
 }
 
-impl From<VaultError> for WriteFailed {
-    fn from(error: VaultError) -> Self {
-        Self {
-            error,
-            pieces: Vec::new(),
-        }
-    }
-}
-
 /// Writes a batch, and lets go of its memory.
 async fn write_out(
     writer: &dyn MediaWriter,
@@ -92,18 +82,14 @@ async fn write_out(
     written.map_err(|error| WriteFailed { error, pieces })
 }
 
-/// As [`write_out`], and syncs what was written. Where that is done in one go, `then` comes with it.
-async fn write_out_durably(
+/// As [`write_out`], and syncs what was written, with all that was written before.
+async fn write_out_and_sync(
     writer: &dyn MediaWriter,
     offset: u64,
     pieces: Vec<Bytes>,
-    then: Then,
 ) -> Result<(), WriteFailed> {
-    if let Some(done) = writer.write_durably(offset, &pieces, then).await {
-        return done.map_err(|error| WriteFailed { error, pieces });
-    }
-    write_out(writer, offset, pieces).await?;
-    Ok(writer.sync().await?)
+    let synced = writer.write_and_sync(offset, pieces.clone()).await;
+    synced.map_err(|error| WriteFailed { error, pieces })
 }
 
 /// Bytes that can be committed as soon as they are synced.
@@ -127,10 +113,6 @@ pub(crate) struct Settled {
     pub(crate) progress: Progress,
     pub(crate) small_media: Option<Bytes>,
 }
-
-/// A commit of what is durable, on the thread that has synced it, and what came of it; `None` if it is not possible
-/// there, and then nothing was done.
-pub(crate) type Commit<T> = Box<dyn FnOnce(Progress) -> Option<T> + Send>;
 
 impl MediaSink {
     /// A sink for a new media.
@@ -322,58 +304,23 @@ impl MediaSink {
 
     /// Brings everything to its place and makes it durable. Returns what may now be committed.
     pub(crate) async fn settle(&mut self) -> Result<Settled, Error> {
-        let settled = self.settle_and(None::<Commit<()>>).await;
-        settled.map(|(settled, _)| settled)
-    }
-
-    /// As [`MediaSink::settle`]. If a thread waits for the last sync, and nothing else has to be waited for, it goes on
-    /// with `commit`, and what came of that is returned, too.
-    pub(crate) async fn settle_and<T: Send + 'static>(
-        &mut self,
-        commit: Option<Commit<T>>,
-    ) -> Result<(Settled, Option<T>), Error> {
         // What an earlier checkpoint would have committed is committed by this one.
         self.land().await?;
         if !self.is_for_vault() {
-            return Ok((self.settle_small().await, None));
+            return Ok(self.settle_small().await);
         }
         let media = self.vault_media().await?;
-        let mut committed = None;
         if self.batch.len() > 0 {
             let (from, pieces) = self.seal().await;
-            let (then, told) = self.go_on_with(commit, media.id).await;
-            let written = write_out_durably(&*media.writer, from.offset, pieces, then).await;
+            let written = write_out_and_sync(&*media.writer, from.offset, pieces).await;
             self.landed(written, from)?;
-            committed = told.and_then(|mut told| told.try_recv().ok());
         } else {
             media.writer.sync().await?;
         }
-        let settled = Settled {
+        Ok(Settled {
             progress: self.progress(&self.taken.clone(), media.id).await,
             small_media: None,
-        };
-        Ok((settled, committed))
-    }
-
-    /// What the thread goes on with that has written and synced all that was taken, and where it tells what came of it.
-    /// Digests that are computed beside the writing have to be waited for, and that is no thread's business.
-    async fn go_on_with<T: Send + 'static>(
-        &mut self,
-        commit: Option<Commit<T>>,
-        id: MediaId,
-    ) -> (Then, Option<oneshot::Receiver<T>>) {
-        let Some(commit) = commit.filter(|_| self.slow.is_off()) else {
-            return (Box::new(|| ()), None);
-        };
-        let progress = self.progress(&self.taken.clone(), id).await;
-        let (tell, told) = oneshot::channel();
-        let then = move || {
-            if let Some(committed) = commit(progress) {
-                // Who has gone away asks the ledger.
-                let _ = tell.send(committed);
-            }
-        };
-        (Box::new(then), Some(told))
+        })
     }
 
     /// The digests of everything that was taken. Those that are not known are computed from the
@@ -432,7 +379,12 @@ impl MediaSink {
         let Some(writing) = self.writing.take() else {
             return Ok(None);
         };
-        let panicked = |panic| Err(VaultError::Fault(Arc::new(panic)).into());
+        let panicked = |panic| {
+            Err(WriteFailed {
+                error: VaultError::Fault(Arc::new(panic)),
+                pieces: Vec::new(),
+            })
+        };
         let written = writing.task.await.unwrap_or_else(panicked);
         self.landed(written, writing.from)?;
         if writing.checkpoint {

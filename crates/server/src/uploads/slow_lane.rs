@@ -32,11 +32,6 @@ impl SlowLane {
         }
     }
 
-    /// Whether there is nothing to be computed.
-    pub(super) fn is_off(&self) -> bool {
-        matches!(self, Self::Off)
-    }
-
     /// Takes the next bytes, beside whatever else goes on.
     pub(super) async fn update(&mut self, pieces: Vec<Bytes>) {
         if let Some(hasher) = self.take().await {

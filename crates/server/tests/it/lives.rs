@@ -161,7 +161,6 @@ pub(crate) fn is_durable(name: &str) -> bool {
     let changes = [
         "start",
         "advance",
-        "advance_now",
         "end",
         "apply",
         "expire",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_server::Stores;
-use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::fault::{Faults, FaultyVault, Trouble, When};
 use windlass_testkit::media::Media;
 
 use crate::power::{LocalStores, PoweredStores};
@@ -43,23 +43,6 @@ async fn chunk_after_chunk_nothing_is_opened_again() {
     assert_eq!(reopened(), 1);
     assert_eq!(put(&world, &session, 3 * CHUNK).await, 201);
     assert_eq!(reopened(), 1);
-}
-
-#[tokio::test]
-async fn a_client_who_is_alone_waits_for_no_other_thread_to_commit() {
-    let local = LocalStores::new();
-    let Stores { ledger, vault } = local.stores();
-    let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
-    let ledger = Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls)));
-    let world = World::new(Stores { ledger, vault }, Arc::default());
-    for _ in 0..4 {
-        let session = world.start(Some(MEDIA.len())).await.unwrap();
-        for n in 0..3 {
-            assert_eq!(put(&world, &session, n * CHUNK).await, 308);
-        }
-    }
-    // The ledger's thread may have been at work still now and then.
-    assert!(calls.calls_of("advance_now") > 0, "{:?}", calls.names());
 }
 
 #[tokio::test]

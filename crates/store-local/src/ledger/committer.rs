@@ -11,7 +11,7 @@
 //! A change that is refused must leave no trace. Since hardly ever one is, they run unprotected at first;
 //! if one is refused, all is taken back and done again, each change under a savepoint of its own.
 //!
-//! Whoever commits has it to himself ([`super::writer`]).
+//! The writer's thread has it to itself ([`super::writer`]).
 
 use std::fs::File;
 use std::sync::Arc;
@@ -54,22 +54,6 @@ pub(super) struct Committer {
     poison: Poison,
     commits: Arc<AtomicU64>,
 }
-
-/// Ends the ledger with a panic, whoever it is that panics: nobody knows what it has left behind.
-struct StrikesInPanic(Poison);
-
-impl Drop for StrikesInPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.strike(CommitPanicked);
-        }
-    }
-}
-
-/// A commit ended before its time.
-#[derive(Debug, thiserror::Error)]
-#[error("a commit of the ledger panicked")]
-struct CommitPanicked;
 
 /// What became of one change of a transaction: the sessions it made forgotten, or why it was not
 /// made.
@@ -119,18 +103,7 @@ impl Committer {
     /// Makes the changes in one transaction. An error means that none was made.
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         self.poison.check().map_err(LedgerError::Fault)?;
-        let _panics = StrikesInPanic(self.poison.clone());
         self.transaction_with_reserve(changes)
-    }
-
-    /// Whether the next commit has to wait for [`Committer::upkeep`]: the WAL would become ever longer.
-    pub(super) fn needs_upkeep(&self) -> bool {
-        self.wal.is_too_long()
-    }
-
-    /// Whether there is something for [`Committer::upkeep`] to do.
-    pub(super) fn wants_upkeep(&self) -> bool {
-        self.checkpointer.is_busy() || self.wal.is_long()
     }
 
     /// What is due after a commit, and nobody has to wait for.
@@ -334,17 +307,14 @@ impl Committer {
 
     /// Closes the connection, the last one: SQLite brings all of the WAL into the database then, and removes
     /// it. Not after a fault: a sync that failed may seem to succeed the second time, and the WAL has what
-    /// the database then lacks.
+    /// the database then lacks. Nor when a panic has come before.
     pub(super) fn close(self) {
         // What it is at may fail.
         drop(self.checkpointer);
-        if self.poison.check().is_err() {
-            let keep = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-            if self.connection.set_db_config(keep, true).is_err() {
-                // Its files stay as they are until the process ends.
-                std::mem::forget(self.connection);
-                return;
-            }
+        if self.poison.check().is_ok() {
+            let keeps = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            // If that fails, the WAL is there at the next start.
+            let _ = self.connection.set_db_config(keeps, false);
         }
         drop(self.connection);
         drop(self.database);

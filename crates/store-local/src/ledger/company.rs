@@ -66,11 +66,6 @@ impl Company {
         Self { places, lately: 0 }
     }
 
-    /// Whether nobody else was waiting of late.
-    pub(super) fn is_alone(&self) -> bool {
-        self.lately <= 1
-    }
-
     /// Waits for company before a commit, which carries so many calls at most.
     pub(super) fn gather(&self, most: usize) {
         self.gather_for(PATIENCE, most);

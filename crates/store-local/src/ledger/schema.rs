@@ -102,6 +102,8 @@ pub(super) fn open_writer(
     // The writer has its own way of checkpointing, after it has answered.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    // Nor does it when it is closed, unless it is known that it may.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     make_tables(&mut connection, identity)?;
     Ok(connection)
 }

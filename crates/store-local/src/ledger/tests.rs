@@ -1,7 +1,5 @@
 //! The writer's rules: what one commit carries, and what a failure ends.
 
-mod at_once;
-
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -444,9 +442,16 @@ async fn who_reads_a_commit_that_is_in_doubt_asks_for_himself() {
 #[tokio::test]
 async fn a_writer_that_panics_is_a_fault_and_not_a_hang() {
     let bench = Bench::new();
-    is_fault(bench.do_any(|_| panic!("asked for by a test")).await);
-    is_fault(bench.start(1).await);
+    bench.start(1).await.unwrap();
+    let half_way = |connection: &rusqlite::Connection| {
+        connection.execute("DELETE FROM sessions", [])?;
+        panic!("asked for by a test")
+    };
+    is_fault(bench.do_any(half_way).await);
+    is_fault(bench.start(2).await);
     is_fault(bench.ledger.check().await);
+    let bench = bench.reopen();
+    assert!(bench.ledger.session(id(1)).await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -517,21 +522,29 @@ async fn a_full_disk_empties_the_wal() {
 
 #[tokio::test]
 async fn after_a_fault_the_wal_is_kept() {
-    for is_faulty in [false, true] {
+    let close = |bench: Bench| {
+        let Bench { ledger, dir } = bench;
+        drop(Arc::into_inner(ledger).expect("no call is under way"));
+        let wal = filesystem::beside(&dir.path().join("ledger.sqlite"), "-wal");
+        wal.metadata().map_or(0, |facts| facts.len())
+    };
+    let begin = async || {
         let bench = Bench::new();
         bench.start(1).await.unwrap();
-        if is_faulty {
-            bench
-                .ledger
-                .poison
-                .strike(std::io::Error::other("a sync failed"));
-        }
-        let Bench { ledger, dir } = bench;
-        drop(ledger);
-        let wal = filesystem::beside(&dir.path().join("ledger.sqlite"), "-wal");
-        let len = wal.metadata().map_or(0, |facts| facts.len());
-        assert_eq!(len > 0, is_faulty, "{len} bytes");
-    }
+        bench
+    };
+    assert_eq!(close(begin().await), 0);
+
+    let failed = begin().await;
+    failed
+        .ledger
+        .poison
+        .strike(std::io::Error::other("a sync failed"));
+    assert!(close(failed) > 0);
+
+    let panicked = begin().await;
+    is_fault(panicked.do_any(|_| panic!("asked for by a test")).await);
+    assert!(close(panicked) > 0);
 }
 
 #[tokio::test]

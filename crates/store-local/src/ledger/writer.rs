@@ -1,4 +1,4 @@
-//! The thread that writes, and its group commit.
+//! The one thread that writes, and its group commit.
 //!
 //! While a commit waits for the disk, changes queue up; the next transaction takes them all, and all
 //! are answered after the one commit. With one change at a time every change costs a sync; with 64
@@ -15,13 +15,9 @@
 //!
 //! Leases go first and outside of the transaction: so they see nothing that is not committed, and
 //! cost no commit ([`super::leases`]).
-//!
-//! A caller who has a thread to wait on, and is alone, commits there: to wake the writer's thread and to be
-//! woken by it takes as long as half a sync, where syncs are quick. Who finds the connection taken, or
-//! others in the queue, queues up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, TryLockError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -46,28 +42,17 @@ pub(super) struct Writer {
     poison: Poison,
     commits: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
-    /// None only in the drop.
-    desk: Option<Arc<Mutex<Desk>>>,
 }
 
-/// What whoever commits has to himself.
-#[derive(Debug)]
-struct Desk {
-    committer: Committer,
-    company: Company,
-}
-
-/// A call in the queue, with its place in it if somebody waits for it.
+/// A call in the queue, with its place in it.
 struct Queued {
     call: Call,
-    _place: Option<OwnedSemaphorePermit>,
+    _place: OwnedSemaphorePermit,
 }
 
 enum Call {
     Lease(SessionId, Answer<Option<Session>>),
     Change(Change, Answer<usize>),
-    /// What is due after a commit that was made elsewhere.
-    Upkeep,
 }
 
 type Answer<T> = oneshot::Sender<Result<T, LedgerError>>;
@@ -78,23 +63,19 @@ impl Writer {
         let (queue, calls) = mpsc::channel();
         let places = Arc::new(Places::new(QUEUE_LEN));
         let commits = committer.commits();
-        let desk = Arc::new(Mutex::new(Desk {
+        let thread = Thread {
             committer,
             company: Company::new(Arc::clone(&places)),
-        }));
+        };
         let thread = std::thread::Builder::new()
             .name("ledger-writer".to_owned())
-            .spawn({
-                let desk = Arc::clone(&desk);
-                move || run(&desk, &calls)
-            })?;
+            .spawn(move || thread.run(&calls))?;
         Ok(Self {
             queue: Some(queue),
             places,
             poison,
             commits,
             thread: Some(thread),
-            desk: Some(desk),
         })
     }
 
@@ -106,34 +87,6 @@ impl Writer {
     /// Makes a change. Resolves when it is durable.
     pub(super) async fn change(&self, change: Change) -> Result<usize, LedgerError> {
         self.call(|answer| Call::Change(change, answer)).await
-    }
-
-    /// As [`Writer::change`], on the calling thread, which waits for the disk; `None` when somebody else commits, or
-    /// waits for it, or is likely to come along, and when there is more to be waited for than the commit.
-    pub(super) fn change_now(&self, change: Change) -> Option<Result<usize, LedgerError>> {
-        if self.places.taken() > 0 {
-            return None;
-        }
-        let mut desk = match self.desk().try_lock() {
-            Ok(desk) => desk,
-            Err(TryLockError::WouldBlock) => return None,
-            Err(TryLockError::Poisoned(_)) => return Some(Err(self.stopped())),
-        };
-        if !desk.company.is_alone() || desk.committer.needs_upkeep() {
-            return None;
-        }
-        let outcome = desk.commit(&[change]).pop();
-        desk.company.note(1);
-        let is_due = desk.committer.wants_upkeep();
-        drop(desk);
-        if is_due {
-            // Without the thread the next call fails.
-            let _ = self.queue().send(Queued {
-                call: Call::Upkeep,
-                _place: None,
-            });
-        }
-        Some(outcome.expect("there is one for each change"))
     }
 
     /// How many transactions were committed since the start.
@@ -152,10 +105,11 @@ impl Writer {
         let (answer, answered) = oneshot::channel();
         let queued = Queued {
             call: call(answer),
-            _place: Some(self.places.take().await),
+            _place: self.places.take().await,
         };
+        let queue = self.queue.as_ref().expect("it is there until the drop");
         // Without a thread there is no answer; both errors say so.
-        if self.queue().send(queued).is_err() {
+        if queue.send(queued).is_err() {
             return Err(self.stopped());
         }
         if let Some(thread) = &self.thread {
@@ -164,15 +118,7 @@ impl Writer {
         answered.await.unwrap_or_else(|_| Err(self.stopped()))
     }
 
-    fn queue(&self) -> &mpsc::Sender<Queued> {
-        self.queue.as_ref().expect("it is there until the drop")
-    }
-
-    fn desk(&self) -> &Mutex<Desk> {
-        self.desk.as_ref().expect("it is there until the drop")
-    }
-
-    /// The thread is gone, or a commit has panicked.
+    /// The thread is gone: it panicked.
     fn stopped(&self) -> LedgerError {
         LedgerError::Fault(self.poison.strike(WriterStopped))
     }
@@ -187,13 +133,6 @@ impl Drop for Writer {
             // A panic has been answered with faults already.
             let _ = thread.join();
         }
-        let desk = self.desk.take().and_then(Arc::into_inner);
-        let desk = desk.expect("only the thread had it, too");
-        let desk = desk.into_inner().unwrap_or_else(|panicked| {
-            self.stopped();
-            panicked.into_inner()
-        });
-        desk.committer.close();
     }
 }
 
@@ -202,29 +141,30 @@ impl Drop for Writer {
 #[error("the ledger's writer has stopped")]
 struct WriterStopped;
 
-/// What the thread does, until no more calls can come or a commit has panicked.
-fn run(desk: &Mutex<Desk>, calls: &mpsc::Receiver<Queued>) {
-    while let Ok(first) = calls.recv() {
-        let Ok(mut desk) = desk.lock() else {
-            return;
-        };
-        if matches!(first.call, Call::Change(..)) {
-            desk.company.gather(BATCH_LEN);
-        }
-        let batch = std::iter::once(first)
-            .chain(calls.try_iter())
-            .take(BATCH_LEN);
-        if desk.carry_out(batch) {
-            desk.committer.upkeep();
-        }
-    }
+/// The thread's side.
+struct Thread {
+    committer: Committer,
+    company: Company,
 }
 
-impl Desk {
-    /// Leases at once, changes in one transaction. Whether upkeep is due then.
-    fn carry_out(&mut self, calls: impl Iterator<Item = Queued>) -> bool {
+impl Thread {
+    /// Until no more calls can come.
+    fn run(mut self, calls: &mpsc::Receiver<Queued>) {
+        while let Ok(first) = calls.recv() {
+            if matches!(first.call, Call::Change(..)) {
+                self.company.gather(BATCH_LEN);
+            }
+            let batch = std::iter::once(first)
+                .chain(calls.try_iter())
+                .take(BATCH_LEN);
+            self.carry_out(batch);
+        }
+        self.committer.close();
+    }
+
+    /// Leases at once, changes in one transaction.
+    fn carry_out(&mut self, calls: impl Iterator<Item = Queued>) {
         let (mut changes, mut answers) = (Vec::new(), Vec::new());
-        let mut is_due = false;
         for Queued { call, .. } in calls {
             match call {
                 Call::Lease(id, answer) => drop(answer.send(self.committer.lease(id))),
@@ -232,33 +172,31 @@ impl Desk {
                     changes.push(change);
                     answers.push(answer);
                 }
-                Call::Upkeep => is_due = true,
             }
         }
         if changes.is_empty() {
-            return is_due;
+            return;
         }
-        for (outcome, answer) in self.commit(&changes).into_iter().zip(answers) {
-            // A caller that has gone away is told by the next read.
-            let _ = answer.send(outcome);
-        }
+        self.commit(&changes, answers);
         // Those who have come meanwhile are counted, too.
         self.company.note(changes.len());
-        true
+        self.committer.upkeep();
     }
 
-    /// Makes the changes in one transaction. What each of their callers is told.
-    fn commit(&mut self, changes: &[Change]) -> Vec<Result<usize, LedgerError>> {
-        match self.committer.commit(changes) {
-            Ok(outcomes) => outcomes
-                .into_iter()
-                .map(|outcome| Ok(outcome?.len()))
-                .collect(),
-            Err(LedgerError::Fault(cause)) => changes
-                .iter()
-                .map(|_| Err(LedgerError::Fault(Arc::clone(&cause))))
-                .collect(),
-            Err(_) => changes.iter().map(|_| Err(LedgerError::NoSpace)).collect(),
+    /// Makes the changes in one transaction, then answers them all.
+    fn commit(&mut self, changes: &[Change], answers: Vec<Answer<usize>>) {
+        let outcomes = self.committer.commit(changes);
+        for (index, answer) in answers.into_iter().enumerate() {
+            let outcome = match &outcomes {
+                Ok(outcomes) => match &outcomes[index] {
+                    Ok(forgotten) => Ok(forgotten.len()),
+                    Err(refusal) => Err(LedgerError::from(*refusal)),
+                },
+                Err(LedgerError::Fault(cause)) => Err(LedgerError::Fault(Arc::clone(cause))),
+                Err(_) => Err(LedgerError::NoSpace),
+            };
+            // A caller that has gone away is told by the next read.
+            let _ = answer.send(outcome);
         }
     }
 }

@@ -21,7 +21,7 @@ use windlass_store::Cause;
 /// page cache; they need a thread for each processor and some for those that wait.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// Syncs, the last write before one, and what a caller goes on with after it: a commit.
+    /// Syncs, and the last write before one.
     pub(super) sync: Lane,
     /// Syncs that nobody waits for, and that shall not be waited for.
     pub(super) write_back: Lane,
@@ -126,15 +126,6 @@ impl Lane {
         permit.expect("the semaphore is never closed")
     }
 
-    /// As [`Lane::run`], if a thread is free; else `None`, and nothing is done.
-    pub(super) async fn run_now<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<Result<T, Cause>> {
-        let permit = Arc::clone(&self.places).try_acquire_owned().ok()?;
-        Some(run_with(permit, work).await)
-    }
-
     /// Begins `work`, for whose end nobody waits, if a thread is free. Whether it has begun.
     pub(super) fn begin(&self, work: impl FnOnce() + Send + 'static) -> bool {
         let permit = Arc::clone(&self.places).try_acquire_owned();
@@ -173,12 +164,11 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn what_is_to_run_now_does_not_wait() {
+    async fn nothing_is_begun_while_no_thread_is_free() {
         let lane = Lane::new(1);
-        assert_eq!(lane.run_now(|| 1).await.unwrap().unwrap(), 1);
         let (let_go, held) = mpsc::channel::<()>();
         assert!(lane.begin(move || held.recv().unwrap_or_default()));
-        assert!(lane.run_now(|| 2).await.is_none());
+        assert!(!lane.begin(|| ()));
         drop(let_go);
         assert_eq!(lane.run(|| 3).await.unwrap(), 3);
     }
@@ -252,10 +242,10 @@ mod tests {
             async move { lane.run_promptly(work).await }
         });
         inside.await.unwrap();
-        assert!(lane.run_now(|| ()).await.is_none());
+        assert!(!lane.begin(|| ()));
         drop(let_go);
         runs.await.unwrap().unwrap().unwrap_err();
-        assert!(lane.run_now(|| ()).await.is_some());
+        assert!(lane.begin(|| ()));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

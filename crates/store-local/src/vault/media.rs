@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use windlass_store::{Cause, Failpoint, MediaId, MediaReader, MediaWriter, Then, VaultError};
+use windlass_store::{Cause, Failpoint, MediaId, MediaReader, MediaWriter, VaultError};
 
 use super::direct::MediaFile;
 use super::lanes::Lane;
@@ -112,18 +112,12 @@ impl MediaWriter for LocalWriter {
         synced.unwrap_or_else(fault)
     }
 
-    /// On one thread, without the way back and forth between the steps. The data is kept until all are done; where
-    /// syncs queue up it is better to write before, and to keep it no longer than that.
-    async fn write_durably(
-        &self,
-        offset: u64,
-        data: &[Bytes],
-        then: Then,
-    ) -> Option<Result<(), VaultError>> {
-        let (write, sync) = (self.writing(offset, data.to_vec()), self.syncing());
-        let work = || write().and_then(|_| sync()).map(|()| then());
-        let done = self.shared.lanes.sync.run_now(work).await?;
-        Some(done.unwrap_or_else(fault))
+    /// Both in one stay on a thread.
+    async fn write_and_sync(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+        let (write, sync) = (self.writing(offset, data), self.syncing());
+        let work = || write().and_then(|_| sync());
+        let synced = self.shared.lanes.sync.run(work).await;
+        synced.unwrap_or_else(fault)
     }
 }
 

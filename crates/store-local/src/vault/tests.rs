@@ -2,12 +2,10 @@
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
-use std::sync::mpsc;
 
 use bytes::Bytes;
 use rustix::process::{Resource, Rlimit};
 use tempfile::TempDir;
-use windlass_store::Then;
 
 use super::*;
 use crate::patience::soon;
@@ -51,23 +49,6 @@ fn is_fault<T>(result: Result<T, VaultError>) {
     assert!(matches!(result.map(drop), Err(VaultError::Fault(_))));
 }
 
-/// What is to come after a sync, and whoever learns of it. A panic would look like one more fault.
-fn then() -> (Then, mpsc::Receiver<()>) {
-    let (tell, told) = mpsc::channel();
-    (Box::new(move || tell.send(()).unwrap_or_default()), told)
-}
-
-/// Writes and syncs, of which one fails. Nothing may come after it.
-async fn fail_to_write_durably(writer: &dyn MediaWriter, offset: u64) -> Result<(), VaultError> {
-    let (then, told) = then();
-    let done = writer.write_durably(offset, &data(), then).await.unwrap();
-    assert!(
-        told.try_recv().is_err(),
-        "it goes on though nothing was synced"
-    );
-    done
-}
-
 #[tokio::test]
 async fn after_a_failed_sync_none_succeeds() {
     let dir = tempfile::tempdir().unwrap();
@@ -76,10 +57,10 @@ async fn after_a_failed_sync_none_succeeds() {
     sound.write(0, data()).await.unwrap();
     sound.sync().await.unwrap();
     let broken = writer_on(&vault, "/dev/null", 2);
-    is_fault(fail_to_write_durably(&broken, 0).await);
+    is_fault(broken.write_and_sync(0, data()).await);
     is_fault(broken.sync().await);
     is_fault(sound.sync().await);
-    is_fault(fail_to_write_durably(&*sound, 8).await);
+    is_fault(sound.write_and_sync(8, data()).await);
     is_fault(vault.create(id(3)).await);
     let mut reader = vault.read(id(1), 0..8).await.unwrap();
     assert_eq!(
@@ -136,7 +117,7 @@ async fn a_full_disk_is_no_fault() {
     let full = writer_on(&vault, "/dev/full", 2);
     for refused in [
         full.write(0, data()).await,
-        fail_to_write_durably(&full, 0).await,
+        full.write_and_sync(0, data()).await,
     ] {
         assert!(
             matches!(refused, Err(VaultError::NoSpace { written: 0 })),
@@ -152,19 +133,14 @@ async fn a_full_disk_is_no_fault() {
 async fn a_sync_is_counted_and_only_where_one_happens() {
     for (durability, expected) in [(Durability::Disk, 1), (Durability::Os, 0)] {
         let dir = tempfile::tempdir().unwrap();
-        let vault = Arc::new(open(&dir, durability));
+        let vault = open(&dir, durability);
         let writer = vault.create(id(1)).await.unwrap();
         let before = vault.syncs();
         writer.write(0, data()).await.unwrap();
         writer.sync().await.unwrap();
         assert_eq!(vault.syncs() - before, expected, "{durability:?}");
-        let (tell, told) = mpsc::channel();
-        let counts = Arc::clone(&vault);
-        let then = Box::new(move || tell.send(counts.syncs()).unwrap());
-        let done = writer.write_durably(8, &data(), then).await;
-        done.unwrap().unwrap();
-        let by_then = told.try_recv().unwrap();
-        assert_eq!(by_then - before, 2 * expected, "{durability:?}");
+        writer.write_and_sync(8, data()).await.unwrap();
+        assert_eq!(vault.syncs() - before, 2 * expected, "{durability:?}");
     }
 }
 

@@ -1,14 +1,12 @@
 //! The rules of [`Vault`].
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
 use super::samples::{Names, crc32c};
 use crate::records::{Extent, MediaId};
-use crate::vault::{MediaReader, MediaWriter, StoredMedia, Then, Vault, VaultError};
+use crate::vault::{MediaReader, MediaWriter, StoredMedia, Vault, VaultError};
 
 /// Checks an empty vault against every rule of the contract.
 ///
@@ -67,30 +65,12 @@ async fn a_write_may_have_very_many_pieces(vault: &dyn Vault) {
 async fn a_write_and_its_sync_may_be_one_call(vault: &dyn Vault) {
     let id = Names::of("a_write_and_its_sync_may_be_one_call").media(0);
     let writer = create(vault, id, b"wind").await;
-    let pieces = [Bytes::from_static(b"la"), Bytes::from_static(b"ss")];
-    let calls = Arc::new(AtomicUsize::new(0));
-    let then = || -> Then {
-        let calls = Arc::clone(&calls);
-        Box::new(move || {
-            calls.fetch_add(1, Ordering::SeqCst);
-        })
-    };
-    // It may be busy now and then.
-    let durably = async || match writer.write_durably(4, &pieces, then()).await {
-        None => writer.write_durably(4, &pieces, then()).await,
-        done => done,
-    };
-    let Some(done) = durably().await else {
-        return;
-    };
-    done.unwrap();
+    let pieces = || vec![Bytes::from_static(b"la"), Bytes::from_static(b"ss")];
+    writer.write_and_sync(4, pieces()).await.unwrap();
     assert_eq!(read(vault, id, 0..8).await, b"windlass");
-    assert_eq!(calls.load(Ordering::SeqCst), 1);
     vault.reopen(id, 4, None).await.unwrap();
-    superseded(&durably().await.unwrap());
+    superseded(&writer.write_and_sync(4, pieces()).await);
     damaged(read_all(vault, id, 0..5).await);
-    let calls = calls.load(Ordering::SeqCst);
-    assert_eq!(calls, 1, "nothing is done on top of what failed");
 }
 
 async fn a_name_is_taken_once(vault: &dyn Vault) {

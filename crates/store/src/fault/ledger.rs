@@ -86,31 +86,6 @@ impl Ledger for FaultyLedger {
             .await
     }
 
-    /// Is never slow, and does not count when the ledger underneath cannot do it.
-    fn advance_now(
-        &self,
-        id: SessionId,
-        epoch: Epoch,
-        advance: Advance,
-    ) -> Option<Result<(), LedgerError>> {
-        const NAME: &str = "advance_now";
-        let fault = || Err(LedgerError::Fault(scheduled()));
-        let trouble = match self.faults.next_now(NAME) {
-            Some(Trouble::Fault | Trouble::Torn) => return Some(fault()),
-            Some(Trouble::NoSpace) => return Some(Err(LedgerError::NoSpace)),
-            trouble => trouble,
-        };
-        let done = self.inner.advance_now(id, epoch, advance);
-        match (done, trouble) {
-            (None, _) => {
-                self.faults.take_back(NAME);
-                None
-            }
-            (Some(Ok(())), Some(Trouble::Lost)) => Some(fault()),
-            (done, _) => done,
-        }
-    }
-
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
         self.change("end", self.inner.end(id, epoch, end)).await
     }

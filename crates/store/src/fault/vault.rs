@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{Faults, Trouble, scheduled};
 use crate::records::{Extent, MediaId};
-use crate::vault::{Listing, MediaReader, MediaWriter, Space, Then, Vault, VaultError};
+use crate::vault::{Listing, MediaReader, MediaWriter, Space, Vault, VaultError};
 
 /// A [`Vault`] whose calls, and those of its writers and readers, fail on schedule.
 pub struct FaultyVault {
@@ -92,46 +92,6 @@ struct FaultyWriter {
 }
 
 impl FaultyWriter {
-    /// A write in trouble.
-    async fn write_in(
-        &self,
-        trouble: Trouble,
-        offset: u64,
-        data: Vec<Bytes>,
-    ) -> Result<(), VaultError> {
-        let fault = || Err(VaultError::Fault(scheduled()));
-        match trouble {
-            Trouble::Slow(_) => self.inner.write(offset, data).await,
-            Trouble::Fault => fault(),
-            Trouble::Torn => {
-                self.write_half(offset, &data).await?;
-                fault()
-            }
-            Trouble::Lost => {
-                self.inner.write(offset, data).await?;
-                fault()
-            }
-            Trouble::NoSpace => {
-                let written = self.write_half(offset, &data).await?;
-                Err(VaultError::NoSpace { written })
-            }
-        }
-    }
-
-    /// A write whose sync fails.
-    async fn write_and_sync_in(
-        &self,
-        trouble: Trouble,
-        offset: u64,
-        data: Vec<Bytes>,
-    ) -> Result<(), VaultError> {
-        self.inner.write(offset, data).await?;
-        if trouble == Trouble::Lost {
-            self.inner.sync().await?;
-        }
-        Err(VaultError::Fault(scheduled()))
-    }
-
     /// Writes the first half of the bytes. Returns how many that are.
     async fn write_half(&self, offset: u64, data: &[Bytes]) -> Result<u64, VaultError> {
         let len: usize = data.iter().map(Bytes::len).sum();
@@ -150,37 +110,27 @@ impl FaultyWriter {
 #[async_trait]
 impl MediaWriter for FaultyWriter {
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+        let fault = || Err(VaultError::Fault(scheduled()));
         match self.faults.next("write").await {
-            None => self.inner.write(offset, data).await,
-            Some(trouble) => self.write_in(trouble, offset, data).await,
+            None | Some(Trouble::Slow(_)) => self.inner.write(offset, data).await,
+            Some(Trouble::Fault) => fault(),
+            Some(Trouble::Torn) => {
+                self.write_half(offset, &data).await?;
+                fault()
+            }
+            Some(Trouble::Lost) => {
+                self.inner.write(offset, data).await?;
+                fault()
+            }
+            Some(Trouble::NoSpace) => {
+                let written = self.write_half(offset, &data).await?;
+                Err(VaultError::NoSpace { written })
+            }
         }
     }
 
     async fn sync(&self) -> Result<(), VaultError> {
         change(&self.faults, "sync", self.inner.sync(), NEEDS_NO_ROOM).await
-    }
-
-    /// Counts as `write`, and then as `sync`, but as neither when the vault underneath cannot do it.
-    async fn write_durably(
-        &self,
-        offset: u64,
-        data: &[Bytes],
-        then: Then,
-    ) -> Option<Result<(), VaultError>> {
-        if let Some(trouble) = self.faults.next("write").await {
-            return Some(self.write_in(trouble, offset, data.to_vec()).await);
-        }
-        match self.faults.next("sync").await {
-            None | Some(Trouble::NoSpace | Trouble::Slow(_)) => {
-                let done = self.inner.write_durably(offset, data, then).await;
-                if done.is_none() {
-                    self.faults.take_back("sync");
-                    self.faults.take_back("write");
-                }
-                done
-            }
-            Some(trouble) => Some(self.write_and_sync_in(trouble, offset, data.to_vec()).await),
-        }
     }
 }
 

@@ -62,15 +62,6 @@ impl Ledger for MemoryLedger {
         self.tables().advance(id, epoch, advance)
     }
 
-    fn advance_now(
-        &self,
-        id: SessionId,
-        epoch: Epoch,
-        advance: Advance,
-    ) -> Option<Result<(), LedgerError>> {
-        Some(self.tables().advance(id, epoch, advance))
-    }
-
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
         self.tables().end(id, epoch, end)
     }

@@ -10,9 +10,7 @@ use bytes::Bytes;
 use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
 use crate::records::{Extent, MediaId, Timestamp};
-use crate::vault::{
-    Listing, MediaReader, MediaWriter, Space, StoredMedia, Then, Vault, VaultError,
-};
+use crate::vault::{Listing, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError};
 
 /// A [`Vault`] in memory that tells what is durable from what is only written.
 #[derive(Debug, Clone, Default)]
@@ -152,8 +150,6 @@ struct Disk {
     media: Mutex<BTreeMap<MediaId, Contents>>,
     /// Milliseconds since the Unix epoch, set from outside.
     now: AtomicU64,
-    /// How often it was asked to write durably.
-    asked: AtomicU64,
 }
 
 impl Disk {
@@ -298,23 +294,6 @@ impl MediaWriter for MemoryWriter {
 
     async fn sync(&self) -> Result<(), VaultError> {
         self.on_contents(Contents::sync)
-    }
-
-    /// Declines every other time, so that callers are tried both ways.
-    async fn write_durably(
-        &self,
-        offset: u64,
-        data: &[Bytes],
-        then: Then,
-    ) -> Option<Result<(), VaultError>> {
-        if self.disk.asked.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
-            return None;
-        }
-        let durably = async {
-            self.write(offset, data.to_vec()).await?;
-            self.sync().await
-        };
-        Some(durably.await.map(|()| then()))
     }
 }
 

@@ -13,7 +13,6 @@ pub(super) async fn checks(ledger: &dyn Ledger) {
     an_ended_session_is_leased_as_it_is(ledger).await;
     an_advance_commits_all_it_says(ledger).await;
     an_advance_from_another_offset_is_fenced(ledger).await;
-    an_advance_at_once_is_one_like_any_other(ledger).await;
     one_of_many_equal_advances_wins(ledger).await;
     small_media_grows_with_its_session(ledger).await;
     small_media_that_moves_to_the_vault_leaves_the_ledger(ledger).await;
@@ -181,31 +180,6 @@ async fn an_advance_from_another_offset_is_fenced(ledger: &dyn Ledger) {
         fenced(ledger.advance(id, epoch, step(from, to, media)).await);
         assert_eq!(session(ledger, id).await, before, "from {from} to {to}");
     }
-}
-
-async fn an_advance_at_once_is_one_like_any_other(ledger: &dyn Ledger) {
-    let names = Names::of("an_advance_at_once_is_one_like_any_other");
-    let id = start(ledger, names.new_session(0)).await.id;
-    let stale = lease(ledger, id).await.epoch;
-    let epoch = lease(ledger, id).await.epoch;
-    let media = Some(names.large(0));
-    let mut offset = 0;
-    match ledger.advance_now(id, epoch, step(0, 10, media)) {
-        Some(done) => {
-            done.unwrap();
-            offset = 10;
-        }
-        None => assert_eq!(
-            session(ledger, id).await.progress,
-            Progress::none(Some(1_000_000))
-        ),
-    }
-    for (epoch, from) in [(stale, 10), (epoch, 11)] {
-        if let Some(done) = ledger.advance_now(id, epoch, step(from, 20, media)) {
-            fenced(done);
-        }
-    }
-    assert_eq!(session(ledger, id).await.progress.offset, offset);
 }
 
 async fn one_of_many_equal_advances_wins(ledger: &dyn Ledger) {
