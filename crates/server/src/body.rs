@@ -164,6 +164,11 @@ impl RequestBody {
         self.read_to_end.clone()
     }
 
+    /// Whether it comes in gzip, so that only its end tells whether what came before is right.
+    pub(crate) fn is_gzip(&self) -> bool {
+        matches!(self.source, Source::Gzip { .. })
+    }
+
     /// Whether nothing more comes. False also where that shows only when more is asked for.
     pub(crate) fn is_at_end(&self) -> bool {
         self.read_to_end.is_set()

@@ -7,7 +7,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::session::{Ending, Intake, Outcome, SessionError};
-use windlass_store::{Failpoint, LedgerError, Place, Progress, Session, SessionState, VaultError};
+use windlass_store::{
+    Failpoint, LedgerError, MediaRef, Place, Progress, Session, SessionState, VaultError,
+};
 
 use super::House;
 use super::commits::Commits;
@@ -29,6 +31,8 @@ struct Append {
     wanted: Wanted,
     /// The total that this request fixes.
     total: Option<u64>,
+    /// Whether the body is gzip. Its checksum comes last, so nothing of it is committed before its end.
+    is_gzip: bool,
     commits: Commits,
 }
 
@@ -46,7 +50,7 @@ impl House {
     /// Appends the body to the session, and finishes the upload if these were its last bytes.
     ///
     /// However the request ends, what arrived in order is committed, unless the session has to
-    /// fail.
+    /// fail. A gzip body is committed as a whole, or not at all.
     pub(super) fn append(
         self: Arc<Self>,
         leased: Box<Leased>,
@@ -60,6 +64,7 @@ impl House {
             let expected = leased.request.expected.merge(expected)?;
             let open = Append::open(&self, leased, intake.total(), expected);
             let mut append = Box::pin(open).await?;
+            append.is_gzip = body.is_gzip();
             append.expect_rest(&intake);
             let stop = append.receive(&mut intake, &mut body).await;
             // Boxed, so that a slow upload holds no room for what comes at its end.
@@ -122,6 +127,7 @@ impl Append {
             sink,
             wanted,
             total,
+            is_gzip: false,
         }))
     }
 
@@ -191,7 +197,13 @@ impl Append {
             }
             stop => stop,
         };
-        let (settled, full) = match self.settle().await {
+        let is_unverified = self.is_gzip && !matches!(stop, Stop::Complete);
+        let settled = if is_unverified {
+            Ok((self.go_back().await, false))
+        } else {
+            self.settle().await
+        };
+        let (settled, full) = match settled {
             Ok(settled) => settled,
             // As when the session expired meanwhile and its media was swept.
             Err(error) => return Err(lost(&self.house, &self.commits.session, error).await),
@@ -228,7 +240,7 @@ impl Append {
         let mut latest = None;
         if !self.sink.has_room() {
             self.house.admit_write(self.sink.waiting())?;
-            let due = self.commits.due(self.sink.offset());
+            let due = self.commits.due(self.sink.offset()) && !self.is_gzip;
             latest = self.sink.write(due).await?;
         }
         for checkpoint in earlier.into_iter().chain(latest) {
@@ -244,11 +256,12 @@ impl Append {
         is_new && self.sink.is_large()
     }
 
-    /// Commits what has come although there is not much of it: the client is slow.
+    /// Commits what has come although there is not much of it: the client is slow. What may not be committed yet is
+    /// written all the same, so that it does not wait in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
         self.house.admit_write(self.sink.waiting())?;
         self.commits.take_note(self.sink.offset());
-        let earlier = self.sink.write(true).await?;
+        let earlier = self.sink.write(!self.is_gzip).await?;
         let latest = self.sink.write(false).await?;
         for checkpoint in earlier.into_iter().chain(latest) {
             self.commits.begin(checkpoint).await?;
@@ -268,6 +281,22 @@ impl Append {
         let mut settled = settled?;
         settled.progress.total = self.total;
         Ok((settled, full))
+    }
+
+    /// Discards what this request has received. Bytes in the vault behind the committed offset are cut off when the
+    /// session is continued.
+    async fn go_back(&mut self) -> Settled {
+        let progress = self.commits.session.progress.clone();
+        let is_in_vault = |media: MediaRef| media.place == Place::Vault;
+        if progress.media.is_some_and(is_in_vault) {
+            self.sink.stop_writing().await;
+        } else {
+            self.sink.discard().await;
+        }
+        Settled {
+            progress,
+            small_media: None,
+        }
     }
 
     /// The body has come to its end: reports, or finishes.

@@ -338,12 +338,16 @@ impl MediaSink {
         })
     }
 
-    /// Forgets the media. What is in the vault is deleted.
-    pub(crate) async fn discard(&mut self) {
+    /// Waits for the write on its way, whatever becomes of it: its bytes must not come after those of another writer.
+    pub(crate) async fn stop_writing(&mut self) {
         if let Some(writing) = self.writing.take() {
-            // The bytes must not come after the deletion.
             writing.task.await.ok();
         }
+    }
+
+    /// Forgets the media. What is in the vault is deleted.
+    pub(crate) async fn discard(&mut self) {
+        self.stop_writing().await;
         if let Some(media) = self.vault_media.take()
             && let Err(error) = self.plumbing.vault.delete(media.id).await
         {

@@ -2,6 +2,7 @@
 
 mod faults;
 mod generic;
+mod gzip;
 mod kinds;
 mod lives;
 mod model;

@@ -1,0 +1,141 @@
+//! Appends whose bodies come in gzip: only their end tells whether they are right.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::{Request, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tower_service::Service as _;
+use windlass_server::Stores;
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_testkit::coding::gzip;
+use windlass_testkit::media::Media;
+
+use crate::power::{LocalStores, PoweredStores};
+use crate::world::{Body, Reply, World};
+
+/// Enough for several checkpoints.
+const MEDIA: Media = Media::new(4, 4 << 20);
+
+/// What is committed before, in a case.
+const FIRST: u64 = 256 * 1024;
+
+/// Stores whose calls are counted.
+struct Counted {
+    world: World,
+    calls: Arc<Faults>,
+}
+
+impl Counted {
+    fn over(Stores { ledger, vault }: Stores) -> Self {
+        let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+        let stores = Stores {
+            ledger: Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls))),
+            vault: Arc::new(FaultyVault::new(vault, Arc::clone(&calls))),
+        };
+        let world = World::new(stores, Arc::default());
+        Self { world, calls }
+    }
+
+    fn advances(&self) -> usize {
+        self.calls.calls_of("advance") + self.calls.calls_of("advance_now")
+    }
+}
+
+async fn put_packed(world: &World, session: &str, first: u64, body: Body) -> Reply {
+    let last = MEDIA.len() - 1;
+    let range = format!("bytes {first}-{last}/{}", MEDIA.len());
+    let headers = [
+        ("content-range", range.as_str()),
+        ("content-encoding", "gzip"),
+    ];
+    world.send("PUT", session, &headers, body).await
+}
+
+fn packed(first: u64) -> Vec<u8> {
+    gzip(&MEDIA.bytes(first..MEDIA.len()))
+}
+
+fn damaged(first: u64) -> Vec<u8> {
+    let mut packed = packed(first);
+    *packed.last_mut().expect("gzip is never empty") ^= 1;
+    packed
+}
+
+#[tokio::test]
+async fn nothing_of_a_body_is_committed_whose_end_is_wrong_or_missing() {
+    for first in [0, FIRST] {
+        let half = packed(first).len() / 2;
+        let bodies = [
+            (Body::Whole(damaged(first)), StatusCode::BAD_REQUEST),
+            (
+                Body::Broken(packed(first)[..half].to_vec()),
+                StatusCode::SERVICE_UNAVAILABLE,
+            ),
+        ];
+        for (body, status) in bodies {
+            let local = LocalStores::new();
+            let counted = Counted::over(local.stores());
+            let world = &counted.world;
+            let session = world.start(None).await.unwrap();
+            if first > 0 {
+                let body = Body::Whole(MEDIA.bytes(0..first));
+                let range = format!("bytes 0-{}/*", first - 1);
+                assert_eq!(world.put(&session, &range, body).await.committed(), first);
+            }
+            let before = counted.advances();
+            let reply = put_packed(world, &session, first, body).await;
+            assert_eq!(reply.status, status, "{reply:?}");
+            assert_eq!(
+                counted.advances(),
+                before,
+                "nothing is committed on the way"
+            );
+            let deleted = counted.calls.calls_of("delete");
+            assert_eq!(
+                deleted,
+                usize::from(first == 0),
+                "what no row names is gone"
+            );
+            assert_eq!(world.query(&session).await.committed(), first);
+
+            let again = put_packed(world, &session, first, Body::Whole(packed(first))).await;
+            assert_eq!(again.status, StatusCode::CREATED, "{again:?}");
+            assert!(world.media(&again).await == MEDIA.whole(), "other media");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_before_a_pause_is_written_in_it_and_not_committed() {
+    let counted = Counted::over(Stores {
+        ledger: Arc::new(MemoryLedger::new()),
+        vault: Arc::new(MemoryVault::new()),
+    });
+    let session = counted.world.start(None).await.unwrap();
+    let packed = packed(0);
+    let (before, after) = packed.split_at(packed.len() / 2);
+    let frame = |bytes: &[u8]| Ok::<_, io::Error>(Frame::data(Bytes::copy_from_slice(bytes)));
+    let (before, after) = (frame(before), frame(after));
+    let calls = Arc::clone(&counted.calls);
+    let pause = async move {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_ne!(calls.calls_of("write"), 0, "it does not wait in memory");
+        assert_eq!(calls.calls_of("advance"), 0);
+        after
+    };
+    let body = stream::once(async { before }).chain(stream::once(pause));
+    let append = Request::put(&session)
+        .header("content-encoding", "gzip")
+        .header("transfer-encoding", "chunked")
+        .body(StreamBody::new(Box::pin(body)))
+        .expect("it is valid");
+    let mut server = counted.world.server.clone();
+    let reply = server.call(append).await.expect("it is infallible");
+    assert_eq!(reply.status(), StatusCode::CREATED);
+}
