@@ -41,7 +41,7 @@ use write_back::WriteBack;
 /// A [`Vault`] in a directory.
 ///
 /// Made by [`LocalStore::open`](crate::LocalStore::open). Its futures need a tokio runtime, on whose
-/// blocking threads file calls run; a large write may hold the task that asks for it, while others go on.
+/// blocking threads file calls run.
 #[derive(Debug)]
 pub struct LocalVault {
     shared: Arc<Shared>,

@@ -68,8 +68,7 @@ pub trait Vault: Send + Sync + 'static {
 /// The writing end of a media. One writer at a time; the lease sees to it.
 #[async_trait]
 pub trait MediaWriter: Send + Sync + std::fmt::Debug {
-    /// Writes `data`, piece after piece, at `offset`. The bytes are not durable yet. The task that waits for it may
-    /// be held up meanwhile, with all that it is at.
+    /// Writes `data`, piece after piece, at `offset`. The bytes are not durable yet.
     ///
     /// # Errors
     /// [`VaultError::NoSpace`] says how many of the bytes were written before the disk was full.

@@ -95,13 +95,12 @@ impl LocalWriter {
 impl MediaWriter for LocalWriter {
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         let lanes = &self.shared.lanes;
-        let is_direct = self.file.goes_direct(&data, offset);
-        let writing = self.writing(offset, data);
-        let written = if is_direct {
-            lanes.run_direct(writing).await
+        let lane = if self.file.goes_direct(&data, offset) {
+            &lanes.direct
         } else {
-            lanes.write.run(writing).await
+            &lanes.write
         };
+        let written = lane.run(self.writing(offset, data)).await;
         let cached = written.unwrap_or_else(fault)?;
         self.write_back(cached);
         Ok(())
