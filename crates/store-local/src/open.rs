@@ -1,5 +1,8 @@
 //! Opening a store, and everything that speaks against it.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -35,6 +35,7 @@ fn values_of_every_kind_are_read_and_written() {
         ("trust_forwarded", "true", "true"),
         ("log", "debug", r#""debug""#),
         ("durability", "os", r#""os""#),
+        ("page_cache", "true", "true"),
         ("sessions.chunks", "lenient", r#""lenient""#),
         ("sessions.lifetime", "36h", r#""1day 12h""#),
         ("sessions.idle", "500ms", r#""500ms""#),
