@@ -72,7 +72,7 @@ impl Company {
     }
 
     fn gather_for(&self, patience: Duration, most: usize) {
-        let enough = most.min(self.lately * 3 / 4);
+        let enough = self.enough(most);
         let begun = Instant::now();
         self.places.wanted.store(enough, Ordering::SeqCst);
         while self.places.taken() < enough {
@@ -84,6 +84,11 @@ impl Company {
         self.places.wanted.store(usize::MAX, Ordering::SeqCst);
     }
 
+    /// How many calls a commit waits for. It carries no more than `most`.
+    fn enough(&self, most: usize) -> usize {
+        most.min(self.lately * 3 / 4)
+    }
+
     /// Notes that a commit carried so many calls. Whoever has come meanwhile was waiting with them.
     pub(super) fn note(&mut self, carried: usize) {
         let fewer = self.lately - self.lately.div_ceil(8);
@@ -93,9 +98,15 @@ impl Company {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
+    /// Longer than a test waits for a thread.
     const FOR_EVER: Duration = Duration::from_secs(3600);
+
+    /// How long a test waits for a thread. It takes that long only when it fails.
+    const LONG: Duration = Duration::from_secs(60);
 
     async fn with(taken: usize, lately: usize) -> (Company, Vec<OwnedSemaphorePermit>) {
         let places = Arc::new(Places::new(100));
@@ -110,7 +121,7 @@ mod tests {
     async fn who_is_alone_does_not_wait() {
         for lately in [0, 1, 2] {
             let (company, _held) = with(1, lately).await;
-            company.gather_for(FOR_EVER, 100);
+            assert!(company.enough(100) <= 1, "{lately}");
         }
     }
 
@@ -118,10 +129,14 @@ mod tests {
     async fn most_of_the_company_is_enough() {
         let (company, held) = with(5, 8).await;
         let places = Arc::clone(&company.places);
-        let writer = thread::spawn(move || company.gather_for(FOR_EVER, 100));
+        let (tell, gathered) = mpsc::channel();
+        let writer = thread::spawn(move || {
+            company.gather_for(FOR_EVER, 100);
+            tell.send(())
+        });
         let sixth = places.take().await;
         places.tell(writer.thread());
-        writer.join().unwrap();
+        gathered.recv_timeout(LONG).unwrap();
         assert_eq!(places.taken(), 6);
         drop((held, sixth));
     }
@@ -129,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn a_full_batch_does_not_wait() {
         let (company, _held) = with(5, 100).await;
-        company.gather_for(FOR_EVER, 5);
+        assert_eq!(company.enough(5), 5);
     }
 
     #[tokio::test]
