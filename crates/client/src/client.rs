@@ -227,7 +227,7 @@ async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<Held>, Erro
 
 /// How media is uploaded: as was asked for, as the URL says, or as its size suggests.
 async fn choose(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
-    let parameters = Parameters::parse(upload.url.query());
+    let parameters = Parameters::parse(upload.url.query()).map_err(Cause::from)?;
     let asked = upload
         .asked_type
         .or_else(|| UploadType::from_parameters(&parameters).ok());

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use http::StatusCode;
+use windlass_proto::parameters::NotUtf8;
 use windlass_proto::transfer::{Failure, InvalidChunkSize};
 
 use crate::checksum::Mismatch;
@@ -69,6 +70,8 @@ pub enum Kind {
 pub(crate) enum Cause {
     #[error("a URL of an upload begins with http:// or https://")]
     Scheme,
+    #[error(transparent)]
+    Parameter(#[from] NotUtf8),
     #[error("the metadata is not a JSON object")]
     MetadataNotAnObject,
     #[error("the metadata cannot be written as JSON")]
@@ -114,6 +117,7 @@ impl Cause {
     fn kind(&self) -> Kind {
         match self {
             Self::Scheme
+            | Self::Parameter(_)
             | Self::MetadataNotAnObject
             | Self::Metadata(_)
             | Self::ContentType

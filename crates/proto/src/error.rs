@@ -6,7 +6,7 @@ use http::Method;
 
 use crate::digest::{DigestMismatch, ExpectedDigestsError};
 use crate::metadata::MetadataError;
-use crate::parameters::InvalidAlt;
+use crate::parameters::{InvalidAlt, NotUtf8};
 use crate::related::RelatedError;
 use crate::session::SessionError;
 use crate::upload_type::UploadTypeError;
@@ -23,6 +23,12 @@ pub enum ProtocolError {
         /// The methods that mean something.
         allowed: &'static [Method],
     },
+    /// The path is not UTF-8 once it is decoded.
+    #[error("The path is not valid UTF-8.")]
+    PathNotUtf8,
+    /// A parameter is not UTF-8.
+    #[error(transparent)]
+    ParameterNotUtf8(#[from] NotUtf8),
     /// How the media comes is missing or unknown.
     #[error(transparent)]
     UploadType(#[from] UploadTypeError),

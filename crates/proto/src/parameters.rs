@@ -31,24 +31,33 @@ impl fmt::Debug for UploadId {
     }
 }
 
-/// The parameters of a query string, decoded, in their order. Any string is one; unknown parameters
-/// are kept.
+/// The parameters of a query string, decoded, in their order. Unknown parameters are kept.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Parameters {
     pairs: Vec<(String, String)>,
 }
 
+/// A parameter whose name or value is not UTF-8 once it is decoded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Parameter {name} is not valid UTF-8.")]
+pub struct NotUtf8 {
+    /// The name, with replacement characters where it is not UTF-8 itself.
+    pub name: String,
+}
+
 impl Parameters {
-    /// Reads a query string. `+` is a space, a parameter without `=` is empty, bytes that are not
-    /// UTF-8 are replaced.
-    pub fn parse(query: Option<&str>) -> Self {
+    /// Reads a query string. `+` is a space, and a parameter without `=` is empty.
+    ///
+    /// # Errors
+    /// When a name or a value is not UTF-8. Replacement characters would make one name of several.
+    pub fn parse(query: Option<&str>) -> Result<Self, NotUtf8> {
         let pairs = query
             .unwrap_or_default()
             .split('&')
             .filter(|pair| !pair.is_empty());
-        Self {
-            pairs: pairs.map(pair).collect(),
-        }
+        Ok(Self {
+            pairs: pairs.map(pair).collect::<Result<_, _>>()?,
+        })
     }
 
     /// The first value of a parameter.
@@ -84,19 +93,25 @@ impl fmt::Debug for Parameters {
     }
 }
 
-fn pair(text: &str) -> (String, String) {
+fn pair(text: &str) -> Result<(String, String), NotUtf8> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
-    (decoded(name), decoded(value))
+    match (decoded(name), decoded(value)) {
+        (Some(name), Some(value)) => Ok((name, value)),
+        _ => Err(NotUtf8 {
+            name: percent_decode(name.as_bytes())
+                .decode_utf8_lossy()
+                .into_owned(),
+        }),
+    }
 }
 
-fn decoded(text: &str) -> String {
+fn decoded(text: &str) -> Option<String> {
     if !text.contains(['+', '%']) {
-        return text.to_owned();
+        return Some(text.to_owned());
     }
     let spaced = text.replace('+', " ");
-    percent_decode(spaced.as_bytes())
-        .decode_utf8_lossy()
-        .into_owned()
+    let decoded = percent_decode(spaced.as_bytes()).decode_utf8().ok()?;
+    Some(decoded.into_owned())
 }
 
 /// What form of a resource is asked for: `alt`.

@@ -4,7 +4,7 @@ use http::Method;
 use windlass_proto::digest::{DigestMismatch, ExpectedDigestsError};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::MetadataError;
-use windlass_proto::parameters::InvalidAlt;
+use windlass_proto::parameters::{InvalidAlt, NotUtf8};
 use windlass_proto::related::RelatedError;
 use windlass_proto::session::SessionError;
 use windlass_proto::upload_type::UploadTypeError;
@@ -132,6 +132,7 @@ protocol_errors!(
     ExpectedDigestsError,
     InvalidAlt,
     MetadataError,
+    NotUtf8,
     RelatedError,
     SessionError,
     UploadTypeError,

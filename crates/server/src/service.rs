@@ -6,13 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method as Verb, Request, StatusCode, Version};
+use percent_encoding::percent_decode_str;
 use windlass_discovery::{Found, Target};
 use windlass_proto::command::{
     Command, Framing, SessionHead, StartHead, command, effective_method,
 };
+use windlass_proto::error::ProtocolError;
 use windlass_proto::header::X_GUPLOADER_UPLOADID;
 use windlass_proto::metadata::parse_metadata;
-use windlass_proto::parameters::{Parameters, UploadId};
+use windlass_proto::parameters::{NotUtf8, Parameters, UploadId};
 use windlass_proto::reply::{resume_incomplete, started};
 
 use crate::body::RequestBody;
@@ -100,7 +102,8 @@ async fn route(
     }
     let empty = body.as_ref().is_none_or(|body| body.end_flag().is_set());
     let framing = Framing::of(head.version, &head.headers, empty)?;
-    let query = Parameters::parse(head.uri.query());
+    check_path(head.uri.path())?;
+    let query = Parameters::parse(head.uri.query())?;
     let local = head.extensions.get::<LocalAddress>().copied();
     let origin = Origin::of(&house.settings, &head.uri, &head.headers, local);
     let site = house.registry.on(origin.host().as_ref());
@@ -128,6 +131,12 @@ async fn route(
     reply.map(Routing::Answered)
 }
 
+/// No method has a path that is not UTF-8, and 404 would say only that the resource is not there.
+fn check_path(path: &str) -> Result<(), ProtocolError> {
+    let decoded = percent_decode_str(path).decode_utf8();
+    decoded.map(drop).map_err(|_| ProtocolError::PathNotUtf8)
+}
+
 /// The path of the resource that an upload path belongs to.
 fn plain_path(path: &str) -> Option<&str> {
     let rest = path
@@ -138,7 +147,7 @@ fn plain_path(path: &str) -> Option<&str> {
 
 /// The parameters of a request on a download path, where there is nothing but media: the first of
 /// several values counts.
-fn for_media(query: Option<&str>) -> Parameters {
+fn for_media(query: Option<&str>) -> Result<Parameters, NotUtf8> {
     Parameters::parse(Some(&format!("alt=media&{}", query.unwrap_or_default())))
 }
 
@@ -172,7 +181,10 @@ impl Routed<'_> {
             Found::Nothing => return Err(no_such(path)),
         };
         arguments::check(method, &parameters, self.query)?;
-        let for_media = (target == Target::Download).then(|| for_media(self.head.uri.query()));
+        let for_media = match target {
+            Target::Download => Some(for_media(self.head.uri.query())?),
+            Target::Plain | Target::Upload => None,
+        };
         let head = CallHead {
             method: self.site.of(method),
             raw_path: path,

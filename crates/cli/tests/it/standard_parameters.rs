@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use windlass_testkit::error_object::assert_error;
-use windlass_testkit::farm::{self, UPLOADS};
+use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Reply, Request, exchange};
 use windlass_testkit::session::Session;
@@ -193,4 +193,35 @@ fn unknown_parameters_are_tolerated_everywhere() {
     let start = Request::new("POST", format!("{UPLOADS}?{unknown}&uploadType=resumable")).body("");
     let session = Session::start(farm(), &start);
     farm::assert_media(farm(), &session.append(media, 0..100).expect(201), media);
+}
+
+#[test]
+fn parameters_that_are_not_utf_8_are_refused() {
+    let table = [
+        ("uploadType=media&name=caf%E9", "name"),
+        ("uploadType=media&name=caf%E8", "name"),
+        ("uploadType=resumable&caf%C3%A9=%ff", "caf\u{e9}"),
+        ("uploadType=%ff", "uploadType"),
+        ("upload_id=%ff", "upload_id"),
+    ];
+    for (query, name) in table {
+        let request = Request::new("POST", format!("{UPLOADS}?{query}"));
+        let reply = exchange(farm(), &request.body("abc"));
+        assert_error(&reply, 400, "invalidParameter", Some(name));
+    }
+}
+
+#[test]
+fn paths_that_are_not_utf_8_are_refused() {
+    for path in [
+        format!("{ANIMALS}/caf%E9"),
+        format!("{ANIMALS}/caf%E9?alt=media"),
+        format!("{UPLOADS}/caf%E9?uploadType=media"),
+        "/%ff".to_owned(),
+    ] {
+        for verb in ["GET", "PUT"] {
+            let request = Request::new(verb, &path).body("abc");
+            assert_error(&exchange(farm(), &request), 400, "badRequest", None);
+        }
+    }
 }

@@ -35,7 +35,7 @@ fn read(method: &Method, query: &str, fields: &[(&str, &str)]) -> Result<Command
     let framing = Framing::of(Version::HTTP_11, &headers, false)?;
     command(
         &effective_method(method, &headers)?,
-        &Parameters::parse(Some(query)),
+        &Parameters::parse(Some(query)).unwrap(),
         &headers,
         framing,
     )
@@ -87,6 +87,6 @@ proptest! {
         }
         let _ = Framing::of(Version::HTTP_11, &headers, false);
         let _ = effective_method(&Method::POST, &headers);
-        let _ = command(&Method::POST, &Parameters::parse(Some(query)), &headers, Framing::Length(3));
+        let _ = command(&Method::POST, &Parameters::parse(Some(query)).unwrap(), &headers, Framing::Length(3));
     }
 }

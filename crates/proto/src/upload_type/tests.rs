@@ -1,7 +1,7 @@
 use super::*;
 
 fn read(query: &str) -> Result<UploadType, UploadTypeError> {
-    UploadType::from_parameters(&Parameters::parse(Some(query)))
+    UploadType::from_parameters(&Parameters::parse(Some(query)).unwrap())
 }
 
 #[test]

@@ -24,7 +24,12 @@ fn call(parameter: &Value, path: &str, values: &PathParameters, query: &str) -> 
     }}});
     let document = Document::from_json(&document.to_string()).expect("a document");
     let api = Api::from_document(document).expect("an API");
-    let refused = check(&api.methods()[0], values, &Parameters::parse(Some(query))).err()?;
+    let refused = check(
+        &api.methods()[0],
+        values,
+        &Parameters::parse(Some(query)).unwrap(),
+    )
+    .err()?;
     let refused = refused.to_string();
     let problem = refused.strip_prefix("invalid value for parameter x: ");
     Some(problem.expect("the parameter is named").to_owned())

@@ -140,6 +140,10 @@ fn protocol(error: &ProtocolError) -> Row {
         ProtocolError::MethodNotAllowed { .. } => {
             json(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed")
         }
+        ProtocolError::PathNotUtf8 => bad("badRequest"),
+        ProtocolError::ParameterNotUtf8(error) => {
+            bad("invalidParameter").parameter(error.name.clone())
+        }
         ProtocolError::UploadType(UploadTypeError::Missing) => {
             bad("required").parameter("uploadType")
         }

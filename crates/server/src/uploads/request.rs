@@ -143,9 +143,9 @@ impl UploadRequest {
             .unwrap_or_default()
     }
 
-    /// The parameters of the query, without the secret ones.
+    /// The parameters of the query, without the secret ones. They were UTF-8 when the query was written.
     pub(crate) fn parameters(&self) -> Parameters {
-        Parameters::parse(Some(&self.query))
+        Parameters::parse(Some(&self.query)).unwrap_or_default()
     }
 
     /// The JSON that came with it.

@@ -65,3 +65,15 @@ async fn an_object_is_found_by_whatever_name_it_was_given() {
         );
     }
 }
+
+/// Two names in Latin-1 must not become one.
+#[tokio::test]
+async fn a_name_that_is_not_utf_8_names_nothing() {
+    let storage = Storage::new().await;
+    for name in ["caf%E9", "caf%E8"] {
+        let refused = storage.alone(&format!("name={name}"), LARGE).await;
+        refused.refusal(400, "invalidParameter");
+        storage.object(name).await.refusal(400, "badRequest");
+    }
+    assert_eq!(storage.count("storage/b/barn").await, 0);
+}

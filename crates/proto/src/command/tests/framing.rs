@@ -70,7 +70,7 @@ fn http_2_needs_no_header_to_announce_a_body() {
 fn an_http_2_body_of_unknown_length_is_taken() {
     let headers = HeaderMap::new();
     let framing = Framing::of(Version::HTTP_2, &headers, false).expect("it has framing");
-    let parameters = Parameters::parse(Some("uploadType=media"));
+    let parameters = Parameters::parse(Some("uploadType=media")).unwrap();
     let command = command(&Method::POST, &parameters, &headers, framing);
     assert!(
         matches!(&command, Ok(Command::Simple(head)) if head.length == BodyLength::Unknown),
