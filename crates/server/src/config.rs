@@ -44,10 +44,10 @@ pub struct Limits {
     pub reading_memory: u64,
     /// Connections at the same time; more wait in the kernel's queue. Default: 8192.
     pub connections: usize,
-    /// How long a connection may wait for a request head, from its opening or from the last reply.
-    /// Default: 2 min. A client library that finds its kept connection closed may not try again.
+    /// How long a connection may wait for a request head, from its opening or from the last reply; how long one
+    /// over HTTP/2 is kept without a request. Default: 2 min. A client library that finds its kept connection closed may not try again.
     pub head_timeout: Duration,
-    /// How long a body may stand still. Default: 45 s.
+    /// How long a body may stand still, be it on its way in or out. Default: 45 s.
     pub body_timeout: Duration,
     /// How long a newer request waits for an older one on the same session. Default: 10 s.
     pub takeover_timeout: Duration,

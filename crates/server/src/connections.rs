@@ -1,12 +1,15 @@
 //! Connections: accepted, served, and closed so that the client sees the last reply.
 
 mod detached;
+mod http2;
 mod large_reads;
 mod lingering;
 mod measured;
 
+use std::convert;
 use std::future::ready;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +18,9 @@ use futures_util::future::{BoxFuture, Either};
 use http::Request;
 use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper::rt::Executor;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -35,6 +36,7 @@ use crate::service::answer;
 use crate::uploads::House;
 
 use detached::detach;
+use http2::Streams;
 use large_reads::LargeReads;
 use lingering::{Lingering, Patience};
 use measured::Measured;
@@ -48,16 +50,6 @@ const READ_BUFFER: usize = 64 * 1024;
 /// those without a place look through all of them.
 const MOST_LARGE_READS: usize = 1024;
 
-/// How much a client may send on HTTP/2 before the server has taken it: of one body, and of all
-/// bodies of a connection.
-const H2_WINDOW: u32 = 1024 * 1024;
-
-/// How many requests an HTTP/2 connection carries at once.
-const H2_STREAMS: u32 = 32;
-
-/// The longest request head on HTTP/2, unpacked.
-const H2_HEAD: u32 = 64 * 1024;
-
 /// What an HTTP/2 connection begins with (RFC 9113, 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -70,8 +62,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves the connections of one listener.
 pub(crate) struct Connections {
     house: Arc<House>,
-    versions: Arc<Versions>,
-    graceful: GracefulShutdown,
     tasks: TaskTracker,
     permits: Arc<Semaphore>,
     large_reads: LargeReads,
@@ -81,11 +71,8 @@ pub(crate) struct Connections {
 impl Connections {
     pub(crate) fn new(house: Arc<House>) -> Self {
         let limits = &house.settings.limits;
-        let tasks = TaskTracker::new();
         Self {
-            versions: Arc::new(Versions::new(limits, &tasks)),
-            graceful: GracefulShutdown::new(),
-            tasks,
+            tasks: TaskTracker::new(),
             permits: Arc::new(Semaphore::new(
                 limits.connections.min(Semaphore::MAX_PERMITS),
             )),
@@ -114,11 +101,7 @@ impl Connections {
     pub(crate) async fn drain(self, limit: Duration) {
         self.hurry.cancel();
         self.tasks.close();
-        let ended = async {
-            self.graceful.shutdown().await;
-            self.tasks.wait().await;
-        };
-        tokio::time::timeout(limit, ended).await.ok();
+        tokio::time::timeout(limit, self.tasks.wait()).await.ok();
     }
 
     fn serve<S>(&self, arrival: Arrival<S>, scheme: Scheme, permit: OwnedSemaphorePermit)
@@ -128,8 +111,7 @@ impl Connections {
         let Arrival { stream, local, tls } = arrival;
         let connection = Connection {
             house: Arc::clone(&self.house),
-            versions: Arc::clone(&self.versions),
-            watcher: self.graceful.watcher(),
+            tasks: self.tasks.clone(),
             large_reads: self.large_reads.clone(),
             hurry: self.hurry.clone(),
             local: local.map(|address| LocalAddress { address, scheme }),
@@ -153,25 +135,6 @@ fn large_reads(media_memory: u64) -> usize {
     usize::try_from(most).map_or(MOST_LARGE_READS, |most| most.clamp(1, MOST_LARGE_READS))
 }
 
-/// The versions of HTTP that are spoken, and how.
-struct Versions {
-    http1: http1::Builder,
-    http2: http2::Builder<Tasks>,
-}
-
-/// Runs the requests of HTTP/2 connections.
-#[derive(Clone)]
-struct Tasks(TaskTracker);
-
-impl<F> Executor<F> for Tasks
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    fn execute(&self, request: F) {
-        self.0.spawn(request);
-    }
-}
-
 /// The server has come to its end.
 #[derive(Debug, thiserror::Error)]
 #[error("the server has stopped")]
@@ -180,8 +143,7 @@ struct Closed;
 /// One connection, from its opening on.
 struct Connection {
     house: Arc<House>,
-    versions: Arc<Versions>,
-    watcher: Watcher,
+    tasks: TaskTracker,
     large_reads: LargeReads,
     hurry: CancellationToken,
     local: Option<LocalAddress>,
@@ -241,18 +203,64 @@ impl Connection {
             if let Some(local) = local {
                 request.extensions_mut().insert(local);
             }
-            Either::Right(answer(house, request).map(Ok))
+            let watch = if is_http2 {
+                http2::watch
+            } else {
+                convert::identity
+            };
+            Either::Right(answer(house, request).map(watch).map(Ok))
         });
         Some(if is_http2 {
+            let streams = Streams::new(limits, &self.tasks);
             // Its buffer has room for a frame or two; how much comes is for the window to bound.
             let stream = TokioIo::new(stream.unmeasured());
-            let connection = self.versions.http2.serve_connection(stream, service);
-            to_its_end(self.watcher, connection)
+            let connection = streams.builder().serve_connection(stream, service);
+            self.to_its_end(connection, |it| it.graceful_shutdown(), Some(streams))
         } else {
             let stream = TokioIo::new(stream);
-            let connection = self.versions.http1.serve_connection(stream, service);
-            to_its_end(self.watcher, connection)
+            let connection = http1(limits).serve_connection(stream, service);
+            self.to_its_end(connection, |it| it.graceful_shutdown(), None)
         })
+    }
+
+    /// Serves a connection until it ends, the server stops, or its streams stand still. `shut_down` lets it end by itself.
+    fn to_its_end<C, E>(
+        self,
+        connection: C,
+        shut_down: fn(Pin<&mut C>),
+        streams: Option<Streams>,
+    ) -> BoxFuture<'static, ()>
+    where
+        C: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::fmt::Display + Send,
+    {
+        let (hurry, linger) = (self.hurry, self.house.settings.limits.linger);
+        // Boxed already while it is moved about: it is large.
+        let mut connection = Box::pin(connection);
+        async move {
+            let stands_still = async {
+                match &streams {
+                    Some(streams) => streams.stand_still().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let ended = tokio::select! {
+                biased;
+                ended = &mut connection => ended,
+                () = hurry.cancelled() => {
+                    shut_down(connection.as_mut());
+                    connection.await
+                }
+                () = stands_still => {
+                    shut_down(connection.as_mut());
+                    tokio::time::timeout(linger, connection).await.unwrap_or(Ok(()))
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "connection ended");
+            }
+        }
+        .boxed()
     }
 
     /// What a connection begins with; `None` when that fails, takes too long, or the server stops. Anybody
@@ -276,37 +284,15 @@ impl Connection {
     }
 }
 
-fn to_its_end<C>(watcher: Watcher, connection: C) -> BoxFuture<'static, ()>
-where
-    C: GracefulConnection + Send + 'static,
-    C::Error: std::fmt::Display,
-{
-    let ended = |ended| {
-        if let Err(error) = ended {
-            tracing::debug!(%error, "connection ended");
-        }
-    };
-    watcher.watch(connection).map(ended).boxed()
-}
-
-impl Versions {
-    fn new(limits: &Limits, tasks: &TaskTracker) -> Self {
-        let mut http1 = http1::Builder::new();
-        http1
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.head_timeout)
-            .half_close(true)
-            .max_buf_size(READ_BUFFER);
-        let mut http2 = http2::Builder::new(Tasks(tasks.clone()));
-        http2
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(H2_WINDOW)
-            .initial_connection_window_size(H2_WINDOW)
-            .max_concurrent_streams(H2_STREAMS)
-            .max_header_list_size(H2_HEAD)
-            .keep_alive_interval(limits.head_timeout);
-        Self { http1, http2 }
-    }
+/// How HTTP/1 is served.
+fn http1(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_timeout)
+        .half_close(true)
+        .max_buf_size(READ_BUFFER);
+    builder
 }
 
 #[cfg(test)]

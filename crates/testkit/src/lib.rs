@@ -10,6 +10,7 @@ pub mod effort;
 pub mod error_object;
 pub mod farm;
 pub mod fault_proxy;
+pub mod http2;
 pub mod images;
 pub mod media;
 pub mod process;

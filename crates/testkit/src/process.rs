@@ -185,6 +185,19 @@ impl ServerProcess {
         peak_memory(&self.life().child).expect("the server runs, on Linux")
     }
 
+    /// How many files and sockets it has open.
+    #[track_caller]
+    pub fn open_files(&self) -> usize {
+        let files = fs::read_dir(format!("/proc/{}/fd", self.life().child.id()));
+        files.expect("the server runs, on Linux").count()
+    }
+
+    /// How much memory it holds, in bytes.
+    #[track_caller]
+    pub fn memory(&self) -> u64 {
+        memory(&self.life().child, "VmRSS:").expect("the server runs, on Linux")
+    }
+
     fn command(&self) -> Command {
         let stderr = File::options()
             .create(true)
@@ -264,10 +277,12 @@ fn place(line: &str) -> Option<(&str, SocketAddr)> {
 
 /// The most memory that a process has held at once, in bytes; `None` when it has ended.
 pub fn peak_memory(process: &Child) -> Option<u64> {
+    memory(process, "VmHWM:")
+}
+
+fn memory(process: &Child, field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
 }

@@ -24,6 +24,7 @@ mod full_disk;
 mod gzip;
 mod hosts;
 mod house;
+mod http2;
 mod kill;
 mod memory;
 mod multipart;

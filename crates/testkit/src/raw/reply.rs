@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use serde_json::Value;
 
 /// A reply: every part of it as it was on the wire.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reply {
     /// The protocol's version, e.g. `HTTP/1.1`.
     pub version: String,

@@ -1,0 +1,355 @@
+//! An HTTP/2 peer that hides nothing (RFC 9113): it sends the frames that a test says, opens its windows only as far as
+//! a test says, and shows the frames that come back.
+//!
+//! It answers SETTINGS and PING by itself. Header fields go out without Huffman coding and without a dynamic table, and
+//! the server is told that there is none for its own.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::raw::{RawPeer, Reply};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+
+/// The flag of a DATA or HEADERS frame that ends its stream; of SETTINGS and PING, that it is an answer.
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// How long a peer waits. Tests that pass do not wait so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The longest frame that a server takes unless it says something else.
+const FRAME_LEN: usize = 16 * 1024;
+
+/// One connection over HTTP/2 in the clear.
+#[derive(Debug)]
+pub struct Http2Peer {
+    peer: RawPeer,
+    next_stream: u32,
+    patience: Duration,
+}
+
+/// What a server sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The head of a reply.
+    Head {
+        /// Its stream.
+        stream: u32,
+        /// Its status.
+        status: u16,
+        /// Whether no body follows.
+        is_last: bool,
+    },
+    /// Bytes of a body.
+    Data {
+        /// Its stream.
+        stream: u32,
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// Whether they are the last ones.
+        is_last: bool,
+    },
+    /// The stream was given up.
+    Reset {
+        /// Which one.
+        stream: u32,
+    },
+    /// The connection takes no more streams.
+    GoAway,
+}
+
+impl Http2Peer {
+    /// Connects. On each stream the server may send `window` bytes before it is allowed more.
+    #[track_caller]
+    pub fn connect(address: SocketAddr, window: u32) -> Self {
+        let mut peer = RawPeer::connect(address);
+        // SETTINGS_HEADER_TABLE_SIZE, and SETTINGS_INITIAL_WINDOW_SIZE.
+        let mut settings = vec![0, 1, 0, 0, 0, 0, 0, 4];
+        settings.extend(window.to_be_bytes());
+        peer.send([PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat());
+        Self {
+            peer,
+            next_stream: 1,
+            patience: PATIENCE,
+        }
+    }
+
+    /// Sends the head of a request. Returns its stream.
+    #[track_caller]
+    pub fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        is_last: bool,
+    ) -> u32 {
+        let stream = self.next_stream;
+        self.next_stream += 2;
+        let mut block = Vec::new();
+        let pseudo = [
+            (":method", method),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "farm.example"),
+        ];
+        for (name, value) in pseudo.iter().chain(headers) {
+            block.push(0);
+            push_text(&mut block, name);
+            push_text(&mut block, value);
+        }
+        let flags = END_HEADERS | if is_last { END_STREAM } else { 0 };
+        self.peer.send(frame(HEADERS, flags, stream, &block));
+        stream
+    }
+
+    /// Asks for a path. Returns the stream.
+    #[track_caller]
+    pub fn get(&mut self, path: &str) -> u32 {
+        self.request("GET", path, &[], true)
+    }
+
+    /// Sends bytes of a body, whatever window the server has given.
+    #[track_caller]
+    pub fn data(&mut self, stream: u32, bytes: &[u8], is_last: bool) {
+        let mut pieces = bytes.chunks(FRAME_LEN).peekable();
+        while let Some(piece) = pieces.next() {
+            let ends = is_last && pieces.peek().is_none();
+            self.peer
+                .send(frame(DATA, u8::from(ends) * END_STREAM, stream, piece));
+        }
+    }
+
+    /// Lets the server send so many more bytes: on a stream, or on the connection (0).
+    #[track_caller]
+    pub fn open_window(&mut self, stream: u32, bytes: u32) {
+        self.peer
+            .send(frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes()));
+    }
+
+    /// How long the peer waits for an event, from now on.
+    pub fn set_patience(&mut self, limit: Duration) {
+        self.patience = limit;
+        self.peer.set_patience(limit);
+    }
+
+    /// The next thing that the server sends; `None` when it has closed the connection.
+    ///
+    /// # Errors
+    /// `WouldBlock` or `TimedOut` when nothing came in time. A question whether the peer is there is nothing.
+    pub fn next(&mut self) -> io::Result<Option<Event>> {
+        let begun = Instant::now();
+        while begun.elapsed() < self.patience {
+            let head = match self.peer.bytes(9) {
+                Ok(head) => head,
+                Err(error) if is_end(error.kind()) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let (kind, flags) = (head[3], head[4]);
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            let payload = self.peer.bytes(len as usize)?;
+            let is_last = flags & END_STREAM != 0;
+            match kind {
+                DATA => {
+                    return Ok(Some(Event::Data {
+                        stream,
+                        bytes: payload,
+                        is_last,
+                    }));
+                }
+                HEADERS => {
+                    return Ok(Some(Event::Head {
+                        stream,
+                        status: status(&payload)?,
+                        is_last,
+                    }));
+                }
+                RST_STREAM => return Ok(Some(Event::Reset { stream })),
+                GOAWAY => return Ok(Some(Event::GoAway)),
+                SETTINGS | PING if flags & ACK == 0 => {
+                    let answer = if kind == PING { &payload[..] } else { &[] };
+                    // It may have hung up meanwhile, which the next frame tells.
+                    self.peer.try_send(frame(kind, ACK, 0, answer)).ok();
+                }
+                _ => {}
+            }
+        }
+        Err(ErrorKind::TimedOut.into())
+    }
+
+    /// Whether the server closes the connection while the peer is patient. Whatever else it sends is passed by.
+    pub fn is_closed(&mut self) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < self.patience {
+            match self.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// Reads the whole reply on a stream, and passes by what comes on others.
+    #[track_caller]
+    pub fn reply(&mut self, stream: u32) -> Reply {
+        let mut reply = Reply::default();
+        loop {
+            let event = self.next().expect("a frame comes in time");
+            match event.expect("the connection is open") {
+                Event::Head {
+                    stream: of,
+                    status,
+                    is_last,
+                } if of == stream => {
+                    reply.status = status;
+                    if is_last {
+                        return reply;
+                    }
+                }
+                Event::Data {
+                    stream: of,
+                    bytes,
+                    is_last,
+                } if of == stream => {
+                    reply.body.extend(bytes);
+                    if is_last {
+                        return reply;
+                    }
+                }
+                Event::Reset { stream: of } if of == stream => panic!("the stream was reset"),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_end(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).expect("a frame is short");
+    let mut frame = len.to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// A text as HPACK has it, without Huffman coding (RFC 7541, 5.2).
+fn push_text(block: &mut Vec<u8>, text: &str) {
+    match u8::try_from(text.len()) {
+        Ok(len) if len < 127 => block.push(len),
+        _ => {
+            block.push(127);
+            let mut rest = text.len() - 127;
+            while rest >= 128 {
+                block.push(u8::try_from(rest % 128).expect("below 128") | 128);
+                rest /= 128;
+            }
+            block.push(u8::try_from(rest).expect("below 128"));
+        }
+    }
+    block.extend(text.as_bytes());
+}
+
+/// The status in a block of header fields, where it comes first: a whole field of the static table, or a field that has
+/// its name from there (RFC 7541, 6.1 and 6.2, appendix A).
+fn status(block: &[u8]) -> io::Result<u16> {
+    const WHOLE: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+    let mut bytes = block.iter().copied();
+    // The encoder may say first that it has no dynamic table.
+    let first = bytes.find(|byte| byte & 0xe0 != 0x20).unwrap_or_default();
+    if first & 0x80 != 0 {
+        let index = usize::from(first & 0x7f);
+        return index
+            .checked_sub(8)
+            .and_then(|index| WHOLE.get(index).copied())
+            .ok_or_else(|| io::Error::other(format!("no status: {block:02x?}")));
+    }
+    let length = bytes.next().unwrap_or_default();
+    let text: Vec<_> = bytes.take(usize::from(length & 0x7f)).collect();
+    let digits = if length & 0x80 == 0 {
+        text
+    } else {
+        huffman_digits(&text)
+    };
+    String::from_utf8_lossy(&digits)
+        .parse()
+        .map_err(io::Error::other)
+}
+
+/// Digits in Huffman coding: 0, 1 and 2 have five bits, which say what they are; the others have six
+/// (RFC 7541, appendix B).
+fn huffman_digits(text: &[u8]) -> Vec<u8> {
+    let mut bits = text
+        .iter()
+        .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
+    let mut digits = Vec::new();
+    loop {
+        let Some(mut code) = (0..5).try_fold(0, |code, _| Some(code << 1 | bits.next()?)) else {
+            return digits;
+        };
+        if code > 2 {
+            let Some(bit) = bits.next() else {
+                return digits;
+            };
+            code = code << 1 | bit;
+            if code == 0b11_1111 {
+                return digits;
+            }
+            // 3 is 011001, and the others follow.
+            match code.checked_sub(0b01_1001 - 3) {
+                Some(digit) => code = digit,
+                None => return digits,
+            }
+        }
+        digits.push(b'0' + code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_whichever_way_it_is_written() {
+        let blocks: [(&[u8], u16); 5] = [
+            (&[0x88], 200),
+            (&[0x20, 0x8d], 404),
+            (&[0x08, 3, b'5', b'0', b'3'], 503),
+            (&[0x48, 0x82, 0x64, 0x02], 302),
+            (&[0x08, 0x83, 0x6c, 0x0c, 0xff], 503),
+        ];
+        for (block, expected) in blocks {
+            assert_eq!(status(block).unwrap(), expected, "{block:02x?}");
+        }
+    }
+
+    #[test]
+    fn long_texts_have_long_lengths() {
+        for len in [0, 126, 127, 128, 254, 255, 20_000] {
+            let mut block = Vec::new();
+            push_text(&mut block, &"x".repeat(len));
+            let prefix = block.len() - len;
+            let rest = block[1..prefix].iter().rev();
+            let rest = rest.fold(0, |rest, byte| rest << 7 | usize::from(byte & 127));
+            assert_eq!(usize::from(block[0]) + rest, len);
+        }
+    }
+}
