@@ -24,8 +24,9 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// How much decoded data is taken out of a gzip stream at once.
 const GZIP_PIECE: usize = 64 * 1024;
 
-/// Gzip bodies are not measured against the ratio limit before this much came out of them.
-const GZIP_GRACE: u64 = 64 * 1024 * 1024;
+/// Gzip bodies are not held to the ratio limit before this much has come out of them. It is what a small body can fill the
+/// disk with.
+const GZIP_GRACE: u64 = 1024 * 1024;
 
 /// The most of an unread body that is read only to keep the connection usable.
 const WORTH_DRAINING: u64 = 64 * 1024;

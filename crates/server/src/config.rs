@@ -51,7 +51,7 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// How long a newer request waits for an older one on the same session. Default: 10 s.
     pub takeover_timeout: Duration,
-    /// How much of a gzip body may come out of one byte, once more than 64 MiB came out. Default: 200.
+    /// How much of a gzip body may come out of one byte, once more than 1 MiB came out. Default: 200.
     pub gzip_ratio: u64,
     /// How long a closing connection goes on reading what the client still sends, so that the
     /// client sees the reply and not a reset. Default: 10 s.

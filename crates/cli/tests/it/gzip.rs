@@ -119,6 +119,16 @@ fn a_body_that_is_not_the_gzip_it_claims_to_be_is_refused() {
     }
 }
 
+/// A megabyte may come out of a small body, which some formats need; not more than 200 times its length beyond that.
+#[test]
+fn a_small_body_that_expands_without_end_is_refused() {
+    let zeros = |len| gzip(&vec![0; len]);
+    let simple = |packed| simple().header("Content-Encoding", "gzip").body(packed);
+    exchange(farm(), &simple(zeros(1_000_000))).expect(200);
+    let reply = exchange(farm(), &simple(zeros(3_000_000)));
+    assert_error(&reply, 400, "badRequest", Some("Content-Encoding"));
+}
+
 /// `data` as gzip, with one bit flipped so far into it.
 fn damaged(data: &[u8], numerator: usize, denominator: usize) -> Vec<u8> {
     let mut packed = gzip(data);
