@@ -114,6 +114,8 @@ fn a_custom_verb_ends_the_path() {
     );
     check("v1/{id}:upload", "/v1/a:upload", Some(&[("id", "a")]));
     check("v1/{id}:upload", "/v1/a:uploads", None);
+    check("v1/{id}:upload", "/v1/aupload", None);
+    check("v1/{+name}:upload", "/v1/a/bupload", None);
     check("v1/{id}:upload", "/v1/a", None);
     check("v1/{id}:upload", "/v1/:upload", None);
     check("v1/{id}:upload", "/v1/a:b:upload", Some(&[("id", "a:b")]));
