@@ -9,7 +9,7 @@ use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{Reply, Request, exchange};
 use windlass_testkit::session::Session;
 
-use crate::server::{own, scratch};
+use crate::server::{own, program, scratch};
 
 const POND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/pond.toml");
 const LAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/lake.toml");
@@ -205,7 +205,7 @@ fn on_each_host_the_apis_that_answer_there_are_discovered() {
 
 /// What `windlass serve` says of these APIs, and its exit code.
 fn check(apis: &[String]) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+    let output = Command::new(program())
         .args(["serve", "--check-config"])
         .args(apis.iter().flat_map(|api| ["--api", api]))
         .current_dir(scratch())

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::server::program;
+
 /// Each crate with the crates of the house that it may depend on.
 const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("proto", &[]),
@@ -82,7 +84,7 @@ fn unsafe_code_has_one_home() {
 #[cfg(not(feature = "failpoints"))]
 #[test]
 fn a_binary_that_was_not_built_for_the_proof_has_no_failpoints() {
-    let binary = std::fs::read(env!("CARGO_BIN_EXE_windlass")).expect("it was built");
+    let binary = std::fs::read(program()).expect("it was built");
     let has = |text: &[u8]| binary.windows(text.len()).any(|window| window == text);
     assert!(has(b"WINDLASS_JOURNAL"));
     assert!(!has(b"WINDLASS_FAILPOINT"));

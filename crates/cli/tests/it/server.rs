@@ -1,7 +1,7 @@
 //! The servers that the tests talk to.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use windlass_testkit::process::{Launch, ServerProcess};
@@ -23,9 +23,20 @@ pub(crate) fn pond() -> SocketAddr {
 /// A server of one test's own.
 pub(crate) fn own(arguments: &[&str]) -> ServerProcess {
     ServerProcess::start(Launch {
-        binary: Path::new(env!("CARGO_BIN_EXE_windlass")),
+        binary: program(),
         scratch: scratch(),
         arguments: arguments.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// The program that is tested: the one that Cargo has built, or that `PROGRAM_UNDER_TEST` names, such as a release.
+/// (The server would warn of a variable that begins with its own prefix.)
+pub(crate) fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        std::env::var_os("PROGRAM_UNDER_TEST")
+            .unwrap_or_else(|| env!("CARGO_BIN_EXE_windlass").into())
+            .into()
     })
 }
 

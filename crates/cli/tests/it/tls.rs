@@ -14,7 +14,7 @@ use windlass_testkit::raw::{RawPeer, Reply, Request};
 use windlass_testkit::session::Session;
 use windlass_testkit::tls::Authority;
 
-use crate::server::{own, scratch};
+use crate::server::{own, program, scratch};
 
 const MEDIA: Media = Media::new(61, 3_000_000);
 
@@ -135,7 +135,7 @@ fn the_client_uploads_and_downloads_over_https() {
     std::fs::write(desk.path().join("cow.png"), MEDIA.whole()).expect("a file");
     let url = format!("{}{UPLOADS}", safe.server.url());
     for upload_type in ["media", "resumable"] {
-        let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        let output = Command::new(program())
             .args([
                 "upload",
                 "cow.png",
@@ -274,7 +274,7 @@ fn a_certificate_that_cannot_be_used_is_told_before_anything_begins() {
         ),
         (good, ""),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        let output = Command::new(program())
             .args(["serve", "--check-config"])
             .args(flags)
             .current_dir(scratch())

@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::server::program;
+
 mod backup;
 mod verify;
 
@@ -19,7 +21,7 @@ struct Ran {
 
 /// Runs a command on a data directory.
 fn run(command: &str, data: &Path, more: &[&str]) -> Ran {
-    let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+    let output = Command::new(program())
         .arg(command)
         .arg("--data")
         .arg(data)

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use super::run::{Desk, Ran};
+use crate::server::program;
 
 #[test]
 fn completions_are_printed_for_every_shell() {
@@ -59,7 +60,7 @@ fn every_command_has_a_manual_page() {
 
 #[test]
 fn the_server_does_not_wonder_about_the_variables_of_the_client() {
-    let mut serve = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    let mut serve = Command::new(program());
     serve
         .args(["serve", "--check-config"])
         .env("WINDLASS_TOKEN", "google")

@@ -13,6 +13,8 @@ use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::exchange;
 
+use crate::server::program;
+
 /// A directory in which commands are run.
 pub(super) struct Desk(TempDir);
 
@@ -68,7 +70,7 @@ impl Desk {
 
     /// A command that has not been started.
     pub(super) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        let mut command = Command::new(program());
         command
             .args(words)
             .current_dir(self.0.path())

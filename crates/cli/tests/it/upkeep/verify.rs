@@ -12,7 +12,7 @@ use windlass_testkit::process::ServerProcess;
 use windlass_testkit::session::{CHUNK_GRANULARITY, Session};
 
 use super::{assert_sound, run};
-use crate::server::own;
+use crate::server::{own, program};
 
 /// Media for the vault.
 const LARGE: Media = Media::new(1, 3 * CHUNK_GRANULARITY + 5);
@@ -55,7 +55,7 @@ fn media_of(data: &Path, len: u64) -> PathBuf {
 
 /// The exit code of a server that does not start, and what it says.
 fn refusal(data: &Path) -> (Option<i32>, String) {
-    let mut server = Command::new(env!("CARGO_BIN_EXE_windlass"))
+    let mut server = Command::new(program())
         .args([
             "serve",
             "--allow-unsafe-filesystem",
