@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
+use crate::counts::Totals;
+
 /// What a system call does. Calls that do none of this are not looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
@@ -101,9 +103,6 @@ const VERBS: [(Verb, &[&str]); 9] = [
     (Verb::Controls, &["fcntl"]),
 ];
 
-/// How many figures there are.
-const FIGURES: usize = 11;
-
 /// The names of all calls to be traced.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     VERBS.iter().flat_map(|(_, names)| names.iter().copied())
@@ -125,7 +124,7 @@ impl AddAssign for Tally {
 
 /// What was called, by class.
 #[derive(Debug, Clone, Default)]
-pub struct Calls(BTreeMap<Class, Tally>);
+pub(crate) struct Calls(BTreeMap<Class, Tally>);
 
 impl Calls {
     /// Takes in what strace wrote of one thread. `data` is the directory of the server's data.
@@ -138,8 +137,8 @@ impl Calls {
         }
     }
 
-    /// What there was, by the names of `limits.toml`.
-    pub(crate) fn figures(&self) -> [(&'static str, u64); FIGURES] {
+    /// The totals, by the names that README.md explains.
+    pub(crate) fn figures(&self) -> Totals {
         let calls = |class| self.of(class).calls;
         let bytes = |class| self.of(class).bytes;
         let copied = [
@@ -148,7 +147,7 @@ impl Calls {
             Class::FileRead,
             Class::FileWrite,
         ];
-        [
+        Totals::from([
             ("syncs", calls(Class::Sync)),
             ("write-backs", calls(Class::WriteBack)),
             ("lengths", calls(Class::Length)),
@@ -160,7 +159,7 @@ impl Calls {
             ("socket-reads", calls(Class::SocketRead)),
             ("socket-writes", calls(Class::SocketWrite)),
             ("bytes-copied", copied.map(bytes).iter().sum()),
-        ]
+        ])
     }
 
     fn of(&self, class: Class) -> Tally {

@@ -1,4 +1,4 @@
-//! A client that allocates nothing once it is connected: its allocations would be counted as the server's.
+//! A client that sends what it is told to, and fails where the status is another one.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ const REPLY: usize = 16 * 1024;
 
 /// One connection.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     /// A request's head, and its body as far as it goes out with it.
     request: Vec<u8>,
@@ -55,7 +55,7 @@ impl Client {
     ///
     /// # Errors
     /// What the operating system says.
-    pub fn connect(address: SocketAddr) -> anyhow::Result<Self> {
+    pub(crate) fn connect(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,54 +1,57 @@
-//! `windlass-guard`: holds the system calls of the real binary, for each upload, against `limits.toml`.
+//! `windlass-guard`: counts what an upload costs in two builds of the server: system calls, syncs, bytes copied between server and kernel,
+//! allocations. It is a tool, not a test: the counts depend on the machine, so only counts of one run on one machine can be compared.
 //!
-//! Exit codes: 0 every count is within its limit; 1 one is not, or nothing could be counted; 77 skipped, since there is no strace.
+//! Each [`scenario`] runs twice, with few uploads and with more; the difference, divided by the number of additional uploads, is
+//! the count. So start-up, shutdown and one-time work cancel out. System calls of the real binary are counted by strace ([`calls`],
+//! [`tracer`]), allocations by a preloaded library (`allocations.c`). README.md lists the counts.
 
-use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+mod calls;
+mod client;
+mod counts;
+mod scenario;
+mod tracer;
 
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
 use clap::Parser;
-use windlass_guard::limits::{Judge, Section};
-use windlass_guard::scenario;
-use windlass_guard::tracer::Tracer;
 
-/// What a test harness takes for a test that was skipped.
-const SKIPPED: u8 = 77;
+use counts::{Counts, Table};
+use scenario::Scenario;
+use tracer::Tracer;
 
-/// Counts what the server calls for each upload, and holds that against the limits.
+/// Counts system calls and allocations per upload in two builds of the server and prints the difference.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// The binary `windlass` [default: the one beside this program].
+    /// The binary `windlass` of the first build.
+    #[arg(value_name = "FILE")]
+    before: PathBuf,
+    /// The binary `windlass` of the second build.
+    #[arg(value_name = "FILE")]
+    now: PathBuf,
+    /// `allocations.c`, compiled to a shared library. Without it allocations are not counted.
     #[arg(long, value_name = "FILE")]
-    binary: Option<PathBuf>,
-    /// Only these scenarios, e.g. `simple-4k`.
-    #[arg(value_name = "SCENARIO")]
+    counter: Option<PathBuf>,
+    /// Only this scenario, e.g. `simple-4k`; may be given more than once.
+    #[arg(long = "scenario", value_name = "NAME")]
     scenarios: Vec<String>,
-    /// Treats it as a failure when there is no strace.
-    #[arg(long)]
-    no_skip: bool,
+    /// How often each build is measured, in turn. The table shows medians.
+    #[arg(long, value_name = "NUMBER", default_value_t = 3)]
+    rounds: usize,
 }
 
 #[expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "it tells what it found"
+    reason = "it prints its result"
 )]
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    if !has_strace() && !arguments.no_skip {
-        println!("SKIPPED: there is no strace; crates/guard/install brings it");
-        return SKIPPED.into();
-    }
-    match count(&arguments) {
-        Ok(judge) => {
-            println!("{}", judge.table());
-            match judge.verdict() {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(told) => {
-                    eprintln!("{told}");
-                    ExitCode::FAILURE
-                }
-            }
+    match run(&Arguments::parse()) {
+        Ok(table) => {
+            println!("{table}");
+            ExitCode::SUCCESS
         }
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -57,27 +60,36 @@ fn main() -> ExitCode {
     }
 }
 
-fn count(arguments: &Arguments) -> anyhow::Result<Judge> {
+fn run(arguments: &Arguments) -> anyhow::Result<Table> {
+    let mut table = Table::default();
+    for scenario in scenario::named(&arguments.scenarios)? {
+        let (mut before, mut now) = (Vec::new(), Vec::new());
+        for _ in 0..arguments.rounds {
+            before.push(count(&arguments.before, scenario, arguments)?);
+            now.push(count(&arguments.now, scenario, arguments)?);
+        }
+        table.add(scenario.name, &before, &now);
+    }
+    Ok(table)
+}
+
+fn count(binary: &Path, scenario: Scenario, arguments: &Arguments) -> anyhow::Result<Counts> {
+    let binary = absolute(binary)?;
+    let counter = arguments.counter.as_deref().map(absolute).transpose()?;
+    // In the directory of this program, which is on a disk.
     let own = std::env::current_exe()?;
-    let beside = || own.with_file_name("windlass");
-    let binary = arguments.binary.clone().unwrap_or_else(beside);
-    let binary = binary.canonicalize()?;
-    // Beside the program, which is on a disk.
     let scratch = tempfile::tempdir_in(own.parent().unwrap_or(&own))?;
     let tracer = Tracer {
         binary: &binary,
+        counter: counter.as_deref(),
         scratch: scratch.path(),
     };
-    let mut judge = Judge::new(Section::Calls)?;
-    for scenario in scenario::named(&arguments.scenarios)? {
-        let counts = tracer.lives(scenario)?.counts(scenario.counted());
-        judge.hear(scenario.name, &counts)?;
-    }
-    Ok(judge)
+    let less = tracer.life(scenario, scenario.first)?;
+    let more = tracer.life(scenario, scenario.first + scenario.more)?;
+    Ok(Counts::each(&less, &more, scenario.counted()))
 }
 
-fn has_strace() -> bool {
-    let mut strace = Command::new("strace");
-    strace.arg("--version").stdout(Stdio::null());
-    strace.status().is_ok_and(|status| status.success())
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    path.canonicalize()
+        .with_context(|| path.display().to_string())
 }

@@ -10,9 +10,6 @@ use crate::client::{Ask, Client};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Up to this length the server keeps media in the ledger.
-const SMALL: u64 = 64 * KIB;
-
 /// Room for the target of a session.
 const TARGET: usize = 1024;
 
@@ -25,9 +22,9 @@ const BEHIND: &str = "\r\n--between--\r\n";
 
 /// One way to upload, carried out a fixed number of times.
 #[derive(Debug, Clone, Copy)]
-pub struct Scenario {
-    /// Its name in `limits.toml`.
-    pub name: &'static str,
+pub(crate) struct Scenario {
+    /// Its name.
+    pub(crate) name: &'static str,
     /// How.
     way: Way,
     /// Bytes of each media.
@@ -35,9 +32,9 @@ pub struct Scenario {
     /// Uploads at the same time.
     connections: u64,
     /// Uploads on each connection that come first.
-    pub first: u64,
+    pub(crate) first: u64,
     /// And those that are counted.
-    pub more: u64,
+    pub(crate) more: u64,
 }
 
 /// How media is uploaded.
@@ -50,7 +47,7 @@ enum Way {
 }
 
 /// All scenarios.
-pub const ALL: [Scenario; 6] = [
+pub(crate) const ALL: [Scenario; 6] = [
     Scenario {
         name: "simple-4k",
         way: Way::Simple,
@@ -105,7 +102,7 @@ pub const ALL: [Scenario; 6] = [
 ///
 /// # Errors
 /// When there is no such scenario.
-pub fn named(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
+pub(crate) fn named(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     for name in names {
         let is_known = ALL.iter().any(|scenario| scenario.name == name);
         ensure!(is_known, "there is no scenario {name}");
@@ -117,24 +114,19 @@ pub fn named(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
 
 impl Scenario {
     /// How many uploads are counted.
-    pub fn counted(&self) -> u64 {
+    pub(crate) fn counted(&self) -> u64 {
         self.connections * self.more
     }
 
-    /// Whether the media is kept in the ledger, and costs so little that one allocation more matters.
-    pub fn is_small(&self) -> bool {
-        self.size <= SMALL
-    }
-
     /// Whether uploads go on beside each other.
-    pub fn is_crowded(&self) -> bool {
+    pub(crate) fn is_crowded(&self) -> bool {
         self.connections > 1
     }
 }
 
 /// The connections of a scenario.
 #[derive(Debug)]
-pub struct Crew {
+pub(crate) struct Crew {
     scenario: Scenario,
     clients: Vec<(Client, String)>,
 }
@@ -144,7 +136,7 @@ impl Crew {
     ///
     /// # Errors
     /// What the operating system says.
-    pub fn connect(address: SocketAddr, scenario: Scenario) -> anyhow::Result<Self> {
+    pub(crate) fn connect(address: SocketAddr, scenario: Scenario) -> anyhow::Result<Self> {
         let clients = (0..scenario.connections)
             .map(|_| Ok((Client::connect(address)?, String::with_capacity(TARGET))));
         Ok(Self {
@@ -157,7 +149,7 @@ impl Crew {
     ///
     /// # Errors
     /// When one of them is not acknowledged.
-    pub fn upload(&mut self, times: u64) -> anyhow::Result<()> {
+    pub(crate) fn upload(&mut self, times: u64) -> anyhow::Result<()> {
         let scenario = self.scenario;
         let carry_out = move |(client, target): &mut (Client, String)| {
             (0..times).try_for_each(|_| scenario.upload(client, target))

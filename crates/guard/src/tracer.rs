@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use windlass_testkit::process::{Launch, ServerProcess};
 
 use crate::calls::{self, Calls};
-use crate::limits::Count;
+use crate::counts::Totals;
 use crate::scenario::{Crew, Scenario};
 
 /// Where uploads go on beside each other a sync takes so much longer. So the number of uploads that share one does not depend on how fast
@@ -20,6 +20,9 @@ const SLOW_SYNC: Duration = Duration::from_millis(100);
 /// Checkpoints by the clock would depend on how fast the machine is.
 const BY_BYTES_ALONE: &str = "WINDLASS_CHECKPOINTS_INTERVAL=1h";
 
+/// Bytes of a number of `allocations.c`.
+const COUNT: usize = size_of::<u64>();
+
 /// How long the tracer may take to write its last lines, once the server has ended.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -28,48 +31,29 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// What is traced, and where.
 #[derive(Debug, Clone, Copy)]
-pub struct Tracer<'a> {
+pub(crate) struct Tracer<'a> {
     /// The binary `windlass`.
-    pub binary: &'a Path,
+    pub(crate) binary: &'a Path,
+    /// The preloaded library that counts allocations.
+    pub(crate) counter: Option<&'a Path>,
     /// A directory for data and traces.
-    pub scratch: &'a Path,
-}
-
-/// What the uploads of a scenario called: in a life with few uploads, and in one with more. Start and end fall out of the difference.
-#[derive(Debug, Clone)]
-pub struct Lives {
-    short: Calls,
-    long: Calls,
-}
-
-impl Lives {
-    /// What each of so many uploads comes to that the longer life had more.
-    pub fn counts(&self, uploads: u64) -> Vec<Count> {
-        let (short, long) = (self.short.figures(), self.long.figures());
-        let pairs = short.into_iter().zip(long);
-        let counts =
-            pairs.map(|((name, short), (_, long))| Count::each(name, long, short, uploads));
-        counts.collect()
-    }
+    pub(crate) scratch: &'a Path,
 }
 
 impl Tracer<'_> {
-    /// Carries out a scenario in two lives of the server.
+    /// Starts a server, carries out this number of uploads on each connection, kills the server and returns the totals.
     ///
     /// # Errors
     /// When strace cannot trace, or an upload is not acknowledged.
-    pub fn lives(&self, scenario: Scenario) -> anyhow::Result<Lives> {
-        Ok(Lives {
-            short: self.life(scenario, scenario.first)?,
-            long: self.life(scenario, scenario.first + scenario.more)?,
-        })
-    }
-
-    fn life(&self, scenario: Scenario, uploads: u64) -> anyhow::Result<Calls> {
+    pub(crate) fn life(&self, scenario: Scenario, uploads: u64) -> anyhow::Result<Totals> {
         let directory = tempfile::tempdir_in(self.scratch)?;
         let traces = directory.path().join("traces");
         fs::create_dir(&traces)?;
-        let wrapper = self.wrapper(&directory.path().join("wrapper"), &traces, scenario)?;
+        let allocations = directory.path().join("allocations");
+        fs::write(&allocations, [0; 2 * COUNT])?;
+        let wrapper = directory.path().join("wrapper");
+        fs::write(&wrapper, self.script(&traces, &allocations, scenario))?;
+        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o700))?;
         let mut server = ServerProcess::start(Launch {
             binary: &wrapper,
             scratch: directory.path(),
@@ -83,12 +67,16 @@ impl Tracer<'_> {
         for trace in fs::read_dir(&traces)? {
             calls.read(&whole(&trace?.path())?, &data);
         }
-        Ok(calls)
+        let mut totals = calls.figures();
+        if self.counter.is_some() {
+            totals.extend(allocated(&allocations)?);
+        }
+        Ok(totals)
     }
 
     /// A program that starts the server under strace. The server is the process that was started, the tracer lives beside it: so signals
     /// reach the server. Each thread has a trace of its own, so that no line is torn.
-    fn wrapper(&self, path: &Path, traces: &Path, scenario: Scenario) -> anyhow::Result<PathBuf> {
+    fn script(&self, traces: &Path, allocations: &Path, scenario: Scenario) -> String {
         // A question mark allows for machines that do not have a call.
         let names: Vec<_> = calls::names().map(|name| format!("?{name}")).collect();
         let inject = if scenario.is_crowded() {
@@ -97,17 +85,29 @@ impl Tracer<'_> {
         } else {
             String::new()
         };
-        let script = format!(
+        let counter = self.counter.map_or_else(String::new, |counter| {
+            let (counter, allocations) = (counter.display(), allocations.display());
+            format!("--env='LD_PRELOAD={counter}' --env='GUARD_ALLOCATIONS={allocations}'")
+        });
+        format!(
             "#!/bin/sh\n{BY_BYTES_ALONE} exec strace --daemonize --follow-forks --output-separately --seccomp-bpf --quiet=attach,personality \
-             --decode-fds=path --string-limit=0 --signal=KILL --trace={} {inject} --output='{}' '{}' \"$@\"\n",
+             --decode-fds=path --string-limit=0 --signal=KILL --trace={} {inject} {counter} --output='{}' '{}' \"$@\"\n",
             names.join(","),
             traces.join("thread").display(),
             self.binary.display(),
-        );
-        fs::write(path, script)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-        Ok(path.to_owned())
+        )
     }
+}
+
+/// The totals that `allocations.c` has written.
+fn allocated(file: &Path) -> anyhow::Result<[(&'static str, u64); 2]> {
+    let counted = fs::read(file)?;
+    let (blocks, bytes) = counted.split_at(counted.len().min(COUNT));
+    let number = |bytes: &[u8]| Ok::<_, anyhow::Error>(u64::from_ne_bytes(bytes.try_into()?));
+    Ok([
+        ("allocations", number(blocks)?),
+        ("bytes-allocated", number(bytes)?),
+    ])
 }
 
 /// The trace of a thread, which the tracer may just be ending.

@@ -10,5 +10,6 @@ mod outages;
 mod pauses;
 mod power;
 mod swept;
+mod syncs;
 mod warm;
 mod world;

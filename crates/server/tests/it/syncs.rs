@@ -1,0 +1,131 @@
+//! Which syncs come before each acknowledgement, and in which order.
+//!
+//! Each change of the ledger is one sync. The vault syncs media, and in `create` the media's name. The stores are those in memory, so the
+//! expected lists depend on the server alone.
+
+use std::sync::Arc;
+
+use windlass_server::Stores;
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_testkit::media::Media;
+
+use crate::world::{Body, Reply, World};
+
+/// The calls to a store that wait for the disk.
+const WAITS: [&str; 6] = ["create", "sync", "start", "advance", "apply", "end"];
+
+/// More than stays in the ledger.
+const LARGE: u64 = 1000;
+
+/// A server, and a log of the calls to its stores.
+struct Watched {
+    world: World,
+    calls: Arc<Faults>,
+    seen: usize,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+        let ledger = Arc::new(MemoryLedger::new());
+        let vault = Arc::new(MemoryVault::new());
+        let stores = Stores {
+            ledger: Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls))),
+            vault: Arc::new(FaultyVault::new(vault, Arc::clone(&calls))),
+        };
+        Self {
+            world: World::new(stores, Arc::default()),
+            calls,
+            seen: 0,
+        }
+    }
+
+    /// The calls since the last time that waited for the disk.
+    fn waits(&mut self) -> Vec<&'static str> {
+        let names = self.calls.names();
+        let new = names[self.seen..].iter().copied();
+        self.seen = names.len();
+        new.filter(|name| WAITS.contains(name)).collect()
+    }
+
+    /// Sends a part of the media. Returns the status and the calls that waited for the disk.
+    async fn chunk(
+        &mut self,
+        session: &str,
+        range: std::ops::Range<u64>,
+    ) -> (u16, Vec<&'static str>) {
+        let content_range = format!("bytes {}-{}/{LARGE}", range.start, range.end - 1);
+        let body = Body::Whole(Media::new(0, LARGE).bytes(range));
+        let reply = self.world.put(session, &content_range, body).await;
+        (reply.status.as_u16(), self.waits())
+    }
+}
+
+fn status(reply: &Reply) -> u16 {
+    reply.status.as_u16()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_in_one_request_is_answered_after_its_media_and_one_commit() {
+    let path = "/upload/farm/v1/animals";
+    let mut watched = Watched::new();
+    let small = watched.world.simple("POST", path, Media::new(0, 10)).await;
+    assert_eq!((status(&small), watched.waits()), (200, vec!["apply"]));
+    let large = ["create", "sync", "apply"];
+    let simple = watched
+        .world
+        .simple("POST", path, Media::new(0, LARGE))
+        .await;
+    assert_eq!((status(&simple), watched.waits()), (200, large.to_vec()));
+    let multipart = watched.world.multipart(path, Media::new(0, LARGE)).await;
+    assert_eq!((status(&multipart), watched.waits()), (200, large.to_vec()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_of_a_session_is_answered_after_its_own_commits_and_no_others() {
+    let mut watched = Watched::new();
+    let session = watched.world.start(Some(LARGE)).await.unwrap();
+    assert_eq!(watched.waits(), ["start"]);
+    let first = watched.chunk(&session, 0..400).await;
+    assert_eq!(first, (308, vec!["create", "sync", "advance"]));
+    let next = watched.chunk(&session, 400..800).await;
+    assert_eq!(next, (308, vec!["sync", "advance"]));
+    let again = watched.chunk(&session, 400..800).await;
+    assert_eq!(
+        again,
+        (308, vec!["sync"]),
+        "no commit: nothing of it is new"
+    );
+    let query = watched.world.query(&session).await;
+    assert_eq!((query.committed(), watched.waits()), (800, vec![]));
+    // One commit says that the media is complete, the next one has the resource and the reply.
+    let last = watched.chunk(&session, 800..LARGE).await;
+    assert_eq!(last, (201, vec!["sync", "advance", "apply"]));
+    let repeated = watched.world.query(&session).await;
+    assert_eq!((status(&repeated), watched.waits()), (201, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_arrived_of_a_broken_request_is_synced_before_it_is_committed() {
+    let mut watched = Watched::new();
+    let session = watched.world.start(Some(LARGE)).await.unwrap();
+    watched.waits();
+    let body = Body::Broken(Media::new(0, LARGE).bytes(0..400));
+    let range = format!("bytes 0-{}/{LARGE}", LARGE - 1);
+    watched.world.put(&session, &range, body).await;
+    assert_eq!(watched.waits(), ["create", "sync", "advance"]);
+    assert_eq!(watched.world.query(&session).await.committed(), 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_is_one_commit() {
+    let mut watched = Watched::new();
+    let session = watched.world.start(Some(LARGE)).await.unwrap();
+    watched.chunk(&session, 0..400).await;
+    let cancelled = watched
+        .world
+        .send("DELETE", &session, &[], Body::Whole(Vec::new()))
+        .await;
+    assert_eq!((status(&cancelled), watched.waits()), (499, vec!["end"]));
+}
