@@ -35,7 +35,7 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
             let framing = Framing::of(Version::HTTP_11, black_box(&headers), false)?;
             command(
                 &Method::PUT,
-                &Parameters::parse(Some(QUERY)).unwrap(),
+                &Parameters::parse(Some(QUERY)).expect("it is UTF-8"),
                 &headers,
                 framing,
             )

@@ -125,7 +125,7 @@ impl Server {
 
     /// The session that a URI's query names.
     pub(crate) fn session(&mut self, query: &str) -> Option<&mut Session> {
-        let parameters = Parameters::parse(Some(query)).unwrap();
+        let parameters = Parameters::parse(Some(query)).expect("tests write valid queries");
         let index: usize = parameters.first("upload_id")?.parse().ok()?;
         self.sessions.get_mut(index)
     }
@@ -143,7 +143,8 @@ impl Server {
         for session in &mut self.sessions {
             session.time_passes();
         }
-        let parameters = Parameters::parse(Some(&request.query)).unwrap();
+        let parameters =
+            Parameters::parse(Some(&request.query)).expect("the client writes valid queries");
         let headers = &request.headers;
         let method = effective_method(&request.method, headers).expect("a method");
         let framing = Framing::of(Version::HTTP_11, headers, false).expect("a framing");
