@@ -5,8 +5,8 @@ use bytes::Bytes;
 
 use crate::Cause;
 use crate::records::{
-    Epoch, MediaId, MediaRef, NewSession, Progress, Resource, Session, SessionId, SessionState,
-    Timestamp,
+    Epoch, MediaId, MediaRef, NewSession, Place, Progress, Resource, Session, SessionId,
+    SessionState, Timestamp,
 };
 
 /// The database: sessions, resources, small media, and the list of media to be deleted.
@@ -68,7 +68,9 @@ pub trait Ledger: Send + Sync + 'static {
     /// # Errors
     /// [`LedgerError::Fenced`] when the session to be finished is not held under its epoch, or has
     /// ended; [`LedgerError::Conflict`] when a resource to be inserted exists, or one to be
-    /// replaced or deleted is gone or has another version. Nothing has changed then.
+    /// replaced or deleted is gone or has another version, or when a resource would name media that
+    /// neither comes with the change set nor is named by a row: it may be deleted already. Nothing
+    /// has changed then.
     async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError>;
 
     /// One resource.
@@ -162,8 +164,26 @@ pub struct ChangeSet {
     /// Small media to be kept in the ledger, by id. Media that a session already keeps there
     /// under the same id is replaced.
     pub small_media: Option<(MediaId, Bytes)>,
+    /// Media in the vault that was uploaded with the call and that no row needs to name yet.
+    pub new_media: Option<MediaId>,
     /// The session that ends with it.
     pub finish: Option<FinishSession>,
+}
+
+impl ChangeSet {
+    /// The media that comes with it: no row needs to name it before.
+    pub fn new_media(&self) -> impl Iterator<Item = MediaRef> {
+        let in_ledger = self.small_media.as_ref().map(|(id, _)| MediaRef {
+            id: *id,
+            place: Place::Ledger,
+        });
+        let in_vault = self.new_media.map(|id| MediaRef {
+            id,
+            place: Place::Vault,
+        });
+        let of_session = self.finish.as_ref().and_then(|it| it.progress.media);
+        [in_ledger, in_vault, of_session].into_iter().flatten()
+    }
 }
 
 /// One change of a resource.
@@ -190,15 +210,19 @@ pub enum ResourceChange {
 }
 
 impl ResourceChange {
+    /// The media that the resource has after the change.
+    pub fn media(&self) -> Option<MediaRef> {
+        match self {
+            Self::Insert(resource) | Self::Replace { resource, .. } => {
+                resource.media.as_ref().map(|media| media.at)
+            }
+            Self::Delete { .. } => None,
+        }
+    }
+
     /// Whether the resource has this media after the change.
     pub fn names(&self, media: MediaRef) -> bool {
-        match self {
-            Self::Insert(resource) | Self::Replace { resource, .. } => resource
-                .media
-                .as_ref()
-                .is_some_and(|named| named.at == media),
-            Self::Delete { .. } => false,
-        }
+        self.media() == Some(media)
     }
 }
 
@@ -209,7 +233,7 @@ pub enum LedgerError {
     /// right to this session and reads again before anything else.
     #[error("the session is held by a newer lease or has moved on")]
     Fenced,
-    /// A unique key is taken, or a version is not the expected one.
+    /// A unique key is taken, a version is not the expected one, or media is gone.
     #[error("the resource was changed by somebody else")]
     Conflict,
     /// The disk is full. Nothing has changed; the ledger goes on.

@@ -265,7 +265,8 @@ pub struct Resource {
     pub collection: String,
     /// Its id, unique in the collection. Lists are ordered by it, bytewise.
     pub id: String,
-    /// Grows with every change; starts at 1.
+    /// Grows by one with every change. It starts at a number that no resource of this id has had, so that
+    /// a resource which is deleted and made again is not taken for the earlier one.
     pub version: u64,
     /// The document, as JSON.
     pub body: Bytes,

@@ -91,11 +91,10 @@ impl House {
                 Ok(()) => {
                     Failpoint::FinishApplied.reach();
                     kind.committed(&answer.changes);
-                    if held.is_none() {
-                        self.drop_unused(complete, &answer.changes).await;
-                    }
-                    if !request.creates() {
-                        // The resource that was replaced has left its media behind.
+                    let at = complete.media.at;
+                    let is_used = answer.changes.iter().any(|change| change.names(at));
+                    if !is_used || !request.creates() {
+                        // The new media, or that of the resource that was replaced, may be garbage.
                         self.garbage.notify_one();
                     }
                     return Ok(reply);
@@ -104,16 +103,6 @@ impl House {
                 Err(LedgerError::Conflict) => return Err(Error::Crowded),
                 Err(error) => return Err(error.into()),
             }
-        }
-    }
-
-    /// Deletes media that came with a call and that no resource has taken. That of a session goes with
-    /// its end.
-    async fn drop_unused(&self, complete: &Complete, changes: &[ResourceChange]) {
-        let at = complete.media.at;
-        if at.place == Place::Vault && !changes.iter().any(|change| change.names(at)) {
-            // What stays is an orphan, which the sweep finds.
-            self.vault.delete(at.id).await.ok();
         }
     }
 
@@ -242,9 +231,11 @@ fn change_set(
     held: Option<&Held>,
     reply: &FinalReply,
 ) -> ChangeSet {
+    let at = complete.media.at;
     ChangeSet {
         resources,
         small_media: complete.small_media.clone(),
+        new_media: (at.place == Place::Vault).then_some(at.id),
         finish: held.map(|held| FinishSession {
             id: held.id,
             epoch: held.epoch,

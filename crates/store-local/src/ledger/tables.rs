@@ -84,21 +84,19 @@ impl Tables<'_> {
             None => None,
         };
         // What loses a name is let go of at the end, when all new names are there.
-        let mut loose = Vec::new();
+        let mut loose: Vec<_> = changes.new_media().collect();
         if let Some((id, bytes)) = &changes.small_media {
             self.put_small_media(*id, bytes)?;
-            loose.push(MediaRef {
-                id: *id,
-                place: Place::Ledger,
-            });
         }
         for change in &changes.resources {
+            if let Some(media) = change.media() {
+                self.expect_media(media, &loose)?;
+            }
             loose.extend(self.change_resource(change)?);
         }
         if let (Some(held), Some(finish)) = (held, &changes.finish) {
             self.finish(&held, finish)?;
             loose.extend(held.media);
-            loose.extend(finish.progress.media);
         }
         // Mostly there is one change, and its resource has the media.
         if let [change] = &changes.resources[..] {
@@ -265,6 +263,16 @@ impl Tables<'_> {
             )?;
         }
         Ok(())
+    }
+
+    /// Media that no row names may be deleted at any moment. `known` is what the change set brings or has taken
+    /// from a resource.
+    fn expect_media(&self, media: MediaRef, known: &[MediaRef]) -> Changed {
+        if known.contains(&media) || rows::is_named(self.connection, media)? {
+            Ok(())
+        } else {
+            Err(Refusal::Conflict.into())
+        }
     }
 
     /// Makes one change. Returns the media that the resource had before.

@@ -103,6 +103,7 @@ impl ReferenceStateMachine for Reference {
         let from = prop_oneof![5 => Just(From::Offset), 1 => Just(From::Elsewhere)];
         let finish = proptest::option::of((holder(), media()));
         let small = proptest::option::of(0..MEDIA);
+        let new = proptest::option::of(0..MEDIA);
         let changes = proptest::collection::vec(change(), 0..4);
         prop_oneof![
             3 => (0..SESSIONS, 0..100_u64)
@@ -114,8 +115,8 @@ impl ReferenceStateMachine for Reference {
                 }
             ),
             1 => (holder(), ended).prop_map(|(holder, state)| Step::End { holder, state }),
-            6 => (finish, small, changes).prop_map(|(finish, small, changes)| {
-                Step::Apply { finish, small, changes }
+            6 => (finish, small, new, changes).prop_map(|(finish, small, new, changes)| {
+                Step::Apply { finish, small, new, changes }
             }),
             1 => (0..100_u64).prop_map(|now| Step::Expire { now }),
             1 => Just(Step::ForgetGarbage),
@@ -247,6 +248,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
         Step::Apply {
             finish,
             small,
+            new,
             changes,
         } => {
             let offset = |of: u8| model.sessions.get(&of).map_or(0, |session| session.offset);
@@ -262,6 +264,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
                 .apply(ChangeSet {
                     resources,
                     small_media,
+                    new_media: new.map(media_id),
                     finish,
                 })
                 .await

@@ -176,6 +176,7 @@ async fn finish(store: &LocalStore, number: u8, place: Place) {
     let changes = ChangeSet {
         resources: vec![ResourceChange::Insert(resource)],
         small_media: None,
+        new_media: None,
         finish: Some(FinishSession {
             id: session(number),
             epoch: lease(store, number).await,

@@ -60,8 +60,8 @@ async fn is_garbage(ledger: &dyn Ledger, id: MediaId) -> bool {
 fn finishing(finish: FinishSession, resources: Vec<ResourceChange>) -> ChangeSet {
     ChangeSet {
         resources,
-        small_media: None,
         finish: Some(finish),
+        ..ChangeSet::default()
     }
 }
 

@@ -163,6 +163,15 @@ pub(super) fn one(change: ResourceChange) -> ChangeSet {
     }
 }
 
+/// A change set that makes one resource with new media of the vault.
+pub(super) fn insert_with_new(resource: Resource) -> ChangeSet {
+    let media = resource.media.as_ref().map(|media| media.at.id);
+    ChangeSet {
+        new_media: media,
+        ..one(ResourceChange::Insert(resource))
+    }
+}
+
 pub(super) fn crc32c(data: &[u8]) -> Crc32c {
     let mut hasher = Crc32cHasher::default();
     hasher.update(data);

@@ -233,25 +233,22 @@ impl Tables {
     }
 
     fn apply(&mut self, changes: ChangeSet) -> Result<(), LedgerError> {
-        let finish = changes.finish;
-        let held = match &finish {
+        let held = match &changes.finish {
             Some(finish) => Some(self.held_to_finish(finish)?),
             None => None,
         };
         self.check_versions(&changes.resources)?;
+        self.check_media(&changes)?;
 
-        let mut loose = Vec::new();
+        let mut loose: Vec<_> = changes.new_media().map(Some).collect();
         if let Some((id, bytes)) = changes.small_media {
             self.small_media.insert(id, bytes);
-            let place = Place::Ledger;
-            loose.push(Some(MediaRef { id, place }));
         }
         for change in changes.resources {
             loose.push(self.change_resource(change));
         }
-        if let (Some(session), Some(finish)) = (held, finish) {
+        if let (Some(session), Some(finish)) = (held, changes.finish) {
             loose.push(session.progress.media);
-            loose.push(finish.progress.media);
             self.put_session(finished(session, finish));
         }
         for media in loose {
@@ -291,6 +288,19 @@ impl Tables {
             *version = next;
         }
         Ok(())
+    }
+
+    /// Media that no row names may be deleted at any moment.
+    fn check_media(&self, changes: &ChangeSet) -> Result<(), LedgerError> {
+        let mut named = changes.resources.iter().filter_map(ResourceChange::media);
+        let is_there = |media: MediaRef| {
+            self.named.contains_key(&media) || changes.new_media().any(|new| new == media)
+        };
+        if named.all(is_there) {
+            Ok(())
+        } else {
+            Err(LedgerError::Conflict)
+        }
     }
 
     /// Makes a change that has been checked. Returns the media that the resource had before.

@@ -31,6 +31,7 @@ pub(super) enum Step {
     Apply {
         finish: Option<(Holder, Option<Named>)>,
         small: Option<u8>,
+        new: Option<u8>,
         changes: Vec<Change>,
     },
     Expire {
@@ -195,8 +196,10 @@ impl Reference {
             Step::Apply {
                 finish,
                 small,
+                new,
                 changes,
             } => {
+                let mut nameable = self.names();
                 if let Some((holder, media)) = finish {
                     let session = self.held(*holder)?;
                     session.state = SessionState::Finished;
@@ -210,8 +213,17 @@ impl Reference {
                         is_small: true,
                     });
                 }
+                brought.extend(new.map(|media| Named {
+                    media,
+                    is_small: false,
+                }));
+                nameable.extend(&*brought);
                 for change in changes {
-                    brought.extend(self.change(*change)?);
+                    let media = self.change(*change)?;
+                    if media.is_some_and(|media| !nameable.contains(&media)) {
+                        return Err(End::Conflict);
+                    }
+                    brought.extend(media);
                 }
             }
             Step::Expire { now } => return Ok(End::Count(self.expire(*now))),

@@ -1,6 +1,6 @@
 //! What the sweep and the recovery of finishing sessions live on.
 
-use super::super::samples::{FAR, Names, finish, one, small_step, step};
+use super::super::samples::{FAR, Names, finish, insert_with_new, small_step, step};
 use super::{fenced, finishing, found, is_garbage, lease, session, small, start};
 use crate::ledger::{Advance, EndSession, Ledger, ResourceChange};
 use crate::records::{MediaId, NewSession, SessionState, Timestamp};
@@ -216,7 +216,9 @@ async fn media_is_unknown_when_nothing_names_it(ledger: &dyn Ledger) {
         .await
         .unwrap();
     ledger
-        .apply(one(Insert(names.resource("llama", Some(names.large(1))))))
+        .apply(insert_with_new(
+            names.resource("llama", Some(names.large(1))),
+        ))
         .await
         .unwrap();
     let id = start(ledger, names.new_session(2)).await.id;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::super::samples::{Names, finish, next_version, one};
+use super::super::samples::{Names, finish, insert_with_new, next_version, one};
 use super::{conflicts, found, is_garbage, lease, session, small, start};
 use crate::ledger::{ChangeSet, Ledger, ResourceChange};
 use crate::records::Resource;
@@ -17,6 +17,8 @@ pub(super) async fn checks(ledger: &dyn Ledger) {
     a_deleted_resource_lets_go_of_its_media(ledger).await;
     media_moves_between_resources_of_one_set(ledger).await;
     media_that_one_set_names_and_unnames_is_let_go(ledger).await;
+    media_that_may_be_deleted_is_not_named_again(ledger).await;
+    new_media_that_no_resource_takes_is_garbage(ledger).await;
     resources_are_listed_in_order_of_their_ids(ledger).await;
 }
 
@@ -34,6 +36,7 @@ async fn an_insert_of_a_taken_name_changes_nothing(ledger: &dyn Ledger) {
         ],
         small_media: Some((media.id, Bytes::from_static(b"wind"))),
         finish: Some(finish(id, leased.epoch, Some(media))),
+        ..ChangeSet::default()
     };
     conflicts(ledger.apply(changes).await);
     assert_eq!(
@@ -49,7 +52,7 @@ async fn an_insert_of_a_taken_name_changes_nothing(ledger: &dyn Ledger) {
 async fn a_change_of_another_version_changes_nothing(ledger: &dyn Ledger) {
     let names = Names::of("a_change_of_another_version_changes_nothing");
     let first = names.resource("llama", Some(names.large(0)));
-    ledger.apply(one(Insert(first.clone()))).await.unwrap();
+    ledger.apply(insert_with_new(first.clone())).await.unwrap();
     let delete = |id: &str, expected| {
         let (collection, id) = (names.collection(), id.to_owned());
         one(Delete {
@@ -117,7 +120,7 @@ async fn changes_of_one_set_build_on_each_other(ledger: &dyn Ledger) {
 async fn a_replaced_resource_keeps_or_lets_go_of_its_media(ledger: &dyn Ledger) {
     let names = Names::of("a_replaced_resource_keeps_or_lets_go_of_its_media");
     let first = names.resource("llama", Some(names.large(0)));
-    ledger.apply(one(Insert(first.clone()))).await.unwrap();
+    ledger.apply(insert_with_new(first.clone())).await.unwrap();
     let same = next_version(&first);
     ledger
         .apply(one(Replace {
@@ -173,7 +176,9 @@ async fn a_deleted_resource_lets_go_of_its_media(ledger: &dyn Ledger) {
         })
     };
     ledger
-        .apply(one(Insert(names.resource("large", Some(names.large(0))))))
+        .apply(insert_with_new(
+            names.resource("large", Some(names.large(0))),
+        ))
         .await
         .unwrap();
     ledger.apply(delete("large")).await.unwrap();
@@ -193,7 +198,7 @@ async fn media_moves_between_resources_of_one_set(ledger: &dyn Ledger) {
     let names = Names::of("media_moves_between_resources_of_one_set");
     let media = names.large(0);
     ledger
-        .apply(one(Insert(names.resource("draft", Some(media)))))
+        .apply(insert_with_new(names.resource("draft", Some(media))))
         .await
         .unwrap();
     let resources = vec![
@@ -229,6 +234,7 @@ async fn media_that_one_set_names_and_unnames_is_let_go(ledger: &dyn Ledger) {
     };
     let large = ChangeSet {
         resources: named_and_deleted("large", names.large(0)),
+        new_media: Some(names.media(0)),
         ..ChangeSet::default()
     };
     ledger.apply(large).await.unwrap();
@@ -241,6 +247,66 @@ async fn media_that_one_set_names_and_unnames_is_let_go(ledger: &dyn Ledger) {
     };
     ledger.apply(small_media).await.unwrap();
     assert_eq!(small(ledger, names.media(1)).await, None);
+}
+
+async fn media_that_may_be_deleted_is_not_named_again(ledger: &dyn Ledger) {
+    let names = Names::of("media_that_may_be_deleted_is_not_named_again");
+    let (large, small_media) = (names.large(0), names.small(1));
+    let first = names.resource("large", Some(large));
+    ledger.apply(insert_with_new(first)).await.unwrap();
+    let changes = ChangeSet {
+        small_media: Some((small_media.id, Bytes::from_static(b"wind"))),
+        ..one(Insert(names.resource("small", Some(small_media))))
+    };
+    ledger.apply(changes).await.unwrap();
+    let other = names.resource("other", None);
+    ledger.apply(one(Insert(other.clone()))).await.unwrap();
+    let copy = |id: &str, media| one(Insert(names.resource(id, Some(media))));
+    let attach = |media| {
+        let other = names.resource("other", Some(media));
+        one(Replace {
+            resource: next_version(&other),
+            expected: 1,
+        })
+    };
+    let delete = |id: &str| {
+        let (collection, id) = (names.collection(), id.to_owned());
+        one(Delete {
+            collection,
+            id,
+            expected: 1,
+        })
+    };
+    ledger.apply(copy("copy", large)).await.unwrap();
+    ledger.apply(delete("large")).await.unwrap();
+    ledger.apply(copy("copy of the copy", large)).await.unwrap();
+    for id in ["copy", "copy of the copy", "small"] {
+        ledger.apply(delete(id)).await.unwrap();
+    }
+
+    assert!(is_garbage(ledger, large.id).await);
+    assert_eq!(small(ledger, small_media.id).await, None);
+    for media in [large, small_media] {
+        conflicts(ledger.apply(copy("late", media)).await);
+        conflicts(ledger.apply(attach(media)).await);
+    }
+    ledger.forget_garbage(&[large.id]).await.unwrap();
+    for media in [large, names.large(2), names.small(3)] {
+        conflicts(ledger.apply(copy("late", media)).await);
+        conflicts(ledger.apply(attach(media)).await);
+    }
+    assert_eq!(found(ledger, &names, "late").await, None);
+    assert_eq!(found(ledger, &names, "other").await, Some(other));
+}
+
+async fn new_media_that_no_resource_takes_is_garbage(ledger: &dyn Ledger) {
+    let names = Names::of("new_media_that_no_resource_takes_is_garbage");
+    let changes = ChangeSet {
+        new_media: Some(names.media(0)),
+        ..one(Insert(names.resource("llama", None)))
+    };
+    ledger.apply(changes).await.unwrap();
+    assert!(is_garbage(ledger, names.media(0)).await);
 }
 
 async fn resources_are_listed_in_order_of_their_ids(ledger: &dyn Ledger) {
