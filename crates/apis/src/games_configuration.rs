@@ -9,7 +9,7 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 use windlass_discovery::Api;
-use windlass_server::kind::{Answer, Call, Kind, MediaSource, Rejection, Uploaded};
+use windlass_server::kind::{Answer, Call, Kind, MediaSource, Rejection, Uploaded, first_version};
 use windlass_server::{GenericKind, ServedApi};
 use windlass_store::{Media, Resource, ResourceChange};
 
@@ -134,7 +134,9 @@ async fn upload(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Reje
     let resource = Resource {
         collection,
         id,
-        version: old.as_ref().map_or(1, |old| old.version + 1),
+        version: old
+            .as_ref()
+            .map_or_else(first_version, |old| old.version + 1),
         body: bytes::Bytes::from_static(b"{}"),
         media: Some(media),
         created: old.as_ref().map_or(call.now, |old| old.created),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use windlass_server::kind::Call;
+use windlass_server::kind::{Call, first_version};
 use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 
 /// The fields of a resource.
@@ -29,7 +29,7 @@ pub(crate) fn new(
     Resource {
         collection: collection.into(),
         id: id.into(),
-        version: 1,
+        version: first_version(),
         body: to_bytes(fields),
         media,
         created: call.now,

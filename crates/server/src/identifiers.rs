@@ -44,6 +44,12 @@ pub(crate) fn new_resource_id(now: Timestamp) -> String {
     format!("{:032x}", u128::from_be_bytes(timed(now)))
 }
 
+/// The version of a resource that is made: a random number below 2^62. A resource that is deleted and made again
+/// under the same id then has no version that a call may have read before.
+pub fn first_version() -> u64 {
+    u64::from_be_bytes(random()) >> 2
+}
+
 /// A moment, and random bytes behind it.
 fn timed<const N: usize>(now: Timestamp) -> [u8; N] {
     let mut bytes = random();

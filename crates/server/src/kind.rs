@@ -35,6 +35,8 @@ pub use media::{BlockingMedia, Held, MediaSource, Uploaded};
 pub use rejection::Rejection;
 pub use worker::{Desk, Worker};
 
+pub use crate::identifiers::first_version;
+
 /// The behaviour of one family of resources.
 #[async_trait]
 pub trait Kind: Send + Sync + 'static {

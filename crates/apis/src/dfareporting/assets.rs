@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+use windlass_server::kind::{Answer, Call, Rejection, Uploaded, first_version};
 use windlass_store::{Media, Resource, ResourceChange};
 
 mod look;
@@ -51,7 +51,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     let resource = Resource {
         collection: collection(advertiser),
         id,
-        version: 1,
+        version: first_version(),
         body: Bytes::from(Value::Object(asset.clone()).to_string()),
         media: Some(media),
         created: call.now,

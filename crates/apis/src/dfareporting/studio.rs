@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+use windlass_server::kind::{Answer, Call, Rejection, Uploaded, first_version};
 use windlass_store::{Resource, ResourceChange};
 
 use super::assets::{inspect_head, numeric_id};
@@ -48,7 +48,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     let resource = Resource {
         collection: COLLECTION.to_owned(),
         id,
-        version: 1,
+        version: first_version(),
         body: Bytes::from(asset.to_string()),
         media: Some(media),
         created: call.now,

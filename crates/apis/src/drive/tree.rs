@@ -73,7 +73,15 @@ fn root(call: &Call<'_>) -> Resource {
     let began = record::rfc3339(Timestamp::from_millis(0));
     fields.insert("createdTime".into(), began.as_str().into());
     fields.insert("modifiedTime".into(), began.into());
-    record::new(call, FILES, ROOT, &fields, None)
+    constant(call, FILES, ROOT, &fields)
+}
+
+/// A resource that never changes, as rows of an index and the root: its version is known without reading it.
+fn constant(call: &Call<'_>, collection: impl Into<String>, id: &str, fields: &Fields) -> Resource {
+    Resource {
+        version: 1,
+        ..record::new(call, collection, id, fields, None)
+    }
 }
 
 /// Refuses a place that there is not, or where a folder would be inside of itself or too deep.
@@ -125,7 +133,7 @@ pub(super) fn rows(
     let pairs = old.into_iter().zip(new).filter(|(old, new)| old != new);
     pairs
         .flat_map(|(old, new)| {
-            let row = |collection| record::new(call, collection, id, &Fields::new(), None);
+            let row = |collection| constant(call, collection, id, &Fields::new());
             let gone = old.map(|collection| removing(&row(collection)));
             let come = new.map(|collection| ResourceChange::Insert(row(collection)));
             gone.into_iter().chain(come)

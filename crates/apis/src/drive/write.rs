@@ -53,14 +53,7 @@ pub(super) async fn copy(call: &Call<'_>) -> Result<Answer, Rejection> {
     let name = text(&own, "name").unwrap_or(UNTITLED);
     own.insert("name".into(), format!("Copy of {name}").into());
     let own = patched(own, own_fields(call.metadata)?)?;
-    let mut answer = insert(call, own, source.media.clone()).await?;
-    // The source has to be there still when the copy takes over its media.
-    let held = Resource {
-        version: source.version + 1,
-        ..source
-    };
-    answer.changes.push(replacing(held));
-    Ok(answer)
+    insert(call, own, source.media).await
 }
 
 async fn insert(

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
-use windlass_server::kind::{Desk, Rejection, Worker};
+use windlass_server::kind::{Desk, Rejection, Worker, first_version};
 use windlass_store::{LedgerError, Media, Resource, ResourceChange, Timestamp};
 
 use super::address::Address;
@@ -264,7 +264,7 @@ async fn separate(
     let one = |(number, one): (usize, Outbound)| {
         ResourceChange::Insert(Resource {
             id: format!("{}.{number:03}", row.id),
-            version: 1,
+            version: first_version(),
             body: to_bytes(&one),
             created: desk.now(),
             updated: desk.now(),

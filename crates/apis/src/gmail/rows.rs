@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use windlass_server::kind::{Lookup, Rejection};
+use windlass_server::kind::{Lookup, Rejection, first_version};
 use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 
 /// Rows by collection and id, as the call sees them.
@@ -181,7 +181,7 @@ fn change(key: (String, String), row: Row, now: Timestamp) -> Option<ResourceCha
         (Made::Written { body, media }, None) => Some(ResourceChange::Insert(Resource {
             collection,
             id,
-            version: 1,
+            version: first_version(),
             body,
             media,
             created: now,

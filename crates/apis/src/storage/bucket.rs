@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use windlass_server::kind::{Call, Rejection};
+use windlass_server::kind::{Call, Rejection, first_version};
 use windlass_store::{Resource, ResourceChange};
 
 use super::bucket_name::BucketName;
@@ -51,7 +51,7 @@ impl Bucket {
         let resource = Resource {
             collection: COLLECTION.to_owned(),
             id: name.into_string(),
-            version: 1,
+            version: first_version(),
             body: to_body(&record),
             media: None,
             created: call.now,

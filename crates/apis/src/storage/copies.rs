@@ -1,4 +1,7 @@
 //! The methods that make one object of another: the copy names the same media.
+//!
+//! A copy does not change its source, so copies of one object do not wait for each other. If the source and its
+//! media are deleted meanwhile, the ledger refuses the copy, and it is tried again.
 
 use serde_json::{Map, Value};
 use windlass_server::kind::{Answer, Call, Rejection};
@@ -12,24 +15,16 @@ use super::preconditions::{Access, Preconditions};
 
 /// `objects.copy`.
 pub(super) async fn copy(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let Copied {
-        source,
-        copy,
-        current,
-    } = copied(call).await?;
+    let Copied { copy, current, .. } = copied(call).await?;
     Ok(Answer {
         body: Some(copy.show(call.base_url)),
-        changes: changes(&source, &copy, current.as_ref()),
+        changes: vec![copy.put(current.as_ref())],
     })
 }
 
 /// `objects.rewrite`: all at once, whatever the size.
 pub(super) async fn rewrite(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let Copied {
-        source,
-        copy,
-        current,
-    } = copied(call).await?;
+    let Copied { copy, current, .. } = copied(call).await?;
     let size = copy.media().map_or(0, |media| media.length).to_string();
     let mut body = Map::new();
     body.insert("kind".into(), "storage#rewriteResponse".into());
@@ -39,7 +34,7 @@ pub(super) async fn rewrite(call: &Call<'_>) -> Result<Answer, Rejection> {
     body.insert("resource".into(), Value::Object(copy.show(call.base_url)));
     Ok(Answer {
         body: Some(body),
-        changes: changes(&source, &copy, current.as_ref()),
+        changes: vec![copy.put(current.as_ref())],
     })
 }
 
@@ -104,17 +99,4 @@ async fn copied(call: &Call<'_>) -> Result<Copied, Rejection> {
         copy,
         current,
     })
-}
-
-fn changes(
-    source: &Object,
-    copy: &Object,
-    current: Option<&Object>,
-) -> Vec<windlass_store::ResourceChange> {
-    let put = copy.put(current);
-    if copy.is_at(source) {
-        vec![put]
-    } else {
-        vec![put, source.hold()]
-    }
 }

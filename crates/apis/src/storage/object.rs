@@ -6,7 +6,7 @@ use http::header::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use windlass_server::kind::{Call, Rejection};
+use windlass_server::kind::{Call, Rejection, first_version};
 use windlass_server::patched_fields;
 use windlass_store::{Media, Resource, ResourceChange};
 
@@ -66,7 +66,7 @@ impl Object {
         let resource = Resource {
             collection: collection(bucket.name()),
             id: name.as_str().to_owned(),
-            version: current.map_or(1, |current| current.resource.version + 1),
+            version: current.map_or_else(first_version, |current| current.resource.version + 1),
             body: to_body(&record),
             media: Some(media),
             created: call.now,
@@ -120,19 +120,6 @@ impl Object {
                 resource,
                 expected: current.resource.version,
             },
-        }
-    }
-
-    /// A change that changes nothing, but fails when the object is not what it was any more: its media
-    /// must not be named by others after it was let go.
-    pub(super) fn hold(&self) -> ResourceChange {
-        let expected = self.resource.version;
-        ResourceChange::Replace {
-            resource: Resource {
-                version: expected + 1,
-                ..self.resource.clone()
-            },
-            expected,
         }
     }
 

@@ -7,6 +7,7 @@ mod listing;
 mod metadata;
 mod names;
 mod preconditions;
+mod races;
 mod uploads;
 
 use bytes::Bytes;
@@ -47,9 +48,11 @@ impl std::ops::Deref for Storage {
 
 impl Storage {
     async fn new() -> Self {
-        let storage = Self {
-            world: World::of("storage"),
-        };
+        Self::with(World::of("storage")).await
+    }
+
+    async fn with(world: World) -> Self {
+        let storage = Self { world };
         storage.bucket("barn").await.resource();
         storage
     }

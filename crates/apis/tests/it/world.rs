@@ -14,7 +14,7 @@ use windlass_discovery::Api;
 use windlass_server::config::Limits;
 use windlass_server::{Clock, Registry, ServedApi, Server, Settings, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_store::{ChangeSet, Ledger as _, Resource, ResourceChange, Timestamp};
+use windlass_store::{ChangeSet, Ledger, Resource, ResourceChange, Timestamp};
 
 /// Where clients believe the server to be.
 pub(crate) const ORIGIN: &str = "http://apis.test";
@@ -59,7 +59,7 @@ impl Clock for ManualClock {
 pub(crate) struct World<C = TickingClock> {
     pub(crate) server: Server,
     pub(crate) clock: Arc<C>,
-    ledger: Arc<MemoryLedger>,
+    ledger: Arc<dyn Ledger>,
 }
 
 /// A reply, read to its end.
@@ -74,6 +74,12 @@ impl World {
     /// Serves the APIs of this name that come with Windlass.
     pub(crate) fn of(name: &str) -> Self {
         Self::serving(by_name(name, &Options::default()).expect("it comes with Windlass"))
+    }
+
+    /// Serves the APIs of this name over these stores.
+    pub(crate) fn over(name: &str, stores: Stores) -> Self {
+        let apis = by_name(name, &Options::default()).expect("it comes with Windlass");
+        Self::serving_over(apis, stores)
     }
 
     /// Serves a discovery document as it is published.
@@ -92,6 +98,14 @@ impl World<ManualClock> {
 
 impl<C: Clock + Default> World<C> {
     fn serving(apis: Vec<ServedApi>) -> Self {
+        let stores = Stores {
+            ledger: Arc::new(MemoryLedger::new()),
+            vault: Arc::new(MemoryVault::new()),
+        };
+        Self::serving_over(apis, stores)
+    }
+
+    fn serving_over(apis: Vec<ServedApi>, stores: Stores) -> Self {
         let settings = Settings {
             public_url: Some(ORIGIN.to_owned()),
             // Little media is enough to be in the vault.
@@ -101,11 +115,7 @@ impl<C: Clock + Default> World<C> {
             },
             ..Settings::default()
         };
-        let ledger = Arc::new(MemoryLedger::new());
-        let stores = Stores {
-            ledger: Arc::clone(&ledger) as _,
-            vault: Arc::new(MemoryVault::new()),
-        };
+        let ledger = Arc::clone(&stores.ledger);
         let registry = Registry::new(apis).expect("they do not collide");
         let clock = Arc::new(C::default());
         let time = Arc::clone(&clock) as Arc<dyn Clock>;

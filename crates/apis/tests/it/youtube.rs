@@ -138,7 +138,8 @@ async fn an_update_replaces_the_parts_that_it_names() {
     let later = shown(&youtube, &id, "snippet,status").await;
     assert_eq!(later["status"]["privacyStatus"], "private");
     assert_eq!(later["etag"], updated["etag"]);
-    update("snippet", titled, "\"v1\"")
+    let stale = format!("\"v{}\"", u64::MAX);
+    update("snippet", titled, &stale)
         .await
         .refusal(412, "conditionNotMet");
     update("snippet", json!({"snippet": {}}), "*")

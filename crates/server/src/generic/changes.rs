@@ -9,7 +9,7 @@ use super::scene::Scene;
 use super::update_mask::UpdateMask;
 use super::view::{Reply, View};
 use super::{etag, fields};
-use crate::kind::{Answer, Call, Rejection};
+use crate::kind::{Answer, Call, Rejection, first_version};
 
 /// How the fields of a resource follow from the old ones and those of the client.
 pub(super) type Fields = fn(old: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value>;
@@ -24,7 +24,7 @@ pub(super) fn insert(
     let resource = Resource {
         collection,
         id,
-        version: 1,
+        version: first_version(),
         body: fields_to_bytes(&own),
         media,
         created: call.now,

@@ -8,7 +8,7 @@ use windlass_store::Resource;
 use super::fields::fields_to_bytes;
 use super::place::{key, path_of_key};
 use super::view::{Reply, View};
-use crate::kind::Call;
+use crate::kind::{Call, first_version};
 
 /// The type of a response that says nothing.
 const EMPTY: &str = "google.protobuf.Empty";
@@ -36,7 +36,7 @@ pub(super) fn operation(view: &View<'_>, schema: Option<&str>) -> Reply {
     let operation = home.map(|_| Resource {
         collection,
         id: call.fresh_id.to_owned(),
-        version: 1,
+        version: first_version(),
         body: fields_to_bytes(&body),
         media: None,
         created: call.now,

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use serde_json::json;
-use windlass_server::kind::{Call, Rejection};
+use windlass_server::kind::{Call, Rejection, first_version};
 use windlass_store::{Resource, ResourceChange};
 
 use super::super::identifier::AssetName;
@@ -66,7 +66,7 @@ fn row(call: &Call<'_>, collection: String, name: &AssetName, count: u64) -> Res
     Resource {
         collection,
         id: name.as_str().to_owned(),
-        version: 1,
+        version: first_version(),
         body: body(count),
         media: None,
         created: call.now,

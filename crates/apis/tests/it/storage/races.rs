@@ -1,0 +1,168 @@
+//! Copies and moves whose source changes meanwhile.
+
+use std::sync::Arc;
+
+use futures_util::future::{join, join_all};
+use tempfile::TempDir;
+use windlass_server::Stores;
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store_local::{Durability, LocalStore, Options};
+
+use super::{LARGE, OBJECTS, Storage};
+use crate::paced_ledger::PacedLedger;
+use crate::world::World;
+
+/// Copiers of one object, many more than attempts at one copy.
+const COPIERS: usize = 32;
+
+/// A server over stores whose lookups tests stop.
+struct Paced {
+    storage: Storage,
+    ledger: Arc<PacedLedger>,
+    /// Where the stores are, if they are on disk.
+    _dir: Option<TempDir>,
+}
+
+impl Paced {
+    async fn over(stores: Stores, dir: Option<TempDir>) -> Self {
+        let ledger = Arc::new(PacedLedger::new(stores.ledger));
+        let stores = Stores {
+            ledger: Arc::clone(&ledger) as _,
+            vault: stores.vault,
+        };
+        Self {
+            storage: Storage::with(World::over("storage", stores)).await,
+            ledger,
+            _dir: dir,
+        }
+    }
+
+    async fn in_memory() -> Self {
+        let stores = Stores {
+            ledger: Arc::new(MemoryLedger::new()),
+            vault: Arc::new(MemoryVault::new()),
+        };
+        Self::over(stores, None).await
+    }
+
+    async fn on_disk() -> Self {
+        let dir = TempDir::new().unwrap();
+        let options = Options {
+            durability: Durability::Os,
+            allow_unsafe_filesystem: true,
+            ..Options::default()
+        };
+        let LocalStore { ledger, vault, .. } = LocalStore::open(dir.path(), options).unwrap();
+        let stores = Stores {
+            ledger: Arc::new(ledger),
+            vault: Arc::new(vault),
+        };
+        Self::over(stores, Some(dir)).await
+    }
+
+    async fn delete(&self, name: &str) -> u16 {
+        let uri = format!("{OBJECTS}/{name}");
+        self.storage.call("DELETE", &uri).await.status.as_u16()
+    }
+}
+
+fn old(of: &[u8]) -> Vec<u8> {
+    of.iter().rev().copied().collect()
+}
+
+/// Runs `verb` from `cow`, and deletes `cow` when that has been looked up. If there is `new` media, `cow` is uploaded
+/// again with it.
+async fn raced(paced: &Paced, verb: &str, before: &[u8], new: Option<&[u8]>) -> u16 {
+    let Paced {
+        storage, ledger, ..
+    } = paced;
+    storage.put("cow", before).await;
+    let stopped = ledger.stop_at("calf");
+    let uri = format!("{OBJECTS}/cow/{verb}");
+    let meanwhile = async {
+        stopped.reached().await;
+        assert_eq!(paced.delete("cow").await, 204);
+        if let Some(new) = new {
+            storage.put("cow", new).await;
+        }
+        stopped.release();
+    };
+    let (reply, ()) = join(storage.call("POST", &uri), meanwhile).await;
+    reply.status.as_u16()
+}
+
+#[tokio::test]
+async fn a_source_that_is_uploaded_again_keeps_its_new_media() {
+    for paced in [Paced::in_memory().await, Paced::on_disk().await] {
+        for new in [LARGE, b"moo"] {
+            for verb in ["copyTo/b/barn/o/calf", "rewriteTo/b/barn/o/calf"] {
+                assert_eq!(raced(&paced, verb, &old(new), Some(new)).await, 200);
+                assert!(paced.storage.media("cow").await == new, "{verb}");
+                assert!(paced.storage.media("calf").await == new, "{verb}");
+                assert_eq!(paced.delete("cow").await, 204);
+                assert_eq!(paced.delete("calf").await, 204);
+            }
+            let verb = "moveTo/o/calf";
+            assert_eq!(raced(&paced, verb, &old(new), Some(new)).await, 200);
+            assert!(paced.storage.media("calf").await == new, "{verb}");
+            assert_eq!(paced.delete("calf").await, 204);
+            assert_eq!(paced.delete("cow").await, 404);
+        }
+    }
+}
+
+/// The old media is still there, in a copy: only the version tells that the source is another object now.
+#[tokio::test]
+async fn a_source_that_is_uploaded_again_is_another_object_although_its_old_media_is_still_in_use()
+{
+    let paced = Paced::in_memory().await;
+    let storage = &paced.storage;
+    storage.put("cow", &old(LARGE)).await;
+    let uri = format!("{OBJECTS}/cow/copyTo/b/barn/o/ox");
+    storage.call("POST", &uri).await.resource();
+    let stopped = paced.ledger.stop_at("calf");
+    let uri = format!("{OBJECTS}/cow/moveTo/o/calf");
+    let meanwhile = async {
+        stopped.reached().await;
+        assert_eq!(paced.delete("cow").await, 204);
+        storage.put("cow", LARGE).await;
+        stopped.release();
+    };
+    let (moved, ()) = join(storage.call("POST", &uri), meanwhile).await;
+    moved.resource();
+    assert!(
+        storage.media("calf").await == LARGE,
+        "the new media is lost"
+    );
+    assert_eq!(paced.delete("cow").await, 404);
+}
+
+#[tokio::test]
+async fn a_source_that_is_deleted_meanwhile_is_not_found() {
+    for paced in [Paced::in_memory().await, Paced::on_disk().await] {
+        for media in [LARGE, b"moo"] {
+            for verb in ["copyTo/b/barn/o/calf", "moveTo/o/calf"] {
+                assert_eq!(raced(&paced, verb, media, None).await, 404, "{verb}");
+                assert_eq!(paced.delete("calf").await, 404, "{verb}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn copies_of_one_object_do_not_stand_in_each_others_way() {
+    let paced = Paced::in_memory().await;
+    let storage = &paced.storage;
+    storage.put("cow", LARGE).await;
+    let copy = |n: usize| async move {
+        let uri = format!("{OBJECTS}/cow/copyTo/b/barn/o/calf-{n}");
+        storage.call("POST", &uri).await.status.as_u16()
+    };
+    assert_eq!(join_all((0..COPIERS).map(copy)).await, [200; COPIERS]);
+
+    let copies = join_all((0..COPIERS).map(copy));
+    let (copies, deleted) = join(copies, paced.delete("cow")).await;
+    assert_eq!(deleted, 204);
+    let is_answer = |status: &u16| [200, 404].contains(status);
+    assert!(copies.iter().all(is_answer), "{copies:?}");
+}
