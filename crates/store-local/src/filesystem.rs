@@ -239,6 +239,14 @@ pub(crate) fn exists(path: &Path) -> io::Result<bool> {
     path.try_exists()
 }
 
+/// How long a file is; 0 when it does not exist.
+pub(crate) fn len(path: &Path) -> io::Result<u64> {
+    match path.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        metadata => Ok(metadata?.len()),
+    }
+}
+
 /// When a file was last written; `None` when it does not exist.
 pub(crate) fn modified(path: &Path) -> io::Result<Option<Timestamp>> {
     let metadata = match path.metadata() {
@@ -286,6 +294,7 @@ pub(crate) fn space(path: &Path) -> io::Result<Space> {
     Ok(Space {
         available: stat.f_bavail.saturating_mul(stat.f_frsize),
         total: stat.f_blocks.saturating_mul(stat.f_frsize),
+        disk: path.metadata()?.dev(),
     })
 }
 

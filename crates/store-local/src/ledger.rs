@@ -13,6 +13,7 @@ mod copy;
 mod leases;
 mod mend;
 mod readers;
+mod room;
 mod rows;
 mod schema;
 mod tables;
@@ -30,7 +31,7 @@ use bytes::Bytes;
 use rusqlite::params;
 use windlass_store::{
     Advance, ChangeSet, EndSession, Epoch, Failpoint, Ledger, LedgerError, MediaId, NewSession,
-    Resource, Session, SessionId, Timestamp,
+    Resource, Session, SessionId, Space, Timestamp,
 };
 
 use crate::filesystem;
@@ -44,13 +45,14 @@ use checkpointer::Copier;
 use committer::{Committer, Helpers};
 use leases::Leases;
 use readers::Readers;
+use room::Room;
 use wal::Wal;
 use writer::Writer;
 
 pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow, Walk};
 pub(crate) use copy::copy;
 pub(crate) use mend::Mend;
-pub(crate) use schema::identity_in;
+pub(crate) use schema::{SchemaError, identity_in};
 
 /// Reads that run at once. They come from the page cache almost always, so few are enough.
 const READERS: usize = 4;
@@ -64,6 +66,7 @@ pub struct LocalLedger {
     // Dropped in this order: the last connection that closes is the writer's, which checkpoints.
     readers: Readers,
     writer: Writer,
+    room: Room,
     leases: Arc<Leases>,
     poison: Poison,
     _lock: Arc<DirectoryLock>,
@@ -96,8 +99,10 @@ impl LocalLedger {
         }
         Failpoint::WalReplayed.reach();
 
-        let disk = filesystem::space(path).map_err(|source| OpenError::io(path, source))?;
-        let wal = Wal::watch(&mut connection, disk.total).map_err(|error| refused(error.into()))?;
+        let io = |source| OpenError::io(path, source);
+        let disk = filesystem::space(path).map_err(io)?.total;
+        let log = filesystem::len(&filesystem::beside(path, "-wal")).map_err(io)?;
+        let wal = Wal::watch(&mut connection, disk, log).map_err(|error| refused(error.into()))?;
         let (leases, poison) = (Arc::<Leases>::default(), Poison::default());
         let copier = Copier {
             connection: copier,
@@ -111,6 +116,7 @@ impl LocalLedger {
             path: path.to_owned(),
             source,
         })?;
+        let room = Room::of(path, Arc::clone(&reserve));
         let helpers = Helpers {
             leases: Arc::clone(&leases),
             reserve,
@@ -123,6 +129,7 @@ impl LocalLedger {
         Ok(Self {
             readers,
             writer,
+            room,
             leases,
             poison,
             _lock: lock,
@@ -266,6 +273,15 @@ impl Ledger for LocalLedger {
         self.readers
             .read(move |connection| rows::unknown_media(connection, ids))
             .await
+    }
+
+    async fn space(&self) -> Result<Space, LedgerError> {
+        let room = self.room.clone();
+        let looked = self
+            .readers
+            .read(move |connection| Ok(room.look(room::len_of(connection)?)))
+            .await?;
+        looked.map_err(|error| LedgerError::Fault(Arc::new(error)))
     }
 
     async fn check(&self) -> Result<(), LedgerError> {

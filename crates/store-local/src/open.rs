@@ -13,7 +13,7 @@ use crate::backup;
 use crate::filesystem::{self, Pulse, Safety};
 use crate::identity::{self, Identity, Stranger};
 use crate::ledger::{self, LocalLedger};
-use crate::reserve::Reserve;
+use crate::reserve::{self, Reserve};
 use crate::vault::{LocalVault, Writes, inventory};
 
 /// A ledger and a vault that share a data directory.
@@ -96,6 +96,15 @@ pub enum OpenError {
         /// The vault.
         vault: PathBuf,
     },
+    /// The disk is full: there is no room for the files that an open database needs.
+    #[error("there is no room on the disk of {}", path.display())]
+    NoSpace {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was refused.
+        #[source]
+        source: Cause,
+    },
     /// A file call failed.
     #[error("{} cannot be opened", path.display())]
     Io {
@@ -109,19 +118,22 @@ pub enum OpenError {
 
 impl OpenError {
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
-        Self::Io {
-            path: path.to_owned(),
-            source,
+        let path = path.to_owned();
+        if filesystem::is_out_of_space(&source) {
+            let source = Arc::new(source);
+            return Self::NoSpace { path, source };
         }
+        Self::Io { path, source }
     }
 
-    pub(crate) fn ledger(
-        path: &Path,
-        source: impl std::error::Error + Send + Sync + 'static,
-    ) -> Self {
-        Self::Ledger {
-            path: path.to_owned(),
-            source: Arc::new(source),
+    pub(crate) fn ledger(path: &Path, source: impl Into<ledger::SchemaError>) -> Self {
+        let (path, source) = (path.to_owned(), source.into());
+        let is_full = source.is_full();
+        let source: Cause = Arc::new(source);
+        if is_full {
+            Self::NoSpace { path, source }
+        } else {
+            Self::Ledger { path, source }
         }
     }
 }
@@ -162,18 +174,20 @@ impl LocalStore {
             dir: dir.to_owned(),
         })?;
         let lock = Arc::new(DirectoryLock::new(file));
+        let (ledger_path, vault_dir) = (dir.join("ledger.sqlite"), dir.join("vault"));
         check_filesystem(dir, options)?;
         backup::refuse_incomplete(dir)?;
 
-        let reserve_path = dir.join("reserve");
+        let reserve_path = reserve::path(dir);
         let reserve =
             Reserve::open(&reserve_path).map_err(|source| OpenError::io(&reserve_path, source))?;
-        let (ledger_path, vault_dir) = (dir.join("ledger.sqlite"), dir.join("vault"));
+        let reserve = Arc::new(reserve);
+        let _loan = reserve.lend().map_err(io)?;
         let identity = identify(&ledger_path, &vault_dir)?;
         backup::take_over(dir)?;
         let keep = Keep {
             durability: options.durability,
-            reserve: Arc::new(reserve),
+            reserve: Arc::clone(&reserve),
             lock,
             pulses: pulses(dir, &vault_dir, options.durability).map_err(io)?,
         };

@@ -30,7 +30,6 @@ pub(crate) use direct::Writes;
 
 use crate::hold::{HeldByBackup, Hold};
 use crate::poison::Poison;
-use crate::reserve::Reserve;
 use crate::{DirectoryLock, Durability, Keep, filesystem};
 use lanes::Lanes;
 use layout::Layout;
@@ -54,7 +53,6 @@ struct Shared {
     durability: Durability,
     /// How media is written.
     writes: Writes,
-    reserve: Arc<Reserve>,
     lanes: Lanes,
     gates: Arc<Gates>,
     poison: Poison,
@@ -71,7 +69,6 @@ impl LocalVault {
             layout: Layout::new(root),
             durability: keep.durability,
             writes,
-            reserve: keep.reserve,
             lanes: Lanes::new(),
             gates: Arc::default(),
             poison: Poison::default(),
@@ -149,11 +146,7 @@ impl Vault for LocalVault {
 
     async fn space(&self) -> Result<Space, VaultError> {
         let shared = Arc::clone(&self.shared);
-        let work = move || {
-            let space = filesystem::space(shared.layout.root())?;
-            shared.reserve.take(space.available);
-            Ok(space)
-        };
+        let work = move || filesystem::space(shared.layout.root());
         let space = self.shared.lanes.read.run(work).await;
         space
             .map_err(VaultError::Fault)?

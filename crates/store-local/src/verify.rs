@@ -29,6 +29,7 @@ use windlass_store::{Cause, MediaId, MediaRef, Place, SweepOptions, Timestamp};
 
 use crate::identity::Identity;
 use crate::ledger::{Audit, Mend};
+use crate::reserve::{self, Reserve};
 use crate::{OpenError, Stranger, backup, filesystem, hold};
 use check::Expected;
 pub use finding::{Fault, Finding, Severity, Subject};
@@ -134,7 +135,7 @@ impl From<rusqlite::Error> for VerifyError {
 /// Verifies the store in `dir`, and tells what it finds as it goes.
 ///
 /// It blocks, for as long as it takes to read everything. Without [`VerifyOptions::repair`] nothing
-/// is changed, whatever is found; when no server runs, none can start until it is done.
+/// is changed, whatever is found, but that a full disk's reserve may be used for the opening; when no server runs, none can start until it is done.
 ///
 /// # Errors
 /// When there is no store, when it is in use and was to be repaired, and when the ledger or the
@@ -156,6 +157,12 @@ pub fn verify(
         let dir = dir.to_owned();
         return Err(OpenError::InUse { dir }.into());
     }
+    let reserve = match &lock {
+        // Without a server the index of the log is made by this process, on a full disk too.
+        Some(_) => Reserve::open_existing(&reserve::path(dir))?,
+        None => None,
+    };
+    let loan = reserve.as_ref().map(Reserve::lend).transpose()?;
     let vault = dir.join("vault");
     let (identity, stranger) = identify(&ledger, &vault)?;
     let hold = hold_for_repair(dir, options)?;
@@ -174,6 +181,7 @@ pub fn verify(
         tell,
         _locks: [lock, hold],
     };
+    drop(loan);
     verifier.run()
 }
 

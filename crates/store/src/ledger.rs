@@ -8,6 +8,7 @@ use crate::records::{
     Epoch, MediaId, MediaRef, NewSession, Place, Progress, Resource, Session, SessionId,
     SessionState, Timestamp,
 };
+use crate::vault::Space;
 
 /// The database: sessions, resources, small media, and the list of media to be deleted.
 ///
@@ -113,6 +114,10 @@ pub trait Ledger: Send + Sync + 'static {
     /// Those of `ids` that no session, no resource and no garbage entry names.
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError>;
 
+    /// How much room there is for further changes. Room that committed changes will still take, as when a log
+    /// has them and the tables have not, is subtracted.
+    async fn space(&self) -> Result<Space, LedgerError>;
+
     /// Fails when the ledger can no longer promise anything. Cheap; used by the readiness check.
     async fn check(&self) -> Result<(), LedgerError>;
 }
@@ -170,6 +175,10 @@ pub struct ChangeSet {
     pub finish: Option<FinishSession>,
 }
 
+/// Most bytes that a change set may write for each resource that it deletes and still makes room: deleting a
+/// message also rewrites the row of its thread.
+const WRITTEN_PER_DELETE: usize = 64 << 10;
+
 impl ChangeSet {
     /// The media that comes with it: no row needs to name it before.
     pub fn new_media(&self) -> impl Iterator<Item = MediaRef> {
@@ -183,6 +192,44 @@ impl ChangeSet {
         });
         let of_session = self.finish.as_ref().and_then(|it| it.progress.media);
         [in_ledger, in_vault, of_session].into_iter().flatten()
+    }
+
+    /// Whether the ledger needs less room afterwards, apart from its log: it deletes more resources than it
+    /// inserts, or as many without changing another. Such changes must go on when a disk is full, since they are the
+    /// way out of it.
+    pub fn makes_room(&self) -> bool {
+        let (mut inserts, mut replaces, mut deletes, mut bytes) = (0, 0, 0, 0);
+        for change in &self.resources {
+            match change {
+                ResourceChange::Insert(_) => inserts += 1,
+                ResourceChange::Replace { .. } => replaces += 1,
+                ResourceChange::Delete { .. } => deletes += 1,
+            }
+            bytes += change.payload();
+        }
+        let has_more_deletes = deletes > inserts || (deletes == inserts && replaces == 0);
+        deletes > 0
+            && has_more_deletes
+            && self.small_media.is_none()
+            && bytes <= deletes * WRITTEN_PER_DELETE
+    }
+
+    /// How many rows it writes.
+    pub fn rows(&self) -> usize {
+        self.resources.len()
+            + usize::from(self.small_media.is_some())
+            + usize::from(self.finish.is_some())
+    }
+
+    /// How many bytes of the caller's it writes.
+    pub fn payload(&self) -> usize {
+        let resources: usize = self.resources.iter().map(ResourceChange::payload).sum();
+        let media = self
+            .small_media
+            .as_ref()
+            .map_or(0, |(_, bytes)| bytes.len());
+        let reply = self.finish.as_ref().map_or(0, |finish| finish.reply.len());
+        resources + media + reply
     }
 }
 
@@ -217,6 +264,16 @@ impl ResourceChange {
                 resource.media.as_ref().map(|media| media.at)
             }
             Self::Delete { .. } => None,
+        }
+    }
+
+    /// How many bytes of the caller's it writes.
+    fn payload(&self) -> usize {
+        match self {
+            Self::Insert(resource) | Self::Replace { resource, .. } => {
+                resource.collection.len() + resource.id.len() + resource.body.len()
+            }
+            Self::Delete { .. } => 0,
         }
     }
 

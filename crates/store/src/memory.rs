@@ -12,3 +12,12 @@ mod vault;
 
 pub use ledger::MemoryLedger;
 pub use vault::{MemoryVault, UnsyncedWrite};
+
+use crate::vault::Space;
+
+/// The room that both claim to share.
+const ROOM: Space = Space {
+    available: 1 << 40,
+    total: 1 << 40,
+    disk: 0,
+};

@@ -61,7 +61,7 @@ pub trait Vault: Send + Sync + 'static {
     /// [`VaultError::Unreadable`] of the media to go on from.
     async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError>;
 
-    /// How much room there is.
+    /// How much room there is for media.
     async fn space(&self) -> Result<Space, VaultError>;
 }
 
@@ -122,13 +122,15 @@ pub struct StoredMedia {
     pub modified: Timestamp,
 }
 
-/// Room on the device.
+/// Room on a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
     /// Bytes that can still be written.
     pub available: u64,
     /// Bytes in all.
     pub total: u64,
+    /// The number of the disk. Where the ledger and the vault report the same one, they share its room.
+    pub disk: u64,
 }
 
 /// Why the vault did not do what it was asked.

@@ -29,6 +29,10 @@ pub(super) fn hint(error: &OpenError) -> Option<&'static str> {
              damaged ledger comes back from a backup",
         ),
         OpenError::Vault { .. } => Some("is the disk of the vault mounted? Nothing was changed"),
+        OpenError::NoSpace { .. } => Some(
+            "free some of the disk, or make it larger; 16 MB are enough to start. Nothing is lost. Then delete \
+             resources or cancel uploads to make room for others",
+        ),
         OpenError::UnsafeFilesystem { .. } | OpenError::NoLedger { .. } | OpenError::Io { .. } => {
             None
         }

@@ -8,6 +8,7 @@ use windlass_store::{
 };
 
 use super::tables::Tables;
+use crate::reserve::Purpose;
 
 /// A change that waits for its turn.
 pub(super) enum Change {
@@ -83,9 +84,24 @@ impl Change {
             Self::Expire { now, limit } => return to.expire(*now, *limit),
             Self::ForgetGarbage(ids) => to.forget_garbage(ids)?,
             #[cfg(test)]
-            Self::Any(change) => (change.0)(to.connection)?,
+            Self::Any(change) => (change.work)(to.connection)?,
         }
         Ok(Vec::new())
+    }
+
+    /// What the reserve may be used for, if this change may use it: never to take more room.
+    pub(super) fn purpose(&self) -> Option<Purpose> {
+        match self {
+            Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
+                Some(Purpose::MakeRoom)
+            }
+            Self::Apply(changes) if changes.makes_room() => Some(Purpose::MakeRoom),
+            Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
+            Self::Advance { advance, .. } if advance.small_media.is_none() => Some(Purpose::Finish),
+            Self::Start(_) | Self::Advance { .. } | Self::Apply(_) => None,
+            #[cfg(test)]
+            Self::Any(change) => change.purpose,
+        }
     }
 
     /// The lease that the change is made under; its epoch is in the row afterwards.

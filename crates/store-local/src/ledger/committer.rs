@@ -29,7 +29,7 @@ use super::rows;
 use super::tables::Tables;
 use super::wal::{Wal, is_full};
 use crate::poison::Poison;
-use crate::reserve::Reserve;
+use crate::reserve::{Purpose, Reserve};
 
 /// Most leases that wait in memory for their session's next change; more are written.
 const LEASES_WAITING: usize = 1 << 16;
@@ -58,6 +58,11 @@ pub(super) struct Committer {
 /// What became of one change of a transaction: the sessions it made forgotten, or why it was not
 /// made.
 pub(super) type Outcome = Result<Vec<SessionId>, Refusal>;
+
+/// Whether there was no room for a change.
+fn is_refused(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(Refusal::NoSpace))
+}
 
 /// How a change is made in a transaction. `None` when it cannot go on.
 type Step = fn(&Committer, &Change, &Tables<'_>) -> rusqlite::Result<Option<Outcome>>;
@@ -113,21 +118,51 @@ impl Committer {
         }
     }
 
-    /// As [`Committer::transaction`]; on a full disk once more with the room that is kept for it, and once more
-    /// with a WAL that begins anew. Nothing was synced before: the changes were taken back when a write
-    /// found no room.
+    /// As [`Committer::transaction`]. Changes for which a full disk has no room are tried again: with a WAL that begins
+    /// at its start, and then, if they make room or end something, with the room that is kept for them. Nothing of them
+    /// was synced before: they were taken back when a write found no room.
     fn transaction_with_reserve(
         &mut self,
         changes: &[Change],
     ) -> Result<Vec<Outcome>, LedgerError> {
-        let mut done = self.transaction(changes);
-        if matches!(done, Err(LedgerError::NoSpace)) && self.helpers.reserve.give_back() {
-            done = self.transaction(changes);
+        let mut outcomes = vec![Err(Refusal::NoSpace); changes.len()];
+        if self.try_those_without_room(changes, &mut outcomes, None)? && self.empty_wal() {
+            self.try_those_without_room(changes, &mut outcomes, None)?;
         }
-        if matches!(done, Err(LedgerError::NoSpace)) && self.empty_wal() {
-            done = self.transaction(changes);
+        for purpose in [Purpose::Finish, Purpose::MakeRoom] {
+            while self.try_those_without_room(changes, &mut outcomes, Some(purpose))?
+                && self.helpers.reserve.give_back(purpose)
+            {}
         }
-        done
+        Ok(outcomes)
+    }
+
+    /// Makes, in one transaction, those changes that have found no room and may use the reserve for `purpose`. Whether
+    /// there is none for some of them this time either.
+    fn try_those_without_room(
+        &self,
+        changes: &[Change],
+        outcomes: &mut [Outcome],
+        purpose: Option<Purpose>,
+    ) -> Result<bool, LedgerError> {
+        let (chosen, mut found): (Vec<_>, Vec<_>) = changes
+            .iter()
+            .zip(outcomes)
+            .filter(|(change, outcome)| is_refused(outcome) && change.purpose() >= purpose)
+            .unzip();
+        if chosen.is_empty() {
+            return Ok(false);
+        }
+        match self.transaction(&chosen) {
+            Err(LedgerError::NoSpace) => Ok(true),
+            Err(error) => Err(error),
+            Ok(made) => {
+                for (outcome, made) in found.iter_mut().zip(made) {
+                    **outcome = made;
+                }
+                Ok(found.iter().any(|outcome| is_refused(outcome)))
+            }
+        }
     }
 
     /// Brings all of the WAL into the database, so that the room it has can be used again. Whether that
@@ -143,7 +178,7 @@ impl Committer {
     }
 
     /// One transaction around all changes. An error means that none was made.
-    fn transaction(&self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
+    fn transaction(&self, changes: &[&Change]) -> Result<Vec<Outcome>, LedgerError> {
         let mut result = self.attempt(changes, Self::unprotected);
         if let Ok(None) = result {
             result = self.attempt(changes, Self::under_savepoint);
@@ -154,7 +189,11 @@ impl Committer {
     /// One attempt at it, after which no transaction is open. The file systems are asked twice: before the changes,
     /// since they tell of media that was synced, and the first of them may begin the WAL anew, with commits in it that
     /// the database was synced for; and after them, since the commit is a sync itself.
-    fn attempt(&self, changes: &[Change], step: Step) -> Result<Option<Vec<Outcome>>, LedgerError> {
+    fn attempt(
+        &self,
+        changes: &[&Change],
+        step: Step,
+    ) -> Result<Option<Vec<Outcome>>, LedgerError> {
         let belief = &self.helpers.belief;
         let result = self.told(self.sql("BEGIN IMMEDIATE")).and_then(|()| {
             belief.check().map_err(LedgerError::Fault)?;
@@ -185,7 +224,7 @@ impl Committer {
     /// Makes the changes, each by `step`, and commits. `None` when a step cannot go on.
     fn try_transaction(
         &self,
-        changes: &[Change],
+        changes: &[&Change],
         step: Step,
     ) -> rusqlite::Result<Option<Vec<Outcome>>> {
         let tables = Tables {
@@ -217,7 +256,7 @@ impl Committer {
     /// it has deleted.
     fn settle_leases(
         &self,
-        changes: &[Change],
+        changes: &[&Change],
         outcomes: &[Outcome],
         written: Vec<(SessionId, Epoch)>,
     ) {

@@ -26,7 +26,11 @@ pub(crate) fn copy(
         filesystem::remove(&filesystem::beside(target, suffix)).map_err(io)?;
     }
     let file = filesystem::create(target).map_err(io)?;
-    copy_pages(source, target, copied).map_err(|error| OpenError::ledger(source, error))?;
+    copy_pages(source, target, copied).map_err(|error| {
+        // It is the copy that grows.
+        let of = if error.is_full() { target } else { source };
+        OpenError::ledger(of, error)
+    })?;
     settle(target).map_err(|error| OpenError::ledger(target, error))?;
     file.sync_all().map_err(io)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use super::wal::is_full;
 use crate::identity::Identity;
 use crate::{Durability, OpenError, filesystem};
 
@@ -87,6 +88,13 @@ pub(crate) enum SchemaError {
     Empty,
     #[error("it is the database of another application")]
     Foreign,
+}
+
+impl SchemaError {
+    /// Whether only the room for it is lacking.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if is_full(error))
+    }
 }
 
 /// Opens the connection that writes, and makes the tables when the file is new: those of the store of

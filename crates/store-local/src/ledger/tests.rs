@@ -1,5 +1,7 @@
 //! The writer's rules: what one commit carries, and what a failure ends.
 
+mod full_disk;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -10,14 +12,26 @@ use windlass_store::{Progress, ResourceChange, SessionState};
 
 use super::*;
 use crate::filesystem::Pulse;
-use crate::reserve::Reserve;
+use crate::reserve::{Purpose, Reserve};
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);
 
 /// Anything that a test wants to happen inside a transaction.
-pub(super) struct AnyChange(pub(super) Work);
+pub(super) struct AnyChange {
+    pub(super) work: Work,
+    pub(super) purpose: Option<Purpose>,
+}
 
 type Work = Box<dyn Fn(&rusqlite::Connection) -> rusqlite::Result<()> + Send>;
+
+/// A change that is anything, and may use the reserve for `purpose`.
+fn any(
+    purpose: Option<Purpose>,
+    work: impl Fn(&rusqlite::Connection) -> rusqlite::Result<()> + Send + 'static,
+) -> Change {
+    let work: Work = Box::new(work);
+    Change::Any(AnyChange { work, purpose })
+}
 
 /// A ledger in a directory of its own.
 struct Bench {
@@ -53,9 +67,7 @@ impl Bench {
         &self,
         work: impl Fn(&rusqlite::Connection) -> rusqlite::Result<()> + Send + 'static,
     ) -> Result<(), LedgerError> {
-        self.ledger
-            .change(Change::Any(AnyChange(Box::new(work))))
-            .await
+        self.ledger.change(any(None, work)).await
     }
 
     /// Holds the writer back inside a transaction until the sender is dropped.
@@ -68,7 +80,7 @@ impl Bench {
             Ok(())
         };
         let ledger = Arc::clone(&self.ledger);
-        tokio::spawn(async move { ledger.change(Change::Any(AnyChange(Box::new(wait)))).await });
+        tokio::spawn(async move { ledger.change(any(None, wait)).await });
         inside.recv().await.expect("the writer comes to it");
         release
     }
@@ -362,8 +374,9 @@ async fn a_fault_answers_all_who_waited_for_the_same_commit() {
     let release = bench.hold_writer().await;
     let ledger = Arc::clone(&bench.ledger);
     let broken = tokio::spawn(async move {
-        let work: Work = Box::new(|connection| connection.execute_batch("no such statement"));
-        ledger.change(Change::Any(AnyChange(work))).await
+        let work =
+            |connection: &rusqlite::Connection| connection.execute_batch("no such statement");
+        ledger.change(any(None, work)).await
     });
     let waiting: Vec<_> = (1..5).map(|n| tokio::spawn(bench.start(n))).collect();
     bench.until_queued(5).await;

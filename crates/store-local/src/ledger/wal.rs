@@ -16,7 +16,10 @@ const ENOUGH: u64 = 8192;
 const SHARE: u64 = 4;
 
 /// The size of a page.
-const PAGE_LEN: u64 = 4096;
+pub(super) const PAGE_LEN: u64 = 4096;
+
+/// A page in the log, with what stands before it.
+const FRAME_LEN: u64 = 24 + PAGE_LEN;
 
 /// The log, as its connections see it: one that writes, and any that checkpoints.
 #[derive(Debug, Clone)]
@@ -34,14 +37,21 @@ struct Lengths {
 }
 
 impl Wal {
-    /// Watches from now on what a connection commits, the only one that writes. What a dead process has
-    /// left is counted with the first commit. The disk has so many bytes in all.
-    pub(super) fn watch(connection: &mut Connection, disk: u64) -> rusqlite::Result<Self> {
+    /// Watches from now on what a connection commits, the only one that writes. `disk` is how many bytes its disk has
+    /// in all. `len` is how long the log's file is, which a dead process has left: its pages count as waiting until the
+    /// first commit tells how many there are.
+    pub(super) fn watch(
+        connection: &mut Connection,
+        disk: u64,
+        len: u64,
+    ) -> rusqlite::Result<Self> {
         let enough = ENOUGH.min(disk / SHARE / PAGE_LEN);
         let wal = Self {
             enough: enough.cast_signed(),
             lengths: Arc::default(),
         };
+        let pages = (len / FRAME_LEN).cast_signed();
+        wal.lengths.pages.store(pages, Ordering::Relaxed);
         let lengths = Arc::clone(&wal.lengths);
         connection.wal_hook(Some(move |_: &mut _, pages| {
             lengths.pages.store(i64::from(pages), Ordering::Relaxed);

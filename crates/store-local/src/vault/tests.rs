@@ -18,7 +18,7 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
     filesystem::make_directories_durably(&root).unwrap();
     let keep = Keep {
         durability,
-        reserve: Arc::new(Reserve::open(&dir.path().join("reserve")).unwrap()),
+        reserve: Arc::new(crate::reserve::Reserve::open(&dir.path().join("reserve")).unwrap()),
         lock: Arc::new(DirectoryLock::new(lock)),
         pulses: Arc::new([]),
     };

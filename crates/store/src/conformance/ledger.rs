@@ -21,6 +21,11 @@ pub async fn ledger(ledger: &dyn Ledger) {
     resources::checks(ledger).await;
     clearing::checks(ledger).await;
     assert!(ledger.check().await.is_ok(), "a sound ledger says so");
+    let space = ledger.space().await.unwrap();
+    assert!(
+        space.available <= space.total && space.total > 0,
+        "{space:?}"
+    );
 }
 
 async fn start(ledger: &dyn Ledger, new: NewSession) -> Session {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::{Faults, Trouble, scheduled};
 use crate::ledger::{Advance, ChangeSet, EndSession, Ledger, LedgerError};
 use crate::records::{Epoch, MediaId, NewSession, Resource, Session, SessionId, Timestamp};
+use crate::vault::Space;
 
 /// A [`Ledger`] whose calls fail on schedule.
 pub struct FaultyLedger {
@@ -142,6 +143,10 @@ impl Ledger for FaultyLedger {
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
         self.read("unknown_media", self.inner.unknown_media(ids))
             .await
+    }
+
+    async fn space(&self) -> Result<Space, LedgerError> {
+        self.read("space", self.inner.space()).await
     }
 
     async fn check(&self) -> Result<(), LedgerError> {

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use super::ROOM;
 use crate::ledger::{
     Advance, ChangeSet, EndSession, FinishSession, Ledger, LedgerError, ResourceChange,
 };
@@ -14,6 +15,7 @@ use crate::records::{
     Epoch, MediaId, MediaRef, NewSession, Place, Progress, Resource, Session, SessionId,
     SessionState, Timestamp,
 };
+use crate::vault::Space;
 
 /// A [`Ledger`] in memory. Every change is durable as soon as it is applied; leases are not.
 #[derive(Debug, Default)]
@@ -136,6 +138,10 @@ impl Ledger for MemoryLedger {
         let tables = self.tables();
         let unknown = |id: &&MediaId| !tables.names(**id) && !tables.garbage.contains(id);
         Ok(ids.iter().filter(unknown).copied().collect())
+    }
+
+    async fn space(&self) -> Result<Space, LedgerError> {
+        Ok(ROOM)
     }
 
     async fn check(&self) -> Result<(), LedgerError> {

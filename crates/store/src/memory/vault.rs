@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
+use super::ROOM;
 use crate::records::{Extent, MediaId, Timestamp};
 use crate::vault::{Listing, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError};
 
@@ -136,11 +137,10 @@ impl Vault for MemoryVault {
     }
 
     async fn space(&self) -> Result<Space, VaultError> {
-        let total = 1 << 40;
         let used: u64 = self.disk.media().values().map(Contents::len).sum();
         Ok(Space {
-            available: total - used.min(total),
-            total,
+            available: ROOM.total.saturating_sub(used),
+            ..ROOM
         })
     }
 }

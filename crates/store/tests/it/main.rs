@@ -4,5 +4,6 @@
 
 mod fault;
 mod memory;
+mod room;
 mod samples;
 mod sweep;

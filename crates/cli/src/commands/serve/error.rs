@@ -8,6 +8,7 @@ use thiserror::Error as ThisError;
 use windlass_store_local::OpenError;
 
 use super::CertificateError;
+use crate::commands::store;
 use crate::exit::Code;
 use crate::settings::{self, ApiError};
 
@@ -111,6 +112,7 @@ fn store_hint(error: &OpenError) -> Option<&'static str> {
             "bring the ledger back, or move the vault away: without its ledger all media in it would \
              be deleted",
         ),
+        OpenError::NoSpace { .. } => store::hint(error),
         OpenError::Io { .. } => None,
     }
 }

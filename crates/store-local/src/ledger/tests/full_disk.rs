@@ -1,0 +1,176 @@
+//! What the reserve is given back for, and that a look at the disk counts what the log still has to bring.
+
+use rusqlite::ffi::{Error, SQLITE_FULL};
+use windlass_store::FinishSession;
+
+use super::*;
+
+/// A ledger whose disk is full until the reserve has given something back.
+struct FullDisk {
+    bench: Bench,
+    reserve: PathBuf,
+    /// How much it holds at first.
+    whole: u64,
+}
+
+impl FullDisk {
+    fn new() -> Self {
+        let bench = Bench::new();
+        let reserve = bench.dir.path().join("reserve");
+        let whole = reserve.metadata().unwrap().len();
+        assert!(whole > 0, "this disk has room");
+        Self {
+            bench,
+            reserve,
+            whole,
+        }
+    }
+
+    fn held(&self) -> u64 {
+        self.reserve.metadata().unwrap().len()
+    }
+
+    /// Whether a change finds room that needs the reserve to be as short as `len`.
+    async fn has_room(&self, purpose: Option<Purpose>, len: u64) -> bool {
+        let done = self.bench.ledger.change(self.needing(purpose, len)).await;
+        assert!(
+            matches!(done, Ok(()) | Err(LedgerError::NoSpace)),
+            "{done:?}"
+        );
+        done.is_ok()
+    }
+
+    fn needing(&self, purpose: Option<Purpose>, len: u64) -> Change {
+        let reserve = self.reserve.clone();
+        any(purpose, move |connection| {
+            if reserve.metadata().unwrap().len() <= len {
+                return Ok(());
+            }
+            connection.execute_batch("ROLLBACK")?;
+            Err(rusqlite::Error::SqliteFailure(
+                Error::new(SQLITE_FULL),
+                None,
+            ))
+        })
+    }
+}
+
+#[tokio::test]
+async fn the_reserve_is_not_for_changes_that_only_take_room() {
+    let disk = FullDisk::new();
+    assert!(!disk.has_room(None, disk.whole - 1).await);
+    assert_eq!(disk.held(), disk.whole);
+}
+
+#[tokio::test]
+async fn no_more_of_the_reserve_is_given_back_than_is_needed() {
+    let disk = FullDisk::new();
+    assert!(disk.has_room(Some(Purpose::MakeRoom), disk.whole - 1).await);
+    assert_eq!(disk.held(), disk.whole / 8 * 7);
+}
+
+#[tokio::test]
+async fn finishes_leave_half_of_the_reserve_to_deletes_and_those_a_quarter_to_the_next_start() {
+    let disk = FullDisk::new();
+    let (half, quarter) = (disk.whole / 2, disk.whole / 4);
+    assert!(!disk.has_room(Some(Purpose::Finish), half - 1).await);
+    assert_eq!(disk.held(), half);
+    assert!(!disk.has_room(Some(Purpose::MakeRoom), quarter - 1).await);
+    assert_eq!(disk.held(), quarter);
+    assert!(disk.has_room(Some(Purpose::MakeRoom), quarter).await);
+}
+
+#[tokio::test]
+async fn a_change_without_room_does_not_take_those_with_it_that_share_its_commit() {
+    let disk = FullDisk::new();
+    let call = |purpose, len| {
+        let (ledger, change) = (Arc::clone(&disk.bench.ledger), disk.needing(purpose, len));
+        async move { ledger.change(change).await }
+    };
+    let calls = vec![
+        call(None, 0),
+        call(Some(Purpose::MakeRoom), disk.whole),
+        call(Some(Purpose::Finish), 0),
+    ];
+    let done = disk.bench.queue(calls).await;
+    assert!(matches!(done[0], Err(LedgerError::NoSpace)), "{done:?}");
+    assert!(done[1].is_ok(), "{done:?}");
+    assert!(matches!(done[2], Err(LedgerError::NoSpace)), "{done:?}");
+    assert_eq!(
+        disk.held(),
+        disk.whole / 2,
+        "the finish has used what there is for it"
+    );
+}
+
+#[test]
+fn what_may_use_the_reserve() {
+    let deletion = |version| ResourceChange::Delete {
+        collection: "c".to_owned(),
+        id: "i".to_owned(),
+        expected: version,
+    };
+    let apply = |resources| {
+        Change::Apply(ChangeSet {
+            resources,
+            ..ChangeSet::default()
+        })
+    };
+    let (id, epoch) = (id(1), Epoch(1));
+    let advance = |small_media| Change::Advance {
+        id,
+        epoch,
+        advance: Advance {
+            small_media,
+            ..step(0, 1)
+        },
+    };
+    let end = EndSession::Cancelled;
+    let (now, limit) = (Timestamp::from_millis(0), 1);
+    let finish = FinishSession {
+        id,
+        epoch,
+        progress: Progress::none(None),
+        reply: Vec::new(),
+    };
+    let finish = ChangeSet {
+        finish: Some(finish),
+        ..ChangeSet::default()
+    };
+    let cases = [
+        (Change::Start(new_session(1)), None),
+        (advance(Some(Bytes::from_static(b"a"))), None),
+        (advance(None), Some(Purpose::Finish)),
+        (Change::Apply(finish), Some(Purpose::Finish)),
+        (Change::Apply(ChangeSet::default()), None),
+        (apply(vec![deletion(1)]), Some(Purpose::MakeRoom)),
+        (Change::End { id, epoch, end }, Some(Purpose::MakeRoom)),
+        (Change::Expire { now, limit }, Some(Purpose::MakeRoom)),
+        (Change::ForgetGarbage(Vec::new()), Some(Purpose::MakeRoom)),
+    ];
+    for (number, (change, purpose)) in cases.into_iter().enumerate() {
+        assert_eq!(change.purpose(), purpose, "case {number}");
+    }
+}
+
+#[tokio::test]
+async fn room_that_the_log_still_has_to_bring_into_the_database_is_not_free() {
+    let bench = Bench::new();
+    let path = bench.dir.path().join("ledger.sqlite");
+    let large = NewSession {
+        context: vec![0; 8 << 20],
+        ..new_session(1)
+    };
+    bench.ledger.start(large).await.unwrap();
+    let database = path.metadata().unwrap().len();
+    assert!(database < 1 << 20, "it is in the log only: {database}");
+    let pages = |connection: &rusqlite::Connection| room::len_of(connection);
+    let len = bench.ledger.readers.read(pages).await.unwrap();
+    assert!(len > 8 << 20, "{len}");
+    let room = Room::of(
+        &path,
+        Arc::new(Reserve::open(&bench.dir.path().join("other")).unwrap()),
+    );
+    let more = 1 << 40;
+    assert_eq!(room.look(database + more).unwrap().available, 0);
+}

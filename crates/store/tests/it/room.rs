@@ -1,0 +1,60 @@
+//! Which changes make room.
+
+use bytes::Bytes;
+use windlass_store::{ChangeSet, MediaId, Resource, ResourceChange, Timestamp};
+
+fn resource(id: &str, version: u64, len: usize) -> Resource {
+    Resource {
+        collection: "c".to_owned(),
+        id: id.to_owned(),
+        version,
+        body: vec![0; len].into(),
+        media: None,
+        created: Timestamp::from_millis(0),
+        updated: Timestamp::from_millis(0),
+    }
+}
+
+fn insert(id: &str, len: usize) -> ResourceChange {
+    ResourceChange::Insert(resource(id, 1, len))
+}
+
+fn delete(id: &str) -> ResourceChange {
+    ResourceChange::Delete {
+        collection: "c".to_owned(),
+        id: id.to_owned(),
+        expected: 1,
+    }
+}
+
+#[test]
+fn a_change_set_makes_room_when_it_deletes_more_than_it_inserts() {
+    let replace = |len| ResourceChange::Replace {
+        resource: resource("r", 2, len),
+        expected: 1,
+    };
+    let cases = [
+        (vec![], false),
+        (vec![insert("a", 1)], false),
+        (vec![replace(1)], false),
+        (vec![delete("a")], true),
+        (vec![delete("a"), insert("b", 1)], true),
+        (vec![delete("a"), insert("b", 1), replace(1)], false),
+        (
+            vec![delete("a"), delete("b"), insert("c", 1), replace(1)],
+            true,
+        ),
+        (vec![delete("a"), insert("b", 1), insert("c", 1)], false),
+        (vec![delete("a"), insert("b", 100 << 10)], false),
+        (vec![delete("a"), replace(100 << 10)], false),
+    ];
+    for (number, (resources, expected)) in cases.into_iter().enumerate() {
+        let mut changes = ChangeSet {
+            resources,
+            ..ChangeSet::default()
+        };
+        assert_eq!(changes.makes_room(), expected, "case {number}");
+        changes.small_media = Some((MediaId::from_bytes([1; 16]), Bytes::new()));
+        assert!(!changes.makes_room(), "case {number}, with media");
+    }
+}
