@@ -1,4 +1,4 @@
-//! What the server does besides answering: it watches the disk, finishes what a crash left
+//! What the server does besides answering: it watches the disks, finishes what a crash left
 //! unfinished, sweeps, and lets the kinds' workers work.
 
 mod pace;
@@ -16,14 +16,11 @@ use crate::kind::Desk;
 use crate::uploads::House;
 use pace::Pace;
 
-/// How often the disk is looked at.
+/// How often the disks are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often sessions are looked for whose clients have not come back.
 const COOL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How long the disk may take to say how full it is.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often sessions that are finishing, but that nobody finishes, are looked for.
 const FINISH_INTERVAL: Duration = Duration::from_secs(30);
@@ -34,7 +31,7 @@ const FINISH_BATCH: usize = 64;
 /// Starts it all. It ends with the set.
 pub(crate) fn spawn(house: &Arc<House>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(watch_the_disk(Arc::clone(house)));
+    tasks.spawn(watch_the_disks(Arc::clone(house)));
     tasks.spawn(let_sessions_cool(Arc::clone(house)));
     tasks.spawn(finish_left_overs(Arc::clone(house)));
     tasks.spawn(sweep(Arc::clone(house)));
@@ -46,18 +43,14 @@ pub(crate) fn spawn(house: &Arc<House>) -> JoinSet<()> {
 }
 
 /// Notes how much room there is.
-pub(crate) async fn look_at_the_disk(house: &House) {
-    match tokio::time::timeout(LOOK_TIMEOUT, house.vault.space()).await {
-        Ok(Ok(space)) => house.vitals.note_space(space, &house.settings.free_space),
-        Ok(Err(error)) => tracing::warn!(%error, "the disk does not say how full it is"),
-        Err(_) => tracing::warn!("the disk does not answer"),
-    }
+pub(crate) async fn look_at_the_disks(house: &House) {
+    house.disks.look(&*house.ledger, &*house.vault).await;
 }
 
-async fn watch_the_disk(house: Arc<House>) {
+async fn watch_the_disks(house: Arc<House>) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
-        look_at_the_disk(&house).await;
+        look_at_the_disks(&house).await;
     }
 }
 

@@ -24,6 +24,7 @@ mod clock;
 pub mod config;
 mod connections;
 mod discovery_service;
+mod disks;
 mod download;
 mod error;
 mod generic;
@@ -54,6 +55,7 @@ pub use reply::ReplyBody;
 pub use uploads::warm::LEN as WARM_SESSIONS;
 
 use connections::Connections;
+use disks::{CheckedLedger, Disks};
 use uploads::House;
 use uploads::warm::WarmSessions;
 
@@ -104,11 +106,14 @@ impl Server {
         stores: Stores,
         clock: Arc<dyn Clock>,
     ) -> Self {
+        let disks = Arc::new(Disks::new(settings.free_space.clone()));
+        let ledger: Arc<dyn Ledger> =
+            Arc::new(CheckedLedger::new(stores.ledger, Arc::clone(&disks)));
         let reading = settings.limits.reading_memory;
         let patience = settings.limits.takeover_timeout;
         let house = House {
             shelf: kind::Shelf {
-                ledger: Arc::clone(&stores.ledger),
+                ledger: Arc::clone(&ledger),
                 vault: Arc::clone(&stores.vault),
                 memory: memory::Memory::new(reading, patience),
             },
@@ -118,10 +123,11 @@ impl Server {
             budget: uploads::budget::MemoryBudget::new(settings.limits.media_memory),
             settings,
             registry,
-            ledger: stores.ledger,
+            ledger,
             vault: stores.vault,
             clock,
             vitals: vitals::Vitals::default(),
+            disks,
             leases: Arc::default(),
             warm: WarmSessions::new(),
             tasks: TaskTracker::new(),
@@ -147,7 +153,7 @@ impl Server {
         stop: impl Future<Output = ()>,
     ) -> Ended {
         let house = &self.house;
-        background::look_at_the_disk(house).await;
+        background::look_at_the_disks(house).await;
         let background = background::spawn(house);
         let connections = Connections::new(Arc::clone(house));
         tokio::select! {

@@ -359,7 +359,7 @@ fn health(house: &House) -> Reply {
 async fn readiness(house: &House) -> Reply {
     let check = tokio::time::timeout(READY_TIMEOUT, house.ledger.check());
     let unready = match house.admit_upload() {
-        Err(error) => Some(error.to_string()),
+        Err(error) => Some(house.disks.shortage().unwrap_or_else(|| error.to_string())),
         Ok(()) if house.vitals.has_failed() => Some("storage failed".to_owned()),
         Ok(()) => match check.await {
             Ok(Ok(())) => None,

@@ -26,12 +26,13 @@ use windlass_store::{Ledger, Vault};
 
 use crate::clock::Clock;
 use crate::config::Settings;
+use crate::disks::{Disks, Room};
 use crate::error::Error;
 use crate::kind::{Allowance, Call, Kind, Rejection, Shelf};
 use crate::memory::Memory;
 use crate::registry::Registry;
 use crate::turns::{Turn, Turns};
-use crate::vitals::{Room, Vitals};
+use crate::vitals::Vitals;
 use seen_through::SeenThrough;
 
 pub(crate) mod append;
@@ -57,6 +58,7 @@ pub(crate) struct House {
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) vitals: Vitals,
+    pub(crate) disks: Arc<Disks>,
     pub(crate) leases: Arc<lease::Leases>,
     /// Sessions whose clients are expected back.
     pub(crate) warm: warm::WarmSessions,
@@ -79,7 +81,7 @@ pub(crate) struct House {
 impl House {
     /// Refuses to begin an upload that could not be brought to its end.
     pub(crate) fn admit_upload(&self) -> Result<(), Error> {
-        match self.vitals.room(&self.settings.free_space) {
+        match self.disks.room() {
             _ if self.vitals.is_draining() => Err(Error::Draining),
             Room::Plenty => Ok(()),
             Room::Low | Room::Full => Err(Error::NoSpace),
@@ -88,7 +90,7 @@ impl House {
 
     /// Refuses media when there is no room for it.
     pub(crate) fn admit_media(&self) -> Result<(), Error> {
-        match self.vitals.room(&self.settings.free_space) {
+        match self.disks.room() {
             Room::Plenty | Room::Low => Ok(()),
             Room::Full => Err(Error::NoSpace),
         }
@@ -101,13 +103,16 @@ impl House {
             return Ok(());
         }
         self.admit_media()?;
-        self.vitals.note_written(bytes as u64);
+        self.disks.note_media(bytes as u64);
         Ok(())
     }
 
-    /// Counts what the end of a request writes. It is not refused: it has come already, and the memory for media bounds it.
-    pub(crate) fn note_rest(&self, bytes: usize) {
-        self.vitals.note_written(bytes as u64);
+    /// Counts what the end of a request writes to the vault. It is not refused: it has come already, and the memory for
+    /// media bounds it. What goes to the ledger is counted there.
+    pub(crate) fn note_rest(&self, sink: &sink::MediaSink) {
+        if sink.is_for_vault() {
+            self.disks.note_media(sink.waiting() as u64);
+        }
     }
 
     pub(crate) fn plumbing(&self) -> sink::Plumbing {

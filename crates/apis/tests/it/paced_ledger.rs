@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use windlass_store::{
     Advance, ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, Resource,
-    Session, SessionId, Timestamp,
+    Session, SessionId, Space, Timestamp,
 };
 
 /// A [`Ledger`] that lets other calls go on after each lookup, and stops one lookup when it is asked to.
@@ -137,6 +137,10 @@ impl Ledger for PacedLedger {
 
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
         self.inner.unknown_media(ids).await
+    }
+
+    async fn space(&self) -> Result<Space, LedgerError> {
+        self.inner.space().await
     }
 
     async fn check(&self) -> Result<(), LedgerError> {

@@ -1,4 +1,4 @@
-//! When the disk is nearly full, nothing new begins; when it is full, no media is taken.
+//! When the disk is nearly full, no upload begins; when it is full, nothing new is taken.
 //!
 //! The limits are set so high that every disk is too small.
 
@@ -30,11 +30,33 @@ fn no_upload_begins_without_room_and_the_client_is_told_to_come_back() {
 }
 
 #[test]
-fn what_needs_no_room_goes_on_without_room() {
-    let server = with_limits("full_disk.toml");
+fn on_a_full_disk_nothing_is_made_or_changed_and_what_is_there_can_be_read_and_deleted() {
+    let mut first = own(&[]);
     let insert = Request::new("POST", ANIMALS).body(r#"{"name":"Llama"}"#);
-    let animal = exchange(server.address(), &insert).expect(200);
+    let animal = exchange(first.address(), &insert).expect(200);
     let path = farm::animal(&farm::id(&animal));
+    first.terminate();
+
+    let mut server = with_limits("full_disk.toml");
+    server.kill9();
+    server.replace_data(&first.data());
+    server.start_again();
+    let change = Request::new("PATCH", &path).body(r#"{"name":"Alpaca"}"#);
+    for request in [insert, change] {
+        let reply = exchange(server.address(), &request).expect(503);
+        assert!(reply.header("retry-after").is_some(), "{reply:?}");
+    }
     exchange(server.address(), &Request::new("GET", &path)).expect(200);
     exchange(server.address(), &Request::new("DELETE", &path)).expect(204);
+}
+
+#[test]
+fn the_readiness_check_says_how_much_is_free_and_what_is_asked_for() {
+    let server = with_limits("full_disk.toml");
+    let reply = exchange(server.address(), &Request::new("GET", "/readyz")).expect(503);
+    let text = reply.text();
+    assert!(
+        text.contains("MB free, less than free_space.hard"),
+        "{text}"
+    );
 }

@@ -272,7 +272,7 @@ impl Append {
     /// Makes durable what was taken. When the disk is full, that is only what was written before;
     /// the flag says so.
     async fn settle(&mut self) -> Result<(Settled, bool), Error> {
-        self.house.note_rest(self.sink.waiting());
+        self.house.note_rest(&self.sink);
         let (settled, full) = match self.sink.settle().await {
             Err(Error::Vault(VaultError::NoSpace { .. })) => (self.sink.settle().await, true),
             settled => (settled, false),

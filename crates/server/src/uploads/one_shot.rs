@@ -281,7 +281,7 @@ impl<'a> OneShot<'a> {
     }
 
     async fn finish(&mut self) -> Result<FinalReply, Error> {
-        self.house.note_rest(self.sink.waiting());
+        self.house.note_rest(&self.sink);
         let settled = self.sink.settle().await?;
         Failpoint::OneShotSettled.reach();
         let digests = self.sink.digests(self.wanted).await?;

@@ -1,0 +1,282 @@
+//! Free space on the disks of the ledger and of the vault, and what may still be written there.
+//!
+//! The disks are looked at once a second, and a lot can be written in between. So whatever is written is subtracted
+//! from the last look, from the moment it is admitted to the first look that began after it was written.
+//!
+//! | free space | what is admitted |
+//! |---|---|
+//! | `soft` or more, on both disks | everything |
+//! | less | what is begun already, and calls that change resources |
+//! | less than `hard` | on either disk: no media. On the ledger's: no change of resources, and finishes down to a half of `hard`, then some more |
+//! | nothing | cancels, deletes and expiry: the store has a reserve for them |
+//!
+//! The ledger asks here for every change ([`CheckedLedger`]), so nothing that writes can pass by.
+
+mod ledger;
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use windlass_store::{Ledger, LedgerError, Space, Vault, VaultError};
+
+use crate::config::FreeSpace;
+
+pub(crate) use ledger::CheckedLedger;
+
+/// How long a disk may take to say how full it is.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How much free space there is, against the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Room {
+    /// Enough.
+    Plenty,
+    /// Uploads that run may go on; no new ones.
+    Low,
+    /// No media is taken.
+    Full,
+}
+
+/// What a change of the ledger needs the room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// To begin an upload.
+    Start,
+    /// To make or change resources.
+    Change,
+    /// To bring an upload to its end.
+    Finish,
+    /// To make room, to end sessions, or to commit what is written already.
+    Always,
+}
+
+/// The disks of a server's stores.
+#[derive(Debug)]
+pub(crate) struct Disks {
+    limits: FreeSpace,
+    ledger: Disk,
+    vault: Disk,
+    /// Whether they are one disk. Assumed until both have said.
+    is_one: AtomicBool,
+    /// Bytes of finishes that were admitted with less than half of the hard limit left.
+    late_finishes: AtomicU64,
+    /// The room at the last look, for the log.
+    noted: AtomicU8,
+}
+
+/// What may still be written to one disk.
+#[derive(Debug)]
+struct Disk {
+    /// Bytes that were ever admitted.
+    admitted: AtomicU64,
+    /// Of these, bytes whose write has come to its end.
+    written: AtomicU64,
+    /// How much may be admitted in all: what was free at the last look, and what had been written before it.
+    ceiling: AtomicU64,
+}
+
+/// Room for one change of the ledger, until it is made.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Claim<'a> {
+    disks: &'a Disks,
+    bytes: u64,
+    is_one: bool,
+}
+
+impl Disks {
+    pub(crate) fn new(limits: FreeSpace) -> Self {
+        Self {
+            limits,
+            ledger: Disk::new(),
+            vault: Disk::new(),
+            is_one: AtomicBool::new(true),
+            late_finishes: AtomicU64::new(0),
+            noted: AtomicU8::new(Room::Plenty as u8),
+        }
+    }
+
+    /// Looks at both disks.
+    pub(crate) async fn look(&self, ledger: &dyn Ledger, vault: &dyn Vault) {
+        let before = (self.ledger.written(), self.vault.written());
+        let (ledger, vault) = tokio::join!(
+            timeout(LOOK_TIMEOUT, ledger.space()),
+            timeout(LOOK_TIMEOUT, vault.space()),
+        );
+        let ledger = ledger.map(|space| space.map_err(|error: LedgerError| error.to_string()));
+        let vault = vault.map(|space| space.map_err(|error: VaultError| error.to_string()));
+        let ledger = self.ledger.note("ledger", ledger, before.0);
+        let vault = self.vault.note("vault", vault, before.1);
+        if let (Some(ledger), Some(vault)) = (ledger, vault) {
+            self.is_one
+                .store(ledger.disk == vault.disk, Ordering::Relaxed);
+        }
+        if self.ledger.available() >= self.limits.hard / 2 {
+            self.late_finishes.store(0, Ordering::Relaxed);
+        }
+        self.tell();
+    }
+
+    /// How much room there is, by the fuller of the two.
+    pub(crate) fn room(&self) -> Room {
+        self.room_of(self.ledger.available().min(self.vault.available()))
+    }
+
+    /// Which disk has too little room for new uploads, and how much it has, in words for the operator.
+    pub(crate) fn shortage(&self) -> Option<String> {
+        let disks = [("ledger's ", &self.ledger), ("vault's ", &self.vault)];
+        let (whose, disk) = disks.into_iter().min_by_key(|(_, disk)| disk.available())?;
+        let available = disk.available();
+        let whose = if self.is_one.load(Ordering::Relaxed) {
+            ""
+        } else {
+            whose
+        };
+        let (limit, bytes) = match self.room_of(available) {
+            Room::Plenty => return None,
+            Room::Low => ("soft", self.limits.soft),
+            Room::Full => ("hard", self.limits.hard),
+        };
+        Some(format!(
+            "the {whose}disk has {} MB free, less than free_space.{limit}, which is {} MB",
+            available >> 20,
+            bytes >> 20
+        ))
+    }
+
+    /// Counts media that is about to be written.
+    pub(crate) fn note_media(&self, bytes: u64) {
+        self.vault.note_written(bytes);
+        if self.is_one.load(Ordering::Relaxed) {
+            self.ledger.note_written(bytes);
+        }
+    }
+
+    /// Room on the ledger's disk; `None` when there is not enough for this need.
+    pub(super) fn claim(&self, need: Need, bytes: u64) -> Option<Claim<'_>> {
+        let left = self.ledger.available().saturating_sub(bytes);
+        let FreeSpace { soft, hard } = self.limits;
+        let is_enough = match need {
+            Need::Start => left >= soft,
+            Need::Change => left >= hard,
+            Need::Finish => left >= hard / 2 || self.admits_late_finish(bytes),
+            Need::Always => true,
+        };
+        is_enough.then(|| self.admit(bytes))
+    }
+
+    fn admit(&self, bytes: u64) -> Claim<'_> {
+        let claim = Claim {
+            disks: self,
+            bytes,
+            is_one: self.is_one.load(Ordering::Relaxed),
+        };
+        claim.disks().for_each(|disk| disk.admit(bytes));
+        claim
+    }
+
+    /// The last of the room is for cancels and deletes, but for a few finishes. They are counted until there is more.
+    fn admits_late_finish(&self, bytes: u64) -> bool {
+        let most = self.limits.hard / 4;
+        let add = |late: u64| late.checked_add(bytes).filter(|late| *late <= most);
+        let order = Ordering::Relaxed;
+        self.late_finishes.fetch_update(order, order, add).is_ok()
+    }
+
+    fn room_of(&self, available: u64) -> Room {
+        if available < self.limits.hard {
+            Room::Full
+        } else if available < self.limits.soft {
+            Room::Low
+        } else {
+            Room::Plenty
+        }
+    }
+
+    /// Tells the log when the room has changed.
+    fn tell(&self) {
+        let room = self.room();
+        if self.noted.swap(room as u8, Ordering::Relaxed) == room as u8 {
+            return;
+        }
+        match self.shortage() {
+            None => tracing::warn!("there is room for uploads again"),
+            Some(shortage) if room == Room::Full => tracing::warn!(
+                "nothing new is taken: {shortage}; delete resources, cancel uploads, or give the disk more room"
+            ),
+            Some(shortage) => tracing::warn!("no upload is started: {shortage}"),
+        }
+    }
+}
+
+impl Disk {
+    fn new() -> Self {
+        Self {
+            admitted: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            ceiling: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    fn available(&self) -> u64 {
+        let ceiling = self.ceiling.load(Ordering::Relaxed);
+        ceiling.saturating_sub(self.admitted.load(Ordering::Relaxed))
+    }
+
+    fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    fn admit(&self, bytes: u64) {
+        self.admitted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn end_write(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What is written at once.
+    fn note_written(&self, bytes: u64) {
+        self.admit(bytes);
+        self.end_write(bytes);
+    }
+
+    /// Notes what a look has found that began when so much was written.
+    fn note<T>(
+        &self,
+        name: &str,
+        space: Result<Result<Space, String>, T>,
+        written: u64,
+    ) -> Option<Space> {
+        match space {
+            Ok(Ok(space)) => {
+                let ceiling = space.available.saturating_add(written);
+                self.ceiling.store(ceiling, Ordering::Relaxed);
+                return Some(space);
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(error, "the disk of the {name} does not say how full it is");
+            }
+            Err(_) => tracing::warn!("the disk of the {name} does not answer"),
+        }
+        None
+    }
+}
+
+impl Claim<'_> {
+    fn disks(&self) -> impl Iterator<Item = &Disk> {
+        let vault = self.is_one.then_some(&self.disks.vault);
+        [&self.disks.ledger].into_iter().chain(vault)
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.disks().for_each(|disk| disk.end_write(self.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests;
