@@ -68,7 +68,7 @@ pub enum OpenError {
     /// The file system cannot keep the promise.
     #[error("{} is on a file system that loses acknowledged bytes: {reason}", dir.display())]
     UnsafeFilesystem {
-        /// The data directory.
+        /// The data directory, or the vault.
         dir: PathBuf,
         /// What is wrong with it.
         reason: &'static str,
@@ -167,6 +167,10 @@ impl LocalStore {
     /// are. What a crash left behind is met where it matters: the ledger replays its WAL, and a
     /// media is cut to its committed offset when it is reopened.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
+        Self::open_judged(dir, options, filesystem::judge)
+    }
+
+    fn open_judged(dir: &Path, options: Options, judge: Judge) -> Result<Self, OpenError> {
         let io = |source| OpenError::io(dir, source);
         filesystem::make_directories_durably(dir).map_err(io)?;
         let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
@@ -175,7 +179,7 @@ impl LocalStore {
         })?;
         let lock = Arc::new(DirectoryLock::new(file));
         let (ledger_path, vault_dir) = (dir.join("ledger.sqlite"), dir.join("vault"));
-        check_filesystem(dir, options)?;
+        check_filesystems(dir, &vault_dir, options, judge)?;
         backup::refuse_incomplete(dir)?;
 
         let reserve_path = reserve::path(dir);
@@ -257,11 +261,34 @@ pub(crate) fn refuse_strangers(vault: &Path, identity: Identity) -> Result<(), O
     }
 }
 
-fn check_filesystem(dir: &Path, options: Options) -> Result<(), OpenError> {
+/// How a file system is judged by a directory on it.
+type Judge = fn(&Path) -> std::io::Result<Safety>;
+
+/// Judges the file system of the data directory, and that of the vault, which may be mounted there or be elsewhere
+/// behind a link. What was said of the one is not said again of the other.
+fn check_filesystems(
+    dir: &Path,
+    vault: &Path,
+    options: Options,
+    judge: Judge,
+) -> Result<(), OpenError> {
     if options.durability == Durability::Os {
         return Ok(());
     }
-    match filesystem::judge(dir).map_err(|source| OpenError::io(dir, source))? {
+    let judge = |dir| judge(dir).map_err(|source| OpenError::io(dir, source));
+    let of_dir = judge(dir)?;
+    check_filesystem(dir, &of_dir, options)?;
+    if filesystem::exists(vault).map_err(|source| OpenError::io(vault, source))? {
+        let of_vault = judge(vault)?;
+        if of_vault != of_dir {
+            check_filesystem(vault, &of_vault, options)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_filesystem(dir: &Path, safety: &Safety, options: Options) -> Result<(), OpenError> {
+    match *safety {
         Safety::Safe => {}
         Safety::Unsafe(reason) if !options.allow_unsafe_filesystem => {
             return Err(OpenError::UnsafeFilesystem {
@@ -274,4 +301,43 @@ fn check_filesystem(dir: &Path, options: Options) -> Result<(), OpenError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IN_MEMORY: Safety = Safety::Unsafe("it is in memory");
+
+    #[test]
+    fn a_vault_on_a_file_system_that_loses_bytes_is_refused_unless_the_operator_insists() {
+        let dir = tempfile::tempdir().unwrap();
+        let vault = dir.path().join("vault");
+        filesystem::make_directory(&vault).unwrap();
+        // A vault on a file system of its own.
+        let judge: Judge = |dir| {
+            let is_vault = dir.ends_with("vault");
+            Ok(if is_vault { IN_MEMORY } else { Safety::Safe })
+        };
+        let open = |options| LocalStore::open_judged(dir.path(), options, judge);
+        match open(Options::default()) {
+            Err(OpenError::UnsafeFilesystem { dir, .. }) => assert_eq!(dir, vault),
+            other => panic!("it must be refused: {other:?}"),
+        }
+        assert!(
+            filesystem::names(&vault).unwrap().is_empty(),
+            "nothing was changed"
+        );
+        open(Options {
+            allow_unsafe_filesystem: true,
+            ..Options::default()
+        })
+        .unwrap();
+        open(Options {
+            durability: Durability::Os,
+            ..Options::default()
+        })
+        .unwrap();
+        open(Options::default()).unwrap_err();
+    }
 }
