@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::amount::GIB;
 
-/// What is left free on the disk, whatever happens.
+/// What is left free on the disk that is measured, whatever happens.
 const RESERVE: u64 = 8 * GIB;
 
 /// Ends the servers whose ids lie in the directory, each with its group, and removes everything. It waits for the end of its stdin, which comes with
@@ -34,6 +34,8 @@ pub(crate) struct Yard {
     guard: Child,
     /// How much may lie in it.
     limit: u64,
+    /// How much is left free on the disk.
+    reserve: u64,
     kept: Vec<PathBuf>,
     kept_bytes: u64,
     count: u64,
@@ -45,6 +47,10 @@ impl Yard {
     /// # Errors
     /// When no directory can be made, or no shell started.
     pub(crate) fn new(parent: &Path, limit: u64) -> anyhow::Result<Self> {
+        Self::with_reserve(parent, limit, RESERVE)
+    }
+
+    fn with_reserve(parent: &Path, limit: u64, reserve: u64) -> anyhow::Result<Self> {
         std::fs::create_dir_all(parent)?;
         let directory = TempDir::with_prefix_in("windlass-bench-", parent)?;
         let guard = Command::new("sh")
@@ -61,6 +67,7 @@ impl Yard {
             directory,
             guard,
             limit,
+            reserve,
             kept: Vec::new(),
             kept_bytes: 0,
             count: 0,
@@ -78,15 +85,15 @@ impl Yard {
     /// When the disk has no room, even after everything that lies here was removed.
     pub(crate) fn plot(&mut self, bytes: u64) -> anyhow::Result<PathBuf> {
         let is_full = self.kept_bytes + bytes > self.limit;
-        if is_full || self.free()? < bytes + RESERVE {
+        if is_full || self.free()? < bytes + self.reserve {
             self.clear()?;
         }
         let free = self.free()?;
         ensure!(
-            free >= bytes + RESERVE,
+            free >= bytes + self.reserve,
             "{} GiB are free, and {} GiB have to stay so",
             free / GIB,
-            RESERVE / GIB
+            self.reserve / GIB
         );
         self.count += 1;
         let plot = self.path().join(format!("run-{}", self.count));
@@ -147,9 +154,14 @@ mod tests {
     /// So long a test waits for what comes within milliseconds as a rule.
     const PATIENCE: Duration = Duration::from_secs(120);
 
+    /// A yard on any disk, however full.
+    fn yard() -> Yard {
+        Yard::with_reserve(&std::env::temp_dir(), 100, 0).unwrap()
+    }
+
     #[test]
     fn plots_stay_until_there_are_too_many_bytes_in_them() {
-        let mut yard = Yard::new(&std::env::temp_dir(), 100).unwrap();
+        let mut yard = yard();
         let [first, second] = [60, 40].map(|bytes| yard.plot(bytes).unwrap());
         assert!(first.exists() && second.exists());
         let third = yard.plot(1).unwrap();
@@ -158,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_server_whose_pid_lies_in_the_yard_does_not_outlive_it() {
-        let yard = Yard::new(&std::env::temp_dir(), 100).unwrap();
+        let yard = yard();
         let mut server = Command::new("sleep");
         let mut server = server.arg("600").process_group(0).spawn().unwrap();
         let id = server.id().to_string();
@@ -177,7 +189,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_a_yard() {
-        let mut yard = Yard::new(&std::env::temp_dir(), 100).unwrap();
+        let mut yard = yard();
         yard.plot(0).unwrap();
         let path = yard.path().to_owned();
         drop(yard);

@@ -17,4 +17,5 @@ pub mod process;
 pub mod raw;
 pub mod session;
 pub mod tls;
+pub mod wait;
 pub mod zip;

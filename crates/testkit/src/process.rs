@@ -11,11 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long a server may take to say that it listens.
-const STARTS_WITHIN: Duration = Duration::from_secs(30);
-
-/// How long a server may take to end after it was asked to.
-const ENDS_WITHIN: Duration = Duration::from_secs(20);
+use crate::wait::{PATIENCE, within};
 
 /// How often a wait looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -98,7 +94,7 @@ impl ServerProcess {
     pub fn kill9(&mut self) {
         let mut life = self.life.take().expect("the server runs");
         life.child.kill().expect("a child can be killed");
-        life.end(ENDS_WITHIN);
+        life.end(PATIENCE);
     }
 
     /// Puts other data in the place of what it left; it must not run.
@@ -125,7 +121,7 @@ impl ServerProcess {
     #[track_caller]
     pub fn wait_for_end(&mut self) -> ExitStatus {
         let life = self.life.take().expect("the server runs");
-        life.end(ENDS_WITHIN)
+        life.end(PATIENCE)
             .unwrap_or_else(|| panic!("it does not end:\n{}", self.stderr()))
     }
 
@@ -160,7 +156,7 @@ impl ServerProcess {
         let mut child = self.command().spawn().expect("the server can be started");
         let guard = guard(&child, self.directory.path());
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-        let (line, stdout) = within(STARTS_WITHIN, move || {
+        let (line, stdout) = within(PATIENCE, move || {
             let mut line = String::new();
             stdout.read_line(&mut line).ok();
             (line, stdout)
@@ -245,7 +241,7 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         if let Some(mut life) = self.life.take() {
             life.child.kill().ok();
-            life.end(ENDS_WITHIN);
+            life.end(PATIENCE);
         }
         if thread::panicking() {
             eprintln!("stderr of the server:\n{}", self.stderr());
@@ -310,14 +306,4 @@ fn guard(server: &Child, directory: &Path) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .expect("there is a shell")
-}
-
-/// Does something that may block, at most for `limit`.
-fn within<T: Send + 'static>(
-    limit: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-    thread::spawn(move || sender.send(work()));
-    receiver.recv_timeout(limit).ok()
 }

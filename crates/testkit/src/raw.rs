@@ -20,6 +20,8 @@ use rustls::{ClientConfig, ClientConnection};
 
 use rustix::net::sockopt::set_socket_linger;
 
+use crate::wait::PATIENCE;
+
 mod reply;
 mod request;
 #[cfg(test)]
@@ -27,9 +29,6 @@ mod tests;
 
 pub use reply::Reply;
 pub use request::Request;
-
-/// How long a peer waits for the other side. Tests that pass do not wait so long.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How much is read from the socket at once.
 const READ: usize = 64 * 1024;

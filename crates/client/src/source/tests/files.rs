@@ -97,7 +97,7 @@ async fn a_fifo_is_a_stream() {
 async fn what_is_no_file_is_not_opened_to_be_recognised() {
     let directory = tempfile::tempdir().unwrap();
     let path = fifo_in(directory.path());
-    let limit = Duration::from_secs(5);
+    let limit = Duration::from_secs(60);
     let looked = tokio::time::timeout(limit, SourceIdentity::of(&path)).await;
     // Lets go who opened it and waits for the other end.
     fs::File::options()

@@ -143,3 +143,68 @@ impl Drop for StopOnDrop {
         self.0.stop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A connection takes 10 s at the most, a piece 2 s, a reply 5 s.
+    fn progress(has_body: bool) -> Progress {
+        let timeouts = Timeouts {
+            connect: SECOND * 10,
+            idle: SECOND * 2,
+            reply: SECOND * 5,
+        };
+        Progress::new(timeouts, has_body)
+    }
+
+    /// What became of the wait after these steps: the time that it took, and the limit that was overstepped.
+    async fn silent_after(
+        progress: &Progress,
+        steps: &[(Duration, Awaited)],
+    ) -> (Duration, Duration) {
+        let begun = Instant::now();
+        let moves = async {
+            for (pause, awaited) in steps {
+                tokio::time::sleep(*pause).await;
+                progress.moved(*awaited);
+            }
+            std::future::pending().await
+        };
+        let limit = tokio::select! {
+            limit = progress.silence() => limit,
+            () = moves => unreachable!("it is pending"),
+        };
+        (begun.elapsed(), limit)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_on_which_each_piece_moves_in_time_is_not_silent() {
+        let pieces = [(SECOND * 3 / 2, Awaited::Line); 100];
+        let silent = silent_after(&progress(true), &pieces).await;
+        assert_eq!(silent, (SECOND * 152, SECOND * 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_may_take_as_long_as_it_likes() {
+        let steps = [(SECOND, Awaited::Media), (SECOND * 3600, Awaited::Line)];
+        let silent = silent_after(&progress(true), &steps).await;
+        assert_eq!(silent, (SECOND * 3603, SECOND * 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_may_take_longer_than_a_piece_but_not_for_ever() {
+        let silent = silent_after(&progress(true), &[(SECOND, Awaited::Reply)]).await;
+        assert_eq!(silent, (SECOND * 6, SECOND * 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_has_time_of_its_own() {
+        let silent = silent_after(&progress(true), &[]).await;
+        assert_eq!(silent, (SECOND * 12, SECOND * 12));
+        let silent = silent_after(&progress(false), &[]).await;
+        assert_eq!(silent, (SECOND * 15, SECOND * 15));
+    }
+}

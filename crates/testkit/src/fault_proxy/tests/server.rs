@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+
+use crate::wait::PATIENCE;
 
 /// More requests than any test sends.
 const REQUESTS: usize = 10_000;
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A request as it came, or the beginning of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
