@@ -210,7 +210,6 @@ pub(super) fn open_file(options: &OpenOptions, path: &Path) -> io::Result<Option
     }
 }
 
-#[cfg(unix)]
 fn no_follow(mut options: OpenOptions) -> OpenOptions {
     use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -221,12 +220,6 @@ fn no_follow(mut options: OpenOptions) -> OpenOptions {
     options
 }
 
-#[cfg(not(unix))]
-fn no_follow(options: OpenOptions) -> OpenOptions {
-    options
-}
-
-#[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
 
@@ -236,10 +229,4 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Files that are open cannot be renamed here.
-#[cfg(not(unix))]
-fn is_at(_file: &File, _path: &Path) -> io::Result<bool> {
-    Ok(true)
 }
