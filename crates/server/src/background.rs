@@ -54,11 +54,12 @@ async fn watch_the_disks(house: Arc<House>) {
     }
 }
 
-/// Closes what is kept open for clients that do not come back.
+/// Closes what is kept open for clients that do not come back, and frees buffers that no upload has used for a while.
 async fn let_sessions_cool(house: Arc<House>) {
     loop {
         tokio::time::sleep(COOL_INTERVAL).await;
         house.warm.forget_old(house.clock.now());
+        house.budget.free_if_unused();
     }
 }
 

@@ -84,7 +84,7 @@ impl Batch {
     pub(crate) fn seal(&mut self) -> Vec<Bytes> {
         self.len = 0;
         if let Some(block) = self.block.take() {
-            return vec![block.freeze()];
+            return block.freeze();
         }
         self.seal_tail();
         std::mem::take(&mut self.pieces)
