@@ -17,12 +17,17 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
 use windlass_proto::command::ContentCoding;
 
+use crate::capacity::{Full, Share, json_cost};
 use crate::config::Limits;
+use crate::error::Error;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How much decoded data is taken out of a gzip stream at once.
-const GZIP_PIECE: usize = 64 * 1024;
+const GZIP_PIECE: usize = 16 * 1024;
+
+/// What a gzip body takes in memory: that piece, and what the decoder knows.
+const GZIP_MEMORY: u64 = 60 * 1024;
 
 /// Gzip bodies are not held to the ratio limit before this much has come out of them. It is what a small body can fill the
 /// disk with.
@@ -43,6 +48,9 @@ pub(crate) struct RequestBody {
     read_to_end: EndFlag,
     /// The client sends the body only when it is asked for it, by reading.
     on_demand: bool,
+    /// What the request holds in memory beside media, and how much of that is its head.
+    held: Option<Share>,
+    head: u64,
 }
 
 /// Tells whether a body was read to its end, after it has been given away.
@@ -157,7 +165,37 @@ impl RequestBody {
             ended,
             read_to_end,
             on_demand: headers.contains_key(EXPECT),
+            held: None,
+            head: 0,
         }
+    }
+
+    /// Counts from now on what the request holds in memory: its head of this length, and what is collected of the body.
+    pub(crate) fn count(&mut self, memory: Share, head: u64) -> Result<(), Full> {
+        self.held = Some(memory);
+        self.head = head;
+        self.hold(0)
+    }
+
+    /// The head is gone.
+    pub(crate) fn forget_head(&mut self) {
+        self.head = 0;
+        // It is less than before, so there is room for it.
+        self.hold(0).ok();
+    }
+
+    /// Notes that the request holds so much beside its head.
+    pub(crate) fn hold(&mut self, bytes: u64) -> Result<(), Full> {
+        let decoder = if self.is_gzip() { GZIP_MEMORY } else { 0 };
+        match &mut self.held {
+            Some(held) => held.resize(self.head + decoder + bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that JSON is read from this text, which stays.
+    pub(crate) fn hold_json(&mut self, text: &[u8]) -> Result<(), Full> {
+        self.hold(text.len() as u64 + json_cost(text))
     }
 
     /// Tells, also later, whether the body was read to its end.
@@ -196,10 +234,13 @@ impl RequestBody {
         piece
     }
 
-    /// The whole body, at most `limit` bytes.
-    pub(crate) async fn collect(&mut self, limit: usize) -> Result<Vec<u8>, BodyError> {
+    /// The whole body, at most `limit` bytes, of which JSON is read.
+    pub(crate) async fn collect_json(&mut self, limit: usize) -> Result<Vec<u8>, Error> {
         let mut all = Vec::new();
-        while self.append(&mut all, limit).await? {}
+        while self.append(&mut all, limit).await? {
+            self.hold(all.capacity() as u64)?;
+        }
+        self.hold_json(&all)?;
         Ok(all)
     }
 

@@ -42,8 +42,20 @@ pub struct Limits {
     /// JSON bodies with media inside, both ways. Who needs more than there is gets all of it, alone. Default:
     /// 256 MiB.
     pub reading_memory: u64,
+    /// Memory for heads of requests and JSON that comes with them, over all requests: from the first byte on, and with what
+    /// it becomes when it is read. Default: 32 MiB.
+    pub metadata_memory: u64,
+    /// Memory for replies that are not sent yet, media too, and for what they are made from. Default: 64 MiB.
+    pub reply_memory: u64,
     /// Connections at the same time; more wait in the kernel's queue. Default: 8192.
     pub connections: usize,
+    /// Requests at the same time, over all connections. Over HTTP/1 a connection carries one, over HTTP/2 up to 32.
+    /// Default: 16384.
+    pub requests: usize,
+    /// Uploads at the same time, each of which may have a file open. Default: 8192.
+    pub uploads: usize,
+    /// Downloads at the same time, each of which has a file open. Default: 4096.
+    pub downloads: usize,
     /// How long a connection may wait for a request head, from its opening or from the last reply; how long one
     /// over HTTP/2 is kept without a request. Default: 2 min. A client library that finds its kept connection closed may not try again.
     pub head_timeout: Duration,
@@ -101,7 +113,12 @@ impl Default for Limits {
             metadata: 1024 * 1024,
             media_memory: 32 * 1024 * 1024,
             reading_memory: 256 * 1024 * 1024,
+            metadata_memory: 32 * 1024 * 1024,
+            reply_memory: 64 * 1024 * 1024,
             connections: 8192,
+            requests: 16_384,
+            uploads: 8192,
+            downloads: 4096,
             head_timeout: Duration::from_secs(120),
             body_timeout: Duration::from_secs(45),
             takeover_timeout: Duration::from_secs(10),

@@ -22,13 +22,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::capacity::Share;
 use crate::config::Limits;
 use crate::listener::{Accept, Arrival, Listener};
 use crate::origin::{LocalAddress, Scheme};
@@ -63,7 +63,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Connections {
     house: Arc<House>,
     tasks: TaskTracker,
-    permits: Arc<Semaphore>,
     large_reads: LargeReads,
     hurry: CancellationToken,
 }
@@ -73,9 +72,6 @@ impl Connections {
         let limits = &house.settings.limits;
         Self {
             tasks: TaskTracker::new(),
-            permits: Arc::new(Semaphore::new(
-                limits.connections.min(Semaphore::MAX_PERMITS),
-            )),
             large_reads: LargeReads::new(large_reads(limits.media_memory)),
             hurry: CancellationToken::new(),
             house,
@@ -85,10 +81,9 @@ impl Connections {
     /// Accepts until the future is dropped.
     pub(crate) async fn accept<A: Accept>(&self, listener: &Listener<A>) {
         loop {
-            let permit = Arc::clone(&self.permits).acquire_owned().await;
-            let permit = permit.expect("the semaphore is never closed");
+            let place = self.house.capacity.connections.wait_for_ever(1).await;
             match listener.accept().await {
-                Ok(arrival) => self.serve(arrival, listener.scheme(), permit),
+                Ok(arrival) => self.serve(arrival, listener.scheme(), place),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -104,7 +99,7 @@ impl Connections {
         tokio::time::timeout(limit, self.tasks.wait()).await.ok();
     }
 
-    fn serve<S>(&self, arrival: Arrival<S>, scheme: Scheme, permit: OwnedSemaphorePermit)
+    fn serve<S>(&self, arrival: Arrival<S>, scheme: Scheme, place: Share)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -123,7 +118,7 @@ impl Connections {
             if let Some(served) = begun.await {
                 served.await;
             }
-            drop(permit);
+            drop(place);
         });
     }
 }
@@ -215,16 +210,20 @@ impl Connection {
             // Its buffer has room for a frame or two; how much comes is for the window to bound.
             let stream = TokioIo::new(stream.unmeasured());
             let connection = streams.builder().serve_connection(stream, service);
-            self.to_its_end(connection, |it| it.graceful_shutdown(), Some(streams))
+            self.run(
+                connection,
+                hyper::server::conn::http2::Connection::graceful_shutdown,
+                Some(streams),
+            )
         } else {
             let stream = TokioIo::new(stream);
             let connection = http1(limits).serve_connection(stream, service);
-            self.to_its_end(connection, |it| it.graceful_shutdown(), None)
+            self.run(connection, http1::Connection::graceful_shutdown, None)
         })
     }
 
     /// Serves a connection until it ends, the server stops, or its streams stand still. `shut_down` lets it end by itself.
-    fn to_its_end<C, E>(
+    fn run<C, E>(
         self,
         connection: C,
         shut_down: fn(Pin<&mut C>),

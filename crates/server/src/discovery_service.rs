@@ -8,10 +8,12 @@ use windlass_proto::parameters::Parameters;
 
 use crate::error::Error;
 use crate::registry::Site;
-use crate::reply::{Reply, json_reply};
+use crate::reply::{Reply, json_bytes, stored_json};
+use crate::uploads::House;
 
 /// Answers a request under the paths of the discovery service; `None` when the path is not one.
 pub(crate) fn answer(
+    house: &House,
     site: &Site,
     verb: &Verb,
     path: &str,
@@ -34,7 +36,8 @@ pub(crate) fn answer(
                 allowed: vec![Verb::GET, Verb::HEAD],
             });
         }
-        Ok(json_reply(StatusCode::OK, &document?, true))
+        let text = house.capacity.reply(json_bytes(&document?, true))?;
+        Ok(stored_json(StatusCode::OK, text))
     })
 }
 

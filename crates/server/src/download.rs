@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use futures_util::stream::try_unfold;
 use http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
@@ -10,14 +11,21 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
-use windlass_store::{Media, Place, Resource, VaultError};
+use windlass_store::{Media, MediaReader, Place, READ_LEN, Resource, VaultError};
 
 use crate::byte_range::{Requested, content_range, unsatisfied_range};
+use crate::capacity::{Pool, Share};
 use crate::error::Error;
 use crate::kind::{Rejection, slice};
 use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use crate::reply::{Reply, ReplyBody, empty, full, nothing};
 use crate::uploads::House;
+
+/// As much is read at once when there is not memory for [`READ_LEN`].
+const MODEST_PIECE: usize = 64 * 1024;
+
+/// As much when other replies have all the memory that they may have. It comes on top of that.
+const LEAST_PIECE: usize = 8 * 1024;
 
 const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
 
@@ -141,15 +149,44 @@ async fn bytes_of(
         Place::Ledger => {
             let bytes = house.ledger.small_media(media.at.id).await?;
             let bytes = bytes.ok_or(Error::MediaLost(media.at.id))?;
-            Ok(full(slice(&bytes, range)))
+            Ok(full(house.capacity.reply(slice(&bytes, range))?))
         }
         Place::Vault => {
-            let reader = house.vault.read(media.at.id, range).await?;
-            let pieces = try_unfold(reader, async |mut reader| {
-                let piece = reader.next().await.map_err(std::io::Error::other)?;
-                Ok((!piece.is_empty()).then(|| (Frame::data(piece), reader)))
+            let download = Download {
+                _place: house.capacity.downloads.take()?,
+                memory: house.capacity.replies.clone(),
+                reader: house.vault.read(media.at.id, range).await?,
+            };
+            let pieces = try_unfold(download, async |mut download| {
+                let piece = download.next().await.map_err(std::io::Error::other)?;
+                Ok((!piece.is_empty()).then(|| (Frame::data(piece), download)))
             });
             Ok(StreamBody::new(pieces).boxed_unsync())
         }
+    }
+}
+
+/// Media in the vault on its way out.
+struct Download {
+    reader: Box<dyn MediaReader>,
+    /// For the bytes that are read and not sent yet.
+    memory: Pool,
+    _place: Share,
+}
+
+impl Download {
+    /// The next bytes; empty at the end.
+    async fn next(&mut self) -> Result<Bytes, VaultError> {
+        let mut share = self.memory.share();
+        let sizes = [READ_LEN, MODEST_PIECE];
+        let fits = sizes
+            .into_iter()
+            .find(|size| share.resize(*size as u64).is_ok());
+        let piece = self.reader.next(fits.unwrap_or(LEAST_PIECE)).await?;
+        if fits.is_some() {
+            // It is no more than before.
+            share.resize(piece.len() as u64).ok();
+        }
+        Ok(share.with(piece))
     }
 }

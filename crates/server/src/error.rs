@@ -11,6 +11,7 @@ use windlass_proto::upload_type::UploadTypeError;
 use windlass_store::{LedgerError, MediaId, VaultError};
 
 use crate::body::BodyError;
+use crate::capacity::Full;
 use crate::kind::Rejection;
 use crate::partial_response::FieldMaskError;
 
@@ -97,6 +98,9 @@ pub(crate) enum Error {
     /// The server is stopping.
     #[error("the server is stopping; continue with the next one")]
     Draining,
+    /// A limit on what clients can make the server hold is reached.
+    #[error(transparent)]
+    Full(#[from] Full),
     /// The disk is nearly full.
     #[error("no space is left for new uploads; try again later")]
     NoSpace,

@@ -20,6 +20,7 @@ mod arguments;
 mod background;
 mod body;
 mod byte_range;
+mod capacity;
 mod clock;
 pub mod config;
 mod connections;
@@ -32,7 +33,6 @@ mod host;
 mod identifiers;
 pub mod kind;
 mod listener;
-mod memory;
 mod origin;
 mod partial_response;
 mod precondition;
@@ -44,6 +44,7 @@ mod turns;
 mod uploads;
 mod vitals;
 
+pub use capacity::{Full, Held, LOOKS, Usage};
 pub use clock::{Clock, SystemClock};
 pub use config::Settings;
 pub use generic::{GenericKind, patched_fields};
@@ -54,6 +55,7 @@ pub use registry::{Conflict, Registry, ServedApi};
 pub use reply::ReplyBody;
 pub use uploads::warm::LEN as WARM_SESSIONS;
 
+use capacity::Capacity;
 use connections::Connections;
 use disks::{CheckedLedger, Disks};
 use uploads::House;
@@ -109,16 +111,16 @@ impl Server {
         let disks = Arc::new(Disks::new(settings.free_space.clone()));
         let ledger: Arc<dyn Ledger> =
             Arc::new(CheckedLedger::new(stores.ledger, Arc::clone(&disks)));
-        let reading = settings.limits.reading_memory;
-        let patience = settings.limits.takeover_timeout;
+        let capacity = Capacity::new(&settings.limits);
         let house = House {
             shelf: kind::Shelf {
                 ledger: Arc::clone(&ledger),
                 vault: Arc::clone(&stores.vault),
-                memory: memory::Memory::new(reading, patience),
+                reading: capacity.reading.clone(),
+                looks: capacity.looks.clone(),
+                patience: capacity.patience,
             },
-            large_bodies: memory::Memory::new(reading, patience),
-            large_replies: memory::Memory::new(reading, patience),
+            capacity,
             turns: Arc::default(),
             budget: uploads::budget::MemoryBudget::new(settings.limits.media_memory),
             settings,
@@ -137,6 +139,11 @@ impl Server {
         Self {
             house: Arc::new(house),
         }
+    }
+
+    /// How much clients make the server hold, and how much they may.
+    pub fn usage(&self) -> Vec<Usage> {
+        self.house.capacity.usage()
     }
 
     /// Serves the connections of `listener` until `stop` resolves or storage fails, then drains:

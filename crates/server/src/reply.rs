@@ -1,8 +1,12 @@
 //! How replies are written.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Method, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::ext::ReasonPhrase;
@@ -10,6 +14,7 @@ use serde_json::{Map, Value, json};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::reply::ReplyHead;
 
+use crate::capacity::Share;
 use crate::error::{Error, Form, Location, Row, row};
 
 /// The body of a reply.
@@ -112,6 +117,45 @@ pub(crate) fn of_error(error: &Error) -> Reply {
         reply.extensions_mut().insert(phrase);
     }
     reply
+}
+
+/// A reply that keeps its place until it is sent.
+pub(crate) fn counted(reply: Reply, place: Share) -> Reply {
+    if reply.body().is_end_stream() {
+        return reply;
+    }
+    reply.map(|body| {
+        let counted = Counted {
+            body,
+            _place: place,
+        };
+        counted.boxed_unsync()
+    })
+}
+
+struct Counted {
+    body: ReplyBody,
+    _place: Share,
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// Tells the client that the connection ends with this reply.

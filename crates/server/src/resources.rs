@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, Method as Verb, StatusCode};
 use serde_json::{Map, Value};
@@ -13,11 +12,11 @@ use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
 use windlass_store::{ChangeSet, LedgerError};
 
 use crate::body::{BodyError, RequestBody};
+use crate::capacity::{Share, json_cost};
 use crate::download;
 use crate::error::Error;
 use crate::identifiers::new_resource_id;
-use crate::kind::{Allowance, Answer, Call, Conditions, Embedded, Lookup, Rejection};
-use crate::memory::{Growing, Share};
+use crate::kind::{Allowance, Call, Conditions, Embedded, Lookup};
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::{Reply, empty, json_bytes, stored_json};
@@ -84,22 +83,42 @@ pub(crate) async fn call(
     if let Some(embedded) = embedded {
         return Box::pin(upload(house, head, &metadata, embedded)).await;
     }
-    let (answer, allowance) = run(house, head, &metadata).await?;
-    let Some(body) = answer.body else {
-        return Ok(empty(StatusCode::NO_CONTENT));
+    let shape = Shape {
+        mask,
+        pretty: standard.pretty_print,
     };
-    let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
-    let body = Value::Object(body);
-    let body = match mask {
-        Some(mask) => mask.apply(body),
-        None => body,
-    };
-    let text = json_bytes(&body, standard.pretty_print);
-    let mut reply = stored_json(StatusCode::OK, held_until_written(text, allowance));
-    if let Some(etag) = etag.and_then(|etag| HeaderValue::try_from(etag).ok()) {
-        reply.headers_mut().insert(ETAG, etag);
+    run(house, head, &metadata, &shape).await
+}
+
+/// How the client wants the reply to be written.
+struct Shape {
+    mask: Option<FieldMask>,
+    pretty: bool,
+}
+
+impl Shape {
+    fn reply(
+        &self,
+        body: Option<Map<String, Value>>,
+        allowance: Allowance,
+    ) -> Result<Reply, Error> {
+        let Some(body) = body else {
+            return Ok(empty(StatusCode::NO_CONTENT));
+        };
+        let etag = body.get("etag").and_then(Value::as_str);
+        let etag = etag.and_then(|etag| HeaderValue::try_from(etag).ok());
+        let body = Value::Object(body);
+        let body = match &self.mask {
+            Some(mask) => mask.apply(body),
+            None => body,
+        };
+        let text = json_bytes(&body, self.pretty);
+        let mut reply = stored_json(StatusCode::OK, allowance.into_reply(text)?);
+        if let Some(etag) = etag {
+            reply.headers_mut().insert(ETAG, etag);
+        }
+        Ok(reply)
     }
-    Ok(reply)
 }
 
 /// Whether a method is there for its media only. Clients leave out `alt` then.
@@ -111,7 +130,8 @@ async fn run(
     house: &House,
     head: CallHead<'_>,
     metadata: &Map<String, Value>,
-) -> Result<(Answer, Allowance), Error> {
+    shape: &Shape,
+) -> Result<Reply, Error> {
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -121,8 +141,10 @@ async fn run(
         let kind = &*head.method.served.kind;
         let _turn = house.turn(kind, &call).await?;
         let answer = kind.run(&call, None).await?;
+        // Before the commit: later it cannot be refused for lack of memory.
+        let reply = shape.reply(answer.body, allowance)?;
         if answer.changes.is_empty() {
-            return Ok((answer, allowance));
+            return Ok(reply);
         }
         let changes = ChangeSet {
             resources: answer.changes.clone(),
@@ -132,35 +154,12 @@ async fn run(
             Ok(()) => {
                 kind.committed(&answer.changes);
                 house.garbage.notify_one();
-                return Ok((answer, allowance));
+                return Ok(reply);
             }
             Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
             Err(LedgerError::Conflict) => return Err(Error::Crowded),
             Err(error) => return Err(error.into()),
         }
-    }
-}
-
-/// A reply's text that keeps its share of memory until nobody needs it any more.
-fn held_until_written(text: Bytes, allowance: Allowance) -> Bytes {
-    let shares = allowance.into_shares();
-    if shares.is_empty() {
-        return text;
-    }
-    Bytes::from_owner(Held {
-        text,
-        _shares: shares,
-    })
-}
-
-struct Held {
-    text: Bytes,
-    _shares: Vec<Share>,
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.text
     }
 }
 
@@ -232,6 +231,8 @@ async fn read_metadata(
     let usual = house.settings.limits.metadata;
     let limit = kind.body_limit(method).unwrap_or(usual).max(usual);
     let (text, _share) = collect(house, body, limit).await?;
+    let counted = text.len() - text.len().min(usual);
+    body.hold(text.len() as u64 + json_cost(&text) - counted as u64)?;
     let mut metadata = parse_metadata(&text)?;
     let embedded = kind.embedded(method, &mut metadata)?;
     if embedded.is_none() && text.len() > usual {
@@ -240,19 +241,23 @@ async fn read_metadata(
     Ok((metadata, embedded))
 }
 
-/// The whole body. What is longer than usual takes its share of memory as it comes, so that nobody holds
-/// more of it than was sent.
+/// The whole body. What is longer than usual takes its share of another memory as it comes, so that no request
+/// holds more of it than was sent.
 async fn collect(
     house: &House,
     body: &mut RequestBody,
     limit: usize,
-) -> Result<(Vec<u8>, Growing), Error> {
+) -> Result<(Vec<u8>, Share), Error> {
+    let capacity = &house.capacity;
     let usual = house.settings.limits.metadata;
-    let (mut text, mut share) = (Vec::new(), house.large_bodies.growing());
+    let (mut text, mut share) = (Vec::new(), capacity.large_bodies.share());
     while body.append(&mut text, limit).await? {
-        let unusual = text.len().saturating_sub(usual) as u64;
-        let covered = share.cover(COPIES * unusual).await;
-        covered.map_err(|_| Rejection::Busy)?;
+        if text.len() <= usual {
+            body.hold(text.capacity() as u64)?;
+            continue;
+        }
+        let unusual = COPIES * (text.len() - usual) as u64;
+        share.resize_in_time(unusual, capacity.patience).await?;
     }
     Ok((text, share))
 }
@@ -276,28 +281,4 @@ fn is_media(content_type: &HeaderValue) -> bool {
     ]
     .iter()
     .any(|prefix| text.starts_with(prefix))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::memory::Memory;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_reply_holds_its_memory_until_it_is_written() {
-        let memory = Memory::new(1024 * 1024, Duration::from_secs(1));
-        let allowance = Allowance::new(memory.clone());
-        allowance.reserve(700 * 1024).await.unwrap();
-        let text = held_until_written(Bytes::from_static(b"{}"), allowance);
-        assert_eq!(&text[..], b"{}");
-        let other = Allowance::new(memory);
-        assert!(matches!(
-            other.reserve(700 * 1024).await,
-            Err(Rejection::Busy)
-        ));
-        drop(text);
-        other.reserve(700 * 1024).await.unwrap();
-    }
 }

@@ -18,6 +18,7 @@ use windlass_proto::parameters::{NotUtf8, Parameters, UploadId};
 use windlass_proto::reply::{resume_incomplete, started};
 
 use crate::body::RequestBody;
+use crate::capacity::Full;
 use crate::error::Error;
 use crate::origin::{LocalAddress, Origin};
 use crate::registry::{ServedMethod, Site};
@@ -42,14 +43,22 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (mut head, body) = request.into_parts();
-    let body = RequestBody::new(body, &head.headers, &house.settings.limits);
+    let mut body = RequestBody::new(body, &head.headers, &house.settings.limits);
+    let admitted = house.capacity.requests.take().and_then(|place| {
+        body.count(house.capacity.metadata.share(), memory_of(&head))?;
+        Ok(place)
+    });
     let read_to_end = body.end_flag();
     let mut body = Some(body);
     async move {
-        let result = match Box::pin(route(&house, &head, &mut body)).await {
+        let refused = admitted.as_ref().err().copied();
+        let result = match Box::pin(route(&house, &head, &mut body, refused)).await {
             Ok(Routing::Answered(reply)) => Ok(reply),
             Ok(Routing::Session(call)) => {
                 (head.headers, head.extensions) = Default::default();
+                if let Some(body) = &mut body {
+                    body.forget_head();
+                }
                 call.carry_out(&house, &mut body).await
             }
             Err(error) => Err(error),
@@ -57,8 +66,21 @@ where
         if let Some(mut unread) = body.take() {
             unread.finish_if_short().await;
         }
-        reply_to(&head, &house, result, read_to_end.is_set())
+        let reply = reply_to(&head, &house, result, read_to_end.is_set());
+        match admitted {
+            Ok(place) => reply::counted(reply, place),
+            Err(_) => reply,
+        }
     }
+}
+
+/// About how many bytes a head takes.
+fn memory_of(head: &Parts) -> u64 {
+    const FIELD: usize = 128;
+    let fields = head.headers.iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+    let target = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+    (fields.sum::<usize>() + target) as u64
 }
 
 /// The reply to a request whose body was read to its end, or was not.
@@ -93,12 +115,16 @@ async fn route(
     house: &Arc<House>,
     head: &Parts,
     body: &mut Option<RequestBody>,
+    refused: Option<Full>,
 ) -> Result<Routing, Error> {
     match head.uri.path() {
         "/healthz" => return Ok(Routing::Answered(health(house))),
         "/readyz" => return Ok(Routing::Answered(readiness(house).await)),
         _ if house.vitals.has_failed() => return Err(Error::Draining),
         _ => {}
+    }
+    if let Some(full) = refused {
+        return Err(full.into());
     }
     let empty = body.as_ref().is_none_or(|body| body.end_flag().is_set());
     let framing = Framing::of(head.version, &head.headers, empty)?;
@@ -117,7 +143,7 @@ async fn route(
     };
     let path = head.uri.path();
     if let Some(reply) =
-        discovery_service::answer(site, request.verb, path, &query, request.base_url)
+        discovery_service::answer(house, site, request.verb, path, &query, request.base_url)
     {
         return reply.map(Routing::Answered);
     }
@@ -260,7 +286,9 @@ impl Routed<'_> {
     ) -> Result<Reply, Error> {
         let declared = start.declared_total();
         let body = body.as_mut().expect("nobody has taken the body yet");
-        let metadata = body.collect(self.house.settings.limits.metadata).await?;
+        let metadata = body
+            .collect_json(self.house.settings.limits.metadata)
+            .await?;
         let metadata = parse_metadata(&metadata)?;
         let request = upload.with_body(&metadata, start.content_type, start.expected)?;
         let upload_id = self.house.start(request, declared).await?;

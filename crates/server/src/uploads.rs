@@ -24,12 +24,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use windlass_store::{Ledger, Vault};
 
+use crate::capacity::Capacity;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::disks::{Disks, Room};
 use crate::error::Error;
 use crate::kind::{Allowance, Call, Kind, Rejection, Shelf};
-use crate::memory::Memory;
 use crate::registry::Registry;
 use crate::turns::{Turn, Turns};
 use crate::vitals::Vitals;
@@ -64,10 +64,8 @@ pub(crate) struct House {
     pub(crate) warm: warm::WarmSessions,
     /// What kinds look into.
     pub(crate) shelf: Shelf,
-    /// For JSON bodies that may have media inside, both ways.
-    pub(crate) large_bodies: Memory,
-    /// For replies that have media inside.
-    pub(crate) large_replies: Memory,
+    /// What clients can make the server hold.
+    pub(crate) capacity: Capacity,
     pub(crate) turns: Arc<Turns>,
     pub(crate) budget: budget::MemoryBudget,
     /// Work on uploads that must not be torn when a connection dies.
@@ -125,15 +123,15 @@ impl House {
             ledger: Arc::clone(&self.ledger),
             vault: Arc::clone(&self.vault),
             budget: self.budget.clone(),
+            looks: self.capacity.looks.clone(),
             small_media: usize::try_from(limit).unwrap_or(batch::SMALL_BATCH),
             now: self.clock.now(),
         }
     }
 
-    /// For a call whose reply may be large. Calls that read media hold such a share at the same time,
-    /// so it must come from another memory.
+    /// For the reply of a call.
     pub(crate) fn allowance(&self) -> Allowance {
-        Allowance::new(self.large_replies.clone())
+        Allowance::new(&self.capacity)
     }
 
     pub(crate) fn patience(&self) -> Duration {

@@ -28,7 +28,7 @@ pub use records::{
 };
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};
 pub use vault::{
-    Listing, MediaReader, MediaWriter, Space, StoredMedia, Superseded, Vault, VaultError,
+    Listing, MediaReader, MediaWriter, READ_LEN, Space, StoredMedia, Superseded, Vault, VaultError,
     WRITE_UNIT,
 };
 

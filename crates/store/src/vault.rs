@@ -12,6 +12,9 @@ use crate::records::{Extent, MediaId, Timestamp};
 /// quickest with.
 pub const WRITE_UNIT: usize = 4096;
 
+/// As many bytes are worth reading at once.
+pub const READ_LEN: usize = 256 * 1024;
+
 /// Where media bytes live.
 ///
 /// The vault keeps bytes under names; what they mean, and how many of them count, only the ledger
@@ -100,8 +103,8 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
 /// The reading end of a media.
 #[async_trait]
 pub trait MediaReader: Send + std::fmt::Debug {
-    /// The next bytes of the range, at most a few hundred KiB at once; empty at its end.
-    async fn next(&mut self) -> Result<Bytes, VaultError>;
+    /// The next bytes of the range, at most `most`, which is above zero; empty at its end.
+    async fn next(&mut self, most: usize) -> Result<Bytes, VaultError>;
 }
 
 /// A part of what is in a vault.

@@ -70,19 +70,26 @@ pub enum Event {
 }
 
 impl Http2Peer {
-    /// Connects. On each stream the server may send `window` bytes before it is allowed more.
+    /// Connects, and waits until the server has said how much it takes, which is more than usual. On each stream the server
+    /// may send `window` bytes before it is allowed more.
     #[track_caller]
     pub fn connect(address: SocketAddr, window: u32) -> Self {
-        let mut peer = RawPeer::connect(address);
+        let mut raw = RawPeer::connect(address);
         // SETTINGS_HEADER_TABLE_SIZE, and SETTINGS_INITIAL_WINDOW_SIZE.
         let mut settings = vec![0, 1, 0, 0, 0, 0, 0, 4];
         settings.extend(window.to_be_bytes());
-        peer.send([PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat());
-        Self {
-            peer,
+        raw.send([PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat());
+        let mut peer = Self {
+            peer: raw,
             next_stream: 1,
             patience: PATIENCE,
+        };
+        let mut awaited = vec![SETTINGS, WINDOW_UPDATE];
+        while !awaited.is_empty() {
+            let (kind, flags, ..) = peer.frame().expect("a server says how much it takes");
+            awaited.retain(|it| *it != kind || flags & ACK != 0);
         }
+        peer
     }
 
     /// Sends the head of a request. Returns its stream.
@@ -147,52 +154,55 @@ impl Http2Peer {
     ///
     /// # Errors
     /// `WouldBlock` or `TimedOut` when nothing came in time. A question whether the peer is there is nothing.
-    pub fn next(&mut self) -> io::Result<Option<Event>> {
+    pub fn next_event(&mut self) -> io::Result<Option<Event>> {
         let begun = Instant::now();
         while begun.elapsed() < self.patience {
-            let head = match self.peer.bytes(9) {
-                Ok(head) => head,
+            let (kind, flags, stream, payload) = match self.frame() {
+                Ok(frame) => frame,
                 Err(error) if is_end(error.kind()) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-            let (kind, flags) = (head[3], head[4]);
-            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-            let payload = self.peer.bytes(len as usize)?;
             let is_last = flags & END_STREAM != 0;
-            match kind {
-                DATA => {
-                    return Ok(Some(Event::Data {
-                        stream,
-                        bytes: payload,
-                        is_last,
-                    }));
-                }
-                HEADERS => {
-                    return Ok(Some(Event::Head {
-                        stream,
-                        status: status(&payload)?,
-                        is_last,
-                    }));
-                }
-                RST_STREAM => return Ok(Some(Event::Reset { stream })),
-                GOAWAY => return Ok(Some(Event::GoAway)),
-                SETTINGS | PING if flags & ACK == 0 => {
-                    let answer = if kind == PING { &payload[..] } else { &[] };
-                    // It may have hung up meanwhile, which the next frame tells.
-                    self.peer.try_send(frame(kind, ACK, 0, answer)).ok();
-                }
-                _ => {}
-            }
+            let event = match kind {
+                DATA => Event::Data {
+                    stream,
+                    bytes: payload,
+                    is_last,
+                },
+                HEADERS => Event::Head {
+                    stream,
+                    status: status(&payload)?,
+                    is_last,
+                },
+                RST_STREAM => Event::Reset { stream },
+                GOAWAY => Event::GoAway,
+                _ => continue,
+            };
+            return Ok(Some(event));
         }
         Err(ErrorKind::TimedOut.into())
+    }
+
+    /// The next frame: what it is, its flags, its stream and what is in it. SETTINGS and PING are answered.
+    fn frame(&mut self) -> io::Result<(u8, u8, u32, Vec<u8>)> {
+        let head = self.peer.bytes(9)?;
+        let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let (kind, flags) = (head[3], head[4]);
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let payload = self.peer.bytes(len as usize)?;
+        if matches!(kind, SETTINGS | PING) && flags & ACK == 0 {
+            let answer = if kind == PING { &payload[..] } else { &[] };
+            // It may have hung up meanwhile, which the next frame tells.
+            self.peer.try_send(frame(kind, ACK, 0, answer)).ok();
+        }
+        Ok((kind, flags, stream, payload))
     }
 
     /// Whether the server closes the connection while the peer is patient. Whatever else it sends is passed by.
     pub fn is_closed(&mut self) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < self.patience {
-            match self.next() {
+            match self.next_event() {
                 Ok(Some(_)) => {}
                 Ok(None) => return true,
                 Err(_) => return false,
@@ -206,7 +216,7 @@ impl Http2Peer {
     pub fn reply(&mut self, stream: u32) -> Reply {
         let mut reply = Reply::default();
         loop {
-            let event = self.next().expect("a frame comes in time");
+            let event = self.next_event().expect("a frame comes in time");
             match event.expect("the connection is open") {
                 Event::Head {
                     stream: of,

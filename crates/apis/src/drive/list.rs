@@ -116,6 +116,7 @@ impl<'a> Search<'a> {
                 if let Some(file) = candidate.file
                     && self.wants(&file).await?
                 {
+                    self.call.allowance.hold_row(&file.body)?;
                     page.push(file);
                 }
             }
@@ -159,6 +160,7 @@ impl<'a> Search<'a> {
             }
             // What was deleted a moment ago is left out.
             if let Some(file) = self.call.lookup.resource(FILES, &position.id).await? {
+                self.call.allowance.hold_row(&file.body)?;
                 page.push(file);
             }
             last = Some(position);

@@ -1,7 +1,7 @@
 //! `objects.list`: names in their order, in pages, with prefixes in the place of folders.
 
 use serde_json::{Map, Value};
-use windlass_server::kind::{Answer, Call, Rejection};
+use windlass_server::kind::{Allowance, Answer, Call, Rejection};
 use windlass_store::Resource;
 
 use super::bucket::Bucket;
@@ -39,6 +39,7 @@ fn refuse_unknown(call: &Call<'_>) -> Result<(), Rejection> {
 
 /// What a list shall show.
 struct Wanted<'a> {
+    allowance: &'a Allowance,
     size: usize,
     prefix: &'a str,
     /// Empty for none.
@@ -71,6 +72,7 @@ impl<'a> Wanted<'a> {
             .max(Place::before(prefix))
             .max(Place::before(text("startOffset")));
         Ok(Self {
+            allowance: call.allowance,
             size: page::size(call)?,
             prefix,
             delimiter: text("delimiter"),
@@ -93,9 +95,13 @@ impl<'a> Wanted<'a> {
                 return Ok(page);
             }
             match self.folded(&row.id).map(str::to_owned) {
-                None => page.take(row),
+                None => {
+                    self.allowance.hold_row(&row.body)?;
+                    page.take(row);
+                }
                 Some(prefix) => {
                     if self.trailing && row.id == prefix {
+                        self.allowance.hold_row(&row.body)?;
                         page.take(row);
                     }
                     let behind = Place::behind_all(&prefix);

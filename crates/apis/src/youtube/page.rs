@@ -33,6 +33,9 @@ pub(super) async fn page(
         .collect();
     let more = resources.len() > size;
     resources.truncate(size);
+    for resource in &resources {
+        call.allowance.hold_row(&resource.body)?;
+    }
     let last = resources.last().filter(|_| more);
     Ok(Page {
         next: last.map(|last| last.id.clone()),

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use windlass_server::config::Limits;
 use windlass_server::{Ended, Listener, Registry, Server, Stores, SystemClock};
 use windlass_store_local::{Durability, LocalStore};
 
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         output::data(merged.to_toml());
         return Ok(());
     }
-    fit_connections(&mut merged.settings);
+    fit_descriptors(&mut merged.settings);
     heap::keep_free_memory();
     output::log_to_stderr(&merged.settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -89,19 +90,23 @@ fn warn_of_ignored(environment: &Environment) {
     }
 }
 
-/// Lets no more connections in than there are descriptors for.
-fn fit_connections(settings: &mut Settings) {
-    let wanted = settings.server.limits.connections;
+/// Lets no more in than there are descriptors for.
+fn fit_descriptors(settings: &mut Settings) {
+    let limits = &mut settings.server.limits;
     let available = descriptors::raise_limit();
-    let possible = descriptors::connections_within(available);
-    if wanted <= possible {
+    if !descriptors::fit(limits, available) {
         return;
     }
-    settings.server.limits.connections = possible;
+    let Limits {
+        connections,
+        uploads,
+        downloads,
+        ..
+    } = limits;
     output::warning(
         format_args!(
-            "limits.connections is {wanted}, but {available} open files are enough for {possible} \
-             connections only; {possible} it is"
+            "{available} open files are not enough for limits.connections, limits.uploads and limits.downloads; \
+             they are {connections}, {uploads} and {downloads}"
         ),
         Some("raise the hard limit on open files: `ulimit -Hn`, or LimitNOFILE= of systemd"),
     );

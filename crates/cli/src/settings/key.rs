@@ -63,8 +63,23 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("limits.reading_memory", |all| {
         Slot::Size(&mut all.server.limits.reading_memory)
     }),
+    Key::new("limits.metadata_memory", |all| {
+        Slot::Size(&mut all.server.limits.metadata_memory)
+    }),
+    Key::new("limits.reply_memory", |all| {
+        Slot::Size(&mut all.server.limits.reply_memory)
+    }),
     Key::new("limits.connections", |all| {
         Slot::Count(&mut all.server.limits.connections)
+    }),
+    Key::new("limits.requests", |all| {
+        Slot::Count(&mut all.server.limits.requests)
+    }),
+    Key::new("limits.uploads", |all| {
+        Slot::Count(&mut all.server.limits.uploads)
+    }),
+    Key::new("limits.downloads", |all| {
+        Slot::Count(&mut all.server.limits.downloads)
     }),
     Key::new("limits.head_timeout", |all| {
         Slot::Span(&mut all.server.limits.head_timeout)

@@ -85,9 +85,34 @@ const RULES: &[Rule] = &[
         },
     },
     Rule {
+        key: "limits.metadata_memory",
+        says: "it is at least 1MB; less would refuse documents that limits.metadata allows",
+        holds: |all| all.server.limits.metadata_memory >= KIB * KIB,
+    },
+    Rule {
+        key: "limits.reply_memory",
+        says: "it is at least 1MB; less would refuse common lists",
+        holds: |all| all.server.limits.reply_memory >= KIB * KIB,
+    },
+    Rule {
         key: "limits.connections",
         says: "it is at least 1",
         holds: |all| all.server.limits.connections >= 1,
+    },
+    Rule {
+        key: "limits.requests",
+        says: "it is at least 1",
+        holds: |all| all.server.limits.requests >= 1,
+    },
+    Rule {
+        key: "limits.uploads",
+        says: "it is at least 1",
+        holds: |all| all.server.limits.uploads >= 1,
+    },
+    Rule {
+        key: "limits.downloads",
+        says: "it is at least 1",
+        holds: |all| all.server.limits.downloads >= 1,
     },
     Rule {
         key: "limits.head_timeout",

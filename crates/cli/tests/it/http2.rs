@@ -53,7 +53,7 @@ fn downloads_that_are_never_taken_are_given_up_with_their_files() {
     for peer in &mut peers {
         let (mut begun, mut given_up) = (0, 0);
         while given_up < STREAMS {
-            match peer.next().expect("it goes on") {
+            match peer.next_event().expect("it goes on") {
                 Some(Event::Head { status: 200, .. }) => begun += 1,
                 Some(Event::Reset { .. }) => given_up += 1,
                 Some(Event::GoAway) => {}
@@ -75,7 +75,7 @@ fn replies_of_which_only_the_beginning_is_taken_are_given_up() {
         // All of the reply is handed to the connection as soon as a byte of it may be sent.
         let mut peer = Http2Peer::connect(server.address(), 10);
         let stream = peer.get(path);
-        let mut events = std::iter::from_fn(|| peer.next().expect("it goes on"))
+        let mut events = std::iter::from_fn(|| peer.next_event().expect("it goes on"))
             .filter(|event| *event != Event::GoAway);
         let [head, data, reset] = [(); 3].map(|()| events.next().expect("it is open"));
         assert!(matches!(head, Event::Head { status: 200, .. }), "{head:?}");
@@ -105,11 +105,11 @@ fn a_reply_that_is_taken_comes_whole() {
 fn a_connection_that_does_nothing_but_answer_pings_is_closed() {
     let server = impatient();
     let mut silent = Http2Peer::connect(server.address(), 0);
-    let mut served = Http2Peer::connect(server.address(), 1000);
-    let stream = served.get("/healthz");
-    assert_eq!(served.reply(stream).body, b"ok\n");
-    for peer in [&mut silent, &mut served] {
-        assert!(matches!(peer.next(), Ok(Some(Event::GoAway))));
+    let mut asked = Http2Peer::connect(server.address(), 1000);
+    let stream = asked.get("/healthz");
+    assert_eq!(asked.reply(stream).body, b"ok\n");
+    for peer in [&mut silent, &mut asked] {
+        assert!(matches!(peer.next_event(), Ok(Some(Event::GoAway))));
         assert!(peer.is_closed());
     }
 }

@@ -22,6 +22,7 @@ mod finished;
 mod framing;
 mod full_disk;
 mod gzip;
+mod held;
 mod hosts;
 mod house;
 mod http2;

@@ -125,7 +125,11 @@ pub(crate) fn row(error: &Error) -> Row {
         Error::NotDownload { .. } => bad("invalidAltValue").parameter("alt"),
         Error::MediaType { .. } => bad("badRequest").header("Content-Type"),
         Error::Interrupted(error) => interrupted(error),
-        Error::Superseded | Error::Busy | Error::Crowded | Error::FinishPending => unavailable(1),
+        Error::Superseded
+        | Error::Busy
+        | Error::Crowded
+        | Error::FinishPending
+        | Error::Full(_) => unavailable(1),
         Error::AlreadyFinished => bad("badRequest"),
         Error::Draining => unavailable(2),
         Error::NoSpace => unavailable(30),
@@ -234,7 +238,7 @@ fn rejection(error: &Rejection) -> Row {
         Rejection::NotImplemented { .. } => json(StatusCode::NOT_IMPLEMENTED, "notImplemented"),
         Rejection::ConditionNotMet => json(StatusCode::PRECONDITION_FAILED, "conditionNotMet"),
         Rejection::NotModified => empty(StatusCode::NOT_MODIFIED, "notModified"),
-        Rejection::Busy => unavailable(1),
+        Rejection::Busy | Rejection::Full(_) => unavailable(1),
         Rejection::MediaLost(_) => json(StatusCode::GONE, "gone"),
         Rejection::Ledger(error) => ledger(error),
         Rejection::Vault(error) => vault(error),

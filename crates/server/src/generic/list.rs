@@ -84,6 +84,7 @@ async fn page(call: &Call<'_>, collection: &str) -> Result<Page, Rejection> {
                     more: true,
                 });
             }
+            call.allowance.hold_row(&resource.body)?;
             resources.push(resource);
         }
         if !more {
@@ -96,7 +97,10 @@ async fn page(call: &Call<'_>, collection: &str) -> Result<Page, Rejection> {
 async fn picked(call: &Call<'_>, collection: &str, ids: &[&str]) -> Result<Page, Rejection> {
     let mut resources = Vec::new();
     for id in ids {
-        resources.extend(call.lookup.resource(collection, id).await?);
+        if let Some(resource) = call.lookup.resource(collection, id).await? {
+            call.allowance.hold_row(&resource.body)?;
+            resources.push(resource);
+        }
     }
     Ok(Page {
         resources,

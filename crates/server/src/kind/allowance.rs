@@ -1,42 +1,126 @@
-//! Memory for a reply that is large.
+//! Memory for a reply.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
 
 use super::Rejection;
-use crate::memory::{Memory, Share};
+use crate::capacity::{Capacity, Full, Pool, Share, json_cost};
 
-/// The memory that a call's reply may take: shares that are held until the reply is written.
+/// The memory that a call's reply may take, while it is made and until it is sent.
 #[derive(Debug)]
 pub struct Allowance {
-    memory: Memory,
-    shares: Mutex<Vec<Share>>,
+    /// For media inside of the reply. Calls hold media that they read at the same time, so that counts elsewhere.
+    large: Pool,
+    patience: Duration,
+    held: Mutex<Shares>,
+}
+
+#[derive(Debug)]
+struct Shares {
+    /// What the rows take that the reply shows.
+    rows: Share,
+    row_bytes: u64,
+    large: Option<Share>,
 }
 
 impl Allowance {
-    pub(crate) fn new(memory: Memory) -> Self {
+    pub(crate) fn new(capacity: &Capacity) -> Self {
         Self {
-            memory,
-            shares: Mutex::default(),
+            large: capacity.large_replies.clone(),
+            patience: capacity.patience,
+            held: Mutex::new(Shares {
+                rows: capacity.replies.share(),
+                row_bytes: 0,
+                large: None,
+            }),
         }
     }
 
-    /// Takes a share of so many bytes, text and values of the reply together. What is small goes
-    /// without. To be asked for once in a call, before media is read.
+    /// Takes memory for media inside of the reply: text and values of it together. To be asked for once in a call,
+    /// before media is read.
     ///
     /// # Errors
-    /// [`Rejection::Busy`] when memory was not to be had in time.
+    /// [`Rejection::Full`] when memory was not to be had in time.
     pub async fn reserve(&self, bytes: u64) -> Result<(), Rejection> {
-        let share = self.memory.reserve(bytes).await;
-        let share = share.map_err(|_| Rejection::Busy)?;
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        shares.extend(share);
+        // Two calls that wait with a share might wait for each other.
+        self.shares().large = None;
+        let share = self.large.wait(bytes, self.patience).await;
+        self.shares().large = Some(share?);
         Ok(())
     }
 
-    /// What was taken, for the reply to hold.
-    pub(crate) fn into_shares(self) -> Vec<Share> {
-        self.shares
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Takes memory for a row that the reply shows, and for the JSON that is read from it.
+    ///
+    /// # Errors
+    /// [`Rejection::Full`] when other replies have the memory.
+    pub fn hold_row(&self, row: &[u8]) -> Result<(), Rejection> {
+        let mut shares = self.shares();
+        shares.row_bytes += row.len() as u64 + json_cost(row);
+        let bytes = shares.row_bytes;
+        Ok(shares.rows.resize(bytes)?)
+    }
+
+    /// The text of the reply, which keeps the memory that it takes until it is sent.
+    pub(crate) fn into_reply(self, text: Bytes) -> Result<Bytes, Full> {
+        let shares = self.held.into_inner();
+        let mut shares = shares.unwrap_or_else(PoisonError::into_inner);
+        if let Some(large) = shares.large {
+            return Ok(large.with(text));
+        }
+        shares.rows.resize(text.len() as u64)?;
+        Ok(shares.rows.with(text))
+    }
+
+    fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::Held;
+    use crate::config::Limits;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_holds_its_memory_until_it_is_sent() {
+        let limits = Limits {
+            reading_memory: 1024 * 1024,
+            ..Limits::default()
+        };
+        let capacity = Capacity::new(&limits);
+        let allowance = Allowance::new(&capacity);
+        allowance.reserve(700 * 1024).await.unwrap();
+        let text = allowance.into_reply(Bytes::from_static(b"{}")).unwrap();
+        assert_eq!(&text[..], b"{}");
+        let other = Allowance::new(&capacity);
+        assert!(matches!(
+            other.reserve(700 * 1024).await,
+            Err(Rejection::Full(_))
+        ));
+        drop(text);
+        other.reserve(700 * 1024).await.unwrap();
+    }
+
+    #[test]
+    fn rows_count_until_the_text_is_made_and_the_text_until_it_is_sent() {
+        let capacity = Capacity::new(&Limits::default());
+        let usage = || capacity.usage().into_iter();
+        let used = || {
+            usage()
+                .find(|usage| usage.held == Held::Replies)
+                .map(|usage| usage.used)
+        };
+        let allowance = Allowance::new(&capacity);
+        for _ in 0..10 {
+            allowance.hold_row(&[b' '; 1000]).unwrap();
+        }
+        assert_eq!(used(), Some(20 * 1024));
+        let text = allowance.into_reply(Bytes::from_static(b"{}")).unwrap();
+        assert_eq!(used(), Some(1024));
+        drop(text);
+        assert_eq!(used(), Some(0));
     }
 }

@@ -1,11 +1,12 @@
 //! What a kind may look at.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use windlass_store::{Ledger, Media, Resource, Vault};
 
 use super::{MediaSource, Rejection};
-use crate::memory::Memory;
+use crate::capacity::Pool;
 
 /// Where a kind's looks go.
 #[derive(Clone)]
@@ -13,7 +14,11 @@ pub(crate) struct Shelf {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) vault: Arc<dyn Vault>,
     /// For media that is read whole.
-    pub(crate) memory: Memory,
+    pub(crate) reading: Pool,
+    /// For files that are open for a look.
+    pub(crate) looks: Pool,
+    /// How long a look waits for either.
+    pub(crate) patience: Duration,
 }
 
 /// A look at the stores that changes nothing.

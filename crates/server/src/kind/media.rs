@@ -5,13 +5,13 @@ use std::ops::{Deref, Range};
 
 use bytes::{Bytes, BytesMut};
 use tokio::runtime::Handle;
-use windlass_store::{Media, MediaRef, Place};
+use windlass_store::{Media, MediaRef, Place, READ_LEN};
 
 use super::{Rejection, Shelf};
-use crate::memory::Share;
+use crate::capacity::Share;
 
 /// How much a [`BlockingMedia`] reads at once.
-const WINDOW: u64 = 256 * 1024;
+const WINDOW: u64 = READ_LEN as u64;
 
 /// Media that was uploaded with a call. It is durable already.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ impl std::fmt::Debug for MediaSource {
 #[derive(Debug)]
 pub struct Held {
     bytes: Bytes,
-    _share: Option<Share>,
+    _share: Share,
 }
 
 impl Deref for Held {
@@ -80,18 +80,21 @@ impl MediaSource {
 
     /// Reads a range into memory; what lies behind the end is left out.
     ///
-    /// Ranges that are not small take a share of a common memory and wait for it when others hold it.
+    /// It takes a share of a common memory and waits for it when others hold it.
     /// So let go of one before reading the next, or two calls may wait for each other until both are
     /// refused.
     ///
     /// # Errors
-    /// [`Rejection::Busy`] when memory was not to be had in time; [`Rejection::Vault`],
+    /// [`Rejection::Full`] when memory was not to be had in time; [`Rejection::Vault`],
     /// [`Rejection::Ledger`] and [`Rejection::MediaLost`] when the media could not be read.
     pub async fn read(&self, range: Range<u64>) -> Result<Held, Rejection> {
         let range = self.clip(range);
-        let share = self.shelf.memory.reserve(range.end - range.start).await;
+        let Shelf {
+            reading, patience, ..
+        } = &self.shelf;
+        let share = reading.wait(range.end - range.start, *patience).await;
         Ok(Held {
-            _share: share.map_err(|_| Rejection::Busy)?,
+            _share: share?,
             bytes: self.fetch(range).await?,
         })
     }
@@ -124,10 +127,14 @@ impl MediaSource {
                 Ok(slice(&bytes, range))
             }
             Place::Vault => {
+                let Shelf {
+                    looks, patience, ..
+                } = &self.shelf;
+                let _open = looks.wait(1, *patience).await?;
                 let mut bytes = BytesMut::with_capacity(to_usize(range.end - range.start));
                 let mut reader = self.shelf.vault.read(self.at.id, range).await?;
                 loop {
-                    let piece = reader.next().await?;
+                    let piece = reader.next(READ_LEN).await?;
                     if piece.is_empty() {
                         return Ok(bytes.freeze());
                     }

@@ -2,6 +2,8 @@
 
 use windlass_store::{LedgerError, MediaId, VaultError};
 
+use crate::capacity::Full;
+
 /// Why a kind refuses a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Rejection {
@@ -87,9 +89,12 @@ pub enum Rejection {
     /// The client has this version of the resource already.
     #[error("the resource has not changed")]
     NotModified,
-    /// Others need all the memory that there is for looking into media.
+    /// Too much media is looked into at once.
     #[error("the server looks into too much media at once; try again")]
     Busy,
+    /// A limit on what clients can make the server hold is reached.
+    #[error(transparent)]
+    Full(#[from] Full),
     /// The media of a resource is gone from the ledger.
     #[error("media {0} is lost")]
     MediaLost(MediaId),

@@ -20,6 +20,7 @@ use super::session::{Leased, SessionReply};
 use super::sink::{MediaSink, Settled};
 use super::warm::WarmSession;
 use crate::body::{BodyError, RequestBody};
+use crate::capacity::Share;
 use crate::error::Error;
 
 /// One request that appends. Boxed, since it is handed on while it waits, a thousand at a time.
@@ -34,6 +35,7 @@ struct Append {
     /// Whether the body is gzip. Its checksum comes last, so nothing of it is committed before its end.
     is_gzip: bool,
     commits: Commits,
+    _place: Share,
 }
 
 /// Why no more of a body is read.
@@ -111,6 +113,7 @@ impl Append {
             media,
             turn,
         } = *leased;
+        let place = house.capacity.uploads.take()?;
         let method = request.method(&house.registry)?;
         let wanted = request.wanted(method).or(expected.wanted());
         let sink = MediaSink::resume(house.plumbing(), wanted, &session.progress, media).await;
@@ -128,6 +131,7 @@ impl Append {
             wanted,
             total,
             is_gzip: false,
+            _place: place,
         }))
     }
 

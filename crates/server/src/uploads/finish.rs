@@ -85,7 +85,9 @@ impl House {
             let _turn = self.turn(kind, &call).await?;
             let answer = kind.run(&call, Some(self.uploaded(complete))).await?;
             Failpoint::KindAnswered.reach();
-            let reply = final_reply(request, answer.body, self.status(request, held)?)?;
+            let mut reply = final_reply(request, answer.body, self.status(request, held)?)?;
+            // Before the commit: later it cannot be refused.
+            reply.body = self.capacity.reply(reply.body)?;
             let changes = change_set(answer.changes.clone(), complete, held, &reply);
             match self.ledger.apply(changes).await {
                 Ok(()) => {
@@ -192,7 +194,7 @@ pub(crate) fn is_final(error: &Error) -> bool {
         Error::Protocol(_) | Error::MediaType { .. } | Error::FieldMask(_) => true,
         Error::Rejection(rejection) => !matches!(
             rejection,
-            Rejection::Ledger(_) | Rejection::Vault(_) | Rejection::Busy
+            Rejection::Ledger(_) | Rejection::Vault(_) | Rejection::Busy | Rejection::Full(_)
         ),
         _ => false,
     }

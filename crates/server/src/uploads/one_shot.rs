@@ -18,6 +18,7 @@ use super::finish::{Complete, FinalReply, media_of};
 use super::request::{UploadHead, UploadRequest};
 use super::sink::MediaSink;
 use crate::body::RequestBody;
+use crate::capacity::Share;
 use crate::error::Error;
 use crate::kind::Embedded;
 use crate::registry::ServedMethod;
@@ -31,6 +32,7 @@ struct OneShot<'a> {
     /// When bytes were last sent to the vault.
     written: Instant,
     wanted: Wanted,
+    _place: Share,
 }
 
 impl House {
@@ -65,14 +67,19 @@ impl House {
         };
         let mut splitter = Splitter::new(multipart.boundary, limits, third_part(head.method));
         let mut preface = Preface::default();
+        let mut received = 0;
         while !preface.complete {
             let data = self
                 .next(&mut body)
                 .await?
                 .ok_or(RelatedError::NoFinalBoundary)?;
+            received += data.len() as u64;
+            body.hold(received)?;
             preface.read(&mut splitter, data)?;
         }
+        body.hold_json(&preface.metadata)?;
         let request = preface.request(head, multipart.expected)?;
+        body.hold(request.memory() as u64)?;
         let house = Arc::clone(self);
         self.see_through(Box::pin(async move {
             let mut upload = OneShot::open(&house, request, BodyLength::Unknown).await?;
@@ -174,6 +181,7 @@ impl<'a> OneShot<'a> {
         length: BodyLength,
     ) -> Result<Self, Error> {
         house.admit_upload()?;
+        let place = house.capacity.uploads.take()?;
         house.admit(&request).await?;
         let wanted = request.wanted(request.method(&house.registry)?);
         let mut sink = MediaSink::new(house.plumbing(), wanted);
@@ -187,6 +195,7 @@ impl<'a> OneShot<'a> {
             house,
             request,
             wanted,
+            _place: place,
         })
     }
 

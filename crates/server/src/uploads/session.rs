@@ -138,7 +138,7 @@ impl House {
     ) -> Result<Option<SessionReply>, Error> {
         let (session, request) = self.known_session(id, path).await?;
         match step(&snapshot(&session), &self.rules(&request)?, &head.request) {
-            Ok(Step::Replay) => replay(&session).map(Some),
+            Ok(Step::Replay) => self.replay(&session).map(Some),
             Ok(Step::Report) => {
                 expect_empty(body.as_mut().expect(UNTAKEN)).await?;
                 Ok(Some(SessionReply::Committed(session.progress.offset)))
@@ -274,7 +274,7 @@ impl House {
         leased: Box<Leased>,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
-        let reply = replay(&leased.session);
+        let reply = self.replay(&leased.session);
         drop(leased);
         body.finish_if_short().await;
         reply
@@ -396,7 +396,21 @@ impl House {
     pub(crate) async fn final_reply_of(&self, id: SessionId) -> Result<Option<FinalReply>, Error> {
         let session = self.ledger.session(id).await?;
         let reply = session.and_then(|session| session.reply);
-        Ok(reply.and_then(|bytes| FinalReply::from_bytes(&bytes)))
+        self.stored_reply(reply.as_deref())
+    }
+
+    fn replay(&self, session: &Session) -> Result<SessionReply, Error> {
+        let reply = self.stored_reply(session.reply.as_deref())?;
+        reply.map(SessionReply::Final).ok_or(Error::SessionNotFound)
+    }
+
+    fn stored_reply(&self, stored: Option<&[u8]>) -> Result<Option<FinalReply>, Error> {
+        let reply = stored.and_then(FinalReply::from_bytes);
+        let counted = reply.map(|FinalReply { status, body }| {
+            let body = self.capacity.reply(body)?;
+            Ok(FinalReply { status, body })
+        });
+        counted.transpose()
     }
 
     /// When a session that made progress at `now` dies.
@@ -426,11 +440,6 @@ impl House {
 
 fn remembered(session: &Session) -> Result<UploadRequest, Error> {
     UploadRequest::from_bytes(&session.context).ok_or(Error::SessionNotFound)
-}
-
-fn replay(session: &Session) -> Result<SessionReply, Error> {
-    let reply = session.reply.as_deref().and_then(FinalReply::from_bytes);
-    reply.map(SessionReply::Final).ok_or(Error::SessionNotFound)
 }
 
 async fn expect_empty(body: &mut RequestBody) -> Result<(), Error> {

@@ -10,13 +10,14 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use windlass_proto::digest::{Digests, SlowHasher, Wanted};
 use windlass_store::{
-    Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, Timestamp, Vault, VaultError,
+    Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, READ_LEN, Timestamp, Vault, VaultError,
 };
 
 use super::batch::{Batch, MODEST_BATCH, SMALL_BATCH};
 use super::budget::{Claim, MemoryBudget};
 use super::mark::Mark;
 use super::slow_lane::{SlowLane, hash};
+use crate::capacity::Pool;
 use crate::error::Error;
 use crate::identifiers::{new_media_id, new_small_media_id};
 
@@ -26,6 +27,8 @@ pub(crate) struct Plumbing {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) budget: MemoryBudget,
+    /// For files that are open for a look.
+    pub(crate) looks: Pool,
     /// Media up to this length stays in the ledger.
     pub(crate) small_media: usize,
     /// When the request came.
@@ -470,13 +473,14 @@ impl MediaSink {
             .as_ref()
             .expect("small media is hashed in line");
         let mut hasher = Box::new(SlowHasher::new(wanted));
+        let _open = self.plumbing.looks.wait_for_ever(1).await;
         let mut reader = self
             .plumbing
             .vault
             .read(media.id, 0..self.taken.offset)
             .await?;
         loop {
-            let piece = reader.next().await?;
+            let piece = reader.next(READ_LEN).await?;
             if piece.is_empty() {
                 return Ok(hasher);
             }

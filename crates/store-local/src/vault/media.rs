@@ -124,9 +124,6 @@ fn fault<T>(cause: Cause) -> Result<T, VaultError> {
     Err(VaultError::Fault(cause))
 }
 
-/// As much as is read at once.
-const READ_LEN: u64 = 256 * 1024;
-
 /// The reading end. It keeps its descriptor, so it outlives the media's name.
 #[derive(Debug)]
 pub(super) struct LocalReader {
@@ -138,13 +135,13 @@ pub(super) struct LocalReader {
 
 #[async_trait]
 impl MediaReader for LocalReader {
-    async fn next(&mut self) -> Result<Bytes, VaultError> {
+    async fn next(&mut self, most: usize) -> Result<Bytes, VaultError> {
         let (file, offset) = (Arc::clone(&self.file), self.rest.start);
-        let len = self.rest.end.saturating_sub(offset).min(READ_LEN);
+        let len = self.rest.end.saturating_sub(offset).min(most as u64);
         if len == 0 {
             return Ok(Bytes::new());
         }
-        let len = usize::try_from(len).expect("at most READ_LEN");
+        let len = usize::try_from(len).expect("it is at most `most`");
         let work = move || filesystem::read_at(&file, offset, len);
         let read = self
             .lane

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use rustix::process::{Resource, Rlimit};
 use tempfile::TempDir;
 
+use windlass_store::READ_LEN;
+
 use super::*;
 use crate::patience::soon;
 
@@ -64,7 +66,7 @@ async fn after_a_failed_sync_none_succeeds() {
     is_fault(vault.create(id(3)).await);
     let mut reader = vault.read(id(1), 0..8).await.unwrap();
     assert_eq!(
-        reader.next().await.unwrap(),
+        reader.next(READ_LEN).await.unwrap(),
         "windlass",
         "what is durable can still be read"
     );

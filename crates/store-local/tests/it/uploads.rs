@@ -4,7 +4,7 @@ use bytes::Bytes;
 use windlass_proto::digest::Crc32cHasher;
 use windlass_store::{
     Advance, Epoch, Extent, Ledger, Listing, MediaId, MediaRef, NewSession, Place, Progress,
-    SessionId, SessionState, Sweep, SweepOptions, Timestamp, Vault, VaultError,
+    READ_LEN, SessionId, SessionState, Sweep, SweepOptions, Timestamp, Vault, VaultError,
 };
 use windlass_store_local::LocalStore;
 
@@ -88,7 +88,7 @@ async fn an_upload_goes_on_after_a_restart_where_the_ledger_says() {
     writer.sync().await.unwrap();
     advance(&store, session.epoch, 8, 10, b"es").await;
     let mut reader = store.vault.read(MEDIA, 0..10).await.unwrap();
-    assert_eq!(reader.next().await.unwrap(), "windlasses");
+    assert_eq!(reader.next(READ_LEN).await.unwrap(), "windlasses");
 }
 
 #[tokio::test]

@@ -143,8 +143,8 @@ struct FaultyReader {
 
 #[async_trait]
 impl MediaReader for FaultyReader {
-    async fn next(&mut self) -> Result<Bytes, VaultError> {
-        read(&self.faults, "next", self.id, self.inner.next()).await
+    async fn next(&mut self, most: usize) -> Result<Bytes, VaultError> {
+        read(&self.faults, "next", self.id, self.inner.next(most)).await
     }
 }
 

@@ -302,12 +302,9 @@ struct MemoryReader {
     rest: Bytes,
 }
 
-/// As much as a reader hands out at once.
-const READ_LEN: usize = 256 * 1024;
-
 #[async_trait]
 impl MediaReader for MemoryReader {
-    async fn next(&mut self) -> Result<Bytes, VaultError> {
-        Ok(self.rest.split_to(self.rest.len().min(READ_LEN)))
+    async fn next(&mut self, most: usize) -> Result<Bytes, VaultError> {
+        Ok(self.rest.split_to(self.rest.len().min(most)))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_store::{Ledger, LedgerError, Vault, VaultError};
+use windlass_store::{Ledger, LedgerError, READ_LEN, Vault, VaultError};
 
 use crate::samples::{create, data, media_id, new_session, session_id, start, step, stored};
 
@@ -82,7 +82,7 @@ async fn a_reader_and_a_writer_are_on_the_schedule_too() {
     let vault = FaultyVault::new(Arc::new(inner), Arc::clone(&faults));
     let mut reader = vault.read(media_id(1), 0..8).await.unwrap();
     assert!(matches!(
-        reader.next().await,
+        reader.next(READ_LEN).await,
         Err(VaultError::Unreadable { .. })
     ));
     assert!(matches!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_store::conformance;
 use windlass_store::memory::{MemoryLedger, MemoryVault, UnsyncedWrite};
-use windlass_store::{Ledger, LedgerError, Vault, VaultError};
+use windlass_store::{Ledger, LedgerError, READ_LEN, Vault, VaultError};
 
 use crate::samples::{create, data, media_id, session_id, start, step};
 
@@ -83,7 +83,7 @@ async fn a_crash_may_keep_any_of_the_writes() {
     assert_eq!(asked, [(0, 4), (4, 4), (8, 4), (12, 4)]);
     let mut reader = vault.read(media_id(1), 0..16).await.unwrap();
     assert_eq!(
-        reader.next().await.unwrap(),
+        reader.next(READ_LEN).await.unwrap(),
         &b"\0\0\0\0\0\0\0\0\0\0\0\0lass"[..]
     );
 }

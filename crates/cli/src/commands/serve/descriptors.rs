@@ -1,16 +1,16 @@
 //! How many files and connections the process may have open.
 //!
-//! A connection that is let in without a descriptor left for its media can only be refused later,
-//! in the middle of an upload. So there are never more of them than descriptors for both.
+//! What is let in without a descriptor left for its file can only be refused later, in the middle of an upload. So the
+//! limits on connections, uploads and downloads are together no more than what there are descriptors for. They are
+//! counted apart: downloads, of which an HTTP/2 connection may carry many, take nothing from uploads.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use windlass_server::config::Limits;
 
-/// A connection's socket and its media's file.
-const FOR_A_CONNECTION: u64 = 2;
-
-/// The ledger, the directories that are being synced, the listener, the runtime, the log; and media that is
-/// kept open for the next chunk.
-const FOR_THE_REST: u64 = 64 + windlass_server::WARM_SESSIONS as u64;
+/// The ledger, the directories that are being synced, the listener, the runtime, the log; media that is kept open for the
+/// next chunk, and media that is looked into.
+const FOR_THE_REST: u64 =
+    64 + windlass_server::WARM_SESSIONS as u64 + windlass_server::LOOKS as u64;
 
 /// Raises the soft limit on descriptors to the hard one, and says how many there are now.
 ///
@@ -29,10 +29,24 @@ pub(super) fn raise_limit() -> u64 {
     current.unwrap_or(u64::MAX)
 }
 
-/// The most connections that so many descriptors are enough for; one, at the least.
-pub(super) fn connections_within(descriptors: u64) -> usize {
-    let connections = descriptors.saturating_sub(FOR_THE_REST) / FOR_A_CONNECTION;
-    usize::try_from(connections).unwrap_or(usize::MAX).max(1)
+/// Lowers the limits until there is a descriptor for everything that may be open at the same time: a socket for each
+/// connection, and a file for each upload and each download. Says whether that was needed.
+pub(super) fn fit(limits: &mut Limits, descriptors: u64) -> bool {
+    let available = u128::from(descriptors.saturating_sub(FOR_THE_REST));
+    let counts = [
+        &mut limits.connections,
+        &mut limits.uploads,
+        &mut limits.downloads,
+    ];
+    let wanted: u128 = counts.iter().map(|count| **count as u128).sum();
+    if wanted <= available {
+        return false;
+    }
+    for count in counts {
+        let share = *count as u128 * available / wanted;
+        *count = usize::try_from(share).unwrap_or(usize::MAX).max(1);
+    }
+    true
 }
 
 #[cfg(test)]
@@ -40,24 +54,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_connection_has_a_descriptor_for_its_media() {
+    fn there_is_a_descriptor_for_all_that_may_be_open() {
         let cases = [
-            (0, 1),
-            (320, 1),
-            (322, 1),
-            (323, 1),
-            (324, 2),
-            (1024, 352),
-            (16_703, 8191),
-            (16_704, 8192),
-            (u64::MAX, usize::MAX / 2 - 160),
+            (0, [1, 1, 1]),
+            (1024, [256, 256, 128]),
+            (20_000, [7846, 7846, 3923]),
+            (20_864, [8192, 8192, 4096]),
+            (u64::MAX, [8192, 8192, 4096]),
         ];
-        for (descriptors, connections) in cases {
-            assert_eq!(
-                connections_within(descriptors),
-                connections,
-                "{descriptors}"
-            );
+        for (descriptors, expected) in cases {
+            let mut limits = Limits::default();
+            let was_needed = fit(&mut limits, descriptors);
+            let counts = [limits.connections, limits.uploads, limits.downloads];
+            assert_eq!(counts, expected, "{descriptors}");
+            assert_eq!(was_needed, counts != [8192, 8192, 4096], "{descriptors}");
+            let open = counts.iter().sum::<usize>() as u64 + FOR_THE_REST;
+            assert!(descriptors < 387 || open <= descriptors, "{descriptors}");
         }
+    }
+
+    #[test]
+    fn limits_beyond_all_numbers_are_lowered_too() {
+        let mut limits = Limits {
+            connections: usize::MAX,
+            uploads: 1,
+            downloads: 1,
+            ..Limits::default()
+        };
+        assert!(fit(&mut limits, 1024));
+        assert_eq!((limits.uploads, limits.downloads), (1, 1));
+        assert!((600..=640).contains(&limits.connections));
     }
 }

@@ -1,0 +1,207 @@
+//! What clients can make the server hold has a bound, and is given back (docs/configuration.md, "What clients can make the
+//! server hold").
+
+use windlass_testkit::error_object::assert_error;
+use windlass_testkit::farm::{self, ANIMALS, UPLOADS};
+use windlass_testkit::http2::{Event, Http2Peer};
+use windlass_testkit::media::Media;
+use windlass_testkit::process::ServerProcess;
+use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
+
+use crate::http2::wait_until;
+use crate::server::own;
+
+/// Media that the server keeps in a file.
+const MEDIA: Media = Media::new(43, 600_000);
+
+fn server(config: &str) -> ServerProcess {
+    own(&[
+        "--config",
+        &format!("{}/tests/it/{config}", env!("CARGO_MANIFEST_DIR")),
+    ])
+}
+
+/// An upload whose body the server waits for.
+fn open_upload(server: &ServerProcess) -> RawPeer {
+    let mut peer = RawPeer::connect(server.address());
+    let request = Request::new("POST", format!("{UPLOADS}?uploadType=media"))
+        .header("Expect", "100-continue")
+        .header("Content-Length", 10);
+    peer.send(request.head_bytes());
+    assert_eq!(peer.head().expect("it is let in").status, 100);
+    peer
+}
+
+#[track_caller]
+fn assert_refused(reply: &Reply) {
+    assert_error(reply, 503, "backendError", None);
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    assert!(reply.text().contains("the limit on"), "{}", reply.text());
+}
+
+/// Waits until a request is answered with this status: the server learns of a connection's end a moment later.
+#[track_caller]
+fn wait_for(server: &ServerProcess, request: &Request, status: u16) {
+    wait_until("another answer", || {
+        exchange(server.address(), request).status == status
+    });
+}
+
+#[test]
+fn requests_above_their_limit_are_refused_until_others_end() {
+    let server = server("few_requests.toml");
+    let list = farm::list("");
+    let mut open = [open_upload(&server), open_upload(&server)];
+    assert_refused(&exchange(server.address(), &list));
+    let healthy = Request::new("GET", "/healthz");
+    exchange(server.address(), &healthy).expect(200);
+    open[0].send([b'x'; 10]);
+    open[0].reply().expect(200);
+    wait_for(&server, &list, 200);
+}
+
+#[test]
+fn streams_count_as_requests_until_their_reply_is_taken() {
+    let server = server("few_requests.toml");
+    let list = farm::list("");
+    let mut peer = Http2Peer::connect(server.address(), 0);
+    for _ in 0..2 {
+        peer.get(ANIMALS);
+        let event = peer.next_event().expect("it is answered");
+        assert!(matches!(event, Some(Event::Head { status: 200, .. })));
+    }
+    assert_refused(&exchange(server.address(), &list));
+    let more = peer.get(ANIMALS);
+    let event = peer.next_event().expect("it is answered");
+    assert!(
+        matches!(event, Some(Event::Head { stream, status: 503, .. }) if stream == more),
+        "{event:?}"
+    );
+    drop(peer);
+    wait_for(&server, &list, 200);
+}
+
+#[test]
+fn uploads_above_their_limit_are_refused_until_others_end() {
+    let server = server("few_files.toml");
+    let mut open = [open_upload(&server), open_upload(&server)];
+    assert_refused(&exchange(server.address(), &farm::simple(MEDIA)));
+    let session = farm::begin(server.address(), "one too many");
+    assert_refused(&session.append(MEDIA, 0..MEDIA.len()));
+    open[0].send([b'x'; 10]);
+    open[0].reply().expect(200);
+    let reply = session.append(MEDIA, 0..MEDIA.len()).expect(201);
+    farm::assert_media(server.address(), &reply, MEDIA);
+}
+
+#[test]
+fn downloads_that_nobody_takes_keep_out_downloads_and_nothing_else() {
+    let server = server("few_files.toml");
+    let animal = farm::upload(server.address(), MEDIA);
+    let download = farm::download(&farm::id(&animal));
+    let mut peer = Http2Peer::connect(server.address(), 0);
+    for _ in 0..2 {
+        peer.get(&format!("{}?alt=media", farm::animal(&farm::id(&animal))));
+        let event = peer.next_event().expect("it is answered");
+        assert!(matches!(event, Some(Event::Head { status: 200, .. })));
+    }
+    assert_refused(&exchange(server.address(), &download));
+    let session = farm::begin(server.address(), "honest");
+    let reply = session.append(MEDIA, 0..MEDIA.len()).expect(201);
+    drop(peer);
+    wait_for(&server, &download, 200);
+    farm::assert_media(server.address(), &reply, MEDIA);
+}
+
+/// JSON with a name of this length.
+fn json(len: usize) -> String {
+    farm::named(&"x".repeat(len))
+}
+
+/// The requests that bring JSON: a start, a plain call, and a multipart upload.
+fn with_json(json: &str) -> [Request; 3] {
+    let call = Request::new("POST", ANIMALS).header("Content-Type", "application/json");
+    let multipart = Request::new("POST", format!("{UPLOADS}?uploadType=multipart"))
+        .header("Content-Type", "multipart/related; boundary=b");
+    let parts = format!(
+        "--b\r\nContent-Type: application/json\r\n\r\n{json}\r\n\
+         --b\r\nContent-Type: image/png\r\n\r\nx\r\n--b--\r\n"
+    );
+    [farm::start(json), call.body(json), multipart.body(parts)]
+}
+
+/// Begins something that takes the memory for JSON, until `large` JSON is refused. When both arrive at the same time the
+/// other may be refused, or both are; so it has to be refused twice.
+fn take_memory<T>(server: &ServerProcess, large: &Request, mut begin: impl FnMut() -> T) -> T {
+    for _ in 0..100 {
+        let taken = begin();
+        let replies = [(); 3].map(|()| exchange(server.address(), large));
+        if replies[1].status == 503 && replies[2].status == 503 {
+            assert_refused(&replies[2]);
+            return taken;
+        }
+    }
+    panic!("it is never refused");
+}
+
+#[test]
+fn json_that_is_not_all_there_counts_from_its_first_byte_and_leaves_room_for_short_json() {
+    let server = server("little_json_memory.toml");
+    for unfinished in with_json(&json(900_000)) {
+        let [large, others @ ..] = with_json(&json(300_000));
+        let peer = take_memory(&server, &large, || {
+            let mut peer = RawPeer::connect(server.address());
+            peer.send(&unfinished.to_bytes()[..700_000]);
+            peer
+        });
+        for large in &others {
+            assert_refused(&exchange(server.address(), large));
+        }
+        for short in with_json(&json(20_000)) {
+            exchange(server.address(), &short).expect(200);
+        }
+        drop(peer);
+        for large in &others {
+            wait_for(&server, large, 200);
+        }
+    }
+}
+
+#[test]
+fn json_on_streams_counts_like_that_on_connections() {
+    let server = server("little_json_memory.toml");
+    let large = &with_json(&json(300_000))[1];
+    let peer = take_memory(&server, large, || {
+        let mut peer = Http2Peer::connect(server.address(), 1000);
+        for _ in 0..6 {
+            let headers = [("content-type", "application/json")];
+            let stream = peer.request("POST", ANIMALS, &headers, false);
+            peer.data(stream, json(100_000).as_bytes(), false);
+        }
+        // Frames are read in their order.
+        let health = peer.get("/healthz");
+        assert_eq!(peer.reply(health).status, 200);
+        peer
+    });
+    drop(peer);
+    wait_for(&server, large, 200);
+}
+
+#[test]
+fn replies_that_nobody_takes_leave_room_for_short_replies() {
+    let server = server("little_json_memory.toml");
+    for _ in 0..3 {
+        let [_, call, _] = with_json(&json(200_000));
+        exchange(server.address(), &call).expect(200);
+    }
+    let short = exchange(server.address(), &with_json(&json(10))[1]).expect(200);
+    let mut peer = Http2Peer::connect(server.address(), 0);
+    peer.get(ANIMALS);
+    let event = peer.next_event().expect("it is answered");
+    assert!(matches!(event, Some(Event::Head { status: 200, .. })));
+    assert_refused(&exchange(server.address(), &farm::list("")));
+    let get = Request::new("GET", farm::animal(&farm::id(&short)));
+    exchange(server.address(), &get).expect(200);
+    drop(peer);
+    wait_for(&server, &farm::list(""), 200);
+}

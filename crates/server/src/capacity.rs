@@ -1,0 +1,135 @@
+//! What clients can make the server hold. Each kind is counted in one pool, here, and has one bound; what does not fit is
+//! refused with 503, by the table of errors. docs/configuration.md has a table of all of them.
+
+mod json;
+mod pool;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::config::Limits;
+
+pub(crate) use json::json_cost;
+pub(crate) use pool::{Pool, Share};
+
+/// Files that are open at the same time because a kind looks into media, or because a digest is computed from it.
+pub const LOOKS: usize = 64;
+
+/// What clients can make the server hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Held {
+    /// Connections.
+    Connections,
+    /// Requests from their head until their reply is sent. Over HTTP/2 these are streams.
+    Requests,
+    /// Uploads that go on. Each may have a file open.
+    Uploads,
+    /// Downloads that go on. Each may have a file open.
+    Downloads,
+    /// Files that are open because media is looked into.
+    Looks,
+    /// Bytes of heads, of JSON that comes with requests, and of what it becomes in memory.
+    Metadata,
+    /// Bytes of JSON with media inside, on its way in.
+    LargeBodies,
+    /// Bytes of replies, media too, and of what they are made from.
+    Replies,
+    /// Bytes of JSON with media inside, on its way out.
+    LargeReplies,
+    /// Bytes of media that is read as a whole.
+    Reading,
+}
+
+/// There is no room for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the limit on {} is reached; try again", .0.text())]
+pub struct Full(pub(crate) Held);
+
+/// How much there is of something that clients can make the server hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Of what.
+    pub held: Held,
+    /// How much there is: bytes, in steps of 1 KiB, or a number.
+    pub used: u64,
+    /// How much there may be.
+    pub limit: u64,
+    /// How often something was refused.
+    pub refused: u64,
+}
+
+/// The pools.
+#[derive(Debug)]
+pub(crate) struct Capacity {
+    pub(crate) connections: Pool,
+    pub(crate) requests: Pool,
+    pub(crate) uploads: Pool,
+    pub(crate) downloads: Pool,
+    pub(crate) looks: Pool,
+    pub(crate) metadata: Pool,
+    pub(crate) large_bodies: Pool,
+    pub(crate) replies: Pool,
+    pub(crate) large_replies: Pool,
+    pub(crate) reading: Pool,
+    /// How long a request waits where waiting helps.
+    pub(crate) patience: Duration,
+}
+
+impl Held {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Requests => "requests at the same time",
+            Self::Uploads => "uploads at the same time",
+            Self::Downloads => "downloads at the same time",
+            Self::Looks | Self::Reading => "media that is looked into",
+            Self::Metadata => "metadata in memory",
+            Self::LargeBodies => "JSON with media in memory",
+            Self::Replies | Self::LargeReplies => "replies in memory",
+        }
+    }
+}
+
+impl Capacity {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            connections: Pool::of_things(Held::Connections, limits.connections),
+            requests: Pool::of_things(Held::Requests, limits.requests),
+            uploads: Pool::of_things(Held::Uploads, limits.uploads),
+            downloads: Pool::of_things(Held::Downloads, limits.downloads),
+            looks: Pool::of_things(Held::Looks, LOOKS),
+            metadata: Pool::of_bytes(Held::Metadata, limits.metadata_memory),
+            large_bodies: Pool::for_large(Held::LargeBodies, limits.reading_memory),
+            replies: Pool::of_bytes(Held::Replies, limits.reply_memory),
+            large_replies: Pool::for_large(Held::LargeReplies, limits.reading_memory),
+            reading: Pool::for_large(Held::Reading, limits.reading_memory),
+            patience: limits.takeover_timeout,
+        }
+    }
+
+    /// How much there is of everything.
+    pub(crate) fn usage(&self) -> Vec<Usage> {
+        let pools = [
+            &self.connections,
+            &self.requests,
+            &self.uploads,
+            &self.downloads,
+            &self.looks,
+            &self.metadata,
+            &self.large_bodies,
+            &self.replies,
+            &self.large_replies,
+            &self.reading,
+        ];
+        pools.map(Pool::usage).into()
+    }
+
+    /// A reply's text, which counts until nobody needs it any more.
+    pub(crate) fn reply(&self, text: Bytes) -> Result<Bytes, Full> {
+        let mut share = self.replies.share();
+        share.resize(text.len() as u64)?;
+        Ok(share.with(text))
+    }
+}

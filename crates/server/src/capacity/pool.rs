@@ -1,0 +1,319 @@
+//! A bound on something that many requests share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::{Full, Held, Usage};
+
+/// In what steps bytes are counted.
+const KIB: u64 = 1024;
+
+/// A share of a pool of bytes is small up to this. The last eighth of the pool is for small ones, so that a few clients
+/// with large documents do not lock out all others; and no share has more than three quarters, so that one alone gets as
+/// much although there are small ones.
+const SMALL: u64 = 64 * KIB;
+
+/// A bound, and how much is left until it is reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    held: Held,
+    /// What one unit stands for.
+    unit: u64,
+    total: u32,
+    /// The most that one share has, unless it is small, and what others leave for small ones.
+    most: u32,
+    kept: u32,
+    free: Semaphore,
+    refused: AtomicU64,
+}
+
+/// A part of a pool, until dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pool: Pool,
+    units: u32,
+}
+
+impl Pool {
+    /// For things, each of which counts as one.
+    pub(super) fn of_things(held: Held, most: usize) -> Self {
+        let total = units(most as u64, 1);
+        Self::new(held, 1, total, [total, 0])
+    }
+
+    /// For bytes.
+    pub(super) fn of_bytes(held: Held, bytes: u64) -> Self {
+        let total = units(bytes, KIB);
+        Self::new(held, KIB, total, [total - total / 4, total / 8])
+    }
+
+    /// For bytes of what is large. What needs more than there is gets all there is, alone.
+    pub(super) fn for_large(held: Held, bytes: u64) -> Self {
+        let total = units(bytes, KIB);
+        Self::new(held, KIB, total, [total, 0])
+    }
+
+    fn new(held: Held, unit: u64, total: u32, [most, kept]: [u32; 2]) -> Self {
+        Self(Arc::new(State {
+            held,
+            unit,
+            total,
+            most,
+            kept,
+            free: Semaphore::new(total as usize),
+            refused: AtomicU64::new(0),
+        }))
+    }
+
+    /// One thing.
+    pub(crate) fn take(&self) -> Result<Share, Full> {
+        let mut share = self.share();
+        share.resize(1)?;
+        Ok(share)
+    }
+
+    /// A share that is nothing yet.
+    pub(crate) fn share(&self) -> Share {
+        Share {
+            pool: self.clone(),
+            units: 0,
+        }
+    }
+
+    /// A share of so much, for which the caller waits behind those who came earlier. The caller must have no share of
+    /// this pool: two that wait with one would wait for each other.
+    pub(crate) async fn wait(&self, amount: u64, patience: Duration) -> Result<Share, Full> {
+        let taken = tokio::time::timeout(patience, self.wait_for_ever(amount));
+        taken.await.map_err(|_| self.full())
+    }
+
+    /// As [`Pool::wait`], without an end.
+    pub(crate) async fn wait_for_ever(&self, amount: u64) -> Share {
+        let units = self.wanted(amount);
+        let taken = self.0.free.acquire_many(units).await;
+        taken.expect("it is never closed").forget();
+        Share {
+            pool: self.clone(),
+            units,
+        }
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let State {
+            held,
+            unit,
+            total,
+            free,
+            refused,
+            ..
+        } = &*self.0;
+        let used = u64::from(*total).saturating_sub(free.available_permits() as u64);
+        Usage {
+            held: *held,
+            used: used * unit,
+            limit: u64::from(*total) * unit,
+            refused: refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The units for an amount, as far as one share can have them.
+    fn wanted(&self, amount: u64) -> u32 {
+        let State {
+            unit, total, most, ..
+        } = *self.0;
+        let most = if amount > SMALL { most } else { total };
+        units(amount, unit).min(most)
+    }
+
+    fn try_take(&self, units: u32, is_small: bool) -> bool {
+        let State { free, kept, .. } = &*self.0;
+        let wanted = if is_small { units } else { units + kept };
+        let is_there = free.available_permits() >= wanted as usize;
+        is_there
+            && free
+                .try_acquire_many(units)
+                .map(SemaphorePermit::forget)
+                .is_ok()
+    }
+
+    fn full(&self) -> Full {
+        self.0.refused.fetch_add(1, Ordering::Relaxed);
+        Full(self.0.held)
+    }
+}
+
+impl Share {
+    /// Makes it as large as this amount.
+    ///
+    /// # Errors
+    /// When there is not so much. It is as large as before then.
+    pub(crate) fn resize(&mut self, amount: u64) -> Result<(), Full> {
+        let wanted = self.pool.wanted(amount);
+        if let Some(more) = wanted.checked_sub(self.units) {
+            if more > 0 && !self.pool.try_take(more, amount <= SMALL) {
+                return Err(self.pool.full());
+            }
+        } else {
+            self.give_back(self.units - wanted);
+        }
+        self.units = wanted;
+        Ok(())
+    }
+
+    /// As [`Share::resize`], but a share that is nothing yet is waited for.
+    pub(crate) async fn resize_in_time(
+        &mut self,
+        amount: u64,
+        patience: Duration,
+    ) -> Result<(), Full> {
+        if self.units == 0 && self.resize(amount).is_err() {
+            *self = self.pool.wait(amount, patience).await?;
+        }
+        self.resize(amount)
+    }
+
+    /// Bytes that keep this share until the last of them is dropped.
+    pub(crate) fn with(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Kept {
+            bytes,
+            _share: self,
+        })
+    }
+
+    fn give_back(&self, units: u32) {
+        self.pool.0.free.add_permits(units as usize);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back(self.units);
+    }
+}
+
+struct Kept {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn units(amount: u64, unit: u64) -> u32 {
+    u32::try_from(amount.div_ceil(unit)).unwrap_or(u32::MAX / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(1);
+    const MIB: u64 = 1024 * KIB;
+
+    fn used(pool: &Pool) -> u64 {
+        pool.usage().used
+    }
+
+    #[test]
+    fn what_is_dropped_is_free_again() {
+        let pool = Pool::of_things(Held::Requests, 2);
+        let (one, two) = (pool.take().unwrap(), pool.take().unwrap());
+        assert_eq!(pool.take().unwrap_err(), Full(Held::Requests));
+        drop(one);
+        pool.take().unwrap();
+        drop(two);
+        let usage = pool.usage();
+        assert_eq!((usage.used, usage.limit, usage.refused), (0, 2, 1));
+    }
+
+    #[test]
+    fn a_share_grows_and_shrinks_by_what_it_lacks() {
+        let pool = Pool::of_bytes(Held::Metadata, MIB);
+        let mut share = pool.share();
+        for (amount, expected) in [(1, KIB), (100 * KIB, 100 * KIB), (60 * KIB, 60 * KIB)] {
+            share.resize(amount).unwrap();
+            assert_eq!(used(&pool), expected);
+        }
+        let bytes = share.with(Bytes::from_static(b"windlass"));
+        assert_eq!((&bytes[..], used(&pool)), (&b"windlass"[..], 60 * KIB));
+        let copy = bytes.clone();
+        drop(bytes);
+        assert_eq!(used(&pool), 60 * KIB);
+        drop(copy);
+        assert_eq!(used(&pool), 0);
+    }
+
+    #[test]
+    fn large_shares_leave_room_for_small_ones() {
+        let pool = Pool::of_bytes(Held::Metadata, MIB);
+        let (mut small, mut large) = (pool.share(), pool.share());
+        small.resize(SMALL).unwrap();
+        large.resize(u64::MAX).unwrap();
+        assert_eq!(used(&pool), MIB / 4 * 3 + SMALL);
+        assert!(pool.share().resize(SMALL + 1).is_err());
+        let mut more: Vec<_> = (0..3).map(|_| pool.share()).collect();
+        for share in &mut more {
+            share.resize(SMALL).unwrap();
+        }
+        assert!(pool.share().resize(1).is_err());
+        assert!(small.resize(SMALL + 1).is_err());
+        assert_eq!(used(&pool), MIB, "a share that cannot grow stays");
+        drop(more);
+        assert!(small.resize(SMALL + 1).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_has_an_order_and_an_end() {
+        let pool = Pool::for_large(Held::Reading, MIB);
+        let first = pool.wait(700 * KIB, PATIENCE).await.unwrap();
+        let refused = pool.wait(u64::MAX, PATIENCE).await.unwrap_err();
+        assert_eq!(refused, Full(Held::Reading));
+        let all = pool.wait(u64::MAX, PATIENCE);
+        let behind = async {
+            tokio::task::yield_now().await;
+            pool.wait(1, PATIENCE).await
+        };
+        let end = async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            drop(first);
+        };
+        let (all, behind, ()) = tokio::join!(all, behind, end);
+        assert!(
+            behind.is_err(),
+            "what is large is not kept waiting by what is small"
+        );
+        assert_eq!(
+            used(&pool),
+            MIB,
+            "what needs more than there is has all of it"
+        );
+        drop(all);
+        assert_eq!(used(&pool), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_that_grow_into_each_other_one_goes_on() {
+        let pool = Pool::for_large(Held::LargeBodies, MIB);
+        let (mut first, mut second) = (pool.share(), pool.share());
+        first.resize_in_time(600 * KIB, PATIENCE).await.unwrap();
+        second.resize_in_time(400 * KIB, PATIENCE).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        assert!(second.resize_in_time(u64::MAX, PATIENCE).await.is_err());
+        assert_eq!(begun.elapsed(), Duration::ZERO, "it has something already");
+        drop(second);
+        first.resize_in_time(u64::MAX, PATIENCE).await.unwrap();
+        let mut third = pool.share();
+        assert!(third.resize_in_time(1, PATIENCE).await.is_err());
+        assert_eq!(begun.elapsed(), PATIENCE);
+    }
+}
