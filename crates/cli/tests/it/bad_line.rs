@@ -37,7 +37,7 @@ fn runtime() -> Runtime {
 fn patience() -> Patience {
     let schedule = Schedule {
         unit: Duration::from_millis(5),
-        waits: 30,
+        waits: 2000,
         longest: Duration::from_millis(50),
     };
     Patience {
@@ -48,9 +48,10 @@ fn patience() -> Patience {
 
 fn client() -> Client {
     let timeouts = Timeouts {
-        connect: Duration::from_secs(1),
-        idle: Duration::from_secs(1),
-        reply: Duration::from_secs(2),
+        connect: Duration::from_secs(30),
+        // Each stall costs one of these.
+        idle: Duration::from_secs(2),
+        reply: Duration::from_secs(4),
     };
     let settings = Settings {
         timeouts,

@@ -1,14 +1,13 @@
 //! Cancelled uploads (docs/protocol.md, 2.9 and 4.17).
 
+use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 use windlass_testkit::error_object::assert_error;
-use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Reply, Request, exchange};
 use windlass_testkit::session::CHUNK_GRANULARITY;
+use windlass_testkit::{farm, wait};
 
 use crate::server::{farm, own};
 
@@ -94,11 +93,7 @@ fn the_media_of_a_cancelled_upload_is_soon_deleted() {
     let vault = server.data().join("vault");
     assert_eq!(media_below(&vault), 1);
     session.cancel().expect(499);
-    let begun = Instant::now();
-    while media_below(&vault) > 0 {
-        assert!(begun.elapsed().as_secs() < 20, "the media is still there");
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait::until("the media is deleted", || media_below(&vault) == 0);
 }
 
 /// The files in it but for the one that says whose vault it is.

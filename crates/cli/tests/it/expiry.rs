@@ -1,33 +1,24 @@
 //! The life of a session (docs/protocol.md, 4.23).
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::Reply;
 use windlass_testkit::session::{CHUNK_GRANULARITY, Session};
+use windlass_testkit::wait;
 
 use crate::server::own;
 
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/short_lives.toml");
 const MEDIA: Media = Media::new(24, CHUNK_GRANULARITY);
 
-/// How much longer than its life a session may take to be gone.
-const LIMIT: Duration = Duration::from_secs(15);
-
 /// Asks until the answer is not `alive` any more.
 fn outlive(session: &Session, alive: u16) -> Reply {
-    let start = Instant::now();
-    while start.elapsed() < LIMIT {
-        let reply = session.query();
-        if reply.status != alive {
-            return reply;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    panic!("the session is immortal")
+    wait::until("the session expires", || session.query().status != alive);
+    session.query()
 }
 
 #[test]
@@ -67,19 +58,18 @@ fn a_session_whose_time_is_over_is_answered_404_whatever_became_of_it() {
 fn an_idle_session_dies_early_and_progress_keeps_it_alive() {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/idle.toml");
     let server = own(&["--config", config]);
-    let media = Media::new(25, 4 * CHUNK_GRANULARITY);
+    let media = Media::new(25, 1 << 40);
     let (idle, busy) = (
         farm::begin(server.address(), "idle"),
         farm::begin(server.address(), "busy"),
     );
-    // Five seconds in all: longer than either could be idle.
-    for chunk in 0..3 {
-        let start = chunk * CHUNK_GRANULARITY;
-        busy.append(media, start..start + CHUNK_GRANULARITY)
-            .expect(308);
-        thread::sleep(Duration::from_millis(1700));
-    }
-    assert_error(&outlive(&idle, 308), 404, "notFound", None);
-    busy.append(media, 3 * CHUNK_GRANULARITY..media.len())
-        .expect(201);
+    let mut committed = 0;
+    wait::until("the idle session expires", || {
+        let end = committed + CHUNK_GRANULARITY;
+        committed = busy.append(media, committed..end).committed();
+        thread::sleep(Duration::from_millis(200));
+        idle.query().status != 308
+    });
+    assert_error(&idle.query(), 404, "notFound", None);
+    assert_eq!(busy.query().committed(), committed);
 }

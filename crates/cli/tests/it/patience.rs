@@ -1,7 +1,5 @@
 //! No wait is without a limit (docs/protocol.md, 2.11).
 
-use std::time::Duration;
-
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
@@ -57,7 +55,6 @@ fn a_head_that_stands_still_is_given_up() {
         "PUT /upload HTTP/1.1\r\nHost: f",
     ] {
         let mut peer = RawPeer::connect(server.address());
-        peer.set_patience(Duration::from_secs(5));
         peer.send(sent);
         if let Ok(reply) = peer.try_reply() {
             assert_eq!(reply.status, 408, "{reply:?}");

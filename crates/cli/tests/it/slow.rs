@@ -1,10 +1,9 @@
 //! A client that is slow: what it has sent is committed while its request still goes on.
 
-use std::time::{Duration, Instant};
-
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::session::content_range;
+use windlass_testkit::wait;
 
 use crate::server;
 
@@ -28,15 +27,9 @@ fn commits_meanwhile(sent: u64) {
     let request = session.ranged(&content_range(MEDIA, &(0..MEDIA.len())));
     peer.send(request.header("Content-Length", MEDIA.len()).head_bytes());
     peer.send(MEDIA.bytes(0..sent));
-    let begun = Instant::now();
-    while session.query().committed() < sent {
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{:?}",
-            session.query()
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait::until("what was sent is committed", || {
+        session.query().committed() == sent
+    });
     peer.send(MEDIA.bytes(sent..MEDIA.len()));
     let reply = peer.reply().expect(201);
     farm::assert_media(server::farm(), &reply, MEDIA);

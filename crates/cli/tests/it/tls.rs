@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::ClientConfig;
 use serde_json::Value;
@@ -193,13 +192,11 @@ fn a_handshake_or_a_head_that_stands_still_is_given_up() {
     let safe = Safe::new(&["--config", config]);
     for sent in ["", "\x16\x03\x01"] {
         let mut peer = RawPeer::connect(safe.server.address());
-        peer.set_patience(Duration::from_secs(5));
         peer.send(sent);
         assert!(peer.is_closed(), "{sent:?}");
     }
     for sent in ["", "G", "GET /healthz HTTP/1.1\r\nHost: f"] {
         let mut peer = safe.connect();
-        peer.set_patience(Duration::from_secs(5));
         peer.send(sent);
         if let Ok(reply) = peer.try_reply() {
             assert_eq!(reply.status, 408, "{reply:?}");

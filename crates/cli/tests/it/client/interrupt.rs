@@ -1,5 +1,6 @@
 //! Ctrl-C.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -11,6 +12,12 @@ use crate::server::farm;
 
 const KIB: u64 = 1 << 10;
 const MEDIA: Media = Media::new(31, 6 << 20);
+
+/// Many files, so that waits in turn take much longer than waits at the same time.
+const FILES: usize = 16;
+
+/// What waits in turn would take, two seconds for each file.
+const TURNS: Duration = Duration::from_secs(32);
 
 #[test]
 fn an_interrupt_leaves_the_upload_and_says_how_to_carry_on() {
@@ -51,8 +58,9 @@ fn what_cannot_be_carried_on_is_said_to_be_lost() {
 #[test]
 fn servers_that_do_not_say_how_much_they_have_are_waited_for_once() {
     let desk = Desk::new();
-    let names = ["1.mp4", "2.mp4", "3.mp4", "4.mp4"];
-    for name in names {
+    // One after the other they would take two seconds each.
+    let names: Vec<_> = (1..=FILES).map(|file| format!("{file}.mp4")).collect();
+    for name in &names {
         desk.media(name, MEDIA);
     }
     let proxy = FaultProxy::start(farm());
@@ -62,15 +70,25 @@ fn servers_that_do_not_say_how_much_they_have_are_waited_for_once() {
             .then_some(Fault::Stall { after: 256 * KIB })
     }));
     let url = uploads(proxy.address());
-    let mut running =
-        desk.start(&[&["upload"][..], &names, &[&url, "--concurrency", "4"]].concat());
-    for name in names {
-        running.until(|event| event["source"] == name && event["upload"].is_string());
-    }
+    let concurrency = FILES.to_string();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let words = [
+        &["upload"][..],
+        &names,
+        &[&url, "--concurrency", &concurrency],
+    ];
+    let mut running = desk.start(&words.concat());
+    let mut begun = HashSet::new();
+    running.until(|event| {
+        if event["upload"].is_string() {
+            begun.insert(event["source"].to_string());
+        }
+        begun.len() == FILES
+    });
     running.signal(Signal::INT);
     let since = Instant::now();
     let ran = running.end().expect(4);
     let took = since.elapsed();
-    assert!(took < Duration::from_secs(5), "{took:?}");
-    assert_eq!(ran.events("failed").len(), 4);
+    assert!(took < TURNS, "{took:?}");
+    assert_eq!(ran.events("failed").len(), FILES);
 }

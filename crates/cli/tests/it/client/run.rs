@@ -180,7 +180,7 @@ impl Ran {
 impl Running {
     /// Reads events until one is as is wished.
     #[track_caller]
-    pub(super) fn until(&mut self, wish: impl Fn(&Value) -> bool) -> Value {
+    pub(super) fn until(&mut self, mut wish: impl FnMut(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
             let read = self.events.read_line(&mut line).expect("stdout is text");
