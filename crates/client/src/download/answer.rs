@@ -9,6 +9,9 @@ use windlass_proto::digest::{Crc32c, ExpectedDigests};
 use super::partial::Partial;
 use crate::transport::Incoming;
 
+/// The name of no encoding.
+const IDENTITY: &str = "identity";
+
 /// What a reply is, given what is there already.
 #[derive(Debug)]
 pub(super) enum Answer {
@@ -111,19 +114,32 @@ fn is_html(content_type: &HeaderValue) -> bool {
         .any(|html| essence.eq_ignore_ascii_case(html))
 }
 
-/// What the media is encoded in, if it is.
+/// What the media is encoded in on its way, if it is. An encoding in which it is stored does not count: size, ranges
+/// and digests are those of the stored bytes then.
 fn encoding(headers: &HeaderMap) -> Option<String> {
+    let stored = stored_encoding(headers);
     let encodings = headers.get_all(CONTENT_ENCODING).into_iter();
     let mut encodings = encodings.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let encoding = encodings.find(|value| !value.eq_ignore_ascii_case("identity"))?;
+    let is_on_its_way = |value: &str| {
+        ![IDENTITY, stored]
+            .iter()
+            .any(|it| value.eq_ignore_ascii_case(it))
+    };
+    let encoding = encodings.find(|value| is_on_its_way(value))?;
     Some(encoding.escape_debug().to_string())
 }
 
-/// Cloud Storage unpacks media that is stored in gzip for who does not accept it; what it states then
+/// Cloud Storage decodes media that is stored in gzip for clients that do not accept gzip. What it states then
 /// is the digest of what is stored.
 fn is_transcoded(headers: &HeaderMap) -> bool {
+    stored_encoding(headers) != IDENTITY && !headers.contains_key(CONTENT_ENCODING)
+}
+
+/// What the server says of the encoding in which it stores the media.
+fn stored_encoding(headers: &HeaderMap) -> &str {
     let stored = headers.get("x-goog-stored-content-encoding");
-    stored.is_some_and(|stored| stored != "identity")
+    let stored = stored.and_then(|stored| stored.to_str().ok());
+    stored.unwrap_or(IDENTITY)
 }
 
 /// `Content-Range: bytes FIRST-LAST/TOTAL`.

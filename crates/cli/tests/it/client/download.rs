@@ -7,9 +7,10 @@ use std::net::TcpListener;
 use serde_json::Value;
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
+use windlass_testkit::raw::{Request, exchange};
 
 use super::run::{Desk, exists, uploads};
-use crate::server::farm;
+use crate::server::{farm, own};
 
 const MEDIA: Media = Media::new(51, (3 << 20) + 5);
 
@@ -104,6 +105,22 @@ fn a_broken_download_goes_on_where_it_was() {
     assert!(first["committed"].as_u64() > Some(0), "{first}");
     assert_eq!(ran.events("downloaded").remove(0)["size"], MEDIA.len());
     assert_file(&desk, "copy.jpg");
+}
+
+#[test]
+fn an_object_that_is_stored_in_gzip_comes_as_it_is_stored() {
+    let server = own(&["--api", "storage"]);
+    let bucket = Request::new("POST", "/storage/v1/b?project=farm").body(r#"{"name": "barn"}"#);
+    exchange(server.address(), &bucket).expect(200);
+    let origin = format!("http://{}", server.address());
+    let desk = Desk::new();
+    desk.media("cow.gz", MEDIA);
+    let upload = format!("{origin}/upload/storage/v1/b/barn/o?name=cow&contentEncoding=gzip");
+    desk.run(&["upload", "cow.gz", &upload]).expect(0);
+    let object = format!("{origin}/storage/v1/b/barn/o/cow");
+    let ran = desk.run(&["download", &object, "-o", "copy.gz"]).expect(0);
+    ran.says("checked by crc32c");
+    assert_file(&desk, "copy.gz");
 }
 
 #[test]

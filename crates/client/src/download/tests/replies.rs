@@ -173,6 +173,35 @@ async fn encoded_media_is_refused() {
 }
 
 #[tokio::test]
+async fn media_that_is_stored_in_an_encoding_is_kept_as_it_is_stored() {
+    let media = media();
+    let hash = format!("crc32c={}", crc32c(&media));
+    let describe = [
+        ("etag", "\"v1\""),
+        ("content-encoding", "gzip"),
+        ("x-goog-stored-content-encoding", "GZIP"),
+        ("x-goog-hash", &hash),
+    ];
+    let barn = Barn::new();
+    let server = Server::new(media.clone())
+        .describing(&describe)
+        .failing([Fault::BreaksAfter(1000)]);
+    let download = barn.download().schedule(no_waits());
+    download.run(&server, None, |_| {}).await.unwrap_err();
+    assert!(barn.run(&server).await.unwrap().verified);
+    assert_starts(&server, [None, Some(1000)]);
+    barn.assert_complete(&media);
+
+    let barn = Barn::new();
+    let server = Server::new(media).describing(&[
+        ("content-encoding", "br"),
+        ("x-goog-stored-content-encoding", "gzip"),
+    ]);
+    let error = barn.run(&server).await.unwrap_err();
+    assert!(matches!(error, DownloadError::Encoded { .. }), "{error:?}");
+}
+
+#[tokio::test]
 async fn the_reason_of_a_refusal_is_told() {
     let json = r#"{"error":{"code":403,"message":"no","errors":[{"reason":"forbidden"}]}}"#;
     let headers = vec![("content-type", "application/json".to_owned())];
