@@ -46,13 +46,14 @@ impl Paced {
     }
 
     async fn on_disk() -> Self {
-        let dir = TempDir::new().unwrap();
+        let dir = TempDir::new().expect("a directory");
         let options = Options {
             durability: Durability::Os,
             allow_unsafe_filesystem: true,
             ..Options::default()
         };
-        let LocalStore { ledger, vault, .. } = LocalStore::open(dir.path(), options).unwrap();
+        let LocalStore { ledger, vault, .. } =
+            LocalStore::open(dir.path(), options).expect("it opens");
         let stores = Stores {
             ledger: Arc::new(ledger),
             vault: Arc::new(vault),
