@@ -1,4 +1,4 @@
-//! What an option changes that does not show from outside.
+//! What options change that does not show from outside.
 
 use super::*;
 
@@ -19,4 +19,38 @@ fn direct_writes_can_be_turned_off() {
             assert_eq!(is_direct, expected, "{options:?}");
         }
     }
+}
+
+const IN_MEMORY: Safety = Safety::Unsafe("it is in memory");
+
+#[test]
+fn a_vault_on_a_file_system_that_loses_bytes_is_refused_unless_the_operator_insists() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = dir.path().join("vault");
+    filesystem::make_directory(&vault).unwrap();
+    // A vault on a file system of its own.
+    let judge: Judge = |dir| {
+        let is_vault = dir.ends_with("vault");
+        Ok(if is_vault { IN_MEMORY } else { Safety::Safe })
+    };
+    let open = |options| LocalStore::open_judged(dir.path(), options, judge);
+    match open(Options::default()) {
+        Err(OpenError::UnsafeFilesystem { dir, .. }) => assert_eq!(dir, vault),
+        other => panic!("it must be refused: {other:?}"),
+    }
+    assert!(
+        filesystem::names(&vault).unwrap().is_empty(),
+        "nothing was changed"
+    );
+    open(Options {
+        allow_unsafe_filesystem: true,
+        ..Options::default()
+    })
+    .unwrap();
+    open(Options {
+        durability: Durability::Os,
+        ..Options::default()
+    })
+    .unwrap();
+    open(Options::default()).unwrap_err();
 }
