@@ -35,8 +35,7 @@ pub struct Limits {
     pub small_media: u64,
     /// The longest JSON document that is accepted. Default: 1 MiB.
     pub metadata: usize,
-    /// Memory for media on its way to the disk, over all uploads, at least 1 MiB. It also bounds how many connections over
-    /// HTTP/1 are read in large pieces, whose buffers take about as much again. Default: 32 MiB.
+    /// Memory for media on its way to the disk, over all uploads, at least 1 MiB. Default: 32 MiB.
     pub media_memory: u64,
     /// Memory for media that kinds read whole, such as messages that are parsed, and as much again for
     /// JSON bodies with media inside, both ways. Who needs more than there is gets all of it, alone. Default:

@@ -1,10 +1,9 @@
 //! Connections: accepted, served, and closed so that the client sees the last reply.
 
+mod beginning;
 mod detached;
 mod http2;
-mod large_reads;
 mod lingering;
-mod measured;
 
 use std::convert;
 use std::future::ready;
@@ -35,20 +34,14 @@ use crate::origin::{LocalAddress, Scheme};
 use crate::service::answer;
 use crate::uploads::House;
 
+use beginning::Beginning;
 use detached::detach;
 use http2::Streams;
-use large_reads::LargeReads;
 use lingering::{Lingering, Patience};
-use measured::Measured;
 
-/// The longest request head, as on HTTP/2, and half of what is read from a socket at once: the HTTP library takes a
-/// buffer for so much and the same again. A connection can hold this before its request is known. An upload whose
-/// client is faster than the disk holds that much two or three times: so large pieces are for some connections only.
-const READ_BUFFER: usize = 64 * 1024;
-
-/// The most connections that are read in large pieces at the same time, however much memory there is: at each read
-/// those without a place look through all of them.
-const MOST_LARGE_READS: usize = 1024;
+/// The longest request head over HTTP/1, and the most that is read from a socket at once. The HTTP library begins with 8 KiB
+/// and takes more for a client that fills it.
+const READ_BUFFER: usize = 32 * 1024;
 
 /// What an HTTP/2 connection begins with (RFC 9113, 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -63,16 +56,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Connections {
     house: Arc<House>,
     tasks: TaskTracker,
-    large_reads: LargeReads,
     hurry: CancellationToken,
 }
 
 impl Connections {
     pub(crate) fn new(house: Arc<House>) -> Self {
-        let limits = &house.settings.limits;
         Self {
             tasks: TaskTracker::new(),
-            large_reads: LargeReads::new(large_reads(limits.media_memory)),
             hurry: CancellationToken::new(),
             house,
         }
@@ -107,7 +97,6 @@ impl Connections {
         let connection = Connection {
             house: Arc::clone(&self.house),
             tasks: self.tasks.clone(),
-            large_reads: self.large_reads.clone(),
             hurry: self.hurry.clone(),
             local: local.map(|address| LocalAddress { address, scheme }),
             deadline: Instant::now() + self.house.settings.limits.head_timeout,
@@ -123,13 +112,6 @@ impl Connections {
     }
 }
 
-/// How many connections over HTTP/1 may be read in large pieces: one for each buffer that has room in as much memory as
-/// there is for media on its way.
-fn large_reads(media_memory: u64) -> usize {
-    let most = media_memory / (2 * READ_BUFFER as u64);
-    usize::try_from(most).map_or(MOST_LARGE_READS, |most| most.clamp(1, MOST_LARGE_READS))
-}
-
 /// The server has come to its end.
 #[derive(Debug, thiserror::Error)]
 #[error("the server has stopped")]
@@ -139,7 +121,6 @@ struct Closed;
 struct Connection {
     house: Arc<House>,
     tasks: TaskTracker,
-    large_reads: LargeReads,
     hurry: CancellationToken,
     local: Option<LocalAddress>,
     /// When it must have shown which version of HTTP it speaks. The handshake of TLS comes before.
@@ -181,7 +162,7 @@ impl Connection {
             linger: limits.linger,
         };
         let stream = Lingering::new(stream, patience, self.hurry.clone());
-        let mut stream = Measured::new(stream, &self.large_reads);
+        let mut stream = Beginning::new(stream);
         let begins = stream.begins_with(H2_PREFACE);
         let is_http2 = self.in_time("the first request", begins).await?;
         // A reply that its client does not take must not keep a house that has closed.
@@ -207,17 +188,16 @@ impl Connection {
         });
         Some(if is_http2 {
             let streams = Streams::new(limits, &self.tasks);
-            // Its buffer has room for a frame or two; how much comes is for the window to bound.
-            let stream = TokioIo::new(stream.unmeasured());
-            let connection = streams.builder().serve_connection(stream, service);
+            let connection = streams
+                .builder()
+                .serve_connection(TokioIo::new(stream), service);
             self.run(
                 connection,
                 hyper::server::conn::http2::Connection::graceful_shutdown,
                 Some(streams),
             )
         } else {
-            let stream = TokioIo::new(stream);
-            let connection = http1(limits).serve_connection(stream, service);
+            let connection = http1(limits).serve_connection(TokioIo::new(stream), service);
             self.run(connection, http1::Connection::graceful_shutdown, None)
         })
     }
@@ -292,21 +272,4 @@ fn http1(limits: &Limits) -> http1::Builder {
         .half_close(true)
         .max_buf_size(READ_BUFFER);
     builder
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn large_reads_have_as_much_memory_as_media() {
-        for (media_memory, streams) in [
-            (0, 1),
-            (1 << 20, 8),
-            (32 << 20, 256),
-            (u64::MAX, MOST_LARGE_READS),
-        ] {
-            assert_eq!(large_reads(media_memory), streams);
-        }
-    }
 }

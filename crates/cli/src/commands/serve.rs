@@ -4,7 +4,6 @@ mod certificate;
 mod descriptors;
 mod error;
 mod hang_up;
-mod heap;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,7 +48,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         return Ok(());
     }
     fit_descriptors(&mut merged.settings);
-    heap::keep_free_memory();
     output::log_to_stderr(&merged.settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -30,8 +30,8 @@ const WINDOW: u32 = 1024 * 1024;
 /// How many requests a connection carries at once.
 const STREAMS: u32 = 32;
 
-/// The longest request head, unpacked.
-const HEAD: u32 = 64 * 1024;
+/// The longest request head, unpacked, as over HTTP/1.
+const HEAD: u32 = 32 * 1024;
 
 /// As much of a reply is handed to the HTTP library at once. A client has to take it within `limits.body_timeout`.
 const PIECE: usize = 32 * 1024;
