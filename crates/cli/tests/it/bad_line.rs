@@ -17,6 +17,7 @@ use windlass_testkit::fault_proxy::{Exchange, Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{Request, exchange};
+use windlass_testkit::wait;
 
 use crate::server;
 
@@ -193,13 +194,30 @@ fn each_fault_alone_at_each_request_is_survived() {
     });
 }
 
+/// Where a request is cut.
+const CUT: u64 = 500_000;
+
+/// How much the server has of a session.
+fn committed(target: &str) -> u64 {
+    let query = Request::new("PUT", target).header("Content-Range", "bytes */*");
+    exchange(server::farm(), &query.body("")).committed()
+}
+
 #[test]
 fn what_arrived_before_a_cut_is_not_sent_again() {
     let media = Media::new(2, LEN);
-    let plan = Plan::once(0, Fault::CutRequest { after: 500_000 });
-    // Asked at once, the server may still be at reading what arrived; so it is waited as usual.
-    let usual = |upload: Upload| upload.patience(Patience::default());
-    let (result, exchanges) = through(plan, media, usual);
+    let plan = Plan::new(|request| {
+        let range = request.content_range.as_deref();
+        if range.is_some_and(|range| range.starts_with("bytes */")) {
+            // The server may still be reading what arrived. It is asked when it has.
+            wait::until("what arrived is committed", || {
+                committed(&request.target) == CUT
+            });
+        }
+        let is_first = request.is_session && request.index == 1;
+        is_first.then_some(Fault::CutRequest { after: CUT })
+    });
+    let (result, exchanges) = through(plan, media, |upload| upload);
     assert_up(server::farm(), &result.expect("it gets up"), media);
     let sent: u64 = exchanges
         .iter()

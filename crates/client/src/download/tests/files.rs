@@ -69,7 +69,8 @@ async fn two_runs_do_not_write_the_same_file() {
     let other = fs::File::create(barn.part()).unwrap();
     other.lock().unwrap();
     let server = Server::new(media());
-    let error = barn.run(&server).await.unwrap_err();
+    let download = barn.download();
+    let error = download.run(&server, None, |_| {}).await.unwrap_err();
     assert!(matches!(error, DownloadError::InUse { .. }), "{error:?}");
 }
 
