@@ -1,6 +1,6 @@
 //! Downloads of media that go on where they broke off.
 //!
-//! The media streams into `TARGET.part`; beside it `TARGET.part.json` says which media it is. A broken
+//! The media streams into `TARGET.part`; `TARGET.part.json` says which media it is and what had come of it. A broken
 //! download, of this process or of one before, goes on with `Range` and `If-Range` (RFC 9110, 13.1.5 and
 //! 14.2), if the server gave the media a strong `ETag`. The target appears whole and checked, or not at
 //! all.

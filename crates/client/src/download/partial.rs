@@ -3,6 +3,10 @@
 //!
 //! Bytes are gathered and written in great pieces, away from the async threads; at most two such pieces
 //! are in memory. What an earlier run left stays as it is until other media has been accepted.
+//!
+//! Nothing is synced before the media is complete, so a power cut may leave anything in the part. The note says how
+//! many bytes had come, and their digest: a later run goes on behind these bytes if they are there, else it begins
+//! at the first byte.
 
 use std::path::Path;
 
@@ -14,6 +18,7 @@ use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
 use super::{DownloadError, Downloaded, Whole};
 use files::{Files, Owned, Part};
+use note::Received;
 use sink::{Sink, Writing};
 
 mod files;
@@ -23,6 +28,9 @@ mod sink;
 /// So much is gathered before it is written.
 const GATHERED: usize = 1 << 20;
 
+/// A note is written whenever this much has come since the last one. A process that is killed loses about as much.
+const NOTED: u64 = 2 << 20;
+
 /// What has come of the media, and what is known of it.
 #[derive(Debug)]
 pub(super) struct Partial {
@@ -30,6 +38,8 @@ pub(super) struct Partial {
     owned: Owned,
     media: Whole,
     received: u64,
+    /// Count of those that the note on the disk covers.
+    noted: u64,
     /// The rest was asked for and something else came.
     asks_for_all: bool,
     gathered: Vec<Bytes>,
@@ -61,12 +71,18 @@ impl Partial {
     }
 
     fn take_up(files: Files, part: Part) -> Result<Self, DownloadError> {
-        let Part { file, owned, media } = part;
-        let length = file.metadata().map_err(files.failed())?.len();
-        let is_good = media.etag.is_some() && media.size.is_none_or(|size| length <= size);
-        let mut partial = Self::new(files, owned, Sink::new(file));
-        if let (true, Writing::Idle(sink)) = (is_good, &mut partial.writing) {
-            partial.received = sink.read_through().map_err(partial.files.failed())?;
+        let Part { file, owned, begun } = part;
+        let mut sink = Sink::new(file);
+        let begun = match begun {
+            Some((media, received)) if sink.begins_with(received).map_err(files.failed())? => {
+                Some((media, received))
+            }
+            _ => None,
+        };
+        let mut partial = Self::new(files, owned, sink);
+        if let Some((media, received)) = begun {
+            partial.received = received.length;
+            partial.noted = received.length;
             partial.media = media;
         }
         Ok(partial)
@@ -78,6 +94,7 @@ impl Partial {
             owned,
             media: Whole::default(),
             received: 0,
+            noted: 0,
             asks_for_all: false,
             gathered: Vec::new(),
             gathered_len: 0,
@@ -127,10 +144,20 @@ impl Partial {
         self.go_back(&Mark::default()).await?;
         self.owned = Owned::PartAndNote;
         self.asks_for_all = false;
-        self.media = media.clone();
-        // The note comes second: without bytes, a note that is wrong does no harm.
-        let files = self.files.clone();
-        blocking(move || files.write_note(&media).map_err(files.failed())).await
+        self.media = media;
+        self.write_note().await
+    }
+
+    /// Notes what has come.
+    async fn write_note(&mut self) -> Result<(), DownloadError> {
+        let Mark { received, hasher } = self.mark().await?;
+        self.noted = received;
+        let received = Received {
+            length: received,
+            crc32c: hasher.value(),
+        };
+        let (files, media) = (self.files.clone(), self.media.clone());
+        blocking(move || files.write_note(&media, received).map_err(files.failed())).await
     }
 
     /// Where it stands, with everything written.
@@ -151,6 +178,7 @@ impl Partial {
         self.gathered_len = 0;
         let mut sink = self.sink().await?;
         self.received = to.received;
+        self.noted = self.noted.min(to.received);
         let (to, failed) = (to.clone(), self.files.failed());
         let sink = blocking(move || {
             sink.cut(to.received, to.hasher).map_err(failed)?;
@@ -167,13 +195,16 @@ impl Partial {
         self.gathered.push(piece);
         if self.gathered_len >= GATHERED {
             self.start_writing().await?;
+            if self.received - self.noted >= NOTED {
+                self.write_note().await?;
+            }
         }
         Ok(())
     }
 
-    /// Hands everything that has come to the operating system.
+    /// Hands everything that has come to the operating system, and notes it.
     pub(super) async fn flush(&mut self) -> Result<(), DownloadError> {
-        self.mark().await.map(drop)
+        self.write_note().await
     }
 
     /// Ends without the media. What has come is left for a later run; files without it are removed, if

@@ -12,7 +12,7 @@ use url::Url;
 use windlass_proto::digest::Sha256;
 
 use super::super::{DownloadError, Whole, beside};
-use super::note::{Note, Noted, sha256};
+use super::note::{Note, Noted, Received, sha256};
 
 /// Where things are.
 #[derive(Debug, Clone)]
@@ -29,8 +29,8 @@ pub(super) struct Files {
 pub(super) struct Part {
     pub(super) file: File,
     pub(super) owned: Owned,
-    /// What its bytes are of, if they can be gone on with.
-    pub(super) media: Whole,
+    /// What its bytes are of, and how many had come, if they can be gone on with.
+    pub(super) begun: Option<(Whole, Received)>,
 }
 
 /// What this run has made, and may remove.
@@ -63,8 +63,8 @@ impl Files {
         }
         let (file, owned) = self.open_part()?;
         self.lock(&file)?;
-        match self.media(&file) {
-            Ok(media) => Ok(Part { file, owned, media }),
+        match self.begun(&file) {
+            Ok(begun) => Ok(Part { file, owned, begun }),
             Err(error) => {
                 self.remove(owned, &file).map_err(self.failed())?;
                 Err(error)
@@ -103,15 +103,15 @@ impl Files {
     }
 
     /// What is known of the part.
-    fn media(&self, part: &File) -> Result<Whole, DownloadError> {
+    fn begun(&self, part: &File) -> Result<Option<(Whole, Received)>, DownloadError> {
         let is_free = self.overwrite || part.metadata().map_err(self.failed())?.len() == 0;
         match Note::read(&self.note).map_err(self.failed())? {
             Noted::NotAFile => Err(not_a_file(&self.note)),
-            Noted::Note(note) if note.is_of(self.url) => Ok(note.media().unwrap_or_default()),
+            Noted::Note(note) if note.is_of(self.url) => Ok(note.media()),
             Noted::Foreign if !self.overwrite => Err(DownloadError::NotOurs {
                 path: self.note.clone(),
             }),
-            Noted::Note(_) | Noted::Nothing | Noted::Foreign if is_free => Ok(Whole::default()),
+            Noted::Note(_) | Noted::Nothing | Noted::Foreign if is_free => Ok(None),
             Noted::Note(_) => Err(DownloadError::OtherUrl {
                 path: self.part.clone(),
             }),
@@ -121,8 +121,8 @@ impl Files {
         }
     }
 
-    pub(super) fn write_note(&self, media: &Whole) -> io::Result<()> {
-        Note::new(self.url, media).write(&self.note, self.directory())
+    pub(super) fn write_note(&self, media: &Whole, received: Received) -> io::Result<()> {
+        Note::new(self.url, media, received).write(&self.note, self.directory())
     }
 
     fn remove_note(&self) -> io::Result<()> {

@@ -25,6 +25,15 @@ pub(super) struct Note {
     size: Option<u64>,
     crc32c: Option<Crc32c>,
     content_type: Option<String>,
+    /// The bytes that had come when this was written.
+    received: Option<Received>,
+}
+
+/// The first bytes of a media, and their digest, by which they are known again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Received {
+    pub(super) length: u64,
+    pub(super) crc32c: Crc32c,
 }
 
 /// What is where the note should be.
@@ -38,13 +47,14 @@ pub(super) enum Noted {
 }
 
 impl Note {
-    pub(super) fn new(url: Sha256, media: &Whole) -> Self {
+    pub(super) fn new(url: Sha256, media: &Whole, received: Received) -> Self {
         Self {
             url_sha256: url,
             etag: media.etag.as_ref().and_then(text),
             size: media.size,
             crc32c: media.crc32c,
             content_type: media.content_type.as_ref().and_then(text),
+            received: Some(received),
         }
     }
 
@@ -77,16 +87,19 @@ impl Note {
         self.url_sha256 == url
     }
 
-    /// The media, if it can be gone on with.
-    pub(super) fn media(self) -> Option<Whole> {
+    /// The media and what had come of it, if it can be gone on with.
+    pub(super) fn media(self) -> Option<(Whole, Received)> {
+        let received = self.received?;
         let etag = HeaderValue::try_from(self.etag?).ok()?;
         let content_type = self.content_type;
-        is_strong(&etag).then(|| Whole {
+        let is_strong = is_strong(&etag);
+        let media = Whole {
             etag: Some(etag),
             size: self.size,
             crc32c: self.crc32c,
             content_type: content_type.and_then(|text| HeaderValue::try_from(text).ok()),
-        })
+        };
+        is_strong.then_some((media, received))
     }
 }
 

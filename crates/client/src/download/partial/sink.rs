@@ -7,6 +7,8 @@ use bytes::Bytes;
 use tokio::task::{JoinHandle, spawn_blocking};
 use windlass_proto::digest::Crc32cHasher;
 
+use super::note::Received;
+
 /// So much is read at once.
 const READ: usize = 1 << 20;
 
@@ -63,19 +65,31 @@ impl Sink {
         Self { file, hasher }
     }
 
-    /// Reads what is there, and stands behind it.
-    pub(super) fn read_through(&mut self) -> io::Result<u64> {
+    /// Whether the file begins with these bytes. If so, the place in the file is behind them, and what follows is cut
+    /// off.
+    pub(super) fn begins_with(&mut self, received: Received) -> io::Result<bool> {
+        let mut hasher = Crc32cHasher::default();
         let mut buf = vec![0; READ];
-        let mut received = 0;
+        let mut first = (&self.file).take(received.length);
+        let mut length = 0;
         loop {
-            match self.file.read(&mut buf)? {
-                0 => return Ok(received),
+            match first.read(&mut buf)? {
+                0 => break,
                 len => {
-                    self.hasher.update(&buf[..len]);
-                    received += len as u64;
+                    hasher.update(&buf[..len]);
+                    length += len as u64;
                 }
             }
         }
+        let is_there = received
+            == Received {
+                length,
+                crc32c: hasher.value(),
+            };
+        if is_there {
+            self.cut(length, hasher)?;
+        }
+        Ok(is_there)
     }
 
     /// Drops what is behind `length`, of whose bytes `hasher` has the digest.

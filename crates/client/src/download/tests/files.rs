@@ -63,6 +63,62 @@ async fn a_target_that_appears_meanwhile_is_kept() {
     assert_eq!(fs::read(barn.part()).unwrap(), media());
 }
 
+/// What happens to the bytes that are there.
+type Damage = fn(&mut Vec<u8>);
+
+/// Without a sync, a file system may leave zeros after a power cut, or bytes that no note tells of.
+#[tokio::test]
+async fn bytes_that_are_not_what_had_come_are_not_gone_on_with() {
+    let media = media();
+    let zeros = |part: &mut Vec<u8>| part[1_000_000..].fill(0);
+    let one_bit = |part: &mut Vec<u8>| part[0] ^= 1;
+    let shorter = |part: &mut Vec<u8>| part.truncate(1_000_000);
+    let longer = |part: &mut Vec<u8>| part.extend([0; 1000]);
+    let table: [(Damage, Option<usize>); 4] = [
+        (zeros, None),
+        (one_bit, None),
+        (shorter, None),
+        (longer, Some(1_200_000)),
+    ];
+    for (n, (damage, start)) in table.into_iter().enumerate() {
+        let barn = Barn::new();
+        let server = Server::new(media.clone()).failing([Fault::BreaksAfter(1_200_000)]);
+        let download = barn.download().schedule(no_waits());
+        download.run(&server, None, |_| {}).await.unwrap_err();
+        let mut part = fs::read(barn.part()).unwrap();
+        damage(&mut part);
+        fs::write(barn.part(), part).unwrap();
+
+        let downloaded = barn.run(&server).await.unwrap();
+        assert!(!downloaded.verified, "the server states no digest");
+        assert_starts(&server, [None, start]);
+        assert!(fs::read(barn.target()).unwrap() == media, "case {n}");
+    }
+}
+
+/// As a process leaves it that is killed.
+#[tokio::test]
+async fn a_note_is_written_while_the_media_comes() {
+    let barn = Barn::new();
+    let note = barn.note();
+    let server = Server::new(media()).failing([Fault::BreaksAfter(2_200_000)]);
+    let kept = std::sync::Mutex::new(None);
+    let watch = |progress: DownloadProgress| {
+        if progress.received == 2_200_000 {
+            kept.lock()
+                .unwrap()
+                .get_or_insert_with(|| fs::read(&note).unwrap());
+        }
+    };
+    let download = barn.download().schedule(no_waits());
+    download.run(&server, None, watch).await.unwrap_err();
+    fs::write(&note, kept.into_inner().unwrap().unwrap()).unwrap();
+    barn.run(&server).await.unwrap();
+    let range = server.log()[1].range.clone().expect("it goes on");
+    assert_ne!(range, "bytes=2200000-", "what no note tells of comes again");
+    barn.assert_complete(&media());
+}
+
 #[tokio::test]
 async fn two_runs_do_not_write_the_same_file() {
     let barn = Barn::new();
