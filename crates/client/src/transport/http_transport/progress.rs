@@ -171,7 +171,7 @@ mod tests {
                 tokio::time::sleep(*pause).await;
                 progress.moved(*awaited);
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         let limit = tokio::select! {
             limit = progress.silence() => limit,
