@@ -46,14 +46,14 @@ impl Paced {
     }
 
     async fn on_disk() -> Self {
-        let dir = TempDir::new().expect("a directory");
+        let dir = TempDir::new().expect("there is room");
         let options = Options {
             durability: Durability::Os,
             allow_unsafe_filesystem: true,
             ..Options::default()
         };
         let LocalStore { ledger, vault, .. } =
-            LocalStore::open(dir.path(), options).expect("it opens");
+            LocalStore::open(dir.path(), options).expect("it is new");
         let stores = Stores {
             ledger: Arc::new(ledger),
             vault: Arc::new(vault),
