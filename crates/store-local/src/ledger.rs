@@ -19,6 +19,7 @@ mod schema;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 mod wal;
 mod writer;
 
@@ -53,6 +54,7 @@ pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow, Walk};
 pub(crate) use copy::copy;
 pub(crate) use mend::Mend;
 pub(crate) use schema::{SchemaError, identity_in};
+pub(crate) use unreadable::is_unreadable;
 
 /// Reads that run at once. They come from the page cache almost always, so few are enough.
 const READERS: usize = 4;
@@ -233,7 +235,7 @@ impl Ledger for LocalLedger {
         let query = move |connection: &rusqlite::Connection| {
             connection
                 .prepare_cached(
-                    "SELECT id FROM sessions WHERE state = 1 AND id > ?1 ORDER BY id LIMIT ?2",
+                    "SELECT id FROM sessions WHERE state = 1 AND id > ?1 AND length(id) = 32 ORDER BY id LIMIT ?2",
                 )?
                 .query_map(params![after, rows::sql_limit(limit)], |row| row.get(0))?
                 .map(|id| id.map(SessionId::from_bytes))
@@ -255,7 +257,7 @@ impl Ledger for LocalLedger {
         let query = move |connection: &rusqlite::Connection| {
             connection
                 .prepare_cached(
-                    "SELECT media FROM garbage WHERE media > ?1 ORDER BY media LIMIT ?2",
+                    "SELECT media FROM garbage WHERE media > ?1 AND length(media) = 16 ORDER BY media LIMIT ?2",
                 )?
                 .query_map(params![after, rows::sql_limit(limit)], |row| row.get(0))?
                 .map(|id| id.map(MediaId::from_bytes))

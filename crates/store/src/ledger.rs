@@ -296,6 +296,12 @@ pub enum LedgerError {
     /// The disk is full. Nothing has changed; the ledger goes on.
     #[error("no space is left for the ledger")]
     NoSpace,
+    /// Another program holds the database's write lock. Nothing has changed; the ledger goes on.
+    #[error("another program is writing to the ledger")]
+    Busy,
+    /// A row holds what no version of the store has written. The ledger goes on with all others.
+    #[error("a row of the ledger cannot be read")]
+    Unreadable,
     /// The ledger could not keep its promise, and never will again in this process. The caller
     /// stops acknowledging anything.
     #[error("the ledger failed")]

@@ -274,7 +274,8 @@ fn ledger(error: &LedgerError) -> Row {
         LedgerError::Fenced => unavailable(1),
         LedgerError::Conflict => json(StatusCode::CONFLICT, "conflict"),
         LedgerError::NoSpace => unavailable(30),
-        LedgerError::Fault(_) => unavailable(5),
+        LedgerError::Busy | LedgerError::Fault(_) => unavailable(5),
+        LedgerError::Unreadable => json(StatusCode::INTERNAL_SERVER_ERROR, "backendError"),
     }
 }
 

@@ -49,6 +49,8 @@ pub(super) enum Refusal {
     Fenced,
     Conflict,
     NoSpace,
+    Busy,
+    Unreadable,
 }
 
 impl From<Refusal> for LedgerError {
@@ -57,6 +59,8 @@ impl From<Refusal> for LedgerError {
             Refusal::Fenced => Self::Fenced,
             Refusal::Conflict => Self::Conflict,
             Refusal::NoSpace => Self::NoSpace,
+            Refusal::Busy => Self::Busy,
+            Refusal::Unreadable => Self::Unreadable,
         }
     }
 }

@@ -27,7 +27,8 @@ use super::checkpointer::{Checkpointer, Copier};
 use super::leases::Leases;
 use super::rows;
 use super::tables::Tables;
-use super::wal::{Wal, is_full};
+use super::unreadable::Unreadable;
+use super::wal::{Wal, is_busy, is_full};
 use crate::poison::Poison;
 use crate::reserve::{Purpose, Reserve};
 
@@ -52,6 +53,7 @@ pub(super) struct Committer {
     wal: Wal,
     helpers: Helpers,
     poison: Poison,
+    unreadable: Unreadable,
     commits: Arc<AtomicU64>,
 }
 
@@ -81,6 +83,7 @@ impl Committer {
             checkpointer: Checkpointer::start(copier)?,
             connection,
             helpers,
+            unreadable: Unreadable::default(),
             commits: Arc::default(),
         })
     }
@@ -93,7 +96,10 @@ impl Committer {
     /// Raises a session's epoch. It sees nothing that is not committed, and costs no commit ([`super::leases`]).
     pub(super) fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.poison.check().map_err(LedgerError::Fault)?;
-        let found = rows::session(&self.connection, id).map_err(|error| self.fault(error))?;
+        let found = match rows::session(&self.connection, id) {
+            Err(error) if self.unreadable.note(&error) => return Err(LedgerError::Unreadable),
+            found => found.map_err(|error| self.fault(error))?,
+        };
         Ok(found.map(|mut session| {
             session.epoch = match session.state {
                 SessionState::Active | SessionState::Finishing => {
@@ -155,6 +161,12 @@ impl Committer {
         }
         match self.transaction(&chosen) {
             Err(LedgerError::NoSpace) => Ok(true),
+            Err(LedgerError::Busy) => {
+                for outcome in found {
+                    *outcome = Err(Refusal::Busy);
+                }
+                Ok(false)
+            }
             Err(error) => Err(error),
             Ok(made) => {
                 for (outcome, made) in found.iter_mut().zip(made) {
@@ -209,6 +221,7 @@ impl Committer {
     fn told<T>(&self, result: rusqlite::Result<T>) -> Result<T, LedgerError> {
         result.map_err(|error| match error {
             error if is_full(&error) => LedgerError::NoSpace,
+            error if is_busy(&error) => LedgerError::Busy,
             error => self.fault(error),
         })
     }
@@ -310,6 +323,9 @@ impl Committer {
                 if is_full(&error) && !self.connection.is_autocommit() =>
             {
                 Ok(Err(Refusal::NoSpace))
+            }
+            Err(ChangeError::Sqlite(error)) if self.unreadable.note(&error) => {
+                Ok(Err(Refusal::Unreadable))
             }
             Err(ChangeError::Sqlite(error)) => Err(error),
         }

@@ -8,6 +8,8 @@ use tokio::sync::Semaphore;
 use windlass_store::LedgerError;
 
 use super::belief::Belief;
+use super::unreadable::Unreadable;
+use super::wal::is_busy;
 use crate::poison::Poison;
 
 /// How long reads are waited for that nobody waits for any more.
@@ -24,6 +26,7 @@ pub(super) struct Readers {
     permits: Arc<Semaphore>,
     belief: Arc<Belief>,
     poison: Poison,
+    unreadable: Unreadable,
 }
 
 impl Readers {
@@ -34,11 +37,12 @@ impl Readers {
             permits,
             belief,
             poison,
+            unreadable: Unreadable::default(),
         }
     }
 
     /// Runs a query. A failure is a fault like any other: a database that cannot be read promises
-    /// nothing.
+    /// nothing. But a single row that makes no sense fails this query alone.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -58,6 +62,8 @@ impl Readers {
         });
         match task.await {
             Ok(Ok(found)) => found.map_err(LedgerError::Fault),
+            Ok(Err(error)) if is_busy(&error) => Err(LedgerError::Busy),
+            Ok(Err(error)) if self.unreadable.note(&error) => Err(LedgerError::Unreadable),
             Ok(Err(error)) => Err(LedgerError::Fault(self.poison.strike(error))),
             Err(panic) => Err(LedgerError::Fault(self.poison.strike(panic))),
         }

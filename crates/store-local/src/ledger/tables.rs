@@ -127,6 +127,7 @@ impl Tables<'_> {
         self.write_media(held, None)
     }
 
+    /// Rows that cannot be read stay, and keep no others from expiring.
     pub(super) fn expire(
         &self,
         now: Timestamp,
@@ -134,7 +135,9 @@ impl Tables<'_> {
     ) -> Result<Vec<SessionId>, ChangeError> {
         let mut statement = self.connection.prepare_cached(
             "SELECT rowid, id, media, place FROM sessions
-             WHERE expires < ?1 AND state <> 1 ORDER BY expires LIMIT ?2",
+             WHERE expires < ?1 AND state <> 1 AND length(id) = 32
+                 AND (media IS NULL OR length(media) = 16 AND place IN (0, 1))
+             ORDER BY expires LIMIT ?2",
         )?;
         let bounds = params![rows::sql_moment(now), rows::sql_limit(limit)];
         let dead = statement.query_map(bounds, |row| {

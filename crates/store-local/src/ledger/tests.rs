@@ -1,6 +1,7 @@
 //! The writer's rules: what one commit carries, and what a failure ends.
 
 mod full_disk;
+mod rows;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -87,7 +87,7 @@ impl Wal {
         let mut statement = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
         // Negative when another process is at it.
         let copied: i64 = match statement.query_row([], |row| row.get(2)) {
-            Err(error) if is_full(&error) => return Ok(false),
+            Err(error) if is_full(&error) || is_busy(&error) => return Ok(false),
             copied => copied?,
         };
         self.lengths.copied.store(copied.max(0), Ordering::Relaxed);
@@ -102,4 +102,9 @@ pub(super) fn is_full(error: &rusqlite::Error) -> bool {
         || error
             .sqlite_error()
             .is_some_and(|error| error.extended_code == of_the_index)
+}
+
+/// Whether another program holds a lock that is needed.
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }

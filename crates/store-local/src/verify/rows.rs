@@ -8,7 +8,7 @@ use super::check::Expected;
 use super::finding::{Fault, Subject};
 use super::{Verifier, VerifyError};
 use crate::filesystem;
-use crate::ledger::{Audit, Page, ResourceRow, SessionRow, Walk};
+use crate::ledger::{Audit, Page, ResourceRow, SessionRow, Walk, is_unreadable};
 
 impl Verifier<'_> {
     /// Looks at all rows that a table has now.
@@ -38,18 +38,13 @@ impl Verifier<'_> {
         row: i64,
         error: rusqlite::Error,
     ) -> Result<(), VerifyError> {
-        use rusqlite::Error::{
-            FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType,
-        };
-        match error {
-            FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) => {
-                self.mend = None;
-                let fault = Fault::Row(Arc::new(error));
-                self.report(Subject::Row { table, row }, fault, false);
-                Ok(())
-            }
-            error => Err(error.into()),
+        if !is_unreadable(&error) {
+            return Err(error.into());
         }
+        self.mend = None;
+        let fault = Fault::Row(Arc::new(error));
+        self.report(Subject::Row { table, row }, fault, false);
+        Ok(())
     }
 
     pub(super) fn check_session(

@@ -1,0 +1,74 @@
+//! Rows that cannot be read, and locks of other programs.
+
+use super::*;
+
+/// Runs statements in the database from outside.
+fn meddle(bench: &Bench, sql: &str) {
+    let path = bench.dir.path().join("ledger.sqlite");
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.execute_batch(sql).unwrap();
+}
+
+fn expired(n: u8) -> NewSession {
+    NewSession {
+        expires: Timestamp::from_millis(1),
+        ..new_session(n)
+    }
+}
+
+#[track_caller]
+fn is_unreadable<T: std::fmt::Debug>(done: &Result<T, LedgerError>) {
+    assert!(matches!(done, Err(LedgerError::Unreadable)), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_fails_what_needs_it_and_nothing_else() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    bench.start(2).await.unwrap();
+    meddle(
+        &bench,
+        "UPDATE sessions SET state = 9 WHERE context = x'01'",
+    );
+    is_unreadable(&bench.ledger.session(id(1)).await);
+    is_unreadable(&bench.ledger.lease(id(1)).await);
+    let end = bench.ledger.end(id(1), Epoch(1), EndSession::Cancelled);
+    is_unreadable(&end.await);
+
+    assert!(bench.ledger.check().await.is_ok());
+    let epoch = bench.ledger.lease(id(2)).await.unwrap().unwrap().epoch;
+    let end = bench.ledger.end(id(2), epoch, EndSession::Cancelled);
+    end.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_expired_row_that_cannot_be_read_keeps_no_other_from_expiring() {
+    let bench = Bench::new();
+    for n in 1..=3 {
+        bench.ledger.start(expired(n)).await.unwrap();
+    }
+    let strange = "UPDATE sessions SET media = zeroblob(16), place = 7 WHERE context = x'01'";
+    meddle(&bench, strange);
+    let now = Timestamp::from_millis(2);
+    for expected in [1, 1, 0] {
+        assert_eq!(bench.ledger.expire(now, 1).await.unwrap(), expected);
+    }
+    assert!(bench.ledger.check().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_write_lock_of_another_program_refuses_changes_and_ends_nothing() {
+    let bench = Bench::new();
+    bench.start(1).await.unwrap();
+    let impatient = |connection: &rusqlite::Connection| connection.busy_timeout(Duration::ZERO);
+    bench.do_any(impatient).await.unwrap();
+    let path = bench.dir.path().join("ledger.sqlite");
+    let other = rusqlite::Connection::open(path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = bench.start(2).await;
+    assert!(matches!(refused, Err(LedgerError::Busy)), "{refused:?}");
+    assert!(bench.ledger.session(id(1)).await.unwrap().is_some());
+    other.execute_batch("ROLLBACK").unwrap();
+    bench.start(2).await.unwrap();
+    assert!(bench.ledger.check().await.is_ok());
+}
