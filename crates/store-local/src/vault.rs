@@ -159,7 +159,15 @@ impl Shared {
     /// The file first, its name second: a name that a crash leaves behind then has an inode.
     fn create(self: Arc<Self>, id: MediaId) -> Result<LocalWriter, VaultError> {
         let path = self.layout.path(id);
-        let (directories, file) = self.make(&path).map_err(|error| match error.kind() {
+        let made = self.make(&path).or_else(|error| match error.kind() {
+            // Empty directories may have been removed from outside.
+            io::ErrorKind::NotFound => {
+                self.layout.forget_directories(&path);
+                self.make(&path)
+            }
+            _ => Err(error),
+        });
+        let (directories, file) = made.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => damaged(id, "its name is taken"),
             _ if filesystem::is_out_of_space(&error) => VaultError::NoSpace { written: 0 },
             _ => out_of_reach(id, error),

@@ -48,6 +48,14 @@ impl Layout {
         filesystem::make_directory(inner)
     }
 
+    /// Forgets that the directories of a media were made: they were removed from outside.
+    pub(super) fn forget_directories(&self, path: &Path) {
+        let mut durable = self.durable();
+        for directory in directories(path) {
+            durable.remove(directory);
+        }
+    }
+
     /// Opens the directories whose sync makes the name of a media durable, and those of its
     /// directories: from the bottom up, so that a file system that commits them together has little
     /// to do for the upper ones.

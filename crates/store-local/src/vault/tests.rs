@@ -334,3 +334,16 @@ async fn listed(vault: &LocalVault) -> Vec<MediaId> {
     assert_eq!(listing.next, None);
     listing.media.iter().map(|stored| stored.id).collect()
 }
+
+#[tokio::test]
+async fn directories_that_were_removed_are_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = open(&dir, Durability::Disk);
+    let id = MediaId::from_bytes([1; 16]);
+    drop(vault.create(id).await.unwrap());
+    vault.delete(id).await.unwrap();
+    let outer = dir.path().join("vault/01");
+    std::fs::remove_dir_all(&outer).unwrap();
+    vault.create(id).await.unwrap();
+    assert!(outer.join("01").join(id.to_string()).exists());
+}
