@@ -129,12 +129,16 @@ impl Target {
     }
 }
 
-/// Whether a directory, which need not exist, is the store's or will be in it.
+/// Whether a directory, which need not exist, is the store's or will be in it, or in its vault.
 fn is_inside(store: &Path, dir: &Path) -> io::Result<bool> {
     let dir = std::path::absolute(dir)?;
     let mut above = dir.ancestors();
     let nearest = above.find(|above| above.exists()).unwrap_or(&dir);
-    Ok(filesystem::canonical(nearest)?.starts_with(filesystem::canonical(store)?))
+    let nearest = filesystem::canonical(nearest)?;
+    let is_below = |place: &Path| filesystem::canonical(place).map(|it| nearest.starts_with(it));
+    // The vault may be a link to another disk.
+    let vault = store.join("vault");
+    Ok(is_below(store)? || filesystem::exists(&vault)? && is_below(&vault)?)
 }
 
 /// Refuses a directory that is not for backups.
