@@ -433,9 +433,12 @@ impl Append {
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A commit that is still on its way would otherwise come between.
         let pending = self.commits.join().await;
-        self.house
-            .fail(self.commits.session.id, self.commits.session.epoch)
-            .await;
+        let session = &self.commits.session;
+        let has_ended = self.house.fail(session.id, session.epoch).await;
+        if has_ended && self.commits.is_uncommitted() {
+            // No row has ever named it, so that no sweep would find it within a day.
+            self.sink.discard().await;
+        }
         pending.err().unwrap_or(error)
     }
 }

@@ -68,6 +68,11 @@ impl Commits {
         self.last = Instant::now();
     }
 
+    /// Whether the session's row names no media: nothing was ever committed.
+    pub(super) fn is_uncommitted(&self) -> bool {
+        self.committed == 0
+    }
+
     /// When the next checkpoint is due if few bytes come.
     pub(super) fn next(&self) -> Instant {
         self.last + self.house.settings.checkpoints.interval

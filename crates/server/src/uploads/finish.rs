@@ -148,13 +148,15 @@ impl House {
     }
 
     /// Ends a session that cannot be mended. That it could not be ended is no reason to hide from
-    /// the client what went wrong.
-    pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) {
+    /// the client what went wrong. Whether it has ended.
+    pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> bool {
         self.garbage.notify_one();
-        if let Err(error) = self.ledger.end(id, epoch, EndSession::Failed).await {
-            self.vitals.examine_ledger(&error);
+        let ended = self.ledger.end(id, epoch, EndSession::Failed).await;
+        if let Err(error) = &ended {
+            self.vitals.examine_ledger(error);
             tracing::warn!(session = ?id, %error, "a failed session could not be ended");
         }
+        ended.is_ok()
     }
 }
 

@@ -203,7 +203,7 @@ impl House {
         let Some(session) = self.ledger.session(id).await? else {
             return Ok(());
         };
-        let request = remembered(&session)?;
+        let request = remembered(&session);
         let house = Arc::clone(self);
         self.see_through(Box::pin(async move {
             let turn = house.leases.take_over(id, house.patience()).await;
@@ -214,6 +214,14 @@ impl House {
                 return Ok(());
             }
             let (epoch, is_dead) = (session.epoch, house.clock.now() >= session.expires);
+            let request = match request {
+                // As after a downgrade. While it lives, another version may still know it.
+                Err(error) if is_dead => {
+                    house.fail(id, epoch).await;
+                    return Err(error);
+                }
+                request => request?,
+            };
             let leased = Box::new(Leased {
                 session,
                 request,
