@@ -57,7 +57,7 @@ fn an_unknown_upload_id_is_answered_404() {
         "",
         "x",
         "%00",
-        "%ff",
+        "%C3%BF",
         "../../etc/passwd",
         &id[1..],
         &format!("{id}A"),
