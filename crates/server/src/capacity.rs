@@ -16,6 +16,10 @@ pub(crate) use pool::{Pool, Share};
 /// Files that are open at the same time because a kind looks into media, or because a digest is computed from it.
 pub const LOOKS: usize = 64;
 
+/// A reply up to this length does not count: the limit on requests bounds all of them together, and an upload must not fail
+/// at its end because other clients take no replies.
+pub(crate) const SHORT_REPLY: usize = 4 * 1024;
+
 /// What clients can make the server hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -126,8 +130,11 @@ impl Capacity {
         pools.map(Pool::usage).into()
     }
 
-    /// A reply's text, which counts until nobody needs it any more.
+    /// A reply's text, which counts until nobody needs it any more, unless it is short.
     pub(crate) fn reply(&self, text: Bytes) -> Result<Bytes, Full> {
+        if text.len() <= SHORT_REPLY {
+            return Ok(text);
+        }
         let mut share = self.replies.share();
         share.resize(text.len() as u64)?;
         Ok(share.with(text))

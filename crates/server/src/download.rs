@@ -22,9 +22,10 @@ use crate::reply::{Reply, ReplyBody, empty, full, nothing};
 use crate::uploads::House;
 
 /// As much is read at once when there is not memory for [`READ_LEN`].
-const MODEST_PIECE: usize = 64 * 1024;
+const MODEST_PIECE: usize = 128 * 1024;
 
-/// As much when other replies have all the memory that they may have. It comes on top of that.
+/// As much is read first, before it shows whether the client takes anything, and when other replies have all the memory
+/// that they may have. It comes on top of that.
 const LEAST_PIECE: usize = 8 * 1024;
 
 const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
@@ -154,6 +155,7 @@ async fn bytes_of(
         Place::Vault => {
             let download = Download {
                 _place: house.capacity.downloads.take()?,
+                is_taken: false,
                 memory: house.capacity.replies.clone(),
                 reader: house.vault.read(media.at.id, range).await?,
             };
@@ -169,6 +171,8 @@ async fn bytes_of(
 /// Media in the vault on its way out.
 struct Download {
     reader: Box<dyn MediaReader>,
+    /// Whether the client has taken anything. The HTTP library asks for the first piece before it knows.
+    is_taken: bool,
     /// For the bytes that are read and not sent yet.
     memory: Pool,
     _place: Share,
@@ -178,9 +182,15 @@ impl Download {
     /// The next bytes; empty at the end.
     async fn next(&mut self) -> Result<Bytes, VaultError> {
         let mut share = self.memory.share();
-        let sizes = [READ_LEN, MODEST_PIECE];
+        let is_taken = std::mem::replace(&mut self.is_taken, true);
+        let sizes: &[usize] = if is_taken {
+            &[READ_LEN, MODEST_PIECE]
+        } else {
+            &[]
+        };
         let fits = sizes
-            .into_iter()
+            .iter()
+            .copied()
             .find(|size| share.resize(*size as u64).is_ok());
         let piece = self.reader.next(fits.unwrap_or(LEAST_PIECE)).await?;
         if fits.is_some() {

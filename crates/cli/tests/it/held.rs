@@ -202,6 +202,14 @@ fn replies_that_nobody_takes_leave_room_for_short_replies() {
     assert_refused(&exchange(server.address(), &farm::list("")));
     let get = Request::new("GET", farm::animal(&farm::id(&short)));
     exchange(server.address(), &get).expect(200);
+    // Media in the ledger takes the rest.
+    let small = farm::upload(server.address(), Media::new(44, 60_000));
+    for _ in 0..30 {
+        peer.get(&format!("{}?alt=media", farm::animal(&farm::id(&small))));
+        assert!(matches!(peer.next_event(), Ok(Some(Event::Head { .. }))));
+    }
+    let session = farm::begin(server.address(), "honest");
+    session.append(MEDIA, 0..MEDIA.len()).expect(201);
     drop(peer);
     wait_for(&server, &farm::list(""), 200);
 }

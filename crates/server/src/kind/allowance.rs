@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Rejection;
-use crate::capacity::{Capacity, Full, Pool, Share, json_cost};
+use crate::capacity::{Capacity, Full, Pool, SHORT_REPLY, Share, json_cost};
 
 /// The memory that a call's reply may take, while it is made and until it is sent.
 #[derive(Debug)]
@@ -69,6 +69,9 @@ impl Allowance {
         if let Some(large) = shares.large {
             return Ok(large.with(text));
         }
+        if text.len() <= SHORT_REPLY {
+            return Ok(text);
+        }
         shares.rows.resize(text.len() as u64)?;
         Ok(shares.rows.with(text))
     }
@@ -118,8 +121,8 @@ mod tests {
             allowance.hold_row(&[b' '; 1000]).unwrap();
         }
         assert_eq!(used(), Some(20 * 1024));
-        let text = allowance.into_reply(Bytes::from_static(b"{}")).unwrap();
-        assert_eq!(used(), Some(1024));
+        let text = allowance.into_reply(Bytes::from(vec![b' '; 5000])).unwrap();
+        assert_eq!(used(), Some(5 * 1024));
         drop(text);
         assert_eq!(used(), Some(0));
     }
