@@ -53,7 +53,7 @@ pub struct Limits {
     pub requests: usize,
     /// Uploads at the same time, each of which may have a file open. Default: 8192.
     pub uploads: usize,
-    /// Downloads at the same time, each of which has a file open. Default: 4096.
+    /// Downloads at the same time, each of which has a file open. Default: 2048.
     pub downloads: usize,
     /// How long a connection may wait for a request head, from its opening or from the last reply; how long one
     /// over HTTP/2 is kept without a request. Default: 2 min. A client library that finds its kept connection closed may not try again.
@@ -117,7 +117,7 @@ impl Default for Limits {
             connections: 8192,
             requests: 16_384,
             uploads: 8192,
-            downloads: 4096,
+            downloads: 2048,
             head_timeout: Duration::from_secs(120),
             body_timeout: Duration::from_secs(45),
             takeover_timeout: Duration::from_secs(10),
