@@ -19,7 +19,7 @@ const BUFFERS: usize = 4;
 /// themselves: it does not fill them with zeros first, and gives them back to the system when they are freed.
 const ALLOCATED_TOGETHER: usize = 32 * 1024 * 1024 / BUFFER_LEN;
 
-/// After so many calls of [`MemoryBudget::free_if_unused`] without a block in use everything is freed.
+/// Calls of [`MemoryBudget::free_if_unused`] without a block in use after which everything is freed.
 const UNUSED_CALLS: u32 = 10;
 
 /// The longest block.
