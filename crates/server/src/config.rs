@@ -44,7 +44,7 @@ pub struct Limits {
     /// Memory for heads of requests and JSON that comes with them, over all requests: from the first byte on, and with what
     /// it becomes when it is read. Default: 32 MiB.
     pub metadata_memory: u64,
-    /// Memory for replies that are not sent yet, media too, and for what they are made from. Default: 64 MiB.
+    /// Memory for replies that are not sent yet, media too, and for what they are made from. Default: 48 MiB.
     pub reply_memory: u64,
     /// Connections at the same time; more wait in the kernel's queue. Default: 8192.
     pub connections: usize,
@@ -113,7 +113,7 @@ impl Default for Limits {
             media_memory: 32 * 1024 * 1024,
             reading_memory: 256 * 1024 * 1024,
             metadata_memory: 32 * 1024 * 1024,
-            reply_memory: 64 * 1024 * 1024,
+            reply_memory: 48 * 1024 * 1024,
             connections: 8192,
             requests: 16_384,
             uploads: 8192,
