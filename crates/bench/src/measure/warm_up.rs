@@ -17,7 +17,7 @@ use crate::server::Server;
 
 use super::Site;
 
-/// The number of the first upload, which no measurement comes to: none of its uploads replaces one of these.
+/// The number of the first upload. It is higher than those of all measurements, so that none of their uploads replaces one of these.
 const FIRST: u64 = 1 << 40;
 
 /// For how long. A server that is slower than what it is to do within it is warm by then.

@@ -1,4 +1,4 @@
-//! Two builds of ours beside each other.
+//! Compares two builds of ours.
 
 use crate::amount::figure;
 use crate::contestant::Role;
