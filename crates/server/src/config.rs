@@ -42,7 +42,7 @@ pub struct Limits {
     /// 256 MiB.
     pub reading_memory: u64,
     /// Memory for heads of requests and JSON that comes with them, over all requests: from the first byte on, and with what
-    /// it becomes when it is read. Default: 32 MiB.
+    /// it becomes when it is read. Default: 24 MiB.
     pub metadata_memory: u64,
     /// Memory for replies that are not sent yet, media too, and for what they are made from. Default: 48 MiB.
     pub reply_memory: u64,
@@ -112,7 +112,7 @@ impl Default for Limits {
             metadata: 1024 * 1024,
             media_memory: 32 * 1024 * 1024,
             reading_memory: 256 * 1024 * 1024,
-            metadata_memory: 32 * 1024 * 1024,
+            metadata_memory: 24 * 1024 * 1024,
             reply_memory: 48 * 1024 * 1024,
             connections: 8192,
             requests: 16_384,
