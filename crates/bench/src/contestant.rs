@@ -72,7 +72,7 @@ pub(crate) enum Role {
 pub(crate) struct Places {
     /// The server under measurement.
     pub(crate) windlass: PathBuf,
-    /// Another build of it, to be measured beside it.
+    /// Another build of it, to be measured in the same rounds.
     pub(crate) baseline: Option<PathBuf>,
     /// This program.
     pub(crate) bench: PathBuf,

@@ -1,7 +1,7 @@
-//! `windlass-bench`: how fast the server is, beside floors and other servers on the same machine.
+//! `windlass-bench`: how fast the server is, next to floors and other servers on the same machine.
 //!
 //! A floor is the least that any server has to do: take bytes from a socket and put them into a file. `run` starts each contestant
-//! anew, in turn, warms it up, puts the load of a scenario on it and reads back what it stored; only ratios inside a round mean anything.
+//! in turn, warms it up, puts the load of a scenario on it and reads back what it stored; only ratios inside a round mean anything.
 //!
 //! What is absent: the server. It is seen as a binary and a wire, as those of others are.
 

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// The binary `windlass` [default: the one beside this program].
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Another build of `windlass`, which takes its turns beside it; at the end it is told what became of each figure.
+    /// Another build of `windlass`, which takes its turns in the same rounds; a table at the end compares each figure.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// Where bench/install has put the servers of others [default: `peers` under the target directory].

@@ -48,7 +48,7 @@ pub(crate) struct RequestBody {
     read_to_end: EndFlag,
     /// The client sends the body only when it is asked for it, by reading.
     on_demand: bool,
-    /// What the request holds in memory beside media, and how much of that is its head.
+    /// What the request holds in memory apart from media, and how much of that is its head.
     held: Option<Share>,
     head: u64,
 }
@@ -184,7 +184,7 @@ impl RequestBody {
         self.hold(0).ok();
     }
 
-    /// Notes that the request holds so much beside its head.
+    /// Notes how much the request holds apart from its head.
     pub(crate) fn hold(&mut self, bytes: u64) -> Result<(), Full> {
         let decoder = if self.is_gzip() { GZIP_MEMORY } else { 0 };
         match &mut self.held {

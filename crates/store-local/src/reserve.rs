@@ -20,7 +20,7 @@ const MOST: u64 = 8 << 20;
 /// A small disk gives one part in so many.
 const SHARE: u64 = 64;
 
-/// It is given back in so many steps.
+/// The number of steps in which it is given back.
 const STEPS: u64 = 8;
 
 /// Steps that are left for opening the database, which needs an index of its log.

@@ -137,7 +137,7 @@ impl Http2Peer {
         }
     }
 
-    /// Lets the server send so many more bytes: on a stream, or on the connection (0).
+    /// Lets the server send this many more bytes: on a stream, or on the connection (0).
     #[track_caller]
     pub fn open_window(&mut self, stream: u32, bytes: u32) {
         self.peer

@@ -1,6 +1,6 @@
 //! How much memory JSON takes when it is read.
 
-/// At least as many bytes as the values take that are read from a JSON text, beside the text: an element of an array of
+/// At least as many bytes as the values take that are read from a JSON text, in addition to the text: an element of an array of
 /// two bytes becomes one of 32, in a vector that may be half empty, and an object has a table.
 pub(crate) fn json_cost(text: &[u8]) -> u64 {
     const STRING: u64 = 32;

@@ -340,7 +340,7 @@ mod tests {
         Streams::new(&limits, &TaskTracker::new())
     }
 
-    /// A stream on which so many pieces are answered, and the pieces as they go out.
+    /// A stream with the number of pieces that it answers, and the pieces as they go out.
     fn answered(streams: &Streams, pieces: usize) -> mpsc::Receiver<Bytes> {
         let (out, taken) = mpsc::channel(1);
         streams.execute(async move {

@@ -14,7 +14,7 @@ use super::{Claim, Disks, Need};
 /// Payload is written to the log, and from there to the tables.
 const COPIES: u64 = 2;
 
-/// What a row takes beside its payload: pages of the table and of its indexes. Changes that come together share pages.
+/// What a row takes in addition to its payload: pages of the table and of its indexes. Changes that come together share pages.
 const ROW: u64 = 4096;
 
 /// A [`Ledger`] that refuses, with [`LedgerError::NoSpace`], what the disk has no room for.

@@ -150,7 +150,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A connection takes 10 s at the most, a piece 2 s, a reply 5 s.
+    /// A connection takes at most 10 s, a piece 2 s, a reply 5 s.
     fn progress(has_body: bool) -> Progress {
         let timeouts = Timeouts {
             connect: SECOND * 10,
