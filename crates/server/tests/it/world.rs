@@ -98,7 +98,8 @@ impl World {
         })
     }
 
-    fn set_up(
+    /// A server of this API with other settings.
+    pub(crate) fn set_up(
         api: ServedApi,
         stores: Stores,
         clock: Arc<ManualClock>,

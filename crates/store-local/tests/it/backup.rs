@@ -284,6 +284,25 @@ async fn only_an_empty_directory_or_a_backup_is_written_to() {
 }
 
 #[tokio::test]
+async fn no_backup_is_made_into_a_vault_that_is_elsewhere_behind_a_link() {
+    let (dir, elsewhere) = (store_with_everything().await, directory::new());
+    let (vault, real) = (dir.path().join("vault"), elsewhere.path().join("media"));
+    std::fs::rename(&vault, &real).unwrap();
+    std::os::unix::fs::symlink(&real, &vault).unwrap();
+    for inside in [real.clone(), real.join("copy"), vault.join("copy")] {
+        let refused = make(&dir, &inside);
+        assert!(
+            matches!(refused, Err(BackupError::Inside { .. })),
+            "{inside:?}: {refused:?}"
+        );
+    }
+    assert!(!real.join("copy").exists());
+    let near = elsewhere.path().join("copy");
+    make(&dir, &near).unwrap();
+    assert_sound(&near);
+}
+
+#[tokio::test]
 async fn a_backup_that_is_served_is_a_store_and_no_backup_any_more() {
     let (dir, target) = (store_with_everything().await, directory::new());
     make(&dir, target.path()).unwrap();

@@ -1,0 +1,146 @@
+//! Uploads that fail, and what becomes of their media and their sessions.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Request, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::sync::oneshot;
+use tower_service::Service as _;
+use windlass_discovery::Api;
+use windlass_server::config::Checkpoints;
+use windlass_server::{Listener, ServedApi, Stores};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store::{
+    Advance, Epoch, Ledger as _, MediaId, MediaRef, NewSession, Place, Progress, SessionId,
+    SessionState, Timestamp, Vault as _,
+};
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+
+use crate::world::{Body, LIFETIME, ManualClock, World};
+
+/// More than an animal may have, which is 4 MB.
+const TOO_LARGE: Media = Media::new(5, 5 << 20);
+
+/// A server that makes no checkpoints on the way, and its vault.
+fn without_checkpoints() -> (World, MemoryVault) {
+    let vault = MemoryVault::new();
+    let stores = Stores {
+        ledger: Arc::new(MemoryLedger::new()),
+        vault: Arc::new(vault.clone()),
+    };
+    let farm = ServedApi::generic(Api::from_toml(farm::SHORT_FORM).expect("it is valid"));
+    let world = World::set_up(farm, stores, Arc::default(), |settings| {
+        settings.checkpoints = Checkpoints {
+            bytes: u64::MAX,
+            interval: Duration::from_secs(24 * 60 * 60),
+        };
+    });
+    (world, vault)
+}
+
+async fn count(vault: &MemoryVault) -> usize {
+    vault.list(None, 10).await.unwrap().media.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn media_with_the_wrong_digest_that_no_row_names_is_deleted_at_once() {
+    let (world, vault) = without_checkpoints();
+    let media = Media::new(1, 3_000_000);
+    let session = world.start(Some(media.len())).await.unwrap();
+    let headers = [("x-goog-hash", "crc32c=AAAAAA==")];
+    let body = Body::Whole(media.whole());
+    let reply = world.send("PUT", &session, &headers, body).await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{reply:?}");
+    assert_eq!(world.query(&session).await.status, StatusCode::GONE);
+    assert_eq!(count(&vault).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn media_that_grows_too_large_and_that_no_row_names_is_deleted_at_once() {
+    let (mut world, vault) = without_checkpoints();
+    let session = world.start(None).await.unwrap();
+    let part = |first| {
+        let part = TOO_LARGE.bytes(first..first + (1 << 20));
+        Ok::<_, io::Error>(Frame::data(Bytes::from(part)))
+    };
+    let parts = (0..TOO_LARGE.len()).step_by(1 << 20).map(part);
+    let append = Request::put(&session)
+        .header("transfer-encoding", "chunked")
+        .body(StreamBody::new(stream::iter(parts)))
+        .expect("it is valid");
+    let reply = world.server.call(append).await.expect("it cannot fail");
+    assert_eq!(reply.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(world.query(&session).await.status, StatusCode::GONE);
+    assert_eq!(count(&vault).await, 0);
+}
+
+/// A session that is finishing, with a start that no version of the server has written.
+async fn finishing(ledger: &MemoryLedger) -> SessionId {
+    let id = SessionId::from_bytes([1; 32]);
+    let session = NewSession {
+        id,
+        context: b"?".to_vec(),
+        created: Timestamp::from_millis(0),
+        expires: Timestamp::from_millis(0).saturating_add(LIFETIME),
+        total: Some(1000),
+    };
+    ledger.start(session).await.unwrap();
+    let epoch: Epoch = ledger.lease(id).await.unwrap().unwrap().epoch;
+    let media = MediaRef {
+        place: Place::Vault,
+        id: MediaId::from_bytes([1; 16]),
+    };
+    let advance = Advance {
+        from: 0,
+        progress: Progress {
+            offset: 1000,
+            media: Some(media),
+            ..Progress::none(Some(1000))
+        },
+        small_media: None,
+        state: SessionState::Finishing,
+        expires: None,
+    };
+    ledger.advance(id, epoch, advance).await.unwrap();
+    id
+}
+
+/// While it lives, another version of the server may still be able to finish it.
+#[tokio::test(start_paused = true)]
+async fn a_finishing_session_whose_start_cannot_be_read_ends_when_its_time_is_over() {
+    let ledger = Arc::new(MemoryLedger::new());
+    let id = finishing(&ledger).await;
+    let stores = Stores {
+        ledger: Arc::clone(&ledger) as Arc<_>,
+        vault: Arc::new(MemoryVault::new()),
+    };
+    let clock: Arc<ManualClock> = Arc::default();
+    let world = World::new(stores, Arc::clone(&clock));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let sockets = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let running = tokio::spawn(async move {
+        let stop = async { drop(stopped.await) };
+        world.server.run(Listener::plain(sockets), stop).await
+    });
+    let state = async || ledger.session(id).await.unwrap().unwrap().state;
+    // The clock of the timers, which stands still while anything else is done.
+    let looks = Duration::from_secs(5 * 60);
+    tokio::time::sleep(looks).await;
+    assert_eq!(state().await, SessionState::Finishing);
+    clock.advance(LIFETIME);
+    tokio::time::sleep(looks).await;
+    // The sweep may have forgotten it already.
+    let session = ledger.session(id).await.unwrap();
+    assert!(
+        session.is_none_or(|session| session.state == SessionState::Failed),
+        "it must have ended"
+    );
+    stop.send(()).unwrap();
+    running.await.unwrap();
+}
