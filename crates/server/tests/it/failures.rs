@@ -11,15 +11,12 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use tokio::sync::oneshot;
 use tower_service::Service as _;
-use windlass_discovery::Api;
-use windlass_server::config::Checkpoints;
-use windlass_server::{Listener, ServedApi, Stores};
+use windlass_server::{Listener, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
-    Advance, Epoch, Ledger as _, MediaId, MediaRef, NewSession, Place, Progress, SessionId,
-    SessionState, Timestamp, Vault as _,
+    Advance, Ledger as _, MediaId, MediaRef, NewSession, Place, Progress, SessionId, SessionState,
+    Timestamp, Vault as _,
 };
-use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
 use crate::world::{Body, LIFETIME, ManualClock, World};
@@ -27,25 +24,19 @@ use crate::world::{Body, LIFETIME, ManualClock, World};
 /// More than an animal may have, which is 4 MB.
 const TOO_LARGE: Media = Media::new(5, 5 << 20);
 
-/// A server that makes no checkpoints on the way, and its vault.
+/// A server that commits when a request ends, and its vault.
 fn without_checkpoints() -> (World, MemoryVault) {
     let vault = MemoryVault::new();
     let stores = Stores {
         ledger: Arc::new(MemoryLedger::new()),
         vault: Arc::new(vault.clone()),
     };
-    let farm = ServedApi::generic(Api::from_toml(farm::SHORT_FORM).expect("it is valid"));
-    let world = World::set_up(farm, stores, Arc::default(), |settings| {
-        settings.checkpoints = Checkpoints {
-            bytes: u64::MAX,
-            interval: Duration::from_secs(24 * 60 * 60),
-        };
-    });
-    (world, vault)
+    (World::without_checkpoints(stores), vault)
 }
 
 async fn count(vault: &MemoryVault) -> usize {
-    vault.list(None, 10).await.unwrap().media.len()
+    let listing = vault.list(None, 10).await.expect("it is in memory");
+    listing.media.len()
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,8 +81,9 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
         expires: Timestamp::from_millis(0).saturating_add(LIFETIME),
         total: Some(1000),
     };
-    ledger.start(session).await.unwrap();
-    let epoch: Epoch = ledger.lease(id).await.unwrap().unwrap().epoch;
+    ledger.start(session).await.expect("it is new");
+    let leased = ledger.lease(id).await.expect("it is in memory");
+    let epoch = leased.expect("it was started").epoch;
     let media = MediaRef {
         place: Place::Vault,
         id: MediaId::from_bytes([1; 16]),
@@ -107,7 +99,8 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
         state: SessionState::Finishing,
         expires: None,
     };
-    ledger.advance(id, epoch, advance).await.unwrap();
+    let advanced = ledger.advance(id, epoch, advance).await;
+    advanced.expect("it is leased");
     id
 }
 

@@ -4,6 +4,7 @@ mod failures;
 mod faults;
 mod generic;
 mod gzip;
+mod interrupted;
 mod kinds;
 mod lives;
 mod model;

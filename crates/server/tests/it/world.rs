@@ -98,8 +98,23 @@ impl World {
         })
     }
 
-    /// A server of this API with other settings.
-    pub(crate) fn set_up(
+    /// A server of the Farm API that commits when a request ends, and not before.
+    pub(crate) fn without_checkpoints(stores: Stores) -> Self {
+        let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
+        Self::set_up(
+            ServedApi::generic(farm),
+            stores,
+            Arc::default(),
+            |settings| {
+                settings.checkpoints = Checkpoints {
+                    bytes: u64::MAX,
+                    interval: Duration::from_secs(24 * 60 * 60),
+                };
+            },
+        )
+    }
+
+    fn set_up(
         api: ServedApi,
         stores: Stores,
         clock: Arc<ManualClock>,

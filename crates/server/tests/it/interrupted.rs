@@ -1,0 +1,137 @@
+//! Appends that the server stops in the middle of their bodies: what it has read by then is kept.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::{Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tower_service::Service as _;
+use windlass_server::{Ended, Listener, ReplyBody, Stores};
+use windlass_store::fault::{Faults, FaultyLedger, Trouble, When};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_testkit::media::Media;
+
+use crate::world::{Body, World};
+
+const MEDIA: Media = Media::new(3, 3_000_000);
+
+/// How much comes of the body before it stands still. Less than a batch, so none of it is written before it is stopped.
+const READ: u64 = 100_000;
+
+struct Standing {
+    stores: Stores,
+    calls: Arc<Faults>,
+    world: World,
+    session: String,
+}
+
+impl Standing {
+    async fn new() -> Self {
+        let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+        let ledger = Arc::new(MemoryLedger::new());
+        let stores = Stores {
+            ledger: Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls))),
+            vault: Arc::new(MemoryVault::new()),
+        };
+        let world = World::without_checkpoints(stores.clone());
+        let session = world.start(Some(MEDIA.len())).await.expect("it begins");
+        Self {
+            stores,
+            calls,
+            world,
+            session,
+        }
+    }
+
+    /// Sends the whole media, of which [`READ`] bytes come and no more. Returns when the server has taken them and
+    /// asks for the next ones.
+    async fn append(&self) -> JoinHandle<Result<Response<ReplyBody>, Infallible>> {
+        let (ask, asked) = oneshot::channel();
+        let first = Frame::data(Bytes::from(MEDIA.bytes(0..READ)));
+        let first = stream::once(async { Ok::<_, Infallible>(first) });
+        let rest = async {
+            ask.send(()).expect("the test waits");
+            std::future::pending().await
+        };
+        let request = Request::put(&self.session)
+            .header("content-range", whole_range())
+            .header("content-length", MEDIA.len())
+            .body(StreamBody::new(Box::pin(first.chain(stream::once(rest)))))
+            .expect("it is valid");
+        let mut server = self.world.server.clone();
+        let append = tokio::spawn(async move { server.call(request).await });
+        asked.await.expect("the body is read to its pause");
+        assert_eq!(self.calls.calls_of("advance"), 0, "nothing is committed");
+        append
+    }
+}
+
+fn whole_range() -> String {
+    format!("bytes 0-{}/{}", MEDIA.len() - 1, MEDIA.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_is_committed_when_the_server_is_told_to_end() {
+    let standing = Standing::new().await;
+    let sockets = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = standing.world.server.clone();
+    let running = tokio::spawn(async move {
+        let stop = async { drop(stopped.await) };
+        server.run(Listener::plain(sockets), stop).await
+    });
+    let append = standing.append().await;
+    stop.send(()).unwrap();
+    // The clock of the timers goes on only when nothing else is to be done.
+    let ended = timeout(Duration::from_secs(24 * 60 * 60), append).await;
+    let reply = ended.expect("it is stopped").unwrap().unwrap();
+    assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(running.await.unwrap(), Ended::Drained);
+
+    let next = World::without_checkpoints(standing.stores);
+    assert_eq!(next.query(&standing.session).await.committed(), READ);
+    let range = format!("bytes {READ}-{}/{}", MEDIA.len() - 1, MEDIA.len());
+    let rest = Body::Whole(MEDIA.bytes(READ..MEDIA.len()));
+    let reply = next.put(&standing.session, &range, rest).await;
+    assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
+    assert!(next.media(&reply).await == MEDIA.whole(), "other media");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_is_kept_when_a_newer_append_takes_over() {
+    let standing = Standing::new().await;
+    let older = standing.append().await;
+    // Other bytes in the place of those that were read: only if those were kept, these are skipped.
+    let others = Media::new(99, READ).whole();
+    let again = [others, MEDIA.bytes(READ..MEDIA.len())].concat();
+    let world = &standing.world;
+    let reply = world
+        .put(&standing.session, &whole_range(), Body::Whole(again))
+        .await;
+    assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
+    assert!(world.media(&reply).await == MEDIA.whole(), "other media");
+    older.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_is_kept_when_nobody_waits_for_the_reply_any_more() {
+    let standing = Standing::new().await;
+    let append = standing.append().await;
+    append.abort();
+    append.await.unwrap_err();
+    let rest = Body::Whole(MEDIA.bytes(READ..MEDIA.len()));
+    let range = format!("bytes {READ}-{}/{}", MEDIA.len() - 1, MEDIA.len());
+    let reply = standing.world.put(&standing.session, &range, rest).await;
+    assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
+    assert!(
+        standing.world.media(&reply).await == MEDIA.whole(),
+        "other media"
+    );
+}
