@@ -1,11 +1,16 @@
 //! What the server does besides answering: it watches the disks, finishes what a crash left
 //! unfinished, sweeps, and lets the kinds' workers work.
+//!
+//! Nobody waits for these tasks, so one that panicked would be missed by nobody until the disk is full. A panic ends
+//! one round of its task; the next one comes after the usual pause.
 
 mod pace;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -28,6 +33,9 @@ const FINISH_INTERVAL: Duration = Duration::from_secs(30);
 /// How many finishing sessions are taken at once.
 const FINISH_BATCH: usize = 64;
 
+/// Pause before a worker that has panicked begins again.
+const WORKER_PAUSE: Duration = Duration::from_secs(60);
+
 /// Starts it all. It ends with the set.
 pub(crate) fn spawn(house: &Arc<House>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
@@ -37,9 +45,30 @@ pub(crate) fn spawn(house: &Arc<House>) -> JoinSet<()> {
     tasks.spawn(sweep(Arc::clone(house)));
     for worker in house.registry.workers() {
         let desk = Desk::new(house.shelf.clone(), Arc::clone(&house.clock));
-        tasks.spawn(async move { worker.run(desk).await });
+        tasks.spawn(restart_after_panics(move || {
+            let (worker, desk) = (Arc::clone(&worker), desk.clone());
+            async move { worker.run(desk).await }
+        }));
     }
     tasks
+}
+
+/// What `round` returns; `None` when it panics, which the log tells.
+async fn survive<T>(task: &str, round: impl Future<Output = T>) -> Option<T> {
+    let survived = AssertUnwindSafe(round).catch_unwind().await;
+    if survived.is_err() {
+        tracing::error!(
+            task,
+            "a panic: this is a bug; the server goes on without this round"
+        );
+    }
+    survived.ok()
+}
+
+async fn restart_after_panics<F: Future<Output = ()>>(work: impl Fn() -> F) {
+    while survive("worker", work()).await.is_none() {
+        tokio::time::sleep(WORKER_PAUSE).await;
+    }
 }
 
 /// Notes how much room there is.
@@ -50,7 +79,7 @@ pub(crate) async fn look_at_the_disks(house: &House) {
 async fn watch_the_disks(house: Arc<House>) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
-        look_at_the_disks(&house).await;
+        survive("watch over the disks", look_at_the_disks(&house)).await;
     }
 }
 
@@ -58,8 +87,11 @@ async fn watch_the_disks(house: Arc<House>) {
 async fn let_sessions_cool(house: Arc<House>) {
     loop {
         tokio::time::sleep(COOL_INTERVAL).await;
-        house.warm.forget_old(house.clock.now());
-        house.budget.free_if_unused();
+        let cool = async {
+            house.warm.forget_old(house.clock.now());
+            house.budget.free_if_unused();
+        };
+        survive("idle sessions", cool).await;
     }
 }
 
@@ -67,7 +99,7 @@ async fn let_sessions_cool(house: Arc<House>) {
 /// what a passing fault left.
 async fn finish_left_overs(house: Arc<House>) {
     loop {
-        if let Err(error) = finish_all(&house).await {
+        if let Some(Err(error)) = survive("unfinished uploads", finish_all(&house)).await {
             house.examine(&error);
             tracing::warn!(%error, "unfinished uploads could not be finished");
         }
@@ -83,7 +115,8 @@ async fn finish_all(house: &Arc<House>) -> Result<(), Error> {
             return Ok(());
         };
         for id in batch {
-            if let Err(error) = house.finish_left_over(id).await {
+            let finished = survive("an unfinished upload", house.finish_left_over(id));
+            if let Some(Err(error)) = finished.await {
                 house.examine(&error);
                 tracing::warn!(session = ?id, %error, "an upload could not be finished");
             }
@@ -99,12 +132,14 @@ async fn sweep(house: Arc<House>) {
     loop {
         let (now, begun) = (house.clock.now(), Instant::now());
         sweep.set_bite(pace.bite());
-        let pause = match sweep.step(&*house.ledger, &*house.vault, now).await {
-            Ok(swept) => {
+        let step = sweep.step(&*house.ledger, &*house.vault, now);
+        let pause = match survive("sweep", step).await {
+            Some(Ok(swept)) => {
                 report(&swept);
                 pace.after(&swept, begun.elapsed())
             }
-            Err(error) => {
+            None => pace::INTERVAL,
+            Some(Err(error)) => {
                 match &error {
                     SweepError::Ledger(error) => house.vitals.examine_ledger(error),
                     SweepError::Vault(error) => house.vitals.examine_vault(error),
@@ -149,7 +184,20 @@ fn report(swept: &Swept) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_panics_begins_again_after_a_pause() {
+        let (begun, runs) = (Instant::now(), Cell::new(0));
+        restart_after_panics(async || {
+            runs.set(runs.get() + 1);
+            assert!(runs.get() == 3, "on purpose");
+        })
+        .await;
+        assert_eq!((runs.get(), begun.elapsed()), (3, 2 * WORKER_PAUSE));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn who_wants_room_makes_a_pause_shorter_and_never_longer() {

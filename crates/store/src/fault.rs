@@ -56,6 +56,8 @@ pub enum Trouble {
     NoSpace,
     /// It is done, after this long.
     Slow(Duration),
+    /// It does nothing and panics.
+    Panic,
 }
 
 impl When {
@@ -114,7 +116,7 @@ impl Faults {
         self.log().iter().filter(|call| **call == name).count()
     }
 
-    /// Counts a call. Waits, when it is to be slow; any other trouble is the caller's.
+    /// Counts a call. Waits when it is to be slow, panics when it is to panic; any other trouble is the caller's.
     async fn next(&self, name: &'static str) -> Option<Trouble> {
         let call = {
             let mut log = self.log();
@@ -127,6 +129,7 @@ impl Faults {
                 tokio::time::sleep(delay).await;
                 None
             }
+            Trouble::Panic => panic!("a panic on schedule"),
             trouble => Some(trouble),
         }
     }

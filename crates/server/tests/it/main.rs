@@ -9,6 +9,7 @@ mod kinds;
 mod lives;
 mod model;
 mod outages;
+mod panics;
 mod pauses;
 mod power;
 mod swept;

@@ -30,7 +30,9 @@ impl FaultyLedger {
     ) -> Result<T, LedgerError> {
         match self.faults.next(name).await {
             None | Some(Trouble::Slow(_)) => change.await,
-            Some(Trouble::Fault | Trouble::Torn) => Err(LedgerError::Fault(scheduled())),
+            Some(Trouble::Fault | Trouble::Torn | Trouble::Panic) => {
+                Err(LedgerError::Fault(scheduled()))
+            }
             Some(Trouble::NoSpace) => Err(LedgerError::NoSpace),
             Some(Trouble::Lost) => {
                 change.await?;
@@ -46,7 +48,9 @@ impl FaultyLedger {
     ) -> Result<T, LedgerError> {
         match self.faults.next(name).await {
             None | Some(Trouble::NoSpace | Trouble::Slow(_)) => read.await,
-            Some(Trouble::Fault | Trouble::Torn) => Err(LedgerError::Fault(scheduled())),
+            Some(Trouble::Fault | Trouble::Torn | Trouble::Panic) => {
+                Err(LedgerError::Fault(scheduled()))
+            }
             Some(Trouble::Lost) => {
                 read.await?;
                 Err(LedgerError::Fault(scheduled()))

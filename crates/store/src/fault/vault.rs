@@ -113,7 +113,7 @@ impl MediaWriter for FaultyWriter {
         let fault = || Err(VaultError::Fault(scheduled()));
         match self.faults.next("write").await {
             None | Some(Trouble::Slow(_)) => self.inner.write(offset, data).await,
-            Some(Trouble::Fault) => fault(),
+            Some(Trouble::Fault | Trouble::Panic) => fault(),
             Some(Trouble::Torn) => {
                 self.write_half(offset, &data).await?;
                 fault()
@@ -161,7 +161,9 @@ async fn change<T>(
     match (faults.next(name).await, full) {
         (Some(Trouble::NoSpace), Some(full)) => Err(full()),
         (None | Some(Trouble::Slow(_) | Trouble::NoSpace), _) => change.await,
-        (Some(Trouble::Fault | Trouble::Torn), _) => Err(VaultError::Fault(scheduled())),
+        (Some(Trouble::Fault | Trouble::Torn | Trouble::Panic), _) => {
+            Err(VaultError::Fault(scheduled()))
+        }
         (Some(Trouble::Lost), _) => {
             change.await?;
             Err(VaultError::Fault(scheduled()))
@@ -182,7 +184,7 @@ async fn read<T>(
     };
     match faults.next(name).await {
         None | Some(Trouble::NoSpace | Trouble::Slow(_)) => read.await,
-        Some(Trouble::Fault | Trouble::Torn) => Err(unreadable()),
+        Some(Trouble::Fault | Trouble::Torn | Trouble::Panic) => Err(unreadable()),
         Some(Trouble::Lost) => {
             read.await?;
             Err(unreadable())

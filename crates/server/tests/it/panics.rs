@@ -1,0 +1,66 @@
+//! Panics in what the server does beside requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use windlass_server::{Ended, Listener, Stores};
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+
+use crate::world::World;
+
+/// Calls that go on for ever: the watch over the disks, the sweep, and the look for unfinished uploads.
+const ENDLESS: [&str; 5] = ["space", "expire", "garbage", "list", "finishing"];
+
+/// By the clock of the timers, which stands still while anything is done. Longer than any pause between two rounds.
+const A_WHILE: Duration = Duration::from_secs(10 * 60);
+
+fn nth_index(nth: u64) -> usize {
+    usize::try_from(nth - 1).expect("there are few")
+}
+
+/// A server one of whose calls to its stores panics, and the calls.
+async fn panicking(nth: u64) -> Arc<Faults> {
+    let calls = Arc::new(Faults::new(When::Once(nth), Trouble::Panic));
+    let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
+    let stores = Stores {
+        ledger: Arc::new(FaultyLedger::new(Arc::new(ledger), Arc::clone(&calls))),
+        vault: Arc::new(FaultyVault::new(Arc::new(vault), Arc::clone(&calls))),
+    };
+    let world = World::new(stores, Arc::default());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let sockets = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port is free");
+    let running = tokio::spawn(async move {
+        let stop = async { drop(stopped.await) };
+        world.server.run(Listener::plain(sockets), stop).await
+    });
+    tokio::time::sleep(A_WHILE).await;
+    let before = ENDLESS.map(|name| calls.calls_of(name));
+    tokio::time::sleep(A_WHILE).await;
+    let names = calls.names();
+    let panicked = names[nth_index(nth)];
+    for (name, before) in ENDLESS.iter().zip(before) {
+        let now = calls.calls_of(name);
+        assert!(now > before, "no more {name} after a panic in {panicked}");
+    }
+    stop.send(()).expect("it runs");
+    let ended = running.await.expect("no panic gets here");
+    assert_eq!(ended, Ended::Drained);
+    calls
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sweep_and_the_watch_over_the_disks_go_on_after_a_panic() {
+    // The first two are the look before the start.
+    let mut panicked = Vec::new();
+    for nth in 3..=10 {
+        let calls = panicking(nth).await;
+        panicked.push(calls.names()[nth_index(nth)]);
+    }
+    for name in ENDLESS {
+        assert!(panicked.contains(&name), "{name} is not in {panicked:?}");
+    }
+}
