@@ -53,10 +53,10 @@ pub enum Durability {
 /// Why a store was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has it open, or the same vault by way of another data directory.
     #[error("{} is in use by another process", dir.display())]
     InUse {
-        /// The data directory.
+        /// The data directory, or the vault.
         dir: PathBuf,
     },
     /// It is a backup that was never completed.
@@ -148,15 +148,15 @@ pub(crate) struct Keep {
     pub(crate) pulses: Arc<[Pulse]>,
 }
 
-/// The right to the data directory, held as long as the ledger or the vault lives.
+/// The right to the data directory and to its vault, held as long as the ledger or the vault lives.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
-    _file: File,
+    _files: Vec<File>,
 }
 
 impl DirectoryLock {
-    pub(crate) fn new(file: File) -> Self {
-        Self { _file: file }
+    pub(crate) fn new(files: Vec<File>) -> Self {
+        Self { _files: files }
     }
 }
 
@@ -177,7 +177,6 @@ impl LocalStore {
         let file = lock.ok_or_else(|| OpenError::InUse {
             dir: dir.to_owned(),
         })?;
-        let lock = Arc::new(DirectoryLock::new(file));
         let (ledger_path, vault_dir) = (dir.join("ledger.sqlite"), dir.join("vault"));
         check_filesystems(dir, &vault_dir, options, judge)?;
         backup::refuse_incomplete(dir)?;
@@ -187,7 +186,8 @@ impl LocalStore {
             Reserve::open(&reserve_path).map_err(|source| OpenError::io(&reserve_path, source))?;
         let reserve = Arc::new(reserve);
         let _loan = reserve.lend().map_err(io)?;
-        let identity = identify(&ledger_path, &vault_dir)?;
+        let (identity, vault_lock) = identify(&ledger_path, &vault_dir)?;
+        let lock = Arc::new(DirectoryLock::new(vec![file, vault_lock]));
         backup::take_over(dir)?;
         let keep = Keep {
             durability: options.durability,
@@ -227,26 +227,41 @@ fn pulses(dir: &Path, vault: &Path, durability: Durability) -> std::io::Result<A
         .collect()
 }
 
-/// The identity of the store, which its vault has too. A new store gets one.
-fn identify(ledger: &Path, vault: &Path) -> Result<Identity, OpenError> {
-    match ledger::identity_in(ledger)? {
-        Some(identity) => refuse_strangers(vault, identity).map(|()| identity),
-        None => mark_new(vault),
-    }
+/// The identity of the store, which its vault has too, and the lock of the vault. A new store gets one.
+fn identify(ledger: &Path, vault: &Path) -> Result<(Identity, File), OpenError> {
+    let Some(identity) = ledger::identity_in(ledger)? else {
+        return mark_new(vault);
+    };
+    refuse_strangers(vault, identity)?;
+    let lock = lock_vault(vault)?;
+    // Until then another store could mark it.
+    refuse_strangers(vault, identity)?;
+    Ok((identity, lock))
+}
+
+/// Takes the lock of a vault, which is that of its mark. Links and mounts may lead to one vault from several data
+/// directories, and what one store does not know it takes for remains.
+pub(crate) fn lock_vault(vault: &Path) -> Result<File, OpenError> {
+    let lock = filesystem::lock(&identity::path(vault));
+    lock.map_err(|source| OpenError::io(vault, source))?
+        .ok_or_else(|| OpenError::InUse {
+            dir: vault.to_owned(),
+        })
 }
 
 /// Makes the vault of a new store, and marks it as such. A mark that it has is that of a store whose
 /// ledger was never made.
-fn mark_new(vault: &Path) -> Result<Identity, OpenError> {
+fn mark_new(vault: &Path) -> Result<(Identity, File), OpenError> {
     let io = |source| OpenError::io(vault, source);
     filesystem::make_directories_durably(vault).map_err(io)?;
     if !inventory::is_bare(vault).map_err(io)? {
         let vault = vault.to_owned();
         return Err(OpenError::NoLedger { vault });
     }
+    let lock = lock_vault(vault)?;
     let identity = Identity::random();
     identity.mark_durably(vault).map_err(io)?;
-    Ok(identity)
+    Ok((identity, lock))
 }
 
 /// Refuses a vault that is not that of the store of this identity.

@@ -30,7 +30,7 @@ use windlass_store::{Cause, MediaId, MediaRef, Place, SweepOptions, Timestamp};
 use crate::identity::Identity;
 use crate::ledger::{Audit, Mend};
 use crate::reserve::{self, Reserve};
-use crate::{OpenError, Stranger, backup, filesystem, hold};
+use crate::{OpenError, Stranger, backup, filesystem, hold, open};
 use check::Expected;
 pub use finding::{Fault, Finding, Severity, Subject};
 
@@ -167,6 +167,7 @@ pub fn verify(
     let (identity, stranger) = identify(&ledger, &vault)?;
     let hold = hold_for_repair(dir, options)?;
     let mendable = identity.filter(|_| options.repair && stranger.is_none());
+    let vault_lock = mendable.map(|_| open::lock_vault(&vault)).transpose()?;
     let mend = mendable.map(|identity| Mend::open(&ledger, identity));
     let verifier = Verifier {
         mend: mend.transpose()?,
@@ -179,7 +180,7 @@ pub fn verify(
             ..Verified::default()
         },
         tell,
-        _locks: [lock, hold],
+        _locks: [lock, hold, vault_lock],
     };
     drop(loan);
     verifier.run()
@@ -223,7 +224,7 @@ struct Verifier<'a> {
     options: VerifyOptions,
     counts: Verified,
     tell: &'a mut dyn FnMut(VerifyEvent),
-    _locks: [Option<File>; 2],
+    _locks: [Option<File>; 3],
 }
 
 impl Verifier<'_> {

@@ -13,7 +13,7 @@ use windlass_store::MediaId;
 use super::BackupError;
 use crate::identity::Identity;
 use crate::vault::inventory;
-use crate::{OpenError, filesystem, ledger};
+use crate::{OpenError, filesystem, ledger, open};
 
 const COMPLETE: &str = "backup";
 const INCOMPLETE: &str = "backup.incomplete";
@@ -24,7 +24,8 @@ const NEW_LEDGER: &str = "ledger.sqlite.new";
 #[derive(Debug)]
 pub(super) struct Target {
     dir: PathBuf,
-    _lock: File,
+    /// Of the directory, and of its vault.
+    locks: Vec<File>,
 }
 
 impl Target {
@@ -41,17 +42,18 @@ impl Target {
         filesystem::make_directories_durably(dir).map_err(io)?;
         refuse_others(dir)?;
         let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
-        let target = Self {
-            _lock: lock.ok_or_else(|| OpenError::InUse {
-                dir: dir.to_owned(),
-            })?,
+        let lock = lock.ok_or_else(|| OpenError::InUse {
+            dir: dir.to_owned(),
+        })?;
+        let mut target = Self {
+            locks: vec![lock],
             dir: dir.to_owned(),
         };
         // A server may have had it meanwhile, and made a store of it.
         refuse_others(dir)?;
         target.refuse_others_backup(identity)?;
         target.mark(INCOMPLETE)?;
-        target.mark_vault(identity).map_err(io)?;
+        target.take_vault(identity)?;
         Ok(target)
     }
 
@@ -66,12 +68,16 @@ impl Target {
         }
     }
 
-    fn mark_vault(&self, identity: Identity) -> io::Result<()> {
-        filesystem::make_directories_durably(&self.vault())?;
-        match identity.misses(&self.vault())? {
-            None => Ok(()),
-            Some(_) => identity.mark_durably(&self.vault()),
+    /// Marks the vault, which may be a link to one that a server uses.
+    fn take_vault(&mut self, identity: Identity) -> Result<(), BackupError> {
+        let vault = self.vault();
+        let io = |error| BackupError::io(&vault)(error);
+        filesystem::make_directories_durably(&vault).map_err(io)?;
+        self.locks.push(open::lock_vault(&vault)?);
+        if identity.misses(&vault).map_err(io)?.is_some() {
+            identity.mark_durably(&vault).map_err(io)?;
         }
+        Ok(())
     }
 
     /// The ledger of the backup.

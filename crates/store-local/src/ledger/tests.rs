@@ -122,7 +122,7 @@ fn try_open(dir: &TempDir, pulses: Arc<[Pulse]>) -> Result<LocalLedger, OpenErro
     let lock = filesystem::lock(&dir.path().join("lock"))
         .unwrap()
         .expect("it is free");
-    let lock = Arc::new(DirectoryLock::new(lock));
+    let lock = Arc::new(DirectoryLock::new(vec![lock]));
     let reserve = Reserve::open(&dir.path().join("reserve")).unwrap();
     let keep = Keep {
         durability: Durability::Disk,

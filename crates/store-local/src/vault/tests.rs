@@ -21,7 +21,7 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
     let keep = Keep {
         durability,
         reserve: Arc::new(crate::reserve::Reserve::open(&dir.path().join("reserve")).unwrap()),
-        lock: Arc::new(DirectoryLock::new(lock)),
+        lock: Arc::new(DirectoryLock::new(vec![lock])),
         pulses: Arc::new([]),
     };
     LocalVault::new(root, Writes::Direct, keep)

@@ -6,10 +6,11 @@ use std::time::SystemTime;
 
 use tempfile::TempDir;
 use windlass_store::{Ledger, MediaId, Vault};
+use windlass_store_local::verify::{VerifyError, VerifyOptions, verify};
 use windlass_store_local::{Durability, LocalStore, OpenError, Options, Stranger};
 
 use crate::directory;
-use crate::sample::{self, store_with_everything};
+use crate::sample::{self, NOW, store_with_everything};
 
 #[tokio::test]
 async fn a_new_store_is_made_with_all_its_directories_for_its_owner_only() {
@@ -54,6 +55,42 @@ async fn a_directory_is_open_once_and_free_again_afterwards() {
     assert!(in_use(), "and so does a writer");
     drop(writer);
     directory::open(&dir);
+}
+
+#[tokio::test]
+async fn a_vault_is_open_once_whatever_data_directory_leads_to_it() {
+    let (first, second) = (directory::new(), directory::new());
+    let store = directory::open(&first);
+    let vault = second.path().join("vault");
+    std::os::unix::fs::symlink(first.path().join("vault"), &vault).unwrap();
+    let mark = || std::fs::read(vault.join("identity")).unwrap();
+    let before = mark();
+    let is_in_use = |error: &OpenError| matches!(error, OpenError::InUse { dir } if *dir == vault);
+    let refused = open(&second).unwrap_err();
+    assert!(is_in_use(&refused), "a new store: {refused:?}");
+    assert_eq!(mark(), before);
+    assert!(!second.path().join("ledger.sqlite").exists());
+
+    let ledger = |dir: &TempDir| dir.path().join("ledger.sqlite");
+    drop(store);
+    std::fs::copy(ledger(&first), ledger(&second)).unwrap();
+    let store = directory::open(&first);
+    let refused = open(&second).unwrap_err();
+    assert!(is_in_use(&refused), "a copy of the store: {refused:?}");
+    let repair = VerifyOptions {
+        repair: true,
+        ..VerifyOptions::new(NOW)
+    };
+    let refused = verify(second.path(), repair, &mut |_| ()).unwrap_err();
+    assert!(
+        matches!(&refused, VerifyError::Open(error) if is_in_use(error)),
+        "a repair of the copy: {refused:?}"
+    );
+    // What changes nothing goes on beside it.
+    let look = VerifyOptions::new(NOW);
+    assert!(verify(second.path(), look, &mut |_| ()).unwrap().is_sound());
+    drop(store);
+    open(&second).unwrap();
 }
 
 #[test]
