@@ -1,6 +1,13 @@
 //! For tests: what comes to pass beside them, sooner or later.
 
-use std::time::Duration;
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::filesystem;
+
+/// How long a test waits before it fails. Tests that pass do not wait this long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until there is an answer.
 pub(crate) async fn soon<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
@@ -12,8 +19,20 @@ pub(crate) async fn soon<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
             tokio::task::yield_now().await;
         }
     };
-    let patience = Duration::from_secs(30);
-    tokio::time::timeout(patience, until_there_is)
+    tokio::time::timeout(PATIENCE, until_there_is)
         .await
         .expect("there is one in the end")
+}
+
+/// Takes a lock that this test has given back. A process that another test starts has it, too, until it runs its
+/// program.
+pub(crate) fn free_lock(path: &Path) -> File {
+    let begun = Instant::now();
+    loop {
+        match filesystem::lock(path).expect("it can be asked for") {
+            Some(lock) => return lock,
+            None => assert!(begun.elapsed() < PATIENCE, "somebody has it"),
+        }
+        std::thread::yield_now();
+    }
 }

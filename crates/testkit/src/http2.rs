@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::raw::{RawPeer, Reply};
+use crate::wait::PATIENCE;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -24,9 +25,6 @@ const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
-
-/// How long a peer waits. Tests that pass do not wait so long.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The longest frame that a server takes unless it says something else.
 const FRAME_LEN: usize = 16 * 1024;

@@ -9,6 +9,7 @@ use windlass_store::{
     Advance, ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, Resource,
     Session, SessionId, Space, Timestamp,
 };
+use windlass_testkit::wait::PATIENCE;
 
 /// A [`Ledger`] that lets other calls go on after each lookup, and stops one lookup when it is asked to.
 pub(crate) struct PacedLedger {
@@ -26,7 +27,8 @@ pub(crate) struct Stopped {
 impl Stopped {
     /// Waits until the lookup is reached.
     pub(crate) async fn reached(&self) {
-        self.reached.notified().await;
+        let reached = tokio::time::timeout(PATIENCE, self.reached.notified());
+        reached.await.expect("the lookup is made");
     }
 
     /// Lets the lookup go on.

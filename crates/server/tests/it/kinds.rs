@@ -17,6 +17,7 @@ use windlass_server::{Listener, ServedApi, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Resource, ResourceChange};
 use windlass_testkit::media::Media;
+use windlass_testkit::wait::PATIENCE;
 
 use crate::world::{Body, ManualClock, Reply, World, limits};
 
@@ -302,7 +303,8 @@ async fn a_worker_is_told_of_what_is_committed() {
     });
     let reply = post_json(&world, &json!({"text": STANDARD.encode("hello")})).await;
     assert_eq!(reply.status, 200, "{reply:?}");
-    emptied.notified().await;
+    let told = tokio::time::timeout(PATIENCE, emptied.notified());
+    told.await.expect("the postman comes");
     assert!(letters(&ledger).await.is_empty());
     stop.send(()).unwrap();
     running.await.unwrap();

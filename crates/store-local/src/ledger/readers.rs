@@ -12,7 +12,7 @@ use super::unreadable::Unreadable;
 use super::wal::is_busy;
 use crate::poison::Poison;
 
-/// How long reads are waited for that nobody waits for any more.
+/// They are not waited for longer when the ledger closes.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How often it is looked whether they are over.
@@ -27,6 +27,8 @@ pub(super) struct Readers {
     belief: Arc<Belief>,
     poison: Poison,
     unreadable: Unreadable,
+    /// How long reads are waited for that nobody waits for any more.
+    pub(super) patience: Duration,
 }
 
 impl Readers {
@@ -38,6 +40,7 @@ impl Readers {
             belief,
             poison,
             unreadable: Unreadable::default(),
+            patience: PATIENCE,
         }
     }
 
@@ -75,7 +78,7 @@ impl Readers {
 impl Drop for Readers {
     fn drop(&mut self) {
         let begun = Instant::now();
-        while Arc::strong_count(&self.idle) > 1 && begun.elapsed() < PATIENCE {
+        while Arc::strong_count(&self.idle) > 1 && begun.elapsed() < self.patience {
             std::thread::sleep(GLANCE);
         }
     }

@@ -13,6 +13,7 @@ use windlass_store::{Progress, ResourceChange, SessionState};
 
 use super::*;
 use crate::filesystem::Pulse;
+use crate::patience::{PATIENCE, free_lock, soon};
 use crate::reserve::{Purpose, Reserve};
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);
@@ -103,9 +104,7 @@ impl Bench {
     }
 
     async fn until_queued(&self, calls: usize) {
-        while self.ledger.writer.queued() < calls {
-            tokio::task::yield_now().await;
-        }
+        soon(async || (self.ledger.writer.queued() >= calls).then_some(())).await;
     }
 
     fn start(&self, n: u8) -> impl Future<Output = Result<(), LedgerError>> + Send + 'static {
@@ -119,9 +118,7 @@ fn open(dir: &TempDir, pulses: Arc<[Pulse]>) -> LocalLedger {
 }
 
 fn try_open(dir: &TempDir, pulses: Arc<[Pulse]>) -> Result<LocalLedger, OpenError> {
-    let lock = filesystem::lock(&dir.path().join("lock"))
-        .unwrap()
-        .expect("it is free");
+    let lock = free_lock(&dir.path().join("lock"));
     let lock = Arc::new(DirectoryLock::new(vec![lock]));
     let reserve = Reserve::open(&dir.path().join("reserve")).unwrap();
     let keep = Keep {
@@ -446,7 +443,7 @@ async fn who_reads_a_commit_that_is_in_doubt_asks_for_himself() {
     });
     let bench = Bench::on(Arc::new([pulse]));
     let start = tokio::spawn(bench.start(1));
-    inside.recv_timeout(Duration::from_secs(10)).unwrap();
+    inside.recv_timeout(PATIENCE).unwrap();
     is_fault(bench.ledger.session(id(1)).await);
     drop(release);
     start.await.unwrap().unwrap();
@@ -669,6 +666,8 @@ async fn a_ledger_that_closes_waits_for_reads_that_nobody_waits_for() {
     begun.recv().await.expect("the read begins");
     read.abort();
     assert!(read.await.unwrap_err().is_cancelled());
-    drop(Arc::into_inner(ledger).expect("no call is under way"));
+    let mut ledger = Arc::into_inner(ledger).expect("no call is under way");
+    ledger.readers.patience = PATIENCE;
+    drop(ledger);
     assert!(!dir.path().join("ledger.sqlite-wal").exists());
 }

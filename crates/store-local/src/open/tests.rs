@@ -1,6 +1,7 @@
 //! What options change that does not show from outside.
 
 use super::*;
+use crate::patience::free_lock;
 
 #[test]
 fn direct_writes_can_be_turned_off() {
@@ -33,7 +34,10 @@ fn a_vault_on_a_file_system_that_loses_bytes_is_refused_unless_the_operator_insi
         let is_vault = dir.ends_with("vault");
         Ok(if is_vault { IN_MEMORY } else { Safety::Safe })
     };
-    let open = |options| LocalStore::open_judged(dir.path(), options, judge);
+    let open = |options| {
+        drop(free_lock(&dir.path().join("lock")));
+        LocalStore::open_judged(dir.path(), options, judge)
+    };
     match open(Options::default()) {
         Err(OpenError::UnsafeFilesystem { dir, .. }) => assert_eq!(dir, vault),
         other => panic!("it must be refused: {other:?}"),

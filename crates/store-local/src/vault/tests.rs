@@ -10,12 +10,10 @@ use tempfile::TempDir;
 use windlass_store::READ_LEN;
 
 use super::*;
-use crate::patience::soon;
+use crate::patience::{free_lock, soon};
 
 fn open(dir: &TempDir, durability: Durability) -> LocalVault {
-    let lock = filesystem::lock(&dir.path().join("lock"))
-        .unwrap()
-        .expect("it is free");
+    let lock = free_lock(&dir.path().join("lock"));
     let root = dir.path().join("vault");
     filesystem::make_directories_durably(&root).unwrap();
     let keep = Keep {
@@ -165,6 +163,8 @@ fn a_write_under_way_is_waited_for_and_a_later_one_refused() {
     let (begin, has_begun) = std::sync::mpsc::channel();
     let (go_on, wait) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
+        // Dropped when an assertion fails: else the writer would wait for ever.
+        let go_on = go_on;
         let gate = &old;
         let writing = scope.spawn(move || {
             gate.pass(|| {

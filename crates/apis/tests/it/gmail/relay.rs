@@ -2,8 +2,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 use windlass_apis::gmail::options::{Options as GmailOptions, Relay, Security};
 use windlass_server::Listener;
+use windlass_testkit::wait::PATIENCE;
 
 use super::*;
 
@@ -122,7 +124,7 @@ async fn with_worker<T>(gmail: &Gmail, test: impl Future<Output = T>) -> T {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     tokio::select! {
         _ = gmail.0.server.run(Listener::plain(listener), std::future::pending()) => unreachable!("it runs"),
-        result = test => result,
+        result = timeout(PATIENCE, test) => result.expect("the worker does what the test waits for"),
     }
 }
 

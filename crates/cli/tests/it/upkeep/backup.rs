@@ -7,6 +7,7 @@ use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Request, exchange};
 use windlass_testkit::session::{CHUNK_GRANULARITY, Session};
+use windlass_testkit::wait;
 
 use super::{assert_sound, run};
 use crate::server::own;
@@ -121,7 +122,15 @@ fn what_a_backup_held_is_deleted_afterwards() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     drop(hold);
     server.terminate();
-    let ran = run("verify", &server.data(), &["--repair", "--json"]);
+    let mut repair = None;
+    // A process that another test starts has the hold, too, until it runs its program.
+    wait::until("the hold is given back", || {
+        let ran = run("verify", &server.data(), &["--repair", "--json"]);
+        let is_held = ran.stderr.contains("is being backed up");
+        repair = Some(ran);
+        !is_held
+    });
+    let ran = repair.unwrap();
     assert_eq!(ran.events()[0]["fault"], "garbage", "{ran:?}");
     assert_eq!(assert_sound(&server.data()), 0);
 }
