@@ -18,6 +18,7 @@ use windlass_testkit::media::{self, Media};
 use windlass_testkit::process::{Launch, ServerProcess, peak_memory};
 use windlass_testkit::raw::RawPeer;
 use windlass_testkit::session::{Session, content_range};
+use windlass_testkit::wait;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -225,11 +226,11 @@ fn an_upload_of_one_gib_that_is_killed_twenty_times_goes_on_where_it_was() {
     for kill in 0..KILLS {
         let mut client = desk.upload(&proxy.base_url(), &slowly);
         let before = data_requests(&proxy.exchanges()).count();
-        while data_requests(&proxy.exchanges()).count() == before {
+        wait::until("the client sends media", || {
             let ended = client.try_wait().expect("it can be asked");
             assert_eq!(ended, None, "kill {kill} comes too late");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+            data_requests(&proxy.exchanges()).count() > before
+        });
         // Moments of chance, the same in every run.
         let moment = Media::new(7, 1).bytes(u64::from(kill)..u64::from(kill) + 1)[0];
         std::thread::sleep(Duration::from_millis(50 + 2 * u64::from(moment)));
