@@ -112,11 +112,6 @@ impl Intake {
         self.total
     }
 
-    /// Whether the media is complete when this request completes.
-    pub fn is_final(&self) -> bool {
-        self.last
-    }
-
     /// How many bytes are still to be stored if the request completes, where that is known.
     pub fn remaining_hint(&self) -> Option<u64> {
         let end = self.end?.min(self.kept_end);

@@ -13,10 +13,7 @@ fn refused(snapshot: Snapshot, range: &str, expected: SessionError, ends_session
 #[test]
 fn the_next_chunk_is_stored_and_reported() {
     let intake = intake(ranged(active(Q, None), "bytes 262144-524287/*"));
-    assert_eq!(
-        (intake.total(), intake.is_final(), intake.remaining_hint()),
-        (None, false, Some(Q))
-    );
+    assert_eq!((intake.total(), intake.remaining_hint()), (None, Some(Q)));
     assert_eq!(send(intake, Q), (Q, Ok(Outcome::Committed)));
 }
 
@@ -24,8 +21,8 @@ fn the_next_chunk_is_stored_and_reported() {
 fn the_last_chunk_finishes_whatever_its_size() {
     let intake = intake(ranged(active(Q, None), "bytes 262144-262150/262151"));
     assert_eq!(
-        (intake.total(), intake.is_final(), intake.remaining_hint()),
-        (Some(Q + 7), true, Some(7))
+        (intake.total(), intake.remaining_hint()),
+        (Some(Q + 7), Some(7))
     );
     assert_eq!(send(intake, 7), (7, Ok(Outcome::Finished { total: Q + 7 })));
 }
@@ -33,7 +30,6 @@ fn the_last_chunk_finishes_whatever_its_size() {
 #[test]
 fn a_chunk_that_reaches_the_declared_size_is_the_last() {
     let intake = intake(ranged(active(Q, Some(Q + 7)), "bytes 262144-262150/*"));
-    assert!(intake.is_final());
     assert_eq!(send(intake, 7), (7, Ok(Outcome::Finished { total: Q + 7 })));
 }
 
@@ -46,18 +42,16 @@ fn bytes_sent_again_are_skipped() {
 
 #[test]
 fn a_chunk_that_brings_nothing_new_is_reported() {
-    for range in [
-        "bytes 0-262143/*",
-        "bytes 0-9/*",
-        "bytes 524280-524287/*",
-        "bytes 262144-524287/600000",
+    for (range, len) in [
+        ("bytes 0-262143/*", Q),
+        ("bytes 0-9/*", 10),
+        ("bytes 524280-524287/*", 8),
+        ("bytes 262144-524287/600000", Q),
     ] {
         let intake = intake(ranged(active(2 * Q, None), range));
         assert_eq!(intake.remaining_hint(), Some(0));
-        assert!(!intake.is_final(), "{range}");
+        assert_eq!(send(intake, len), (0, Ok(Outcome::Committed)), "{range}");
     }
-    let intake = intake(ranged(active(2 * Q, None), "bytes 0-9/*"));
-    assert_eq!(send(intake, 10), (0, Ok(Outcome::Committed)));
 }
 
 #[test]
