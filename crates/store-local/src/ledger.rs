@@ -46,8 +46,9 @@ use checkpointer::Copier;
 use committer::{Committer, Helpers};
 use leases::Leases;
 use readers::Readers;
-use room::Room;
-use wal::Wal;
+use room::{Look, Room, Used};
+use tables::SHRINK_PAGES;
+use wal::{PAGE_LEN, Wal};
 use writer::Writer;
 
 pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow, Walk};
@@ -58,6 +59,9 @@ pub(crate) use unreadable::is_unreadable;
 
 /// Reads that run at once. They come from the page cache almost always, so few are enough.
 const READERS: usize = 4;
+
+/// Steps in which unused pages are given back after one look at the disk: 16 MiB in all.
+const SHRINK_STEPS: u32 = 8;
 
 /// A [`Ledger`] in an SQLite database.
 ///
@@ -145,6 +149,24 @@ impl LocalLedger {
 
     async fn change(&self, change: Change) -> Result<(), LedgerError> {
         self.writer.change(change).await.map(drop)
+    }
+
+    /// Gives a disk that is short of room what deleted rows have taken: others than the ledger may need it. Step by
+    /// step, since changes wait meanwhile, and so many steps at most, since the caller does. A disk without any room
+    /// may have none for this either.
+    async fn shrink(&self, mut look: Look) -> Result<(), LedgerError> {
+        for _ in 0..SHRINK_STEPS {
+            if !look.is_short() {
+                break;
+            }
+            match self.change(Change::Shrink).await {
+                Ok(()) => {}
+                Err(LedgerError::NoSpace | LedgerError::Busy) => break,
+                Err(error) => return Err(error),
+            }
+            look.idle = look.idle.saturating_sub(SHRINK_PAGES * PAGE_LEN);
+        }
+        Ok(())
     }
 }
 
@@ -281,9 +303,14 @@ impl Ledger for LocalLedger {
         let room = self.room.clone();
         let looked = self
             .readers
-            .read(move |connection| Ok(room.look(room::len_of(connection)?)))
+            .read(move |connection| {
+                let used = Used::of(connection)?;
+                Ok(room.look(used))
+            })
             .await?;
-        looked.map_err(|error| LedgerError::Fault(Arc::new(error)))
+        let look = looked.map_err(|error| LedgerError::Fault(Arc::new(error)))?;
+        self.shrink(look).await?;
+        Ok(look.space)
     }
 
     async fn check(&self) -> Result<(), LedgerError> {

@@ -29,6 +29,8 @@ pub(super) enum Change {
         limit: usize,
     },
     ForgetGarbage(Vec<MediaId>),
+    /// Makes the database shorter by some of the pages that hold nothing.
+    Shrink,
     /// Anything a test wants to happen inside the transaction.
     #[cfg(test)]
     Any(super::tests::AnyChange),
@@ -87,6 +89,7 @@ impl Change {
             Self::Apply(changes) => to.apply(changes)?,
             Self::Expire { now, limit } => return to.expire(*now, *limit),
             Self::ForgetGarbage(ids) => to.forget_garbage(ids)?,
+            Self::Shrink => to.shrink()?,
             #[cfg(test)]
             Self::Any(change) => (change.work)(to.connection)?,
         }
@@ -102,10 +105,16 @@ impl Change {
             Self::Apply(changes) if changes.makes_room() => Some(Purpose::MakeRoom),
             Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
             Self::Advance { advance, .. } if advance.small_media.is_none() => Some(Purpose::Finish),
-            Self::Start(_) | Self::Advance { .. } | Self::Apply(_) => None,
+            // The disk has the room only after a checkpoint: until then a shorter database takes more.
+            Self::Start(_) | Self::Advance { .. } | Self::Apply(_) | Self::Shrink => None,
             #[cfg(test)]
             Self::Any(change) => change.purpose,
         }
+    }
+
+    /// Whether the database has fewer pages afterwards.
+    pub(super) fn shrinks(&self) -> bool {
+        matches!(self, Self::Shrink)
     }
 
     /// The lease that the change is made under; its epoch is in the row afterwards.

@@ -55,6 +55,8 @@ pub(super) struct Committer {
     poison: Poison,
     unreadable: Unreadable,
     commits: Arc<AtomicU64>,
+    /// The database has fewer pages than its file.
+    has_shrunk: bool,
 }
 
 /// What became of one change of a transaction: the sessions it made forgotten, or why it was not
@@ -85,6 +87,7 @@ impl Committer {
             helpers,
             unreadable: Unreadable::default(),
             commits: Arc::default(),
+            has_shrunk: false,
         })
     }
 
@@ -114,12 +117,21 @@ impl Committer {
     /// Makes the changes in one transaction. An error means that none was made.
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         self.poison.check().map_err(LedgerError::Fault)?;
-        self.transaction_with_reserve(changes)
+        let outcomes = self.transaction_with_reserve(changes)?;
+        let mut made = changes.iter().zip(&outcomes);
+        self.has_shrunk |= made.any(|(change, made)| change.shrinks() && made.is_ok());
+        Ok(outcomes)
     }
 
     /// What is due after a commit, and nobody has to wait for.
     pub(super) fn upkeep(&mut self) {
-        if self.poison.check().is_ok() {
+        if self.poison.check().is_err() {
+            return;
+        }
+        if std::mem::take(&mut self.has_shrunk) {
+            // Only a checkpoint of all makes the file shorter.
+            self.empty_wal();
+        } else {
             self.checkpoint();
         }
     }

@@ -11,6 +11,12 @@ use super::wal::PAGE_LEN;
 use crate::filesystem;
 use crate::reserve::Reserve;
 
+/// Less than this may stay idle, however full the disk is.
+const FEW: u64 = 256 << 10;
+
+/// What stays idle is less than one part in so many of what the disk has left.
+const SHARE: u64 = 16;
+
 /// The disk of the database, and what is kept of it.
 #[derive(Debug, Clone)]
 pub(super) struct Room {
@@ -26,20 +32,53 @@ impl Room {
         }
     }
 
-    /// Looks at the disk, and takes the reserve if there is plenty. The database is `len` bytes long when all that is
-    /// committed is in its file: what the file lacks of that is still to be written by a checkpoint, which needs the
-    /// room.
-    pub(super) fn look(&self, len: u64) -> io::Result<Space> {
+    /// Looks at the disk, and takes the reserve if there is plenty. What the database's file lacks of all that is
+    /// committed is still to be written by a checkpoint, which needs the room.
+    pub(super) fn look(&self, used: Used) -> io::Result<Look> {
         let space = filesystem::space(&self.database)?;
-        let missing = len.saturating_sub(self.database.metadata()?.len());
-        let available = space.available.saturating_sub(missing);
+        let len = self.database.metadata()?.len();
+        let available = space.available.saturating_sub(used.len.saturating_sub(len));
         self.reserve.take(available);
-        Ok(Space { available, ..space })
+        Ok(Look {
+            space: Space { available, ..space },
+            idle: used.unused + len.saturating_sub(used.len),
+        })
     }
 }
 
-/// How long the database is, with what only the log has of it.
-pub(super) fn len_of(connection: &Connection) -> rusqlite::Result<u64> {
-    let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
-    Ok(pages.unsigned_abs() * PAGE_LEN)
+/// What a look at the disk has found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    pub(super) space: Space,
+    /// Bytes of the database's file that hold nothing.
+    pub(super) idle: u64,
+}
+
+impl Look {
+    /// Whether what is idle would make a difference to the disk.
+    pub(super) fn is_short(self) -> bool {
+        self.idle >= FEW && self.idle >= self.space.available / SHARE
+    }
+}
+
+/// What the database takes up, with what only the log has of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Used {
+    /// Bytes, all of it.
+    pub(super) len: u64,
+    /// Bytes of these that deleted rows have left, to be used again.
+    pub(super) unused: u64,
+}
+
+impl Used {
+    pub(super) fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        let bytes = |pragma| {
+            let pages = connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+            pages.map(|pages| pages.unsigned_abs() * PAGE_LEN)
+        };
+        Ok(Self {
+            len: bytes("page_count")?,
+            unused: bytes("freelist_count")?,
+        })
+    }
 }

@@ -105,6 +105,9 @@ pub(super) fn open_writer(
     durability: Durability,
 ) -> Result<Connection, SchemaError> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // Only a database that is empty takes it. It costs a page more in commits that take or leave pages, and lets the
+    // database become shorter without being written as a whole.
+    connection.pragma_update(None, "auto_vacuum", "incremental")?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     set_durability(&connection, durability)?;
     // The writer has its own way of checkpointing, after it has answered.

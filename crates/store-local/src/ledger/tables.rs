@@ -13,6 +13,9 @@ use super::change::{ChangeError, Refusal};
 use super::leases::Leases;
 use super::rows;
 
+/// Pages by which the database is made shorter at once: 2 MiB.
+pub(super) const SHRINK_PAGES: u64 = 512;
+
 /// The tables, inside a transaction.
 pub(super) struct Tables<'a> {
     pub(super) connection: &'a Connection,
@@ -160,6 +163,16 @@ impl Tables<'_> {
         for id in ids {
             self.execute("DELETE FROM garbage WHERE media = ?1", [id.as_bytes()])?;
         }
+        Ok(())
+    }
+
+    /// Makes the database shorter by a step. One that was not made for it (`auto_vacuum`) stays as it is.
+    pub(super) fn shrink(&self) -> Changed {
+        let sql = format!("PRAGMA incremental_vacuum({SHRINK_PAGES})");
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        // Each page is a row, without columns.
+        let mut pages = statement.query([])?;
+        while pages.next()?.is_some() {}
         Ok(())
     }
 

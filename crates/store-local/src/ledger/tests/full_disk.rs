@@ -154,6 +154,49 @@ fn what_may_use_the_reserve() {
 }
 
 #[tokio::test]
+async fn what_deleted_rows_took_goes_back_to_a_disk_that_is_short_of_room() {
+    let bench = Bench::new();
+    let path = bench.dir.path().join("ledger.sqlite");
+    let ledger = &bench.ledger;
+    for n in 0..8 {
+        let large = NewSession {
+            context: vec![0; 1 << 20],
+            expires: Timestamp::from_millis(1),
+            ..new_session(n)
+        };
+        ledger.start(large).await.unwrap();
+    }
+    ledger.start(new_session(8)).await.unwrap();
+    let all = Timestamp::from_millis(2);
+    assert_eq!(ledger.expire(all, 100).await.unwrap(), 8);
+    let used = async || ledger.readers.read(room::Used::of).await.unwrap();
+    let before = used().await;
+    let idle = before.unused;
+    assert!(idle > 8 << 20, "{before:?}");
+    let look = |available| {
+        let (total, disk) = (u64::MAX, 0);
+        let space = Space {
+            available,
+            total,
+            disk,
+        };
+        room::Look { space, idle }
+    };
+
+    ledger.shrink(look(1 << 40)).await.unwrap();
+    assert_eq!(used().await, before, "a disk with room lends it");
+    ledger.shrink(look(4 << 20)).await.unwrap();
+    // What comes after the reply to it comes before the next change.
+    ledger.change(Change::Shrink).await.unwrap();
+    let after = used().await;
+    assert_eq!(after.unused, 0);
+    assert!(after.len <= before.len - idle, "{after:?}, {before:?}");
+    let len = path.metadata().unwrap().len();
+    assert!(len < 1 << 20, "the file has {len} bytes");
+    assert!(ledger.session(id(8)).await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn room_that_the_log_still_has_to_bring_into_the_database_is_not_free() {
     let bench = Bench::new();
     let path = bench.dir.path().join("ledger.sqlite");
@@ -164,14 +207,13 @@ async fn room_that_the_log_still_has_to_bring_into_the_database_is_not_free() {
     bench.ledger.start(large).await.unwrap();
     let database = path.metadata().unwrap().len();
     assert!(database < 1 << 20, "it is in the log only: {database}");
-    let pages = |connection: &rusqlite::Connection| room::len_of(connection);
-    let len = bench.ledger.readers.read(pages).await.unwrap();
-    assert!(len > 8 << 20, "{len}");
+    let mut used = bench.ledger.readers.read(room::Used::of).await.unwrap();
+    assert!(used.len > 8 << 20, "{used:?}");
     let room = Room::of(
         &path,
         Arc::new(Reserve::open(&bench.dir.path().join("other")).unwrap()),
     );
     let more_than_any_disk = u64::MAX / 2;
-    let look = room.look(database + more_than_any_disk);
-    assert_eq!(look.unwrap().available, 0);
+    used.len = database + more_than_any_disk;
+    assert_eq!(room.look(used).unwrap().space.available, 0);
 }
