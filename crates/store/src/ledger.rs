@@ -52,7 +52,8 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> Result<(), LedgerError>;
 
     /// Ends a session without a resource, under a lease. Its media goes to the garbage list (or is
-    /// deleted, when it is in the ledger) in the same transaction.
+    /// deleted, when it is in the ledger) in the same transaction. Its context is forgotten: it may be
+    /// large, and the row stays until the session expires.
     ///
     /// # Errors
     /// [`LedgerError::Fenced`] when the epoch is not `epoch` or the session has ended already.

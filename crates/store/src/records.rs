@@ -213,7 +213,7 @@ pub struct NewSession {
 pub struct Session {
     /// Its name.
     pub id: SessionId,
-    /// What the server remembers of the request that started it.
+    /// What the server remembers of the request that started it; empty when it ended without a resource.
     pub context: Vec<u8>,
     /// When it was started.
     pub created: Timestamp,

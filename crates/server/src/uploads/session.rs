@@ -386,12 +386,23 @@ impl House {
         self.clock.now() < session.expires && request.path == path
     }
 
+    /// A session that ended without a resource is answered alike under every path: which one it had is forgotten.
+    fn refuse_ended(&self, session: &Session) -> Result<(), Error> {
+        match session.state {
+            _ if self.clock.now() >= session.expires => Err(Error::SessionNotFound),
+            SessionState::Cancelled => Err(SessionError::Cancelled.into()),
+            SessionState::Failed => Err(SessionError::Gone.into()),
+            SessionState::Active | SessionState::Finishing | SessionState::Finished => Ok(()),
+        }
+    }
+
     fn check(
         &self,
         session: Option<Session>,
         path: &str,
     ) -> Result<(Session, UploadRequest), Error> {
         let session = session.ok_or(Error::SessionNotFound)?;
+        self.refuse_ended(&session)?;
         let request = remembered(&session)?;
         if self.lives_at(&session, &request, path) {
             Ok((session, request))

@@ -73,7 +73,7 @@ impl Tables<'_> {
             EndSession::Failed => SessionState::Failed,
         };
         self.execute(
-            "UPDATE sessions SET epoch = ?2, extent_start = NULL, extent_crc32c = NULL
+            "UPDATE sessions SET epoch = ?2, context = x'', extent_start = NULL, extent_crc32c = NULL
              WHERE rowid = ?1",
             params![held.rowid, epoch.0.cast_signed()],
         )?;

@@ -229,6 +229,7 @@ impl Tables {
         let mut session = self.held(id, epoch)?;
         let media = session.progress.media.take();
         session.progress.extent = None;
+        session.context = Vec::new();
         session.state = match end {
             EndSession::Cancelled => SessionState::Cancelled,
             EndSession::Failed => SessionState::Failed,

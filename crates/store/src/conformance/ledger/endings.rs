@@ -37,6 +37,7 @@ async fn an_ended_session_lets_go_of_its_media(ledger: &dyn Ledger) {
         let ended = session(ledger, large).await;
         assert_eq!((ended.state, ended.progress.offset), (state, 10));
         assert_eq!((ended.progress.media, ended.progress.extent), (None, None));
+        assert_eq!(ended.context, b"", "nobody finishes it any more");
         assert!(is_garbage(ledger, media.id).await);
 
         let little = start(ledger, names.new_session(2 * n + 1)).await.id;
