@@ -159,6 +159,17 @@ impl Mount {
         Ok(Self(at.to_owned()))
     }
 
+    /// Mounts a small file system in memory on a directory, which is made if need be.
+    ///
+    /// # Errors
+    /// As [`Mount::new`].
+    pub(crate) fn in_memory(at: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(at)?;
+        let place = at.to_string_lossy();
+        run("mount", ["-t", "tmpfs", "-o", "size=16m", "tmpfs", &place])?;
+        Ok(Self(at.to_owned()))
+    }
+
     /// Where it is mounted.
     pub(crate) fn path(&self) -> &Path {
         &self.0

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -36,6 +37,9 @@ pub(crate) struct Subject {
     /// Another server instead of `windlass`: its words, to which the directory of its data is added.
     #[arg(skip)]
     pub(crate) instead: Option<Vec<OsString>>,
+    /// Which user and group it is to be, if not ours.
+    #[arg(skip)]
+    pub(crate) user: Option<u32>,
     /// Where it listens, for a tier that has a network of its own.
     #[arg(skip = LOOPBACK)]
     pub(crate) listen: SocketAddr,
@@ -66,7 +70,14 @@ impl Subject {
         let mut words = wrapper.iter().map(OsString::from).chain(server);
         let mut command = Command::new(words.next().expect("a server, at least"));
         command.args(words).arg(data).args(&self.arguments);
+        self.change_user(&mut command);
         command
+    }
+
+    fn change_user(&self, command: &mut Command) {
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
     }
 
     /// Starts the server on its data and waits until it listens.
@@ -116,12 +127,20 @@ impl Subject {
     /// # Errors
     /// When the verification cannot be carried out.
     pub(crate) fn verify(&self, data: &Path) -> anyhow::Result<Vec<Violation>> {
-        let damage = self.findings(data, &[], |finding| finding["severity"] == "damage")?;
+        let damage = self.damage(data)?;
         if !damage.is_empty() {
             return Ok(damage);
         }
         self.findings(data, &["--repair"], |_| false)?;
         self.findings(data, &[], |_| true)
+    }
+
+    /// What its verification finds that no crash leaves. It changes nothing.
+    ///
+    /// # Errors
+    /// As [`Subject::verify`].
+    pub(crate) fn damage(&self, data: &Path) -> anyhow::Result<Vec<Violation>> {
+        self.findings(data, &[], |finding| finding["severity"] == "damage")
     }
 
     fn findings(
@@ -135,6 +154,7 @@ impl Subject {
             .args(["verify", "--json", "--data"])
             .arg(data)
             .args(arguments);
+        self.change_user(&mut command);
         let output = command.output().with_context(|| format!("{command:?}"))?;
         if !matches!(output.status.code(), Some(0 | DAMAGED)) {
             bail!(
@@ -373,6 +393,7 @@ mod tests {
         let subject = Subject {
             binary: "windlass".into(),
             arguments: vec!["--x".to_owned()],
+            user: None,
             listen: LOOPBACK,
             instead: instead.map(|words| words.iter().map(Into::into).collect()),
         };

@@ -1,0 +1,204 @@
+//! Where a server is that is short of room: its disks, and who it is.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::path::{Path, PathBuf};
+
+use windlass_testkit::checker::Violation;
+
+use super::super::volume::Volume;
+use crate::disk::FileSystem;
+use crate::guard::dies_with_us;
+use crate::scratch::Scratch;
+use crate::subject::{Server, Subject};
+
+/// Who is nobody on every system, and the group of that.
+const NOBODY: u32 = 65534;
+
+/// What the small file system holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Ledger and vault.
+    OneDisk,
+    /// The ledger. The vault is a link to another one.
+    SmallLedger,
+    /// The vault, by a link.
+    SmallVault,
+}
+
+/// Who the server is, and who takes room from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum User {
+    /// For whom ext4 keeps blocks.
+    Root,
+    /// Who gets none of them.
+    Normal,
+}
+
+impl Layout {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::OneDisk => "one disk",
+            Self::SmallLedger => "the ledger's disk",
+            Self::SmallVault => "the vault's disk",
+        }
+    }
+}
+
+impl User {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Normal => "a normal user",
+        }
+    }
+
+    /// Who processes are to become, if they are not to stay root.
+    pub(super) fn id(self) -> Option<u32> {
+        (self == Self::Normal).then_some(NOBODY)
+    }
+
+    /// Makes a directory of this user's.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(super) fn make_directory(self, path: &Path) -> std::io::Result<()> {
+        fs::create_dir_all(path)?;
+        chown(path, self.id(), self.id())
+    }
+}
+
+/// A small file system, what is on it, and the server that works there.
+#[derive(Debug)]
+pub(super) struct Place {
+    volume: Volume,
+    data: PathBuf,
+    user: User,
+    /// Below this no media is taken, nor a resource.
+    pub(super) hard: u64,
+    subject: Subject,
+    scratch: Scratch,
+}
+
+/// The smallest that is of use: XFS and Btrfs take no less.
+fn size(file_system: FileSystem) -> u64 {
+    match file_system {
+        FileSystem::Ext4 => 32 << 20,
+        FileSystem::Xfs => 300 << 20,
+        FileSystem::Btrfs => 256 << 20,
+    }
+}
+
+/// `free_space.hard` for a disk that is so small; the soft limit is twice as much. Btrfs only guesses how much room there is.
+fn hard_limit(file_system: FileSystem) -> u64 {
+    match file_system {
+        FileSystem::Ext4 | FileSystem::Xfs => 2_000_000,
+        FileSystem::Btrfs => 32_000_000,
+    }
+}
+
+impl Place {
+    /// Makes it. The large file system of the two is that of the scratch directory.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(super) fn new(
+        file_system: FileSystem,
+        layout: Layout,
+        user: User,
+        subject: &Subject,
+    ) -> anyhow::Result<Self> {
+        let scratch = Scratch::on_disk()?;
+        // A normal user finds the way to its own.
+        fs::set_permissions(scratch.path(), Permissions::from_mode(0o711))?;
+        let hard = hard_limit(file_system);
+        let subject = prepare(subject, user, hard, scratch.path())?;
+        let volume = Volume::new(file_system, size(file_system), scratch.path())?;
+        let large = scratch.path().join("large");
+        fs::create_dir(&large)?;
+        let (ledger, vault) = match layout {
+            Layout::OneDisk => (volume.path(), None),
+            Layout::SmallLedger => (volume.path(), Some(large.as_path())),
+            Layout::SmallVault => (large.as_path(), Some(volume.path())),
+        };
+        let data = ledger.join("data");
+        user.make_directory(&data)?;
+        if let Some(vault) = vault {
+            let vault = vault.join("vault");
+            user.make_directory(&vault)?;
+            symlink(vault, data.join("vault"))?;
+        }
+        Ok(Self {
+            volume,
+            data,
+            user,
+            hard,
+            subject,
+            scratch,
+        })
+    }
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(super) fn start(&self) -> anyhow::Result<Server> {
+        let log = self.scratch.path().join("log");
+        self.subject.start_under(&dies_with_us(), &self.data, &log)
+    }
+
+    /// What its own verification finds, with the server ended and what a crash leaves cleared away.
+    ///
+    /// # Errors
+    /// When it cannot be carried out.
+    pub(super) fn verify(&self) -> anyhow::Result<Vec<Violation>> {
+        self.subject.verify(&self.data)
+    }
+
+    /// What its verification finds that a crash does not leave. It changes nothing.
+    ///
+    /// # Errors
+    /// When it cannot be carried out.
+    pub(super) fn damage(&self) -> anyhow::Result<Vec<Violation>> {
+        self.subject.damage(&self.data)
+    }
+
+    /// A directory on the small file system for whoever else writes to it.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(super) fn others(&self) -> std::io::Result<PathBuf> {
+        let path = self.volume.path().join("others");
+        self.user.make_directory(&path)?;
+        Ok(path)
+    }
+
+    /// Bytes on the small file system that a normal user may still take.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(super) fn available(&self) -> std::io::Result<u64> {
+        let stat = rustix::fs::statvfs(self.volume.path())?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+/// The server with limits for a small disk, and with a program that its user can reach.
+fn prepare(subject: &Subject, user: User, hard: u64, scratch: &Path) -> anyhow::Result<Subject> {
+    let mut subject = subject.clone();
+    let config = scratch.join("config.toml");
+    let soft = 2 * hard;
+    fs::write(
+        &config,
+        format!("[free_space]\nsoft = {soft}\nhard = {hard}\n"),
+    )?;
+    let config = format!("--config={}", config.display());
+    subject.arguments.push(config);
+    subject.user = user.id();
+    if user == User::Normal {
+        let program = scratch.join("windlass");
+        fs::copy(&subject.binary, &program)?;
+        subject.binary = program;
+    }
+    Ok(subject)
+}

@@ -1,0 +1,82 @@
+//! Another process that takes all room there is.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::place::User;
+
+/// Within this the sweep frees something, if there is anything left to free.
+const SWEEP: Duration = Duration::from_secs(2);
+
+/// Media needs as much, at the least. Less is left of what others have just given back.
+const MUCH: u64 = 64 << 10;
+
+/// Writes a file until nothing more can be written. What a file system had set aside for a file that grows comes back when it is closed,
+/// so it is opened again.
+const TAKE_ALL: &str = r#"
+for size in 1M 64K 4K 1; do
+    dd if=/dev/zero of="$1" bs=$size oflag=append conv=notrunc
+    sync "$1"
+done 2>/dev/null
+true
+"#;
+
+/// A process beside the server, of the same user.
+#[derive(Debug)]
+pub(super) struct Stranger {
+    file: PathBuf,
+    user: User,
+}
+
+impl Stranger {
+    /// Writes to a directory of its own.
+    pub(super) fn new(directory: &Path, user: User) -> Self {
+        Self {
+            file: directory.join("stranger"),
+            user,
+        }
+    }
+
+    /// Takes what there is, and what the sweep still frees of what was let go of before.
+    ///
+    /// # Errors
+    /// When there is no shell.
+    pub(super) fn take_the_last_byte(&self) -> anyhow::Result<()> {
+        while self.take_all()? >= MUCH {
+            sleep(SWEEP);
+        }
+        Ok(())
+    }
+
+    /// Takes what there is, and says how much that was.
+    ///
+    /// # Errors
+    /// When there is no shell.
+    pub(super) fn take_all(&self) -> anyhow::Result<u64> {
+        let before = self.len();
+        let mut command = Command::new("sh");
+        command.args(["-c", TAKE_ALL, "stranger"]).arg(&self.file);
+        if let Some(user) = self.user.id() {
+            command.uid(user).gid(user);
+        }
+        let status = command.current_dir("/").stdin(Stdio::null()).status()?;
+        anyhow::ensure!(status.success(), "the stranger failed ({status})");
+        Ok(self.len().saturating_sub(before))
+    }
+
+    /// Gives all of it back.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(super) fn leave(&self) -> std::io::Result<()> {
+        fs::remove_file(&self.file)
+    }
+
+    fn len(&self) -> u64 {
+        self.file.metadata().map_or(0, |file| file.len())
+    }
+}
