@@ -2,12 +2,10 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, Instant};
+
+use windlass_testkit::wait::{self, PATIENCE};
 
 use crate::filesystem;
-
-/// How long a test waits before it fails. Tests that pass do not wait this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until there is an answer.
 pub(crate) async fn soon<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
@@ -27,12 +25,10 @@ pub(crate) async fn soon<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
 /// Takes a lock that this test has given back. A process that another test starts has it, too, until it runs its
 /// program.
 pub(crate) fn free_lock(path: &Path) -> File {
-    let begun = Instant::now();
-    loop {
-        match filesystem::lock(path).expect("it can be asked for") {
-            Some(lock) => return lock,
-            None => assert!(begun.elapsed() < PATIENCE, "somebody has it"),
-        }
-        std::thread::yield_now();
-    }
+    let mut lock = None;
+    wait::until("the lock is free", || {
+        lock = filesystem::lock(path).expect("it can be asked for");
+        lock.is_some()
+    });
+    lock.expect("it is free")
 }

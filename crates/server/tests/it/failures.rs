@@ -9,9 +9,8 @@ use futures_util::stream;
 use http::{Request, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use tokio::sync::oneshot;
 use tower_service::Service as _;
-use windlass_server::{Listener, Stores};
+use windlass_server::Stores;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
     Advance, Ledger as _, MediaId, MediaRef, NewSession, Place, Progress, SessionId, SessionState,
@@ -115,12 +114,7 @@ async fn a_finishing_session_whose_start_cannot_be_read_ends_when_its_time_is_ov
     };
     let clock: Arc<ManualClock> = Arc::default();
     let world = World::new(stores, Arc::clone(&clock));
-    let (stop, stopped) = oneshot::channel::<()>();
-    let sockets = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let running = tokio::spawn(async move {
-        let stop = async { drop(stopped.await) };
-        world.server.run(Listener::plain(sockets), stop).await
-    });
+    let serving = world.serve().await;
     let state = async || ledger.session(id).await.unwrap().unwrap().state;
     // The clock of the timers, which stands still while anything else is done.
     let looks = Duration::from_secs(5 * 60);
@@ -134,6 +128,5 @@ async fn a_finishing_session_whose_start_cannot_be_read_ends_when_its_time_is_ov
         session.is_none_or(|session| session.state == SessionState::Failed),
         "it must have ended"
     );
-    stop.send(()).unwrap();
-    running.await.unwrap();
+    serving.stop().await.unwrap();
 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tower_service::Service as _;
-use windlass_server::{Ended, Listener, ReplyBody, Stores};
+use windlass_server::{Ended, ReplyBody, Stores};
 use windlass_store::fault::{Faults, FaultyLedger, Trouble, When};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::media::Media;
@@ -80,15 +80,9 @@ fn whole_range() -> String {
 #[tokio::test(start_paused = true)]
 async fn what_was_read_is_committed_when_the_server_is_told_to_end() {
     let standing = Standing::new().await;
-    let sockets = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = standing.world.server.clone();
-    let running = tokio::spawn(async move {
-        let stop = async { drop(stopped.await) };
-        server.run(Listener::plain(sockets), stop).await
-    });
+    let serving = standing.world.serve().await;
     let append = standing.append().await;
-    stop.send(()).unwrap();
+    let running = serving.stop();
     // The clock of the timers goes on only when nothing else is to be done.
     let ended = timeout(Duration::from_secs(24 * 60 * 60), append).await;
     let reply = ended.expect("it is stopped").unwrap().unwrap();

@@ -9,11 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use windlass_discovery::{Api, Method};
 use windlass_server::config::Limits;
 use windlass_server::kind::{Answer, Call, Desk, Embedded, Kind, Rejection, Uploaded, Worker};
-use windlass_server::{Listener, ServedApi, Stores};
+use windlass_server::{ServedApi, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Resource, ResourceChange};
 use windlass_testkit::media::Media;
@@ -294,20 +294,13 @@ async fn calls_that_change_the_same_take_turns() {
 #[tokio::test]
 async fn a_worker_is_told_of_what_is_committed() {
     let (world, ledger, emptied) = post_office();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = world.server.clone();
-    let running = tokio::spawn(async move {
-        let stop = async { drop(stopped.await) };
-        server.run(Listener::plain(listener), stop).await
-    });
+    let serving = world.serve().await;
     let reply = post_json(&world, &json!({"text": STANDARD.encode("hello")})).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let told = tokio::time::timeout(PATIENCE, emptied.notified());
     told.await.expect("the postman comes");
     assert!(letters(&ledger).await.is_empty());
-    stop.send(()).unwrap();
-    running.await.unwrap();
+    serving.stop().await.unwrap();
 }
 
 #[tokio::test]

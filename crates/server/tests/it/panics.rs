@@ -1,10 +1,9 @@
-//! Panics in what the server does beside requests.
+//! Panics in the server's background tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-use windlass_server::{Ended, Listener, Stores};
+use windlass_server::{Ended, Stores};
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 
@@ -29,14 +28,7 @@ async fn panicking(nth: u64) -> Arc<Faults> {
         vault: Arc::new(FaultyVault::new(Arc::new(vault), Arc::clone(&calls))),
     };
     let world = World::new(stores, Arc::default());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let sockets = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a port is free");
-    let running = tokio::spawn(async move {
-        let stop = async { drop(stopped.await) };
-        world.server.run(Listener::plain(sockets), stop).await
-    });
+    let serving = world.serve().await;
     tokio::time::sleep(A_WHILE).await;
     let before = ENDLESS.map(|name| calls.calls_of(name));
     tokio::time::sleep(A_WHILE).await;
@@ -46,8 +38,7 @@ async fn panicking(nth: u64) -> Arc<Faults> {
         let now = calls.calls_of(name);
         assert!(now > before, "no more {name} after a panic in {panicked}");
     }
-    stop.send(()).expect("it runs");
-    let ended = running.await.expect("no panic gets here");
+    let ended = serving.stop().await.expect("no panic gets here");
     assert_eq!(ended, Ended::Drained);
     calls
 }

@@ -12,10 +12,15 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tower_service::Service as _;
 use windlass_discovery::Api;
 use windlass_server::config::{Checkpoints, ChunkRule, Limits};
-use windlass_server::{Clock, Registry, ReplyBody, ServedApi, Server, Settings, Stores};
+use windlass_server::{
+    Clock, Ended, Listener, Registry, ReplyBody, ServedApi, Server, Settings, Stores,
+};
 use windlass_store::Timestamp;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
@@ -49,6 +54,20 @@ impl Clock for ManualClock {
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) clock: Arc<ManualClock>,
+}
+
+/// A server that serves a socket.
+pub(crate) struct Serving {
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Ended>,
+}
+
+impl Serving {
+    /// Tells it to end. Returns the task that runs until it has.
+    pub(crate) fn stop(self) -> JoinHandle<Ended> {
+        self.stop.send(()).expect("it runs");
+        self.ended
+    }
 }
 
 /// The body of a request.
@@ -112,6 +131,20 @@ impl World {
                 };
             },
         )
+    }
+
+    /// Serves a socket, with all that the server does in the background.
+    pub(crate) async fn serve(&self) -> Serving {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let sockets = TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port is free");
+        let server = self.server.clone();
+        let ended = tokio::spawn(async move {
+            let stop = async { drop(stopped.await) };
+            server.run(Listener::plain(sockets), stop).await
+        });
+        Serving { stop, ended }
     }
 
     fn set_up(

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_store::{Progress, ResourceChange, SessionState};
+use windlass_testkit::wait::PATIENCE;
 
 use super::*;
 use crate::filesystem::Pulse;
-use crate::patience::{PATIENCE, free_lock, soon};
+use crate::patience::{free_lock, soon};
 use crate::reserve::{Purpose, Reserve};
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);

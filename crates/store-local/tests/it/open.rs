@@ -86,7 +86,7 @@ async fn a_vault_is_open_once_whatever_data_directory_leads_to_it() {
         matches!(&refused, VerifyError::Open(error) if is_in_use(error)),
         "a repair of the copy: {refused:?}"
     );
-    // What changes nothing goes on beside it.
+    // A verification without repair changes nothing, so it does not take the vault's lock.
     let look = VerifyOptions::new(NOW);
     assert!(verify(second.path(), look, &mut |_| ()).unwrap().is_sound());
     drop(store);
