@@ -151,9 +151,9 @@ impl LocalLedger {
         self.writer.change(change).await.map(drop)
     }
 
-    /// Gives a disk that is short of room what deleted rows have taken: others than the ledger may need it. Step by
-    /// step, since changes wait meanwhile, and so many steps at most, since the caller does. A disk without any room
-    /// may have none for this either.
+    /// Gives a disk that is short of room what deleted rows have taken, since media may need it. It goes step by step
+    /// because other changes wait during each, and ends after [`SHRINK_STEPS`] because the caller waits for all. A disk
+    /// without any room may have none for this either.
     async fn shrink(&self, mut look: Look) -> Result<(), LedgerError> {
         for _ in 0..SHRINK_STEPS {
             if !look.is_short() {

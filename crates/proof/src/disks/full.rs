@@ -6,7 +6,7 @@
 //! deletes alone, or by the other process.
 //! To be survived: everything that was acknowledged. To be seen: what needs room is refused with 503 and `Retry-After`, before the limits of
 //! `free_space` are overrun; queries, finishes, cancels, deletes and `windlass verify` go on, on the last byte too, and the server starts;
-//! soon after there is room all goes on, and nobody had to do anything about the server. A vault in memory is refused.
+//! soon after there is room all goes on, without anybody's help. A vault in memory is refused.
 
 mod client;
 mod filler;

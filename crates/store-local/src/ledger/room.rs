@@ -14,7 +14,7 @@ use crate::reserve::Reserve;
 /// Less than this may stay idle, however full the disk is.
 const FEW: u64 = 256 << 10;
 
-/// What stays idle is less than one part in so many of what the disk has left.
+/// What stays idle is less than the free space of the disk divided by this.
 const SHARE: u64 = 16;
 
 /// The disk of the database, and what is kept of it.

@@ -111,7 +111,7 @@ impl<'a> Client<'a> {
         self.verdict.is_clean()
     }
 
-    /// Begins an upload of so much media, with metadata of about `text` bytes.
+    /// Begins an upload of `media` bytes, with metadata of about `text` bytes.
     pub(super) fn begin(&mut self, text: u64, media: u64) -> anyhow::Result<Option<Begun>> {
         let seed = self.next_seed();
         let text = Text { seed, len: text };
@@ -124,7 +124,7 @@ impl<'a> Client<'a> {
         }))
     }
 
-    /// Makes a resource with a body of about so many bytes and without media.
+    /// Makes a resource without media, with a body of about `text` bytes.
     pub(super) fn insert(&mut self, text: u64) -> anyhow::Result<Option<Made>> {
         let seed = self.next_seed();
         let text = Text { seed, len: text };

@@ -1,6 +1,5 @@
 //! What fills a disk.
 
-use std::iter::repeat;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -73,16 +72,13 @@ fn fill_with<T>(
     lens: impl IntoIterator<Item = u64>,
     mut make: impl FnMut(u64) -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<()> {
-    for (len, is_first) in lens
-        .into_iter()
-        .zip([true].into_iter().chain(repeat(false)))
-    {
+    for (index, len) in lens.into_iter().enumerate() {
         loop {
             let before = all.len();
             while let Some(made) = make(len)? {
                 all.push(made);
             }
-            if !is_first || all.len() <= before + 1 {
+            if index > 0 || all.len() <= before + 1 {
                 break;
             }
             sleep(LOOK);

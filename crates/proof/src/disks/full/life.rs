@@ -63,7 +63,7 @@ impl<'a> Life<'a> {
         })
     }
 
-    /// Fills the disk and makes room again, so often.
+    /// Fills the disk and makes room again, `cycles` times.
     pub(super) fn run(mut self, cycles: u64, tally: &mut Tally) -> anyhow::Result<()> {
         for cycle in 1..=cycles {
             self.cycle(cycle)?;

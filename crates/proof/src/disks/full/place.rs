@@ -12,7 +12,7 @@ use crate::guard::dies_with_us;
 use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 
-/// Who is nobody on every system, and the group of that.
+/// The user `nobody` on most systems, and a group with the same number. Numbers need no entry in /etc/passwd.
 const NOBODY: u32 = 65534;
 
 /// What the small file system holds.
@@ -163,7 +163,7 @@ impl Place {
         self.subject.damage(&self.data)
     }
 
-    /// A directory on the small file system for whoever else writes to it.
+    /// A directory on the small file system for another process that writes to it.
     ///
     /// # Errors
     /// When it cannot be made.

@@ -25,7 +25,7 @@ done 2>/dev/null
 true
 "#;
 
-/// A process beside the server, of the same user.
+/// A second process of the server's user.
 #[derive(Debug)]
 pub(super) struct Stranger {
     file: PathBuf,
@@ -41,7 +41,7 @@ impl Stranger {
         }
     }
 
-    /// Takes what there is, and what the sweep still frees of what was let go of before.
+    /// Takes all room, and takes it again as long as the server's sweep of deleted media frees some.
     ///
     /// # Errors
     /// When there is no shell.
