@@ -75,9 +75,10 @@ impl Wal {
         self.waiting() >= self.enough
     }
 
-    /// Whether no more may be committed before it has been brought into the database.
+    /// Whether no more may be committed before it has been brought into the database. Pages that are there already count: the
+    /// log becomes longer until all of them are.
     pub(super) fn is_too_long(&self) -> bool {
-        self.waiting() >= 2 * self.enough
+        self.lengths.pages.load(Ordering::Relaxed) >= 2 * self.enough
     }
 
     /// Brings the pages into the database, as far as readers let it. Commits go on meanwhile, and what
