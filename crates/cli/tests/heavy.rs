@@ -114,9 +114,10 @@ fn a_thousand_trickling_sessions_take_less_than_200_mib_of_memory() {
     assert_peak_below(&server, 200 * MIB);
 }
 
-/// When the server looks, much is there of each of them already: all clients are fast.
+/// When the server looks, much is there of each of them already: all clients are fast. Two buffers of 32 KiB for each of them
+/// are 64 MiB, the server has 45 without them, and the allocator a third more than is in use. With 64 KiB it takes 210 MiB.
 #[test]
-fn a_thousand_sessions_at_once_take_less_than_128_mib_of_memory_with_little_for_media() {
+fn a_thousand_sessions_at_once_take_less_than_176_mib_of_memory_with_little_for_media() {
     let server = server_with(&[
         "--config",
         concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/little_memory.toml"),
@@ -126,7 +127,7 @@ fn a_thousand_sessions_at_once_take_less_than_128_mib_of_memory_with_little_for_
     uploads.trickle();
     server.go_on();
     uploads.end();
-    assert_peak_below(&server, 128 * MIB);
+    assert_peak_below(&server, 176 * MIB);
 }
 
 /// A file of media, and what the client keeps beside it.

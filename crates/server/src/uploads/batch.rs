@@ -39,6 +39,10 @@ impl Batch {
         self.len
     }
 
+    pub(crate) fn has_block(&self) -> bool {
+        self.block.is_some()
+    }
+
     /// Whether it can hold more only with a block, when it may hold `unshared` bytes without one.
     pub(crate) fn wants_block(&self, unshared: usize) -> bool {
         self.block.is_none() && self.len >= unshared

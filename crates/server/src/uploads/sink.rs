@@ -247,7 +247,8 @@ impl MediaSink {
             .is_some_and(|writing| writing.checkpoint)
     }
 
-    /// Starts to write what was taken, after waiting for the write before it. With `checkpoint`,
+    /// Starts to write what was taken, after waiting for the write before it. What has no block is also waited for: it is
+    /// a piece of what the connection read, and an upload that read on meanwhile would hold that twice. With `checkpoint`,
     /// what is written now can be committed once it is there: the next call hands the
     /// [`Checkpoint`] out, unless [`MediaSink::settle`] comes first and covers it. When nothing is left to be
     /// written, this one hands out that of the write before.
@@ -256,10 +257,15 @@ impl MediaSink {
             self.add_checkpoint();
         }
         let landed = self.land().await?;
-        if self.batch.len() > 0 {
-            self.send(checkpoint).await?;
+        if self.batch.len() == 0 {
+            return Ok(landed);
         }
-        Ok(landed)
+        let has_block = self.batch.has_block();
+        self.send(checkpoint).await?;
+        if has_block {
+            return Ok(landed);
+        }
+        Ok(self.land().await?.or(landed))
     }
 
     /// Lets the write on its way, after which nothing was taken, be committed.
@@ -491,3 +497,6 @@ impl MediaSink {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
