@@ -3,14 +3,14 @@
 //! The bytes decide what an asset is; what its metadata says of it has to agree. HTML assets, alone or
 //! with their files in a ZIP archive, are read for click tags, for features of the browser that they
 //! need, and for what is wrong with them. What else a document describes is served by the generic
-//! kind.
+//! handler.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use windlass_discovery::Api;
-use windlass_server::kind::{Answer, Call, Kind, Rejection, Uploaded};
-use windlass_server::{GenericKind, ServedApi};
+use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
+use windlass_server::{DefaultHandler, ServedApi};
 use windlass_store::Resource;
 
 use crate::completion::completed;
@@ -50,9 +50,9 @@ fn served(api: Api) -> ServedApi {
 struct CreativeAssets;
 
 #[async_trait]
-impl Kind for CreativeAssets {
+impl ApiHandler for CreativeAssets {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
-        GenericKind.admit(call).await?;
+        DefaultHandler.admit(call).await?;
         match call.method.id.as_str() {
             INSERT | INSERT_BEFORE => assets::admit(call),
             INSERT_STUDIO => studio::admit(call),
@@ -65,14 +65,14 @@ impl Kind for CreativeAssets {
             INSERT | INSERT_BEFORE => assets::insert(call, media).await,
             INSERT_STUDIO => studio::insert(call, media).await,
             GET => assets::get(call).await,
-            _ => GenericKind.run(call, media).await,
+            _ => DefaultHandler.run(call, media).await,
         }
     }
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
         match call.method.id.as_str() {
             GET => assets::find(call).await,
-            _ => GenericKind.find(call).await,
+            _ => DefaultHandler.find(call).await,
         }
     }
 

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use windlass_discovery::settings::{Digest, Settings};
 use windlass_discovery::{Api, ByteSize};
-use windlass_server::kind::{Answer, Call, Kind, Rejection, Uploaded};
-use windlass_server::{GenericKind, ServedApi};
+use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
+use windlass_server::{DefaultHandler, ServedApi};
 use windlass_store::Resource;
 
 use crate::record::Fields;
@@ -54,7 +54,7 @@ fn with_settings(api: Api) -> Api {
 struct Drive;
 
 #[async_trait]
-impl Kind for Drive {
+impl ApiHandler for Drive {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
         match call.method.id.as_str() {
             "drive.files.create" => write::admit_creation(call).await,
@@ -76,7 +76,7 @@ impl Kind for Drive {
             "drive.about.get" => Ok(about(call)),
             id if is_attached(id) => {
                 tree::named(call).await?;
-                GenericKind.run(call, media).await
+                DefaultHandler.run(call, media).await
             }
             _ => Err(call.not_implemented()),
         }

@@ -1,6 +1,6 @@
 //! The Farm API: animals, with media of many types up to 50 GB.
 //!
-//! It is what a server without settings serves, and an example of the short form. The generic kind
+//! It is what a server without settings serves, and an example of the short form. The default handler
 //! is all it needs.
 
 use windlass_server::ServedApi;

@@ -2,15 +2,17 @@
 //!
 //! Its methods on images have gone from the published document; the description here has them still,
 //! and a way to read the image back, to which the `url` of a reply leads. What else a document
-//! describes is served by the generic kind.
+//! describes is served by the default handler.
 
 use async_trait::async_trait;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 use windlass_discovery::Api;
-use windlass_server::kind::{Answer, Call, Kind, MediaSource, Rejection, Uploaded, first_version};
-use windlass_server::{GenericKind, ServedApi};
+use windlass_server::handler::{
+    Answer, ApiHandler, Call, MediaSource, Rejection, Uploaded, first_version,
+};
+use windlass_server::{DefaultHandler, ServedApi};
 use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::completion::completed;
@@ -45,11 +47,11 @@ fn served(api: Api) -> ServedApi {
 struct ImageConfigurations;
 
 #[async_trait]
-impl Kind for ImageConfigurations {
+impl ApiHandler for ImageConfigurations {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
         match call.method.id.as_str() {
             UPLOAD => Slot::of(call).map(drop),
-            _ => GenericKind.admit(call).await,
+            _ => DefaultHandler.admit(call).await,
         }
     }
 
@@ -57,14 +59,14 @@ impl Kind for ImageConfigurations {
         match call.method.id.as_str() {
             UPLOAD => upload(call, media).await,
             GET => get(call).await,
-            _ => GenericKind.run(call, media).await,
+            _ => DefaultHandler.run(call, media).await,
         }
     }
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
         match call.method.id.as_str() {
             GET => find(call, &Slot::of(call)?).await,
-            _ => GenericKind.find(call).await,
+            _ => DefaultHandler.find(call).await,
         }
     }
 
@@ -76,7 +78,7 @@ impl Kind for ImageConfigurations {
     /// The URL of an image stays when the image is replaced, so nobody may show it unasked.
     fn media_headers(&self, resource: &Resource) -> HeaderMap {
         if resource.collection != COLLECTION {
-            return GenericKind.media_headers(resource);
+            return DefaultHandler.media_headers(resource);
         }
         HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static("no-cache"))])
     }

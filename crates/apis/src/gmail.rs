@@ -1,9 +1,9 @@
 //! The Gmail API: mailboxes whose messages are uploaded, sent, read and searched.
 //!
-//! Methods are told by their ids, so the kind serves the description that comes with Windlass and the
+//! Methods are told by their ids, so the handler serves the description that comes with Windlass and the
 //! published one alike. What is absent: the settings of a mailbox, push notifications, spam filters.
 //!
-//! | room | duty |
+//! | module | duty |
 //! |---|---|
 //! | [`options`] | what an operator sets |
 //! | `request` | a call, read |
@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use windlass_discovery::{Api, Method};
 use windlass_server::ServedApi;
-use windlass_server::kind::{Answer, Call, Embedded, Kind, Rejection, Uploaded, Worker};
+use windlass_server::handler::{Answer, ApiHandler, Call, Embedded, Rejection, Uploaded, Worker};
 use windlass_store::{Resource, ResourceChange};
 
 use crate::Family;
@@ -73,7 +73,7 @@ fn serve(api: Api, options: &crate::Options) -> ServedApi {
     ServedApi::new(api, Arc::new(GmailKind::new(options.gmail.clone())))
 }
 
-/// The kind that knows what the methods of Gmail mean.
+/// The handler that knows what the methods of Gmail mean.
 #[derive(Debug)]
 struct GmailKind {
     options: Arc<Options>,
@@ -91,7 +91,7 @@ impl GmailKind {
 }
 
 #[async_trait]
-impl Kind for GmailKind {
+impl ApiHandler for GmailKind {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
         let request = Request::new(call, &self.options)?;
         let mut rows = request.rows();

@@ -1,7 +1,7 @@
 //! The APIs that come with Windlass, ready to be served.
 //!
 //! An API is a folder with its description in the short TOML form and, where its resources mean
-//! something of their own, its kind. This crate holds no rules of the protocol and no storage.
+//! something of their own, its handler. This crate holds no rules of the protocol and no storage.
 //!
 //! ```
 //! use windlass_apis::{Options, by_name};
@@ -32,14 +32,14 @@ pub struct Options {
     pub gmail: gmail::options::Options,
 }
 
-/// The APIs of one name: those that come with Windlass, and the kind that gives meaning to others of
+/// The APIs of one name: those that come with Windlass, and the handler that gives meaning to others of
 /// the name.
 struct Family {
     /// The name in discovery documents, e.g. `gmail`.
     name: &'static str,
     /// The versions that come with Windlass, the newest last.
     built_in: fn(&Options) -> Vec<ServedApi>,
-    /// A description of the user's own, such as a published document, with the family's kind.
+    /// A description of the user's own, such as a published document, with the family's handler.
     adopt: fn(Api, &Options) -> ServedApi,
 }
 
@@ -63,7 +63,7 @@ pub fn by_name(name: &str, options: &Options) -> Option<Vec<ServedApi>> {
     Some((family(name)?.built_in)(options))
 }
 
-/// An API described by a file: with the kind that knows APIs of its name, else with the generic one.
+/// An API described by a file: with the handler that knows APIs of its name, else with the generic one.
 pub fn adopt(api: Api, options: &Options) -> ServedApi {
     match family(api.name()) {
         Some(family) => (family.adopt)(api, options),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use windlass_server::kind::{BlockingMedia, MediaSource, Rejection};
+use windlass_server::handler::{BlockingMedia, MediaSource, Rejection};
 
 /// How many looks are taken at a time: it bounds the memory that they take together.
 static LOOKS: Semaphore = Semaphore::const_new(8);

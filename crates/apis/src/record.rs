@@ -1,8 +1,8 @@
-//! Resources as the kinds here read and write them: records of the ledger whose body is a JSON object.
+//! Resources as the handlers here read and write them: records of the ledger whose body is a JSON object.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use windlass_server::kind::{Call, first_version};
+use windlass_server::handler::{Call, first_version};
 use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 
 /// The fields of a resource.

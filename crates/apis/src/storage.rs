@@ -1,6 +1,6 @@
 //! Cloud Storage: buckets, and objects in them.
 //!
-//! | room | duty |
+//! | module | duty |
 //! |---|---|
 //! | `bucket`, `object` | what is kept of each, and how it is shown |
 //! | `bucket_name`, `object_name` | names that may be given |
@@ -9,7 +9,7 @@
 //! | `preconditions` | `ifGenerationMatch` and its kin |
 //! | `page` | pages of lists |
 //!
-//! Only the live generation of an object exists. What the kind does not know, it refuses: permissions,
+//! Only the live generation of an object exists. What the handler does not know, it refuses: permissions,
 //! notifications, folders and versions have no meaning here.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use http::HeaderMap;
 use windlass_discovery::Api;
 use windlass_server::ServedApi;
-use windlass_server::kind::{Answer, Call, Kind, Rejection, Uploaded};
+use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::Resource;
 
 use crate::{Family, description};
@@ -53,12 +53,12 @@ fn served(api: Api) -> ServedApi {
     ServedApi::new(api, Arc::new(StorageKind))
 }
 
-/// The kind of Cloud Storage.
+/// The handler of Cloud Storage.
 #[derive(Debug, Clone, Copy)]
 struct StorageKind;
 
 #[async_trait]
-impl Kind for StorageKind {
+impl ApiHandler for StorageKind {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
         match call.method.id.as_str() {
             "storage.objects.insert" => objects::admit(call).await,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use windlass_discovery::Api;
 use windlass_server::ServedApi;
-use windlass_server::kind::{Answer, Call, Kind, Rejection, Uploaded};
+use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::Resource;
 
 use crate::completion::completed;
@@ -54,7 +54,7 @@ fn served(api: Api) -> ServedApi {
 struct YouTube;
 
 #[async_trait]
-impl Kind for YouTube {
+impl ApiHandler for YouTube {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
         match call.method.id.as_str() {
             "youtube.videos.insert" => videos::admit(call),

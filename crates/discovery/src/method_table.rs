@@ -43,7 +43,7 @@ pub enum Found<'a> {
         parameters: PathParameters,
     },
     /// The path is right and the HTTP method is not: 405.
-    WrongVerb {
+    WrongHttpMethod {
         /// The HTTP methods for `Allow`, each once.
         allowed: Vec<HttpMethod>,
     },
@@ -127,7 +127,7 @@ impl MethodTable {
         if allowed.is_empty() {
             Found::Nothing
         } else {
-            Found::WrongVerb { allowed }
+            Found::WrongHttpMethod { allowed }
         }
     }
 

@@ -111,7 +111,7 @@ impl Goal {
 impl Transfer {
     /// An upload that has not begun.
     pub fn start(plan: Plan) -> Self {
-        let goal = if plan.one_shot {
+        let goal = if plan.single_request {
             Goal::OneShot
         } else {
             Goal::Start

@@ -1,10 +1,10 @@
 //! What the server does besides answering: it watches the disks, finishes what a crash left
-//! unfinished, sweeps, and lets the kinds' workers work.
+//! unfinished, sweeps, and lets the handlers' workers work.
 //!
 //! Nobody waits for these tasks, so one that panicked would be missed by nobody until the disk is full. A panic ends
 //! one round of its task; the next one comes after the usual pause.
 
-mod pace;
+mod sweep_throttle;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 
 use crate::error::Error;
-use crate::kind::Desk;
-use crate::uploads::House;
-use pace::Pace;
+use crate::handler::WorkerContext;
+use crate::uploads::ServerState;
+use sweep_throttle::SweepThrottle;
 
 /// How often the disks are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,17 +37,17 @@ const FINISH_BATCH: usize = 64;
 const WORKER_PAUSE: Duration = Duration::from_secs(60);
 
 /// Starts it all. It ends with the set.
-pub(crate) fn spawn(house: &Arc<House>) -> JoinSet<()> {
+pub(crate) fn spawn(server: &Arc<ServerState>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(watch_the_disks(Arc::clone(house)));
-    tasks.spawn(let_sessions_cool(Arc::clone(house)));
-    tasks.spawn(finish_left_overs(Arc::clone(house)));
-    tasks.spawn(sweep(Arc::clone(house)));
-    for worker in house.registry.workers() {
-        let desk = Desk::new(house.shelf.clone(), Arc::clone(&house.clock));
+    tasks.spawn(watch_the_disks(Arc::clone(server)));
+    tasks.spawn(evict_idle_sessions(Arc::clone(server)));
+    tasks.spawn(finish_left_overs(Arc::clone(server)));
+    tasks.spawn(sweep(Arc::clone(server)));
+    for worker in server.registry.workers() {
+        let context = WorkerContext::new(server.store_handles.clone(), Arc::clone(&server.clock));
         tasks.spawn(restart_after_panics(move || {
-            let (worker, desk) = (Arc::clone(&worker), desk.clone());
-            async move { worker.run(desk).await }
+            let (worker, context) = (Arc::clone(&worker), context.clone());
+            async move { worker.run(context).await }
         }));
     }
     tasks
@@ -72,24 +72,24 @@ async fn restart_after_panics<F: Future<Output = ()>>(work: impl Fn() -> F) {
 }
 
 /// Notes how much room there is.
-pub(crate) async fn look_at_the_disks(house: &House) {
-    house.disks.look(&*house.ledger, &*house.vault).await;
+pub(crate) async fn look_at_the_disks(server: &ServerState) {
+    server.disks.look(&*server.ledger, &*server.vault).await;
 }
 
-async fn watch_the_disks(house: Arc<House>) {
+async fn watch_the_disks(server: Arc<ServerState>) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
-        survive("watch over the disks", look_at_the_disks(&house)).await;
+        survive("watch over the disks", look_at_the_disks(&server)).await;
     }
 }
 
 /// Closes what is kept open for clients that do not come back, and frees buffers that no upload has used for a while.
-async fn let_sessions_cool(house: Arc<House>) {
+async fn evict_idle_sessions(server: Arc<ServerState>) {
     loop {
         tokio::time::sleep(COOL_INTERVAL).await;
         let cool = async {
-            house.warm.forget_old(house.clock.now());
-            house.budget.free_if_unused();
+            server.session_cache.forget_old(server.clock.now());
+            server.buffer_pool.free_if_unused();
         };
         survive("idle sessions", cool).await;
     }
@@ -97,27 +97,27 @@ async fn let_sessions_cool(house: Arc<House>) {
 
 /// Finishing is a state that is completed whatever happens: at the start what a crash left, later
 /// what a passing fault left.
-async fn finish_left_overs(house: Arc<House>) {
+async fn finish_left_overs(server: Arc<ServerState>) {
     loop {
-        if let Some(Err(error)) = survive("unfinished uploads", finish_all(&house)).await {
-            house.examine(&error);
+        if let Some(Err(error)) = survive("unfinished uploads", finish_all(&server)).await {
+            server.examine(&error);
             tracing::warn!(%error, "unfinished uploads could not be finished");
         }
         tokio::time::sleep(FINISH_INTERVAL).await;
     }
 }
 
-async fn finish_all(house: &Arc<House>) -> Result<(), Error> {
+async fn finish_all(server: &Arc<ServerState>) -> Result<(), Error> {
     let mut after = None;
     loop {
-        let batch = house.ledger.finishing(after, FINISH_BATCH).await?;
-        let Some(last) = batch.last().copied() else {
+        let write_buffer = server.ledger.finishing(after, FINISH_BATCH).await?;
+        let Some(last) = write_buffer.last().copied() else {
             return Ok(());
         };
-        for id in batch {
-            let finished = survive("an unfinished upload", house.finish_left_over(id));
+        for id in write_buffer {
+            let finished = survive("an unfinished upload", server.finish_left_over(id));
             if let Some(Err(error)) = finished.await {
-                house.examine(&error);
+                server.examine(&error);
                 tracing::warn!(session = ?id, %error, "an upload could not be finished");
             }
         }
@@ -126,29 +126,29 @@ async fn finish_all(house: &Arc<House>) -> Result<(), Error> {
 }
 
 /// Forgets sessions that have died and deletes media that nothing refers to, a little at a time.
-async fn sweep(house: Arc<House>) {
+async fn sweep(server: Arc<ServerState>) {
     let mut sweep = Sweep::new(SweepOptions::default());
-    let mut pace = Pace::default();
+    let mut throttle = SweepThrottle::default();
     loop {
-        let (now, begun) = (house.clock.now(), Instant::now());
-        sweep.set_bite(pace.bite());
-        let step = sweep.step(&*house.ledger, &*house.vault, now);
+        let (now, begun) = (server.clock.now(), Instant::now());
+        sweep.set_bite(throttle.batch_size());
+        let step = sweep.step(&*server.ledger, &*server.vault, now);
         let pause = match survive("sweep", step).await {
             Some(Ok(swept)) => {
                 report(&swept);
-                pace.after(&swept, begun.elapsed())
+                throttle.after(&swept, begun.elapsed())
             }
-            None => pace::INTERVAL,
+            None => sweep_throttle::INTERVAL,
             Some(Err(error)) => {
                 match &error {
-                    SweepError::Ledger(error) => house.vitals.examine_ledger(error),
-                    SweepError::Vault(error) => house.vitals.examine_vault(error),
+                    SweepError::Ledger(error) => server.health.examine_ledger(error),
+                    SweepError::Vault(error) => server.health.examine_vault(error),
                 }
                 tracing::warn!(%error, "the sweep was interrupted");
-                pace::INTERVAL
+                sweep_throttle::INTERVAL
             }
         };
-        rest(pause, &house.garbage).await;
+        rest(pause, &server.sweep_now).await;
     }
 }
 
@@ -156,7 +156,7 @@ async fn sweep(house: Arc<House>) {
 async fn rest(pause: Duration, garbage: &Notify) {
     let wanted = async {
         garbage.notified().await;
-        tokio::time::sleep(pace::PACE).await;
+        tokio::time::sleep(sweep_throttle::SWEEP_PAUSE).await;
     };
     tokio::time::timeout(pause, wanted).await.ok();
 }
@@ -205,8 +205,8 @@ mod tests {
         let cases = [
             (haste, false, haste),
             (haste, true, haste),
-            (pace::INTERVAL, false, pace::INTERVAL),
-            (pace::INTERVAL, true, pace::PACE),
+            (sweep_throttle::INTERVAL, false, sweep_throttle::INTERVAL),
+            (sweep_throttle::INTERVAL, true, sweep_throttle::SWEEP_PAUSE),
         ];
         for (pause, is_wanted, expected) in cases {
             let garbage = Notify::new();

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
 use windlass_proto::command::ContentCoding;
 
-use crate::capacity::{Full, Share, json_cost};
+use crate::capacity::{Full, Permit, json_cost};
 use crate::config::Limits;
 use crate::error::Error;
 
@@ -49,7 +49,7 @@ pub(crate) struct RequestBody {
     /// The client sends the body only when it is asked for it, by reading.
     on_demand: bool,
     /// What the request holds in memory apart from media, and how much of that is its head.
-    held: Option<Share>,
+    held: Option<Permit>,
     head: u64,
 }
 
@@ -171,7 +171,7 @@ impl RequestBody {
     }
 
     /// Counts from now on what the request holds in memory: its head of this length, and what is collected of the body.
-    pub(crate) fn count(&mut self, memory: Share, head: u64) -> Result<(), Full> {
+    pub(crate) fn count(&mut self, memory: Permit, head: u64) -> Result<(), Full> {
         self.held = Some(memory);
         self.head = head;
         self.hold(0)

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use crate::config::Limits;
 
 pub(crate) use json::json_cost;
-pub(crate) use pool::{Pool, Share};
+pub(crate) use pool::{Permit, Pool};
 
-/// Files that are open at the same time because a kind looks into media, or because a digest is computed from it.
+/// Files that are open at the same time because a handler looks into media, or because a digest is computed from it.
 pub const LOOKS: usize = 64;
 
 /// A reply up to this length does not count: the limit on requests bounds all of them together, and an upload must not fail
@@ -23,7 +23,7 @@ pub(crate) const SHORT_REPLY: usize = 4 * 1024;
 /// What clients can make the server hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Held {
+pub enum LimitedResource {
     /// Connections.
     Connections,
     /// Requests from their head until their reply is sent. Over HTTP/2 these are streams.
@@ -49,13 +49,13 @@ pub enum Held {
 /// There is no room for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the limit on {} is reached; try again", .0.text())]
-pub struct Full(pub(crate) Held);
+pub struct Full(pub(crate) LimitedResource);
 
 /// How much there is of something that clients can make the server hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Of what.
-    pub held: Held,
+    pub held: LimitedResource,
     /// How much there is: bytes, in steps of 1 KiB, or a number.
     pub used: u64,
     /// How much there may be.
@@ -81,7 +81,7 @@ pub(crate) struct Capacity {
     pub(crate) patience: Duration,
 }
 
-impl Held {
+impl LimitedResource {
     fn text(self) -> &'static str {
         match self {
             Self::Connections => "connections",
@@ -99,16 +99,16 @@ impl Held {
 impl Capacity {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            connections: Pool::of_things(Held::Connections, limits.connections),
-            requests: Pool::of_things(Held::Requests, limits.requests),
-            uploads: Pool::of_things(Held::Uploads, limits.uploads),
-            downloads: Pool::of_things(Held::Downloads, limits.downloads),
-            looks: Pool::of_things(Held::Looks, LOOKS),
-            metadata: Pool::of_bytes(Held::Metadata, limits.metadata_memory),
-            large_bodies: Pool::for_large(Held::LargeBodies, limits.reading_memory),
-            replies: Pool::of_bytes(Held::Replies, limits.reply_memory),
-            large_replies: Pool::for_large(Held::LargeReplies, limits.reading_memory),
-            reading: Pool::for_large(Held::Reading, limits.reading_memory),
+            connections: Pool::of_things(LimitedResource::Connections, limits.connections),
+            requests: Pool::of_things(LimitedResource::Requests, limits.requests),
+            uploads: Pool::of_things(LimitedResource::Uploads, limits.uploads),
+            downloads: Pool::of_things(LimitedResource::Downloads, limits.downloads),
+            looks: Pool::of_things(LimitedResource::Looks, LOOKS),
+            metadata: Pool::of_bytes(LimitedResource::Metadata, limits.metadata_memory),
+            large_bodies: Pool::for_large(LimitedResource::LargeBodies, limits.reading_memory),
+            replies: Pool::of_bytes(LimitedResource::Replies, limits.reply_memory),
+            large_replies: Pool::for_large(LimitedResource::LargeReplies, limits.reading_memory),
+            reading: Pool::for_large(LimitedResource::Reading, limits.reading_memory),
             patience: limits.takeover_timeout,
         }
     }

@@ -37,7 +37,7 @@ pub struct Limits {
     pub metadata: usize,
     /// Memory for media on its way to the disk, over all uploads, at least 1 MiB. Default: 32 MiB.
     pub media_memory: u64,
-    /// Memory for media that kinds read whole, such as messages that are parsed, and as much again for
+    /// Memory for media that handlers read whole, such as messages that are parsed, and as much again for
     /// JSON bodies with media inside, both ways. Who needs more than there is gets all of it, alone. Default:
     /// 256 MiB.
     pub reading_memory: u64,

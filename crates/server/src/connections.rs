@@ -27,12 +27,12 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::capacity::Share;
+use crate::capacity::Permit;
 use crate::config::Limits;
 use crate::listener::{Accept, Arrival, Listener};
 use crate::origin::{LocalAddress, Scheme};
 use crate::service::answer;
-use crate::uploads::House;
+use crate::uploads::ServerState;
 
 use beginning::Beginning;
 use detached::detach;
@@ -54,24 +54,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the connections of one listener.
 pub(crate) struct Connections {
-    house: Arc<House>,
+    server: Arc<ServerState>,
     tasks: TaskTracker,
-    hurry: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 impl Connections {
-    pub(crate) fn new(house: Arc<House>) -> Self {
+    pub(crate) fn new(server: Arc<ServerState>) -> Self {
         Self {
             tasks: TaskTracker::new(),
-            hurry: CancellationToken::new(),
-            house,
+            shutdown: CancellationToken::new(),
+            server,
         }
     }
 
     /// Accepts until the future is dropped.
     pub(crate) async fn accept<A: Accept>(&self, listener: &Listener<A>) {
         loop {
-            let place = self.house.capacity.connections.wait_for_ever(1).await;
+            let place = self.server.capacity.connections.wait_for_ever(1).await;
             match listener.accept().await {
                 Ok(arrival) => self.serve(arrival, listener.scheme(), place),
                 Err(error) => {
@@ -84,22 +84,22 @@ impl Connections {
 
     /// Lets running requests come to their end, at most until `limit`, and nothing new begin.
     pub(crate) async fn drain(self, limit: Duration) {
-        self.hurry.cancel();
+        self.shutdown.cancel();
         self.tasks.close();
         tokio::time::timeout(limit, self.tasks.wait()).await.ok();
     }
 
-    fn serve<S>(&self, arrival: Arrival<S>, scheme: Scheme, place: Share)
+    fn serve<S>(&self, arrival: Arrival<S>, scheme: Scheme, place: Permit)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Arrival { stream, local, tls } = arrival;
         let connection = Connection {
-            house: Arc::clone(&self.house),
+            server: Arc::clone(&self.server),
             tasks: self.tasks.clone(),
-            hurry: self.hurry.clone(),
+            shutdown: self.shutdown.clone(),
             local: local.map(|address| LocalAddress { address, scheme }),
-            deadline: Instant::now() + self.house.settings.limits.head_timeout,
+            deadline: Instant::now() + self.server.settings.limits.head_timeout,
         };
         // Boxed apart: a beginning takes room that nobody needs afterwards.
         let begun = Box::pin(connection.begin(stream, tls));
@@ -119,9 +119,9 @@ struct Closed;
 
 /// One connection, from its opening on.
 struct Connection {
-    house: Arc<House>,
+    server: Arc<ServerState>,
     tasks: TaskTracker,
-    hurry: CancellationToken,
+    shutdown: CancellationToken,
     local: Option<LocalAddress>,
     /// When it must have shown which version of HTTP it speaks. The handshake of TLS comes before.
     deadline: Instant,
@@ -156,20 +156,20 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let limits = &self.house.settings.limits;
+        let limits = &self.server.settings.limits;
         let patience = Patience {
             unread: limits.body_timeout,
             linger: limits.linger,
         };
-        let stream = Lingering::new(stream, patience, self.hurry.clone());
+        let stream = Lingering::new(stream, patience, self.shutdown.clone());
         let mut stream = Beginning::new(stream);
         let begins = stream.begins_with(H2_PREFACE);
         let is_http2 = self.in_time("the first request", begins).await?;
-        // A reply that its client does not take must not keep a house that has closed.
-        let (house, local) = (Arc::downgrade(&self.house), self.local);
+        // A reply that its client does not take must not keep a server that has closed.
+        let (server, local) = (Arc::downgrade(&self.server), self.local);
         let service = service_fn(move |mut request: Request<Incoming>| {
             // For HTTP/2 this runs in the task of the connection, what it returns in one of the stream.
-            let Some(house) = house.upgrade() else {
+            let Some(server) = server.upgrade() else {
                 return Either::Left(ready(Err(Closed)));
             };
             let len = request.body().size_hint().upper();
@@ -184,7 +184,7 @@ impl Connection {
             } else {
                 convert::identity
             };
-            Either::Right(answer(house, request).map(watch).map(Ok))
+            Either::Right(answer(server, request).map(watch).map(Ok))
         });
         Some(if is_http2 {
             let streams = Streams::new(limits, &self.tasks);
@@ -202,18 +202,18 @@ impl Connection {
         })
     }
 
-    /// Serves a connection until it ends, the server stops, or its streams stand still. `shut_down` lets it end by itself.
+    /// Serves a connection until it ends, the server stops, or its streams stand still. `graceful` lets it end by itself.
     fn run<C, E>(
         self,
         connection: C,
-        shut_down: fn(Pin<&mut C>),
+        graceful: fn(Pin<&mut C>),
         streams: Option<Streams>,
     ) -> BoxFuture<'static, ()>
     where
         C: Future<Output = Result<(), E>> + Send + 'static,
         E: std::fmt::Display + Send,
     {
-        let (hurry, linger) = (self.hurry, self.house.settings.limits.linger);
+        let (shutdown, linger) = (self.shutdown, self.server.settings.limits.linger);
         // Boxed already while it is moved about: it is large.
         let mut connection = Box::pin(connection);
         async move {
@@ -226,12 +226,12 @@ impl Connection {
             let ended = tokio::select! {
                 biased;
                 ended = &mut connection => ended,
-                () = hurry.cancelled() => {
-                    shut_down(connection.as_mut());
+                () = shutdown.cancelled() => {
+                    graceful(connection.as_mut());
                     connection.await
                 }
                 () = stands_still => {
-                    shut_down(connection.as_mut());
+                    graceful(connection.as_mut());
                     tokio::time::timeout(linger, connection).await.unwrap_or(Ok(()))
                 }
             };
@@ -257,7 +257,7 @@ impl Connection {
             () = tokio::time::sleep_until(self.deadline) => {
                 tracing::debug!("connection closed: {what} did not come in time");
             }
-            () = self.hurry.cancelled() => {}
+            () = self.shutdown.cancelled() => {}
         }
         None
     }

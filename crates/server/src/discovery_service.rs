@@ -1,42 +1,42 @@
 //! The API descriptions, served so that a client library can build itself from this server: on each
 //! host those of the APIs that answer there.
 
-use http::{Method as Verb, StatusCode};
+use http::{Method as HttpMethod, StatusCode};
 use serde_json::{Value, json};
 use windlass_discovery::Api;
 use windlass_proto::parameters::Parameters;
 
 use crate::error::Error;
-use crate::registry::Site;
+use crate::registry::VirtualHost;
 use crate::reply::{Reply, json_bytes, stored_json};
-use crate::uploads::House;
+use crate::uploads::ServerState;
 
 /// Answers a request under the paths of the discovery service; `None` when the path is not one.
 pub(crate) fn answer(
-    house: &House,
-    site: &Site,
-    verb: &Verb,
+    server: &ServerState,
+    virtual_host: &VirtualHost,
+    http_method: &HttpMethod,
     path: &str,
     query: &Parameters,
     base_url: &str,
 ) -> Option<Result<Reply, Error>> {
     let found = if path == "/discovery/v1/apis" {
-        Some(Ok(directory(site, query, base_url)))
+        Some(Ok(directory(virtual_host, query, base_url)))
     } else if path == "/$discovery/rest" {
-        Some(document_of(by_version(site, query), path, base_url))
+        Some(document_of(by_version(virtual_host, query), path, base_url))
     } else {
         let (name, version) = name_and_version(path)?;
-        let served = site.api(name, version).map(|served| &served.api);
-        Some(document_of(served, path, base_url))
+        let named = virtual_host.api(name, version).map(|entry| &entry.api);
+        Some(document_of(named, path, base_url))
     };
-    let readable = matches!(*verb, Verb::GET | Verb::HEAD);
+    let readable = matches!(*http_method, HttpMethod::GET | HttpMethod::HEAD);
     found.map(|document| {
         if !readable {
-            return Err(Error::VerbNotAllowed {
-                allowed: vec![Verb::GET, Verb::HEAD],
+            return Err(Error::MethodNotAllowed {
+                allowed: vec![HttpMethod::GET, HttpMethod::HEAD],
             });
         }
-        let text = house.capacity.reply(json_bytes(&document?, true))?;
+        let text = server.capacity.reply(json_bytes(&document?, true))?;
         Ok(stored_json(StatusCode::OK, text))
     })
 }
@@ -52,9 +52,10 @@ fn name_and_version(path: &str) -> Option<(&str, &str)> {
 
 /// `/$discovery/rest?version=v1`: made for hosts of one API, so the first that has the version: one of
 /// the host's own if there is any.
-fn by_version<'a>(site: &'a Site, query: &Parameters) -> Option<&'a Api> {
+fn by_version<'a>(virtual_host: &'a VirtualHost, query: &Parameters) -> Option<&'a Api> {
     let version = query.first("version");
-    site.apis()
+    virtual_host
+        .apis()
         .find(|api| version.is_none_or(|version| api.version() == version))
 }
 
@@ -66,9 +67,9 @@ fn document_of(api: Option<&Api>, path: &str, base_url: &str) -> Result<Value, E
     Ok(serde_json::to_value(served).expect("a document came from JSON or from strings"))
 }
 
-fn directory(site: &Site, query: &Parameters, base_url: &str) -> Value {
+fn directory(virtual_host: &VirtualHost, query: &Parameters, base_url: &str) -> Value {
     let wanted = query.first("name");
-    let apis = site
+    let apis = virtual_host
         .apis()
         .filter(|api| wanted.is_none_or(|name| api.name() == name));
     let items: Vec<_> = apis.map(|api| directory_item(api, base_url)).collect();

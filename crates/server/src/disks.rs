@@ -30,7 +30,7 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much free space there is, against the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Room {
+pub(crate) enum DiskSpace {
     /// Enough.
     Plenty,
     /// Uploads that run may go on; no new ones.
@@ -94,7 +94,7 @@ impl Disks {
             vault: Disk::new(),
             is_one: AtomicBool::new(true),
             late_finishes: AtomicU64::new(0),
-            noted: AtomicU8::new(Room::Plenty as u8),
+            noted: AtomicU8::new(DiskSpace::Plenty as u8),
         }
     }
 
@@ -120,7 +120,7 @@ impl Disks {
     }
 
     /// How much room there is, by the fuller of the two.
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> DiskSpace {
         self.room_of(self.ledger.available().min(self.vault.available()))
     }
 
@@ -135,9 +135,9 @@ impl Disks {
             whose
         };
         let (limit, bytes) = match self.room_of(available) {
-            Room::Plenty => return None,
-            Room::Low => ("soft", self.limits.soft),
-            Room::Full => ("hard", self.limits.hard),
+            DiskSpace::Plenty => return None,
+            DiskSpace::Low => ("soft", self.limits.soft),
+            DiskSpace::Full => ("hard", self.limits.hard),
         };
         Some(format!(
             "the {whose}disk has {} MB free, less than free_space.{limit}, which is {} MB",
@@ -185,13 +185,13 @@ impl Disks {
         self.late_finishes.fetch_update(order, order, add).is_ok()
     }
 
-    fn room_of(&self, available: u64) -> Room {
+    fn room_of(&self, available: u64) -> DiskSpace {
         if available < self.limits.hard {
-            Room::Full
+            DiskSpace::Full
         } else if available < self.limits.soft {
-            Room::Low
+            DiskSpace::Low
         } else {
-            Room::Plenty
+            DiskSpace::Plenty
         }
     }
 
@@ -203,7 +203,7 @@ impl Disks {
         }
         match self.shortage() {
             None => tracing::warn!("there is room for uploads again"),
-            Some(shortage) if room == Room::Full => tracing::warn!(
+            Some(shortage) if room == DiskSpace::Full => tracing::warn!(
                 "nothing new is taken: {shortage}; delete resources, cancel uploads, or give the disk more room"
             ),
             Some(shortage) => tracing::warn!("no upload is started: {shortage}"),

@@ -8,18 +8,18 @@ use http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use windlass_store::{Media, MediaReader, Place, READ_LEN, Resource, VaultError};
 
 use crate::byte_range::{Requested, content_range, unsatisfied_range};
-use crate::capacity::{Pool, Share};
+use crate::capacity::{Permit, Pool};
 use crate::error::Error;
-use crate::kind::{Rejection, slice};
+use crate::handler::{Rejection, slice};
 use crate::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use crate::reply::{Reply, ReplyBody, empty, full, nothing};
-use crate::uploads::House;
+use crate::uploads::ServerState;
 
 /// As much is read at once when there is not memory for [`READ_LEN`].
 const MODEST_PIECE: usize = 128 * 1024;
@@ -30,7 +30,7 @@ const LEAST_PIECE: usize = 8 * 1024;
 
 const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
 
-/// What a kind has to say of a download.
+/// What a handler has to say of a download.
 #[derive(Debug)]
 pub(crate) struct Own {
     /// The media's entity tag, quotes included.
@@ -41,15 +41,15 @@ pub(crate) struct Own {
 
 /// Answers a GET or HEAD of a resource's media.
 pub(crate) async fn media(
-    house: &House,
+    server: &ServerState,
     resource: &Resource,
-    verb: &Verb,
+    http_method: &HttpMethod,
     headers: &HeaderMap,
     own: Own,
 ) -> Result<Reply, Error> {
     let media = resource.media.as_ref().ok_or(Error::NoMedia)?;
     let validators = validators(resource, media, own.etag.as_deref());
-    match evaluate(headers, verb, Some(&validators)) {
+    match evaluate(headers, http_method, Some(&validators)) {
         Verdict::Failed => return Err(Rejection::ConditionNotMet.into()),
         Verdict::NotModified => {
             let mut reply = empty(StatusCode::NOT_MODIFIED);
@@ -59,7 +59,7 @@ pub(crate) async fn media(
         }
         Verdict::Proceed => {}
     }
-    let requested = if *verb == Verb::GET && range_applies(headers, &validators) {
+    let requested = if *http_method == HttpMethod::GET && range_applies(headers, &validators) {
         Requested::parse(headers.get(RANGE), media.length)
     } else {
         Requested::Whole
@@ -86,8 +86,8 @@ pub(crate) async fn media(
     reply
         .headers_mut()
         .insert(CONTENT_LENGTH, (range.end - range.start).into());
-    if *verb == Verb::GET {
-        *reply.body_mut() = bytes_of(house, media, range).await?;
+    if *http_method == HttpMethod::GET {
+        *reply.body_mut() = bytes_of(server, media, range).await?;
     }
     Ok(reply)
 }
@@ -101,7 +101,7 @@ pub(crate) fn is_gone(error: &Error) -> bool {
     )
 }
 
-/// The media's tag is the one that its kind knows, else its name, which no other bytes ever have.
+/// The media's tag is the one that its handler knows, else its name, which no other bytes ever have.
 fn validators(resource: &Resource, media: &Media, own_etag: Option<&str>) -> Validators {
     let modified = Duration::from_millis(resource.updated.as_millis());
     let name = || ETag::strong(media.at.id.to_string());
@@ -142,22 +142,22 @@ fn goog_hash(media: &Media) -> String {
 }
 
 async fn bytes_of(
-    house: &House,
+    server: &ServerState,
     media: &Media,
     range: std::ops::Range<u64>,
 ) -> Result<ReplyBody, Error> {
     match media.at.place {
         Place::Ledger => {
-            let bytes = house.ledger.small_media(media.at.id).await?;
+            let bytes = server.ledger.small_media(media.at.id).await?;
             let bytes = bytes.ok_or(Error::MediaLost(media.at.id))?;
-            Ok(full(house.capacity.reply(slice(&bytes, range))?))
+            Ok(full(server.capacity.reply(slice(&bytes, range))?))
         }
         Place::Vault => {
             let download = Download {
-                _place: house.capacity.downloads.take()?,
+                _place: server.capacity.downloads.take()?,
                 is_taken: false,
-                memory: house.capacity.replies.clone(),
-                reader: house.vault.read(media.at.id, range).await?,
+                memory: server.capacity.replies.clone(),
+                reader: server.vault.read(media.at.id, range).await?,
             };
             let pieces = try_unfold(download, async |mut download| {
                 let piece = download.next().await.map_err(std::io::Error::other)?;
@@ -175,7 +175,7 @@ struct Download {
     is_taken: bool,
     /// For the bytes that are read and not sent yet.
     memory: Pool,
-    _place: Share,
+    _place: Permit,
 }
 
 impl Download {

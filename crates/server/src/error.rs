@@ -12,7 +12,7 @@ use windlass_store::{LedgerError, MediaId, VaultError};
 
 use crate::body::BodyError;
 use crate::capacity::Full;
-use crate::kind::Rejection;
+use crate::handler::Rejection;
 use crate::partial_response::FieldMaskError;
 
 mod table;
@@ -41,8 +41,8 @@ pub(crate) enum Error {
         path: String,
     },
     /// Methods have this path, but with other verbs.
-    #[error("the path takes {}", verbs(allowed))]
-    VerbNotAllowed {
+    #[error("the path takes {}", http_methods(allowed))]
+    MethodNotAllowed {
         /// Their verbs.
         allowed: Vec<Method>,
     },
@@ -115,7 +115,7 @@ pub(crate) enum Error {
     Vault(#[from] VaultError),
 }
 
-fn verbs(methods: &[Method]) -> String {
+fn http_methods(methods: &[Method]) -> String {
     let names: Vec<_> = methods.iter().map(Method::as_str).collect();
     names.join(", ")
 }

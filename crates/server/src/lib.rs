@@ -4,8 +4,8 @@
 //! [`Server`] is the whole of it. It is given its APIs, its store and its clock; it opens nothing
 //! itself, and knows no particular API and no particular store.
 //!
-//! The life of a request, room by room: `service` routes it, `arguments` checks its parameters, `uploads`
-//! or `resources` carries it out by asking a [`kind`], `reply` writes the answer and `error` says, in
+//! The life of a request, module by module: `service` routes it, `request_params` checks its parameters, `uploads`
+//! or `resources` carries it out by asking a [`handler`], `reply` writes the answer and `error` says, in
 //! one table, how each refusal looks.
 
 use std::future::Future;
@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use windlass_store::{Ledger, Vault};
 
-mod arguments;
 mod background;
 mod body;
 mod byte_range;
@@ -24,42 +23,43 @@ mod capacity;
 mod clock;
 pub mod config;
 mod connections;
+mod default_handler;
 mod discovery_service;
 mod disks;
 mod download;
 mod error;
-mod generic;
+pub mod handler;
+mod health;
 mod host;
 mod identifiers;
-pub mod kind;
+mod keyed_mutex;
 mod listener;
 mod origin;
 mod partial_response;
 mod precondition;
 mod registry;
 mod reply;
+mod request_params;
 mod resources;
 mod service;
-mod turns;
 mod uploads;
-mod vitals;
 
-pub use capacity::{Full, Held, LOOKS, Usage};
+pub use capacity::{Full, LOOKS, LimitedResource, Usage};
 pub use clock::{Clock, SystemClock};
 pub use config::Settings;
-pub use generic::{GenericKind, patched_fields};
+pub use default_handler::{DefaultHandler, patched_fields};
 pub use host::{Host, NotAHost};
 pub use listener::{Accept, Listener};
 pub use origin::{LocalAddress, Scheme};
 pub use registry::{Conflict, Registry, ServedApi};
 pub use reply::ReplyBody;
-pub use uploads::warm::LEN as WARM_SESSIONS;
+pub use uploads::session_cache::LEN as WARM_SESSIONS;
 
 use capacity::Capacity;
 use connections::Connections;
 use disks::{CheckedLedger, Disks};
-use uploads::House;
-use uploads::warm::WarmSessions;
+use uploads::ServerState;
+use uploads::session_cache::SessionCache;
 
 /// What a server keeps its promises with.
 #[derive(Clone)]
@@ -79,13 +79,13 @@ impl std::fmt::Debug for Stores {
 /// A server of one or more APIs.
 #[derive(Clone)]
 pub struct Server {
-    house: Arc<House>,
+    server: Arc<ServerState>,
 }
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")
-            .field("settings", &self.house.settings)
+            .field("settings", &self.server.settings)
             .finish_non_exhaustive()
     }
 }
@@ -112,8 +112,8 @@ impl Server {
         let ledger: Arc<dyn Ledger> =
             Arc::new(CheckedLedger::new(stores.ledger, Arc::clone(&disks)));
         let capacity = Capacity::new(&settings.limits);
-        let house = House {
-            shelf: kind::Shelf {
+        let server = ServerState {
+            store_handles: handler::StoreHandles {
                 ledger: Arc::clone(&ledger),
                 vault: Arc::clone(&stores.vault),
                 reading: capacity.reading.clone(),
@@ -121,29 +121,29 @@ impl Server {
                 patience: capacity.patience,
             },
             capacity,
-            turns: Arc::default(),
-            budget: uploads::budget::MemoryBudget::new(settings.limits.media_memory),
+            keyed_mutex: Arc::default(),
+            buffer_pool: uploads::buffer_pool::BufferPool::new(settings.limits.media_memory),
             settings,
             registry,
             ledger,
             vault: stores.vault,
             clock,
-            vitals: vitals::Vitals::default(),
+            health: health::Health::default(),
             disks,
             leases: Arc::default(),
-            warm: WarmSessions::new(),
+            session_cache: SessionCache::new(),
             tasks: TaskTracker::new(),
-            garbage: tokio::sync::Notify::new(),
-            cut: CancellationToken::new(),
+            sweep_now: tokio::sync::Notify::new(),
+            drain_now: CancellationToken::new(),
         };
         Self {
-            house: Arc::new(house),
+            server: Arc::new(server),
         }
     }
 
     /// How much clients make the server hold, and how much they may.
     pub fn usage(&self) -> Vec<Usage> {
-        self.house.capacity.usage()
+        self.server.capacity.usage()
     }
 
     /// Serves the connections of `listener` until `stop` resolves or storage fails, then drains:
@@ -159,18 +159,18 @@ impl Server {
         listener: Listener<A>,
         stop: impl Future<Output = ()>,
     ) -> Ended {
-        let house = &self.house;
-        background::look_at_the_disks(house).await;
-        let background = background::spawn(house);
-        let connections = Connections::new(Arc::clone(house));
+        let server = &self.server;
+        background::look_at_the_disks(server).await;
+        let background = background::spawn(server);
+        let connections = Connections::new(Arc::clone(server));
         tokio::select! {
             () = connections.accept(&listener) => {}
             () = stop => {}
-            () = house.vitals.failed() => {}
+            () = server.health.failed() => {}
         }
         drop(listener);
         self.drain(connections, background).await;
-        if house.vitals.has_failed() {
+        if server.health.has_failed() {
             Ended::StorageFailed
         } else {
             Ended::Drained
@@ -180,25 +180,25 @@ impl Server {
     /// For the first half of the time requests may end by themselves; then uploads are told to
     /// commit what they have. The last quarter is for what goes on without a request.
     async fn drain(&self, connections: Connections, mut background: JoinSet<()>) {
-        let house = &self.house;
-        house.vitals.drain();
-        let limit = house.settings.limits.drain;
+        let server = &self.server;
+        server.health.drain();
+        let limit = server.settings.limits.drain;
         tracing::info!(?limit, "draining");
-        let cut = async {
+        let drain_now = async {
             tokio::time::sleep(limit / 2).await;
-            house.cut.cancel();
+            server.drain_now.cancel();
             std::future::pending::<()>().await;
         };
         tokio::select! {
             () = connections.drain(limit / 4 * 3) => {}
-            () = cut => {}
+            () = drain_now => {}
         }
-        house.cut.cancel();
+        server.drain_now.cancel();
         let settled = async {
             // First, since it may begin tasks.
             background.shutdown().await;
-            house.tasks.close();
-            house.tasks.wait().await;
+            server.tasks.close();
+            server.tasks.wait().await;
         };
         tokio::time::timeout(limit / 4, settled).await.ok();
     }
@@ -222,7 +222,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let house = Arc::clone(&self.house);
-        Box::pin(async move { Ok(service::answer(house, request).await) })
+        let server = Arc::clone(&self.server);
+        Box::pin(async move { Ok(service::answer(server, request).await) })
     }
 }

@@ -63,14 +63,14 @@ impl<'a> Origin<'a> {
         Host::of(self.forwarded.authority.as_ref().or(self.own.as_ref())?)
     }
 
-    /// The base URL for the request, without a slash at its end. `site` is the host that was asked
+    /// The base URL for the request, without a slash at its end. `virtual_host` is the host that was asked
     /// for, when it has APIs of its own.
     ///
     /// In this order: the configured one, at the site's host; what a trusted proxy says; the
     /// request's own `Host`; the address of the socket.
-    pub(crate) fn base_url(&self, site: Option<&Host>) -> String {
+    pub(crate) fn base_url(&self, virtual_host: Option<&Host>) -> String {
         if let Some(url) = &self.settings.public_url {
-            return at_site(url, site).trim_end_matches('/').to_owned();
+            return at_site(url, virtual_host).trim_end_matches('/').to_owned();
         }
         let scheme = self.forwarded.scheme.or(self.local.map(|it| it.scheme));
         let forwarded = self.forwarded.authority.as_ref().map(Authority::to_string);
@@ -84,14 +84,14 @@ impl<'a> Origin<'a> {
 
 /// One URL cannot name several hosts, so at a host with APIs of its own that takes the place of the
 /// one in the URL.
-fn at_site(url: &str, site: Option<&Host>) -> String {
-    let (Some(site), Ok(uri)) = (site, url.parse::<Uri>()) else {
+fn at_site(url: &str, virtual_host: Option<&Host>) -> String {
+    let (Some(virtual_host), Ok(uri)) = (virtual_host, url.parse::<Uri>()) else {
         return url.to_owned();
     };
     let scheme = uri.scheme_str().unwrap_or("http");
     let port = uri.port().map(|port| format!(":{port}"));
     format!(
-        "{scheme}://{site}{}{}",
+        "{scheme}://{virtual_host}{}{}",
         port.unwrap_or_default(),
         uri.path()
     )
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn at_a_host_with_apis_of_its_own_the_configured_url_names_that_host() {
-        let site = "disk.example".parse().unwrap();
+        let virtual_host = "disk.example".parse().unwrap();
         for (url, expected) in [
             ("https://up.example.com/", "https://disk.example"),
             (
@@ -329,7 +329,7 @@ mod tests {
                 ..Settings::default()
             };
             let origin = origin(&settings, &[], Scheme::Http);
-            assert_eq!(origin.base_url(Some(&site)), expected);
+            assert_eq!(origin.base_url(Some(&virtual_host)), expected);
         }
     }
 

@@ -1,7 +1,7 @@
-//! The APIs that a server serves, with the kinds that give them meaning, and where it serves them.
+//! The APIs that a server serves, with the handlers that give them meaning, and where it serves them.
 //!
 //! An API may have a host. It then answers requests to that host alone; all others answer on every
-//! host. What is answered on one host is a [`Site`]: the host's own APIs before those without one.
+//! host. What is answered on one host is a [`VirtualHost`]: the host's own APIs before those without one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use windlass_discovery::{Api, Digest, Method, MethodTable};
 use windlass_proto::digest::Wanted;
 
-use crate::generic::{GenericKind, with_digests};
+use crate::default_handler::{DefaultHandler, with_digests};
+use crate::handler::{ApiHandler, Worker};
 use crate::host::Host;
-use crate::kind::{Kind, Worker};
 
 /// An API and what its methods mean.
 pub struct ServedApi {
     /// The description.
     pub api: Api,
     /// The behaviour of its resources.
-    pub kind: Arc<dyn Kind>,
+    pub kind: Arc<dyn ApiHandler>,
     /// The one host on which it answers; `None`, the default, for all of them.
     ///
     /// Sessions belong to an API at its host: they are not found any more when it gets another.
@@ -27,8 +27,8 @@ pub struct ServedApi {
 }
 
 impl ServedApi {
-    /// An API served by this kind, on every host.
-    pub fn new(api: Api, kind: Arc<dyn Kind>) -> Self {
+    /// An API served by this handler, on every host.
+    pub fn new(api: Api, kind: Arc<dyn ApiHandler>) -> Self {
         Self {
             api,
             kind,
@@ -36,9 +36,9 @@ impl ServedApi {
         }
     }
 
-    /// An API served by the generic kind, which works for any description, on every host.
+    /// An API served by the default handler, which works for any description, on every host.
     pub fn generic(api: Api) -> Self {
-        Self::new(with_digests(api), Arc::new(GenericKind))
+        Self::new(with_digests(api), Arc::new(DefaultHandler))
     }
 
     /// The same API on this host alone.
@@ -66,9 +66,9 @@ impl fmt::Debug for ServedApi {
 /// Its size follows from the APIs and their hosts; requests add nothing.
 pub struct Registry {
     /// The hosts that have APIs of their own.
-    hosts: BTreeMap<Host, Site>,
+    hosts: BTreeMap<Host, VirtualHost>,
     /// All other hosts.
-    elsewhere: Site,
+    elsewhere: VirtualHost,
 }
 
 /// Two APIs that cannot both be served.
@@ -99,7 +99,7 @@ pub enum Conflict {
 type ByName = HashMap<String, HashMap<String, usize>>;
 
 /// What is answered on one host.
-pub(crate) struct Site {
+pub(crate) struct VirtualHost {
     host: Option<Host>,
     /// The host's own first.
     served: Vec<Arc<ServedApi>>,
@@ -126,27 +126,33 @@ impl Registry {
             .iter()
             .filter_map(|served| served.host.clone())
             .collect();
-        let site = |host: Host| Ok((host.clone(), Site::new(Some(host), &served)?));
+        let virtual_host = |host: Host| Ok((host.clone(), VirtualHost::new(Some(host), &served)?));
         Ok(Self {
-            elsewhere: Site::new(None, &served)?,
-            hosts: hosts.into_iter().map(site).collect::<Result<_, _>>()?,
+            elsewhere: VirtualHost::new(None, &served)?,
+            hosts: hosts
+                .into_iter()
+                .map(virtual_host)
+                .collect::<Result<_, _>>()?,
         })
     }
 
     /// What is answered on this host; `None` where a request names none.
-    pub(crate) fn on(&self, host: Option<&Host>) -> &Site {
+    pub(crate) fn on(&self, host: Option<&Host>) -> &VirtualHost {
         host.and_then(|host| self.hosts.get(host))
             .unwrap_or(&self.elsewhere)
     }
 
-    /// What the kinds do beside requests.
+    /// What the handlers do beside requests.
     pub(crate) fn workers(&self) -> impl Iterator<Item = Arc<dyn Worker>> {
         self.served().filter_map(|served| served.kind.worker())
     }
 
     /// All APIs: those without a host, then those of each host.
     pub(crate) fn served(&self) -> impl Iterator<Item = &ServedApi> {
-        let with_host = self.hosts.values().flat_map(|site| &site.served);
+        let with_host = self
+            .hosts
+            .values()
+            .flat_map(|virtual_host| &virtual_host.served);
         let with_host = with_host.filter(|served| served.host.is_some());
         self.elsewhere
             .served
@@ -175,7 +181,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-impl Site {
+impl VirtualHost {
     fn new(host: Option<Host>, all: &[Arc<ServedApi>]) -> Result<Self, Conflict> {
         let at = |host: Option<&Host>| -> Vec<_> {
             let at_host = all.iter().filter(|served| served.host.as_ref() == host);

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::reply::ReplyHead;
 
-use crate::capacity::Share;
+use crate::capacity::Permit;
 use crate::error::{Error, Form, Location, Row, row};
 
 /// The body of a reply.
@@ -120,7 +120,7 @@ pub(crate) fn of_error(error: &Error) -> Reply {
 }
 
 /// A reply that keeps its place until it is sent.
-pub(crate) fn counted(reply: Reply, place: Share) -> Reply {
+pub(crate) fn counted(reply: Reply, place: Permit) -> Reply {
     if reply.body().is_end_stream() {
         return reply;
     }
@@ -135,7 +135,7 @@ pub(crate) fn counted(reply: Reply, place: Share) -> Reply {
 
 struct Counted {
     body: ReplyBody,
-    _place: Share,
+    _place: Permit,
 }
 
 impl Body for Counted {
@@ -168,7 +168,7 @@ pub(crate) fn close(reply: &mut Reply) {
 fn allowed(error: &Error) -> Option<HeaderValue> {
     let methods: &[Method] = match error {
         Error::Protocol(ProtocolError::MethodNotAllowed { allowed }) => allowed,
-        Error::VerbNotAllowed { allowed } => allowed,
+        Error::MethodNotAllowed { allowed } => allowed,
         _ => return None,
     };
     let names: Vec<_> = methods.iter().map(Method::as_str).collect();

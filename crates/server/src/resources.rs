@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::header::{CONTENT_TYPE, ETAG};
-use http::{HeaderMap, HeaderValue, Method as Verb, StatusCode};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::{Method, PathParameters};
 use windlass_proto::command::ContentCoding;
@@ -12,15 +12,15 @@ use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
 use windlass_store::{ChangeSet, LedgerError};
 
 use crate::body::{BodyError, RequestBody};
-use crate::capacity::{Share, json_cost};
+use crate::capacity::{Permit, json_cost};
 use crate::download;
 use crate::error::Error;
+use crate::handler::{Call, Conditions, Embedded, ReplyMemoryPermit, StoreReader};
 use crate::identifiers::new_resource_id;
-use crate::kind::{Allowance, Call, Conditions, Embedded, Lookup};
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::{Reply, empty, json_bytes, stored_json};
-use crate::uploads::House;
+use crate::uploads::ServerState;
 use crate::uploads::finish::ATTEMPTS;
 use crate::uploads::request::UploadHead;
 
@@ -35,7 +35,7 @@ pub(crate) struct CallHead<'a> {
     pub(crate) raw_path: &'a str,
     pub(crate) path: &'a PathParameters,
     pub(crate) query: &'a Parameters,
-    pub(crate) verb: &'a Verb,
+    pub(crate) http_method: &'a HttpMethod,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) base_url: &'a str,
 }
@@ -43,10 +43,10 @@ pub(crate) struct CallHead<'a> {
 impl CallHead<'_> {
     fn call<'a>(
         &'a self,
-        house: &'a House,
+        server: &'a ServerState,
         metadata: &'a Map<String, Value>,
         fresh_id: &'a str,
-        allowance: &'a Allowance,
+        reply_memory: &'a ReplyMemoryPermit,
     ) -> Call<'a> {
         Call {
             api: &self.method.served.api,
@@ -54,19 +54,19 @@ impl CallHead<'_> {
             path: self.path,
             query: self.query,
             metadata,
-            now: house.clock.now(),
+            now: server.clock.now(),
             fresh_id,
             base_url: self.base_url,
-            lookup: Lookup::new(&house.shelf),
-            conditions: Conditions::of(self.verb, self.headers),
-            allowance,
+            lookup: StoreReader::new(&server.store_handles),
+            conditions: Conditions::of(self.http_method, self.headers),
+            reply_memory,
         }
     }
 }
 
 /// Carries out a call on a plain URI.
 pub(crate) async fn call(
-    house: &Arc<House>,
+    server: &Arc<ServerState>,
     head: CallHead<'_>,
     body: &mut RequestBody,
 ) -> Result<Reply, Error> {
@@ -77,17 +77,17 @@ pub(crate) async fn call(
         .map(FieldMask::parse)
         .transpose()?;
     if standard.alt == Alt::Media || gives_nothing_else(head.method.method) {
-        return media(house, head).await;
+        return media(server, head).await;
     }
-    let (metadata, embedded) = read_metadata(house, head, body).await?;
+    let (metadata, embedded) = read_metadata(server, head, body).await?;
     if let Some(embedded) = embedded {
-        return Box::pin(upload(house, head, &metadata, embedded)).await;
+        return Box::pin(upload(server, head, &metadata, embedded)).await;
     }
     let shape = Shape {
         mask,
         pretty: standard.pretty_print,
     };
-    run(house, head, &metadata, &shape).await
+    run(server, head, &metadata, &shape).await
 }
 
 /// How the client wants the reply to be written.
@@ -100,7 +100,7 @@ impl Shape {
     fn reply(
         &self,
         body: Option<Map<String, Value>>,
-        allowance: Allowance,
+        reply_memory: ReplyMemoryPermit,
     ) -> Result<Reply, Error> {
         let Some(body) = body else {
             return Ok(empty(StatusCode::NO_CONTENT));
@@ -113,7 +113,7 @@ impl Shape {
             None => body,
         };
         let text = json_bytes(&body, self.pretty);
-        let mut reply = stored_json(StatusCode::OK, allowance.into_reply(text)?);
+        let mut reply = stored_json(StatusCode::OK, reply_memory.into_reply(text)?);
         if let Some(etag) = etag {
             reply.headers_mut().insert(ETAG, etag);
         }
@@ -127,7 +127,7 @@ fn gives_nothing_else(method: &Method) -> bool {
 }
 
 async fn run(
-    house: &House,
+    server: &ServerState,
     head: CallHead<'_>,
     metadata: &Map<String, Value>,
     shape: &Shape,
@@ -135,14 +135,14 @@ async fn run(
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let fresh_id = new_resource_id(house.clock.now());
-        let allowance = house.allowance();
-        let call = head.call(house, metadata, &fresh_id, &allowance);
+        let fresh_id = new_resource_id(server.clock.now());
+        let reply_memory = server.reply_memory();
+        let call = head.call(server, metadata, &fresh_id, &reply_memory);
         let kind = &*head.method.served.kind;
-        let _turn = house.turn(kind, &call).await?;
+        let _turn = server.turn(kind, &call).await?;
         let answer = kind.run(&call, None).await?;
         // Before the commit: later it cannot be refused for lack of memory.
-        let reply = shape.reply(answer.body, allowance)?;
+        let reply = shape.reply(answer.body, reply_memory)?;
         if answer.changes.is_empty() {
             return Ok(reply);
         }
@@ -150,10 +150,10 @@ async fn run(
             resources: answer.changes.clone(),
             ..ChangeSet::default()
         };
-        match house.ledger.apply(changes).await {
+        match server.ledger.apply(changes).await {
             Ok(()) => {
                 kind.committed(&answer.changes);
-                house.garbage.notify_one();
+                server.sweep_now.notify_one();
                 return Ok(reply);
             }
             Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}
@@ -163,7 +163,7 @@ async fn run(
     }
 }
 
-async fn media(house: &House, head: CallHead<'_>) -> Result<Reply, Error> {
+async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error> {
     let method = head.method.method;
     if !method.supports_media_download {
         return Err(Error::NotDownload {
@@ -171,11 +171,11 @@ async fn media(house: &House, head: CallHead<'_>) -> Result<Reply, Error> {
         });
     }
     let metadata = Map::new();
-    let allowance = house.allowance();
+    let reply_memory = server.reply_memory();
     // The conditions of a download are about the media, not about the resource.
     let call = Call {
         conditions: Conditions::default(),
-        ..head.call(house, &metadata, "", &allowance)
+        ..head.call(server, &metadata, "", &reply_memory)
     };
     let mut attempt = 0;
     loop {
@@ -186,7 +186,7 @@ async fn media(house: &House, head: CallHead<'_>) -> Result<Reply, Error> {
             etag: kind.media_etag(&resource),
             headers: kind.media_headers(&resource),
         };
-        match download::media(house, &resource, head.verb, head.headers, own).await {
+        match download::media(server, &resource, head.http_method, head.headers, own).await {
             Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
             reply => return reply,
         }
@@ -195,30 +195,33 @@ async fn media(house: &House, head: CallHead<'_>) -> Result<Reply, Error> {
 
 /// Carries on as an upload with media that came inside of the JSON.
 async fn upload(
-    house: &Arc<House>,
+    server: &Arc<ServerState>,
     head: CallHead<'_>,
     metadata: &Map<String, Value>,
     embedded: Embedded,
 ) -> Result<Reply, Error> {
     let upload = UploadHead {
         method: head.method,
-        verb: head.verb,
+        http_method: head.http_method,
         path: head.raw_path,
         query: head.query,
         base_url: head.base_url,
         headers: head.headers,
     };
-    let reply = house.embedded(&upload, metadata, embedded).await?;
+    let reply = server.embedded(&upload, metadata, embedded).await?;
     Ok(stored_json(reply.status, reply.body))
 }
 
-/// The JSON of a call, and the media that its kind finds inside.
+/// The JSON of a call, and the media that its handler finds inside.
 async fn read_metadata(
-    house: &House,
+    server: &ServerState,
     head: CallHead<'_>,
     body: &mut RequestBody,
 ) -> Result<(Map<String, Value>, Option<Embedded>), Error> {
-    if matches!(*head.verb, Verb::GET | Verb::HEAD | Verb::DELETE) {
+    if matches!(
+        *head.http_method,
+        HttpMethod::GET | HttpMethod::HEAD | HttpMethod::DELETE
+    ) {
         return Ok((Map::new(), None));
     }
     let method = head.method.method;
@@ -228,9 +231,9 @@ async fn read_metadata(
     // A coding that the body does not undo must not be read as JSON.
     ContentCoding::from_headers(head.headers)?;
     let kind = &head.method.served.kind;
-    let usual = house.settings.limits.metadata;
+    let usual = server.settings.limits.metadata;
     let limit = kind.body_limit(method).unwrap_or(usual).max(usual);
-    let (text, _share) = collect(house, body, limit).await?;
+    let (text, _share) = collect(server, body, limit).await?;
     let counted = text.len() - text.len().min(usual);
     body.hold(text.len() as u64 + json_cost(&text) - counted as u64)?;
     let mut metadata = parse_metadata(&text)?;
@@ -244,12 +247,12 @@ async fn read_metadata(
 /// The whole body. What is longer than usual takes its share of another memory as it comes, so that no request
 /// holds more of it than was sent.
 async fn collect(
-    house: &House,
+    server: &ServerState,
     body: &mut RequestBody,
     limit: usize,
-) -> Result<(Vec<u8>, Share), Error> {
-    let capacity = &house.capacity;
-    let usual = house.settings.limits.metadata;
+) -> Result<(Vec<u8>, Permit), Error> {
+    let capacity = &server.capacity;
+    let usual = server.settings.limits.metadata;
     let (mut text, mut share) = (Vec::new(), capacity.large_bodies.share());
     while body.append(&mut text, limit).await? {
         if text.len() <= usual {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Method as Verb, Request, StatusCode, Version};
+use http::{HeaderValue, Method as HttpMethod, Request, StatusCode, Version};
 use percent_encoding::percent_decode_str;
 use windlass_discovery::{Found, Target};
 use windlass_proto::command::{
@@ -21,21 +21,21 @@ use crate::body::RequestBody;
 use crate::capacity::Full;
 use crate::error::Error;
 use crate::origin::{LocalAddress, Origin};
-use crate::registry::{ServedMethod, Site};
+use crate::registry::{ServedMethod, VirtualHost};
 use crate::reply::{self, Reply};
 use crate::resources::{CallHead, call};
-use crate::uploads::House;
+use crate::uploads::ServerState;
 use crate::uploads::finish::FinalReply;
 use crate::uploads::request::UploadHead;
 use crate::uploads::session::SessionReply;
-use crate::{arguments, discovery_service};
+use crate::{discovery_service, request_params};
 
 /// How long the readiness check waits for the ledger.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers a request. Whatever happens, there is an answer.
 pub(crate) fn answer<B>(
-    house: Arc<House>,
+    server: Arc<ServerState>,
     request: Request<B>,
 ) -> impl Future<Output = Reply> + Send + 'static
 where
@@ -43,30 +43,30 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (mut head, body) = request.into_parts();
-    let mut body = RequestBody::new(body, &head.headers, &house.settings.limits);
-    let admitted = house.capacity.requests.take().and_then(|place| {
-        body.count(house.capacity.metadata.share(), memory_of(&head))?;
+    let mut body = RequestBody::new(body, &head.headers, &server.settings.limits);
+    let admitted = server.capacity.requests.take().and_then(|place| {
+        body.count(server.capacity.metadata.share(), memory_of(&head))?;
         Ok(place)
     });
     let read_to_end = body.end_flag();
     let mut body = Some(body);
     async move {
         let refused = admitted.as_ref().err().copied();
-        let result = match Box::pin(route(&house, &head, &mut body, refused)).await {
+        let result = match Box::pin(route(&server, &head, &mut body, refused)).await {
             Ok(Routing::Answered(reply)) => Ok(reply),
             Ok(Routing::Session(call)) => {
                 (head.headers, head.extensions) = Default::default();
                 if let Some(body) = &mut body {
                     body.forget_head();
                 }
-                call.carry_out(&house, &mut body).await
+                call.carry_out(&server, &mut body).await
             }
             Err(error) => Err(error),
         };
         if let Some(mut unread) = body.take() {
             unread.finish_if_short().await;
         }
-        let reply = reply_to(&head, &house, result, read_to_end.is_set());
+        let reply = reply_to(&head, &server, result, read_to_end.is_set());
         match admitted {
             Ok(place) => reply::counted(reply, place),
             Err(_) => reply,
@@ -84,13 +84,18 @@ fn memory_of(head: &Parts) -> u64 {
 }
 
 /// The reply to a request whose body was read to its end, or was not.
-fn reply_to(head: &Parts, house: &House, result: Result<Reply, Error>, is_read: bool) -> Reply {
+fn reply_to(
+    head: &Parts,
+    server: &ServerState,
+    result: Result<Reply, Error>,
+    is_read: bool,
+) -> Reply {
     let mut reply = result.unwrap_or_else(|error| {
-        house.examine(&error);
+        server.examine(&error);
         tracing::debug!(method = %head.method, path = head.uri.path(), %error, "refused");
         reply::of_error(&error)
     });
-    let is_last = !is_read || house.vitals.is_draining();
+    let is_last = !is_read || server.health.is_draining();
     if is_last && head.version < Version::HTTP_2 {
         reply::close(&mut reply);
     }
@@ -112,15 +117,15 @@ enum Routing {
 }
 
 async fn route(
-    house: &Arc<House>,
+    server: &Arc<ServerState>,
     head: &Parts,
     body: &mut Option<RequestBody>,
     refused: Option<Full>,
 ) -> Result<Routing, Error> {
     match head.uri.path() {
-        "/healthz" => return Ok(Routing::Answered(health(house))),
-        "/readyz" => return Ok(Routing::Answered(readiness(house).await)),
-        _ if house.vitals.has_failed() => return Err(Error::Draining),
+        "/healthz" => return Ok(Routing::Answered(health(server))),
+        "/readyz" => return Ok(Routing::Answered(readiness(server).await)),
+        _ if server.health.has_failed() => return Err(Error::Draining),
         _ => {}
     }
     if let Some(full) = refused {
@@ -131,20 +136,25 @@ async fn route(
     check_path(head.uri.path())?;
     let query = Parameters::parse(head.uri.query())?;
     let local = head.extensions.get::<LocalAddress>().copied();
-    let origin = Origin::of(&house.settings, &head.uri, &head.headers, local);
-    let site = house.registry.on(origin.host().as_ref());
+    let origin = Origin::of(&server.settings, &head.uri, &head.headers, local);
+    let virtual_host = server.registry.on(origin.host().as_ref());
     let request = Routed {
-        house,
-        site,
+        server,
+        virtual_host,
         head,
-        verb: &effective_method(&head.method, &head.headers)?,
+        http_method: &effective_method(&head.method, &head.headers)?,
         query: &query,
-        base_url: &origin.base_url(site.host()),
+        base_url: &origin.base_url(virtual_host.host()),
     };
     let path = head.uri.path();
-    if let Some(reply) =
-        discovery_service::answer(house, site, request.verb, path, &query, request.base_url)
-    {
+    if let Some(reply) = discovery_service::answer(
+        server,
+        virtual_host,
+        request.http_method,
+        path,
+        &query,
+        request.base_url,
+    ) {
         return reply.map(Routing::Answered);
     }
     let reply = match plain_path(path) {
@@ -179,11 +189,11 @@ fn for_media(query: Option<&str>) -> Result<Parameters, NotUtf8> {
 
 /// A request whose head has been read.
 struct Routed<'a> {
-    house: &'a Arc<House>,
+    server: &'a Arc<ServerState>,
     /// What is answered on the host that was asked for.
-    site: &'a Site,
+    virtual_host: &'a VirtualHost,
     head: &'a Parts,
-    verb: &'a Verb,
+    http_method: &'a HttpMethod,
     query: &'a Parameters,
     base_url: &'a str,
 }
@@ -192,36 +202,36 @@ impl Routed<'_> {
     async fn call(&self, body: &mut Option<RequestBody>) -> Result<Reply, Error> {
         let path = self.head.uri.path();
         // HEAD is a GET whose body is left out.
-        let verb = if *self.verb == Verb::HEAD {
-            &Verb::GET
+        let http_method = if *self.http_method == HttpMethod::HEAD {
+            &HttpMethod::GET
         } else {
-            self.verb
+            self.http_method
         };
-        let (method, target, parameters) = match self.site.table.find(verb, path) {
+        let (method, target, parameters) = match self.virtual_host.table.find(http_method, path) {
             Found::Method {
                 method,
                 target,
                 parameters,
             } => (method, target, parameters),
-            Found::WrongVerb { allowed } => return Err(Error::VerbNotAllowed { allowed }),
+            Found::WrongHttpMethod { allowed } => return Err(Error::MethodNotAllowed { allowed }),
             Found::Nothing => return Err(no_such(path)),
         };
-        arguments::check(method, &parameters, self.query)?;
+        request_params::check(method, &parameters, self.query)?;
         let for_media = match target {
             Target::Download => Some(for_media(self.head.uri.query())?),
             Target::Plain | Target::Upload => None,
         };
         let head = CallHead {
-            method: self.site.of(method),
+            method: self.virtual_host.of(method),
             raw_path: path,
             path: &parameters,
             query: for_media.as_ref().unwrap_or(self.query),
-            verb: self.verb,
+            http_method: self.http_method,
             headers: &self.head.headers,
             base_url: self.base_url,
         };
         let body = body.as_mut().expect("nobody has taken the body yet");
-        call(self.house, head, body).await
+        call(self.server, head, body).await
     }
 
     async fn upload(
@@ -233,20 +243,20 @@ impl Routed<'_> {
         let method = self.upload_method(plain)?;
         let upload = UploadHead {
             method,
-            verb: self.verb,
+            http_method: self.http_method,
             path: plain,
             query: self.query,
             base_url: self.base_url,
             headers: &self.head.headers,
         };
-        let command = command(self.verb, self.query, &self.head.headers, framing)?;
+        let command = command(self.http_method, self.query, &self.head.headers, framing)?;
         match command {
             Command::Simple(simple) => {
-                let reply = Box::pin(self.house.simple(&upload, simple, take(body))).await?;
+                let reply = Box::pin(self.server.simple(&upload, simple, take(body))).await?;
                 Ok(final_reply(reply))
             }
             Command::Multipart(multipart) => {
-                let reply = Box::pin(self.house.multipart(&upload, multipart, take(body))).await?;
+                let reply = Box::pin(self.server.multipart(&upload, multipart, take(body))).await?;
                 Ok(final_reply(reply))
             }
             Command::Start(start) => Box::pin(self.start(&upload, start, body)).await,
@@ -258,16 +268,16 @@ impl Routed<'_> {
 
     fn upload_method(&self, plain: &str) -> Result<ServedMethod<'_>, Error> {
         let path = self.head.uri.path();
-        match self.site.table.find(self.verb, path) {
+        match self.virtual_host.table.find(self.http_method, path) {
             Found::Method {
                 method, parameters, ..
             } => {
-                arguments::check(method, &parameters, self.query)?;
-                Ok(self.site.of(method))
+                request_params::check(method, &parameters, self.query)?;
+                Ok(self.virtual_host.of(method))
             }
-            Found::WrongVerb { allowed } => Err(Error::VerbNotAllowed { allowed }),
+            Found::WrongHttpMethod { allowed } => Err(Error::MethodNotAllowed { allowed }),
             Found::Nothing => {
-                let mut methods = self.site.table.methods_at(plain);
+                let mut methods = self.virtual_host.table.methods_at(plain);
                 Err(match methods.find(|method| method.upload.is_none()) {
                     Some(method) => Error::NotUpload {
                         method: method.id.clone(),
@@ -287,11 +297,11 @@ impl Routed<'_> {
         let declared = start.declared_total();
         let body = body.as_mut().expect("nobody has taken the body yet");
         let metadata = body
-            .collect_json(self.house.settings.limits.metadata)
+            .collect_json(self.server.settings.limits.metadata)
             .await?;
         let metadata = parse_metadata(&metadata)?;
         let request = upload.with_body(&metadata, start.content_type, start.expected)?;
-        let upload_id = self.house.start(request, declared).await?;
+        let upload_id = self.server.start(request, declared).await?;
         let path = self.head.uri.path();
         let location = format!(
             "{}{path}?uploadType=resumable&upload_id={upload_id}",
@@ -305,7 +315,7 @@ impl Routed<'_> {
 
     fn session(&self, plain: &str, framing: Framing) -> Result<SessionCall, Error> {
         let plain = plain.to_owned();
-        match command(self.verb, self.query, &self.head.headers, framing)? {
+        match command(self.http_method, self.query, &self.head.headers, framing)? {
             Command::Session(session) => Ok(SessionCall::Continue {
                 session: Box::new(session),
                 plain,
@@ -333,17 +343,17 @@ enum SessionCall {
 impl SessionCall {
     async fn carry_out(
         self,
-        house: &Arc<House>,
+        server: &Arc<ServerState>,
         body: &mut Option<RequestBody>,
     ) -> Result<Reply, Error> {
         let (upload_id, no_308, result) = match self {
             Self::Continue { session, plain } => {
                 let (upload_id, no_308) = (session.upload_id.clone(), session.no_308);
-                let result = house.continue_session(session, plain, body).await;
+                let result = server.continue_session(session, plain, body).await;
                 (upload_id, no_308, result)
             }
             Self::Cancel { upload_id, plain } => {
-                let result = Box::pin(house.cancel(&upload_id, plain)).await;
+                let result = Box::pin(server.cancel(&upload_id, plain)).await;
                 (upload_id, false, result)
             }
         };
@@ -375,8 +385,8 @@ fn no_such(path: &str) -> Error {
 }
 
 /// Alive as long as storage has not failed.
-fn health(house: &House) -> Reply {
-    if house.vitals.has_failed() {
+fn health(server: &ServerState) -> Reply {
+    if server.health.has_failed() {
         plain(StatusCode::SERVICE_UNAVAILABLE, "storage failed\n")
     } else {
         plain(StatusCode::OK, "ok\n")
@@ -384,11 +394,11 @@ fn health(house: &House) -> Reply {
 }
 
 /// Ready as long as new uploads can be taken.
-async fn readiness(house: &House) -> Reply {
-    let check = tokio::time::timeout(READY_TIMEOUT, house.ledger.check());
-    let unready = match house.admit_upload() {
-        Err(error) => Some(house.disks.shortage().unwrap_or_else(|| error.to_string())),
-        Ok(()) if house.vitals.has_failed() => Some("storage failed".to_owned()),
+async fn readiness(server: &ServerState) -> Reply {
+    let check = tokio::time::timeout(READY_TIMEOUT, server.ledger.check());
+    let unready = match server.admit_upload() {
+        Err(error) => Some(server.disks.shortage().unwrap_or_else(|| error.to_string())),
+        Ok(()) if server.health.has_failed() => Some("storage failed".to_owned()),
         Ok(()) => match check.await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),

@@ -3,17 +3,17 @@
 //! What is absent: HTTP statuses and header names (they are in [`crate::error`], [`crate::reply`] and
 //! `windlass_proto`), and any knowledge of a particular API or store.
 //!
-//! | room | duty |
+//! | module | duty |
 //! |---|---|
 //! | [`request`] | what is remembered of a request that started an upload |
-//! | [`one_shot`] | simple and multipart uploads |
+//! | [`single_request`] | simple and multipart uploads |
 //! | [`session`] | start, query, append, cancel |
 //! | [`append`] | the bytes of one request, from the body to a commit |
 //! | [`finish`] | from committed media to a resource and a stored reply |
-//! | [`sink`], [`batch`], [`budget`], [`mark`], [`slow_lane`] | from bytes to durable media, with its digests |
-//! | [`seen_through`] | work goes on without its client |
+//! | [`sink`], [`write_buffer`], [`buffer_pool`], [`mark`], [`background_hasher`] | from bytes to durable media, with its digests |
+//! | [`detach_on_drop`] | work goes on without its client |
 //! | [`lease`] | one writer per session |
-//! | [`warm`] | sessions between two of their requests |
+//! | [`session_cache`] | sessions between two of their requests |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,70 +27,70 @@ use windlass_store::{Ledger, Vault};
 use crate::capacity::Capacity;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::disks::{Disks, Room};
+use crate::disks::{DiskSpace, Disks};
 use crate::error::Error;
-use crate::kind::{Allowance, Call, Kind, Rejection, Shelf};
+use crate::handler::{ApiHandler, Call, Rejection, ReplyMemoryPermit, StoreHandles};
+use crate::health::Health;
+use crate::keyed_mutex::{KeyedGuard, KeyedMutex};
 use crate::registry::Registry;
-use crate::turns::{Turn, Turns};
-use crate::vitals::Vitals;
-use seen_through::SeenThrough;
+use detach_on_drop::DetachOnDrop;
 
 pub(crate) mod append;
-pub(crate) mod batch;
-pub(crate) mod budget;
-mod commits;
+mod background_hasher;
+pub(crate) mod buffer_pool;
+mod detach_on_drop;
 pub(crate) mod finish;
 pub(crate) mod lease;
-mod mark;
-pub(crate) mod one_shot;
+mod offset_committer;
 pub(crate) mod request;
-mod seen_through;
+mod running_checksum;
 pub(crate) mod session;
+pub(crate) mod session_cache;
+pub(crate) mod single_request;
 pub(crate) mod sink;
-mod slow_lane;
-pub(crate) mod warm;
+pub(crate) mod write_buffer;
 
-/// What all rooms of a server share.
-pub(crate) struct House {
+/// What all modules of a server share.
+pub(crate) struct ServerState {
     pub(crate) settings: Settings,
     pub(crate) registry: Registry,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) vitals: Vitals,
+    pub(crate) health: Health,
     pub(crate) disks: Arc<Disks>,
     pub(crate) leases: Arc<lease::Leases>,
     /// Sessions whose clients are expected back.
-    pub(crate) warm: warm::WarmSessions,
-    /// What kinds look into.
-    pub(crate) shelf: Shelf,
+    pub(crate) session_cache: session_cache::SessionCache,
+    /// What handlers look into.
+    pub(crate) store_handles: StoreHandles,
     /// What clients can make the server hold.
     pub(crate) capacity: Capacity,
-    pub(crate) turns: Arc<Turns>,
-    pub(crate) budget: budget::MemoryBudget,
+    pub(crate) keyed_mutex: Arc<KeyedMutex>,
+    pub(crate) buffer_pool: buffer_pool::BufferPool,
     /// Work on uploads that must not be torn when a connection dies.
     pub(crate) tasks: TaskTracker,
     /// Tells the sweep that media may have become garbage.
-    pub(crate) garbage: Notify,
+    pub(crate) sweep_now: Notify,
     /// Tells running uploads to commit what they have and to end.
-    pub(crate) cut: CancellationToken,
+    pub(crate) drain_now: CancellationToken,
 }
 
-impl House {
+impl ServerState {
     /// Refuses to begin an upload that could not be brought to its end.
     pub(crate) fn admit_upload(&self) -> Result<(), Error> {
         match self.disks.room() {
-            _ if self.vitals.is_draining() => Err(Error::Draining),
-            Room::Plenty => Ok(()),
-            Room::Low | Room::Full => Err(Error::NoSpace),
+            _ if self.health.is_draining() => Err(Error::Draining),
+            DiskSpace::Plenty => Ok(()),
+            DiskSpace::Low | DiskSpace::Full => Err(Error::NoSpace),
         }
     }
 
     /// Refuses media when there is no room for it.
     pub(crate) fn admit_media(&self) -> Result<(), Error> {
         match self.disks.room() {
-            Room::Plenty | Room::Low => Ok(()),
-            Room::Full => Err(Error::NoSpace),
+            DiskSpace::Plenty | DiskSpace::Low => Ok(()),
+            DiskSpace::Full => Err(Error::NoSpace),
         }
     }
 
@@ -113,25 +113,25 @@ impl House {
         }
     }
 
-    pub(crate) fn plumbing(&self) -> sink::Plumbing {
+    pub(crate) fn sink_deps(&self) -> sink::SinkDeps {
         let limit = self
             .settings
             .limits
             .small_media
-            .min(batch::SMALL_BATCH as u64);
-        sink::Plumbing {
+            .min(write_buffer::SMALL_BUFFER as u64);
+        sink::SinkDeps {
             ledger: Arc::clone(&self.ledger),
             vault: Arc::clone(&self.vault),
-            budget: self.budget.clone(),
+            buffer_pool: self.buffer_pool.clone(),
             looks: self.capacity.looks.clone(),
-            small_media: usize::try_from(limit).unwrap_or(batch::SMALL_BATCH),
+            small_media: usize::try_from(limit).unwrap_or(write_buffer::SMALL_BUFFER),
             now: self.clock.now(),
         }
     }
 
     /// For the reply of a call.
-    pub(crate) fn allowance(&self) -> Allowance {
-        Allowance::new(&self.capacity)
+    pub(crate) fn reply_memory(&self) -> ReplyMemoryPermit {
+        ReplyMemoryPermit::new(&self.capacity)
     }
 
     pub(crate) fn patience(&self) -> Duration {
@@ -141,31 +141,31 @@ impl House {
     /// Waits for the turn of what the call changes, if there is such a thing.
     pub(crate) async fn turn(
         &self,
-        kind: &dyn Kind,
+        kind: &dyn ApiHandler,
         call: &Call<'_>,
-    ) -> Result<Option<Turn>, Error> {
+    ) -> Result<Option<KeyedGuard>, Error> {
         let Some(name) = kind.turn(call) else {
             return Ok(None);
         };
-        let turn = self.turns.take(name, self.patience()).await;
+        let turn = self.keyed_mutex.take(name, self.patience()).await;
         Ok(Some(turn.map_err(|_| Error::Crowded)?))
     }
 
     /// Runs storage work to its end even when the caller goes away, and stops the server when it
     /// meets a storage fault.
-    pub(crate) async fn see_through<T: Send + 'static>(
+    pub(crate) async fn run_to_completion<T: Send + 'static>(
         self: &Arc<Self>,
         work: BoxFuture<'static, Result<T, Error>>,
     ) -> Result<T, Error> {
-        let house = Arc::clone(self);
+        let server = Arc::clone(self);
         let work = Box::pin(async move {
             let result = work.await;
             if let Err(error) = &result {
-                house.examine(error);
+                server.examine(error);
             }
             result
         });
-        match SeenThrough::new(&self.tasks, work).await {
+        match DetachOnDrop::new(&self.tasks, work).await {
             Ok(result) => result,
             Err(stopped) => match stopped.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -178,10 +178,10 @@ impl House {
     pub(crate) fn examine(&self, error: &Error) {
         match error {
             Error::Ledger(error) | Error::Rejection(Rejection::Ledger(error)) => {
-                self.vitals.examine_ledger(error);
+                self.health.examine_ledger(error);
             }
             Error::Vault(error) | Error::Rejection(Rejection::Vault(error)) => {
-                self.vitals.examine_vault(error);
+                self.health.examine_vault(error);
             }
             _ => {}
         }

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use windlass_server::kind::{Answer, Call, Rejection, Uploaded, first_version};
+use windlass_server::handler::{Answer, Call, Rejection, Uploaded, first_version};
 use windlass_store::{Media, Resource, ResourceChange};
 
 mod look;

@@ -1,7 +1,7 @@
 //! What an asset is called and what it is said to be.
 
 use serde_json::{Map, Value, json};
-use windlass_server::kind::Rejection;
+use windlass_server::handler::Rejection;
 
 use super::content::Content;
 

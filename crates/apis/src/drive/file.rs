@@ -1,7 +1,7 @@
 //! What a file says of itself: what clients may set, and what is shown.
 
 use serde_json::{Value, json};
-use windlass_server::kind::{Call, Rejection};
+use windlass_server::handler::{Call, Rejection};
 use windlass_store::{Media, Resource};
 
 use crate::record::{Fields, fields_of, normal_time, text};

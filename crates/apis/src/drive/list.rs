@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use windlass_server::kind::{Answer, Call, Rejection};
+use windlass_server::handler::{Answer, Call, Rejection};
 use windlass_store::Resource;
 
 use crate::record::fields_of;
@@ -116,7 +116,7 @@ impl<'a> Search<'a> {
                 if let Some(file) = candidate.file
                     && self.wants(&file).await?
                 {
-                    self.call.allowance.hold_row(&file.body)?;
+                    self.call.reply_memory.hold_row(&file.body)?;
                     page.push(file);
                 }
             }
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
             }
             // What was deleted a moment ago is left out.
             if let Some(file) = self.call.lookup.resource(FILES, &position.id).await? {
-                self.call.allowance.hold_row(&file.body)?;
+                self.call.reply_memory.hold_row(&file.body)?;
                 page.push(file);
             }
             last = Some(position);

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use windlass_server::kind::{Answer, Call, Rejection};
+use windlass_server::handler::{Answer, Call, Rejection};
 use windlass_store::{Resource, ResourceChange, Timestamp};
 
 use crate::record::{self, Fields, fields_of, removing};

@@ -1,6 +1,6 @@
 //! Files made, changed and copied.
 
-use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::record::{self, Fields, fields_of, replacing, rfc3339, text};

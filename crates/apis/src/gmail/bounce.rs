@@ -1,7 +1,7 @@
 //! Telling a sender that a message did not get through: a delivery status notification (RFC 3464).
 
 use sha2::{Digest as _, Sha256};
-use windlass_server::kind::Rejection;
+use windlass_server::handler::Rejection;
 
 use super::address::Address;
 use super::letter::Letter;

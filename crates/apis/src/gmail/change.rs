@@ -1,6 +1,6 @@
 //! Changes of labels, of one message or of many.
 
-use windlass_server::kind::{Answer, Rejection};
+use windlass_server::handler::{Answer, Rejection};
 
 use super::mailbox::Mailbox;
 use super::message;

@@ -8,7 +8,7 @@ use std::ops::Range;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use windlass_server::kind::{Lookup, Rejection};
+use windlass_server::handler::{Rejection, StoreReader};
 use windlass_store::Media;
 
 /// The bytes of a message: a beginning, then the media from some point on.
@@ -75,7 +75,7 @@ impl Composition {
     /// A range of the message; what lies behind its end is left out.
     pub(super) async fn read(
         &self,
-        lookup: Lookup<'_>,
+        lookup: StoreReader<'_>,
         media: Option<&Media>,
         range: Range<u64>,
     ) -> Result<Vec<u8>, Rejection> {

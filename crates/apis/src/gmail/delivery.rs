@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use windlass_server::kind::{Answer, Rejection, Uploaded};
+use windlass_server::handler::{Answer, Rejection, Uploaded};
 
 use super::address::Address;
 use super::letter::{Letter, Outgoing};
@@ -102,7 +102,7 @@ impl Sent {
     ) -> Result<Self, Rejection> {
         // Header fields may be put in front of the message, which makes a copy of it.
         let length = uploaded.source.length();
-        request.call.allowance.reserve(length).await?;
+        request.call.reply_memory.reserve(length).await?;
         let letter = Outgoing::open(uploaded, stamp(request)).await?;
         let recipients = recipients(&letter.own.summary)?;
         Ok(Self { letter, recipients })

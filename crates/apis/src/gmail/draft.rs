@@ -1,7 +1,7 @@
 //! Drafts: messages that are not sent yet.
 
 use serde_json::{Value, json};
-use windlass_server::kind::{Answer, Rejection, Uploaded};
+use windlass_server::handler::{Answer, Rejection, Uploaded};
 
 use super::letter::Letter;
 use super::listing;

@@ -1,7 +1,7 @@
 //! The history of a mailbox: one event after the other, the old ones forgotten.
 
 use serde_json::{Map, Value, json};
-use windlass_server::kind::{Answer, Rejection};
+use windlass_server::handler::{Answer, Rejection};
 
 use super::mailbox::Mailbox;
 use super::records::{Account, Event, What};

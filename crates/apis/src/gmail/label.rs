@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use windlass_server::kind::{Answer, Rejection};
+use windlass_server::handler::{Answer, Rejection};
 
 use super::mailbox::Mailbox;
 use super::records::{Counts, Label, Named};

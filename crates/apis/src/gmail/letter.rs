@@ -5,7 +5,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use windlass_server::kind::{Embedded, Rejection, Uploaded};
+use windlass_server::handler::{Embedded, Rejection, Uploaded};
 use windlass_store::Media;
 
 use super::composition::Composition;
@@ -124,7 +124,7 @@ fn header(raw: &[u8]) -> &[u8] {
     &raw[..starts.find(is_empty).unwrap_or(raw.len())]
 }
 
-/// Takes the message out of the JSON of a method; see `windlass_server::kind::Kind::embedded`.
+/// Takes the message out of the JSON of a method; see `windlass_server::handler::ApiHandler::embedded`.
 pub(super) fn embedded(fields: &mut Map<String, Value>) -> Result<Option<Embedded>, Rejection> {
     let raw = match fields.shift_remove("raw") {
         None | Some(Value::Null) => return Ok(None),

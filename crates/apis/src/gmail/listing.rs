@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
-use windlass_server::kind::{Answer, Rejection};
+use windlass_server::handler::{Answer, Rejection};
 
 use super::mailbox::Mailbox;
 use super::query::Query;

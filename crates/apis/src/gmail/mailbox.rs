@@ -3,7 +3,7 @@
 //! Every change of a message goes through here, so that its entry, its thread, the counters of its
 //! labels and the history always tell the same story.
 
-use windlass_server::kind::Rejection;
+use windlass_server::handler::Rejection;
 
 use super::address::Address;
 use super::letter::Letter;

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
-use windlass_server::kind::{Answer, Rejection};
+use windlass_server::handler::{Answer, Rejection};
 use windlass_store::Media;
 
 use super::mailbox::Mailbox;
@@ -118,7 +118,7 @@ pub(super) async fn cost(
 
 /// Takes memory for so much JSON: once as values, once as text.
 pub(super) async fn reserve(request: &Request<'_>, cost: u64) -> Result<(), Rejection> {
-    request.call.allowance.reserve(2 * cost).await
+    request.call.reply_memory.reserve(2 * cost).await
 }
 
 /// A message in a format.

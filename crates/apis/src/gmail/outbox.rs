@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
-use windlass_server::kind::{Desk, Rejection, Worker, first_version};
+use windlass_server::handler::{Rejection, Worker, WorkerContext, first_version};
 use windlass_store::{LedgerError, Media, Resource, ResourceChange, Timestamp};
 
 use super::address::Address;
@@ -127,11 +127,11 @@ impl Postman {
     }
 
     /// Tries all that is due, and returns how long to sleep.
-    async fn round(&self, desk: &Desk) -> Result<Duration, Rejection> {
+    async fn round(&self, context: &WorkerContext) -> Result<Duration, Rejection> {
         let mut sleep = LONGEST_SLEEP;
         let mut after: Option<String> = None;
         loop {
-            let lookup = desk.lookup();
+            let lookup = context.lookup();
             let rows = lookup.resources(COLLECTION, after.as_deref(), BATCH);
             let rows = rows.await?;
             let Some(last) = rows.last() else {
@@ -140,12 +140,12 @@ impl Postman {
             after = Some(last.id.clone());
             for row in rows {
                 // What stands in the way of one message is in the way of no other.
-                let due = self.attend_to(desk, &row).await.unwrap_or_else(|error| {
+                let due = self.attend_to(context, &row).await.unwrap_or_else(|error| {
                     tracing::warn!(id = row.id, %error, "a message in the outbox has to wait");
-                    Some(desk.now().as_millis() + millis(FIRST_WAIT))
+                    Some(context.now().as_millis() + millis(FIRST_WAIT))
                 });
                 if let Some(due) = due {
-                    let now = desk.now().as_millis();
+                    let now = context.now().as_millis();
                     sleep = sleep.min(Duration::from_millis(due.saturating_sub(now)));
                 }
             }
@@ -153,7 +153,11 @@ impl Postman {
     }
 
     /// Tries one row if it is due. Returns when it is due next, if it is still there.
-    async fn attend_to(&self, desk: &Desk, row: &Resource) -> Result<Option<u64>, Rejection> {
+    async fn attend_to(
+        &self,
+        context: &WorkerContext,
+        row: &Resource,
+    ) -> Result<Option<u64>, Rejection> {
         let outbound: Outbound = match serde_json::from_slice(&row.body) {
             Ok(outbound) => outbound,
             Err(error) => {
@@ -161,21 +165,23 @@ impl Postman {
                 return Ok(None);
             }
         };
-        if outbound.due > desk.now().as_millis() {
+        if outbound.due > context.now().as_millis() {
             return Ok(Some(outbound.due));
         }
-        let outcome = self.hand_over(desk, &outbound, row.media.as_ref()).await?;
-        self.conclude(desk, row, &outbound, outcome).await
+        let outcome = self
+            .hand_over(context, &outbound, row.media.as_ref())
+            .await?;
+        self.conclude(context, row, &outbound, outcome).await
     }
 
     async fn hand_over(
         &self,
-        desk: &Desk,
+        context: &WorkerContext,
         outbound: &Outbound,
         media: Option<&Media>,
     ) -> Result<Result<(), Refusal>, Rejection> {
         let whole = 0..u64::MAX;
-        let message = outbound.composition.read(desk.lookup(), media, whole);
+        let message = outbound.composition.read(context.lookup(), media, whole);
         let message = message.await?;
         let recipients: Vec<_> = outbound.recipients.iter().cloned().collect();
         let (options, relay) = (&self.options, &self.relay);
@@ -185,33 +191,34 @@ impl Postman {
     /// Writes down what came of it.
     async fn conclude(
         &self,
-        desk: &Desk,
+        context: &WorkerContext,
         row: &Resource,
         outbound: &Outbound,
         outcome: Result<(), Refusal>,
     ) -> Result<Option<u64>, Rejection> {
-        let now = desk.now().as_millis();
+        let now = context.now().as_millis();
         let (reason, is_permanent) = match outcome {
             Ok(()) => {
-                desk.apply(vec![deletion(row)]).await?;
+                context.apply(vec![deletion(row)]).await?;
                 return Ok(None);
             }
             Err(Refusal::Permanent(reason)) => (reason, true),
             Err(Refusal::Passing(reason)) => (reason, false),
         };
         if is_permanent && outbound.recipients.len() > 1 {
-            separate(desk, row, outbound, now).await?;
+            separate(context, row, outbound, now).await?;
             return Ok(Some(now));
         }
         let postponed = outbound.postponed(now).filter(|_| !is_permanent);
         let Some(postponed) = postponed else {
             tracing::warn!(id = row.id, error = %reason, "a message is given up");
-            self.give_up(desk, row, outbound, &reason).await?;
+            self.give_up(context, row, outbound, &reason).await?;
             return Ok(None);
         };
         let failures = postponed.failures;
         tracing::warn!(id = row.id, failures, error = %reason, "the relay takes a message later");
-        desk.apply(vec![replacement(row, &postponed, desk.now())])
+        context
+            .apply(vec![replacement(row, &postponed, context.now())])
             .await?;
         Ok(Some(postponed.due))
     }
@@ -219,7 +226,7 @@ impl Postman {
     /// Tells the sender, and takes the message out of the outbox.
     async fn give_up(
         &self,
-        desk: &Desk,
+        context: &WorkerContext,
         row: &Resource,
         outbound: &Outbound,
         reason: &Reason,
@@ -227,11 +234,11 @@ impl Postman {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let mut rows = Rows::new(desk.lookup(), desk.now());
+            let mut rows = Rows::new(context.lookup(), context.now());
             bounce::file(&mut rows, &self.options, &row.id, outbound, reason).await?;
             let mut changes = rows.into_changes();
             changes.push(deletion(row));
-            match desk.apply(changes).await {
+            match context.apply(changes).await {
                 Err(Rejection::Ledger(LedgerError::Conflict)) if attempt < ATTEMPTS => {}
                 outcome => return outcome,
             }
@@ -241,9 +248,9 @@ impl Postman {
 
 #[async_trait]
 impl Worker for Postman {
-    async fn run(&self, desk: Desk) {
+    async fn run(&self, context: WorkerContext) {
         loop {
-            let sleep = self.round(&desk).await.unwrap_or_else(|error| {
+            let sleep = self.round(&context).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the outbox could not be gone through");
                 LONGEST_SLEEP
             });
@@ -256,7 +263,7 @@ impl Worker for Postman {
 }
 
 async fn separate(
-    desk: &Desk,
+    context: &WorkerContext,
     row: &Resource,
     outbound: &Outbound,
     now: u64,
@@ -266,14 +273,14 @@ async fn separate(
             id: format!("{}.{number:03}", row.id),
             version: first_version(),
             body: to_bytes(&one),
-            created: desk.now(),
-            updated: desk.now(),
+            created: context.now(),
+            updated: context.now(),
             ..row.clone()
         })
     };
     let mut changes: Vec<_> = outbound.separated(now).enumerate().map(one).collect();
     changes.push(deletion(row));
-    desk.apply(changes).await
+    context.apply(changes).await
 }
 
 fn replacement(row: &Resource, outbound: &Outbound, now: Timestamp) -> ResourceChange {

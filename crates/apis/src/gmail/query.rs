@@ -3,7 +3,7 @@
 //! Texts are compared word by word: `from:ann` finds `Ann Lee <ann@example.com>` and `Lee <x@ann.org>`,
 //! not `Anna`. Several words in quotes have to follow each other.
 
-use windlass_server::kind::Rejection;
+use windlass_server::handler::Rejection;
 
 use super::label;
 use super::mailbox::Mailbox;

@@ -1,7 +1,7 @@
 //! A call, read: whose mailbox it is about and what it says.
 
 use serde_json::{Map, Value};
-use windlass_server::kind::{Call, Rejection};
+use windlass_server::handler::{Call, Rejection};
 
 use super::address::Address;
 use super::mailbox::Mailbox;

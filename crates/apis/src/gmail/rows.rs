@@ -1,4 +1,4 @@
-//! What a call has read and wants changed: a notebook between a kind and the ledger.
+//! What a call has read and wants changed: a notebook between a handler and the ledger.
 //!
 //! A call reads rows, changes some of them, reads its own changes, and in the end everything becomes
 //! one list of changes, each resting on the version that was read.
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use windlass_server::kind::{Lookup, Rejection, first_version};
+use windlass_server::handler::{Rejection, StoreReader, first_version};
 use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 
 /// Rows by collection and id, as the call sees them.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
-    lookup: Lookup<'a>,
+    lookup: StoreReader<'a>,
     now: Timestamp,
     held: BTreeMap<(String, String), Row>,
 }
@@ -52,7 +52,7 @@ impl Row {
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(lookup: Lookup<'a>, now: Timestamp) -> Self {
+    pub(super) fn new(lookup: StoreReader<'a>, now: Timestamp) -> Self {
         Self {
             lookup,
             now,
@@ -60,7 +60,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    pub(super) fn lookup(&self) -> Lookup<'a> {
+    pub(super) fn lookup(&self) -> StoreReader<'a> {
         self.lookup
     }
 

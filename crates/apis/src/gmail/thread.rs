@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_server::kind::{Answer, Rejection};
+use windlass_server::handler::{Answer, Rejection};
 
 use super::change::{self, LabelChange};
 use super::mailbox::Mailbox;

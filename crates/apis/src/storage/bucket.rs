@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use windlass_server::kind::{Call, Rejection, first_version};
+use windlass_server::handler::{Call, Rejection, first_version};
 use windlass_store::{Resource, ResourceChange};
 
 use super::bucket_name::BucketName;

@@ -1,7 +1,7 @@
 //! What a client may say of a bucket.
 
 use serde_json::{Map, Value};
-use windlass_server::kind::Rejection;
+use windlass_server::handler::Rejection;
 
 use crate::record::Fields;
 

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use windlass_server::kind::Rejection;
+use windlass_server::handler::Rejection;
 
 /// The name of a bucket: as the service has it, so that scripts which work here work there.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The methods of buckets.
 
 use serde_json::{Map, Value};
-use windlass_server::kind::{Answer, Call, Rejection};
+use windlass_server::handler::{Answer, Call, Rejection};
 use windlass_server::patched_fields;
 
 use super::bucket::{Bucket, COLLECTION};

@@ -4,7 +4,7 @@
 //! media are deleted meanwhile, the ledger refuses the copy, and it is tried again.
 
 use serde_json::{Map, Value};
-use windlass_server::kind::{Answer, Call, Rejection};
+use windlass_server::handler::{Answer, Call, Rejection};
 
 use super::bucket::Bucket;
 use super::fields::Change;

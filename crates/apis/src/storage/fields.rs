@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 use serde_json::{Map, Value};
-use windlass_server::kind::Rejection;
+use windlass_server::handler::Rejection;
 
 use crate::record::Fields;
 

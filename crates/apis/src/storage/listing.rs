@@ -1,7 +1,7 @@
 //! `objects.list`: names in their order, in pages, with prefixes in the place of folders.
 
 use serde_json::{Map, Value};
-use windlass_server::kind::{Allowance, Answer, Call, Rejection};
+use windlass_server::handler::{Answer, Call, Rejection, ReplyMemoryPermit};
 use windlass_store::Resource;
 
 use super::bucket::Bucket;
@@ -39,7 +39,7 @@ fn refuse_unknown(call: &Call<'_>) -> Result<(), Rejection> {
 
 /// What a list shall show.
 struct Wanted<'a> {
-    allowance: &'a Allowance,
+    reply_memory: &'a ReplyMemoryPermit,
     size: usize,
     prefix: &'a str,
     /// Empty for none.
@@ -72,7 +72,7 @@ impl<'a> Wanted<'a> {
             .max(Place::before(prefix))
             .max(Place::before(text("startOffset")));
         Ok(Self {
-            allowance: call.allowance,
+            reply_memory: call.reply_memory,
             size: page::size(call)?,
             prefix,
             delimiter: text("delimiter"),
@@ -96,12 +96,12 @@ impl<'a> Wanted<'a> {
             }
             match self.folded(&row.id).map(str::to_owned) {
                 None => {
-                    self.allowance.hold_row(&row.body)?;
+                    self.reply_memory.hold_row(&row.body)?;
                     page.take(row);
                 }
                 Some(prefix) => {
                     if self.trailing && row.id == prefix {
-                        self.allowance.hold_row(&row.body)?;
+                        self.reply_memory.hold_row(&row.body)?;
                         page.take(row);
                     }
                     let behind = Place::behind_all(&prefix);

@@ -6,7 +6,7 @@ use http::header::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use windlass_server::kind::{Call, Rejection, first_version};
+use windlass_server::handler::{Call, Rejection, first_version};
 use windlass_server::patched_fields;
 use windlass_store::{Media, Resource, ResourceChange};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use windlass_server::kind::Rejection;
+use windlass_server::handler::Rejection;
 
 /// Everything but the unreserved characters (RFC 3986, section 2.3): a slash in a name travels as
 /// `%2F`.

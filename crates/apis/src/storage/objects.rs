@@ -1,7 +1,7 @@
 //! The methods of single objects, but for those that copy.
 
 use serde_json::Value;
-use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 
 use super::bucket::Bucket;
 use super::fields::Change;

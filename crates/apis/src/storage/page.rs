@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use windlass_server::kind::{Call, Lookup, Rejection};
+use windlass_server::handler::{Call, Rejection, StoreReader};
 use windlass_store::Resource;
 
 /// The most items of one reply, and as many as there are when the client does not say.
@@ -84,7 +84,7 @@ fn following(c: char) -> Option<char> {
 
 /// The rows of a collection from a place on, taken out of the ledger bit by bit.
 pub(super) struct Rows<'a> {
-    lookup: Lookup<'a>,
+    lookup: StoreReader<'a>,
     collection: String,
     place: Place,
     batch: std::vec::IntoIter<Resource>,

@@ -1,6 +1,6 @@
 //! `ifGenerationMatch` and its kin: what a call is conditional on.
 
-use windlass_server::kind::{Call, Rejection};
+use windlass_server::handler::{Call, Rejection};
 
 /// Which generation of an object there is, and which version of its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Captions: tracks of text that belong to videos.
 
 use serde_json::Value;
-use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};

@@ -1,7 +1,7 @@
 //! Images: thumbnails of videos, banners and watermarks of channels.
 
 use serde_json::json;
-use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::look::{invalid as invalid_media, look};

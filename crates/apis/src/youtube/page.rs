@@ -1,6 +1,6 @@
 //! Pages of a collection, in the order of ids.
 
-use windlass_server::kind::{Call, Rejection};
+use windlass_server::handler::{Call, Rejection};
 use windlass_store::Resource;
 
 use super::invalid_parameter;
@@ -34,7 +34,7 @@ pub(super) async fn page(
     let more = resources.len() > size;
     resources.truncate(size);
     for resource in &resources {
-        call.allowance.hold_row(&resource.body)?;
+        call.reply_memory.hold_row(&resource.body)?;
     }
     let last = resources.last().filter(|_| more);
     Ok(Page {

@@ -1,6 +1,6 @@
 //! `part`: what of a resource a call writes and shows.
 
-use windlass_server::kind::{Call, Rejection};
+use windlass_server::handler::{Call, Rejection};
 
 use crate::record::Fields;
 

@@ -1,7 +1,7 @@
 //! Images of playlists: one for each playlist and type.
 
 use serde_json::{Value, json};
-use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::Resource;
 
 use crate::record::{self, Fields, fields_of, removing, replacing, text};

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use windlass_server::kind::{Answer, Call, Rejection, Uploaded};
+use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339};

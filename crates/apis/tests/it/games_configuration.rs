@@ -207,7 +207,7 @@ async fn a_published_document_is_served_alike_and_gets_what_it_lacks() {
         let unspecified = other_type("IMAGE_TYPE_UNSPECIFIED");
         let reply = world.simple(&unspecified, "image/png", &png(5, 5)).await;
         reply.refusal(400, "invalidParameter");
-        // What else is in the document is the generic kind's.
+        // What else is in the document is the default handler's.
         let path = "/games/v1configuration/applications/7/achievements";
         let headers = [("content-type", "application/json")];
         let reply = world

@@ -71,7 +71,7 @@ fn describe(found: &Found<'_>) -> String {
                 .map(|(name, value)| format!(" {name}={value}"));
             format!("{} {target:?}{}", method.id, values.collect::<String>())
         }
-        Found::WrongVerb { allowed } => {
+        Found::WrongHttpMethod { allowed } => {
             allowed.iter().fold("wrong verb".to_owned(), |line, verb| {
                 format!("{line} {verb}")
             })

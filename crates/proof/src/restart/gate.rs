@@ -91,8 +91,8 @@ impl Dialect for Gated {
         self.google.cancel(target)
     }
 
-    fn one_shot(&self, name: &str, media: Media, multipart: bool) -> Option<Request> {
-        self.google.one_shot(name, media, multipart)
+    fn single_request(&self, name: &str, media: Media, multipart: bool) -> Option<Request> {
+        self.google.single_request(name, media, multipart)
     }
 
     fn answer(&self, reply: &Reply, media: Media) -> Answer {

@@ -42,7 +42,7 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(pieces));
     group.bench_function("intake of 128 pieces", |bencher| {
         bencher.iter(|| {
-            let mut intake = Intake::one_shot(None, BodyLength::Exact(CHUNK))?;
+            let mut intake = Intake::single_request(None, BodyLength::Exact(CHUNK))?;
             (0..pieces).try_for_each(|_| intake.accept(piece.clone()).map(drop))
         });
     });

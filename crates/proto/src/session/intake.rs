@@ -56,7 +56,7 @@ impl Intake {
     /// upload.
     ///
     /// `length` is the length of the media, not of a multipart document around it.
-    pub fn one_shot(max_size: Option<u64>, length: BodyLength) -> Result<Self, SessionError> {
+    pub fn single_request(max_size: Option<u64>, length: BodyLength) -> Result<Self, SessionError> {
         let intake = Self::new(0, 0).with_limit(max_size);
         match (length, max_size) {
             (BodyLength::Exact(length), Some(limit)) if length > limit => {

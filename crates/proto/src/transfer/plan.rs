@@ -14,7 +14,7 @@ pub(super) const STREAM_CHUNK: u64 = 32 * CHUNK_GRANULARITY;
 /// What is sent, how, and how patiently.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    pub(super) one_shot: bool,
+    pub(super) single_request: bool,
     pub(super) media: Media,
     pub(super) chunking: Chunking,
     pub(super) patience: Patience,
@@ -25,7 +25,7 @@ impl Plan {
     /// A resumable upload, in as few requests as the line allows.
     pub fn resumable(media: Media) -> Self {
         Self {
-            one_shot: false,
+            single_request: false,
             media,
             chunking: Chunking::default(),
             patience: Patience::default(),
@@ -36,7 +36,7 @@ impl Plan {
     /// An upload of this type.
     pub fn new(upload_type: UploadType, media: Media) -> Self {
         Self {
-            one_shot: upload_type != UploadType::Resumable,
+            single_request: upload_type != UploadType::Resumable,
             ..Self::resumable(media)
         }
     }

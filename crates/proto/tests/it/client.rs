@@ -29,7 +29,7 @@ impl Outgoing {
     ) -> Self {
         match request {
             Request::Start => Self::start(total),
-            Request::OneShot => Self::one_shot(case.len),
+            Request::OneShot => Self::single_request(case.len),
             Request::Query { .. } => Self::put(request, 0..0, session, case),
             Request::Data(chunk) => Self::put(request, chunk.first..chunk.end, session, case),
         }
@@ -53,7 +53,7 @@ impl Outgoing {
         }
     }
 
-    fn one_shot(len: u64) -> Self {
+    fn single_request(len: u64) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("video/webm"));
         // Now and then as a client sends that does not know the length.

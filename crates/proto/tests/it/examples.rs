@@ -187,7 +187,7 @@ fn a_one_shot_upload_is_brought_up_again_as_a_whole() {
         late: 0,
     };
     let case = Schedule {
-        one_shot: true,
+        single_request: true,
         ..Schedule::new(LEN, &[torn, Lost])
     };
     succeeds(&case, 3);

@@ -54,7 +54,7 @@ enum Heard {
 
 impl<'a> Pair<'a> {
     pub(crate) fn new(case: &'a Schedule, patience: Patience) -> Self {
-        let first = if case.one_shot {
+        let first = if case.single_request {
             Next::OneShot
         } else {
             Next::Start
@@ -109,7 +109,7 @@ impl<'a> Pair<'a> {
 
     /// In a session, the question what is committed follows.
     fn after_trouble(&self) -> Verdict {
-        Verdict::Next(match (self.case.one_shot, &self.session) {
+        Verdict::Next(match (self.case.single_request, &self.session) {
             (true, _) => Next::OneShot,
             (false, None) => Next::Start,
             (false, Some(_)) => Next::Query,
@@ -306,7 +306,7 @@ impl<'a> Pair<'a> {
     }
 
     fn finished(self) -> End {
-        if self.case.one_shot {
+        if self.case.single_request {
             let media = self.server.one_shots().last().expect("a resource");
             assert_eq!(media.len(), self.case.len);
         } else {

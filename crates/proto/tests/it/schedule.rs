@@ -17,7 +17,7 @@ pub(crate) struct Schedule {
     pub(crate) len: u64,
     pub(crate) source: Source,
     /// A one-shot upload.
-    pub(crate) one_shot: bool,
+    pub(crate) single_request: bool,
     /// Fixed chunks of so many times 256 KiB.
     pub(crate) chunk: Option<u64>,
     pub(crate) renewable: bool,
@@ -68,7 +68,7 @@ impl Schedule {
         Self {
             len,
             source: Source::Seekable,
-            one_shot: false,
+            single_request: false,
             chunk: None,
             renewable: true,
             server: Dialect {
@@ -111,7 +111,7 @@ impl Schedule {
             Source::Streamed { .. } => Media::streamed(total),
             Source::Windowed { window, .. } => Media::streamed(total).with_window(window * Q),
         };
-        let upload_type = if self.one_shot {
+        let upload_type = if self.single_request {
             UploadType::Media
         } else {
             UploadType::Resumable
@@ -238,10 +238,14 @@ fn with_faults(faults: impl Strategy<Value = Vec<Fault>>) -> impl Strategy<Value
         dialect(),
     );
     (how, faults).prop_map(
-        |((len, source, one_shot, chunk, renewable, server), faults)| Schedule {
+        |((len, source, single_request, chunk, renewable, server), faults)| Schedule {
             len,
-            source: if one_shot { Source::Seekable } else { source },
-            one_shot,
+            source: if single_request {
+                Source::Seekable
+            } else {
+                source
+            },
+            single_request,
             chunk,
             renewable,
             server,

@@ -150,7 +150,7 @@ impl Server {
         let framing = Framing::of(Version::HTTP_11, headers, false).expect("a framing");
         match command(&method, &parameters, headers, framing).expect("a good head") {
             Command::Start(head) => self.start(&head),
-            Command::Simple(head) => self.one_shot(head.length, request, delivery),
+            Command::Simple(head) => self.single_request(head.length, request, delivery),
             Command::Session(head) => {
                 let dialect = self.dialect;
                 let session = self.session(&request.query).expect("a URI of this server");
@@ -185,8 +185,13 @@ impl Server {
         started(value(uri), value(id)).into()
     }
 
-    fn one_shot(&mut self, length: BodyLength, request: &Outgoing, delivery: Delivery) -> Answer {
-        let intake = Intake::one_shot(None, length).expect("there is no limit");
+    fn single_request(
+        &mut self,
+        length: BodyLength,
+        request: &Outgoing,
+        delivery: Delivery,
+    ) -> Answer {
+        let intake = Intake::single_request(None, length).expect("there is no limit");
         let (media, outcome) = take(intake, request, delivery);
         match outcome {
             Outcome::Finished { total } => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Full, Held, Usage};
+use super::{Full, LimitedResource, Usage};
 
 /// In what steps bytes are counted.
 const KIB: u64 = 1024;
@@ -23,7 +23,7 @@ pub(crate) struct Pool(Arc<State>);
 
 #[derive(Debug)]
 struct State {
-    held: Held,
+    held: LimitedResource,
     /// What one unit stands for.
     unit: u64,
     total: u32,
@@ -36,31 +36,31 @@ struct State {
 
 /// A part of a pool, until dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct Permit {
     pool: Pool,
     units: u32,
 }
 
 impl Pool {
     /// For things, each of which counts as one.
-    pub(super) fn of_things(held: Held, most: usize) -> Self {
+    pub(super) fn of_things(held: LimitedResource, most: usize) -> Self {
         let total = units(most as u64, 1);
         Self::new(held, 1, total, [total, 0])
     }
 
     /// For bytes.
-    pub(super) fn of_bytes(held: Held, bytes: u64) -> Self {
+    pub(super) fn of_bytes(held: LimitedResource, bytes: u64) -> Self {
         let total = units(bytes, KIB);
         Self::new(held, KIB, total, [total - total / 4, total / 8])
     }
 
     /// For bytes of what is large. What needs more than there is gets all there is, alone.
-    pub(super) fn for_large(held: Held, bytes: u64) -> Self {
+    pub(super) fn for_large(held: LimitedResource, bytes: u64) -> Self {
         let total = units(bytes, KIB);
         Self::new(held, KIB, total, [total, 0])
     }
 
-    fn new(held: Held, unit: u64, total: u32, [most, kept]: [u32; 2]) -> Self {
+    fn new(held: LimitedResource, unit: u64, total: u32, [most, kept]: [u32; 2]) -> Self {
         Self(Arc::new(State {
             held,
             unit,
@@ -73,15 +73,15 @@ impl Pool {
     }
 
     /// One thing.
-    pub(crate) fn take(&self) -> Result<Share, Full> {
+    pub(crate) fn take(&self) -> Result<Permit, Full> {
         let mut share = self.share();
         share.resize(1)?;
         Ok(share)
     }
 
     /// A share that is nothing yet.
-    pub(crate) fn share(&self) -> Share {
-        Share {
+    pub(crate) fn share(&self) -> Permit {
+        Permit {
             pool: self.clone(),
             units: 0,
         }
@@ -89,17 +89,17 @@ impl Pool {
 
     /// A share of so much, for which the caller waits behind those who came earlier. The caller must have no share of
     /// this pool: two that wait with one would wait for each other.
-    pub(crate) async fn wait(&self, amount: u64, patience: Duration) -> Result<Share, Full> {
+    pub(crate) async fn wait(&self, amount: u64, patience: Duration) -> Result<Permit, Full> {
         let taken = tokio::time::timeout(patience, self.wait_for_ever(amount));
         taken.await.map_err(|_| self.full())
     }
 
     /// As [`Pool::wait`], without an end.
-    pub(crate) async fn wait_for_ever(&self, amount: u64) -> Share {
+    pub(crate) async fn wait_for_ever(&self, amount: u64) -> Permit {
         let units = self.wanted(amount);
         let taken = self.0.free.acquire_many(units).await;
         taken.expect("it is never closed").forget();
-        Share {
+        Permit {
             pool: self.clone(),
             units,
         }
@@ -149,7 +149,7 @@ impl Pool {
     }
 }
 
-impl Share {
+impl Permit {
     /// Makes it as large as this amount.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl Share {
         Ok(())
     }
 
-    /// As [`Share::resize`], but a share that is nothing yet is waited for.
+    /// As [`Permit::resize`], but a share that is nothing yet is waited for.
     pub(crate) async fn resize_in_time(
         &mut self,
         amount: u64,
@@ -192,7 +192,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.give_back(self.units);
     }
@@ -200,7 +200,7 @@ impl Drop for Share {
 
 struct Kept {
     bytes: Bytes,
-    _share: Share,
+    _share: Permit,
 }
 
 impl AsRef<[u8]> for Kept {
@@ -226,9 +226,9 @@ mod tests {
 
     #[test]
     fn what_is_dropped_is_free_again() {
-        let pool = Pool::of_things(Held::Requests, 2);
+        let pool = Pool::of_things(LimitedResource::Requests, 2);
         let (one, two) = (pool.take().unwrap(), pool.take().unwrap());
-        assert_eq!(pool.take().unwrap_err(), Full(Held::Requests));
+        assert_eq!(pool.take().unwrap_err(), Full(LimitedResource::Requests));
         drop(one);
         pool.take().unwrap();
         drop(two);
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_share_grows_and_shrinks_by_what_it_lacks() {
-        let pool = Pool::of_bytes(Held::Metadata, MIB);
+        let pool = Pool::of_bytes(LimitedResource::Metadata, MIB);
         let mut share = pool.share();
         for (amount, expected) in [(1, KIB), (100 * KIB, 100 * KIB), (60 * KIB, 60 * KIB)] {
             share.resize(amount).unwrap();
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn large_shares_leave_room_for_small_ones() {
-        let pool = Pool::of_bytes(Held::Metadata, MIB);
+        let pool = Pool::of_bytes(LimitedResource::Metadata, MIB);
         let (mut small, mut large) = (pool.share(), pool.share());
         small.resize(SMALL).unwrap();
         large.resize(u64::MAX).unwrap();
@@ -274,10 +274,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_has_an_order_and_an_end() {
-        let pool = Pool::for_large(Held::Reading, MIB);
+        let pool = Pool::for_large(LimitedResource::Reading, MIB);
         let first = pool.wait(700 * KIB, PATIENCE).await.unwrap();
         let refused = pool.wait(u64::MAX, PATIENCE).await.unwrap_err();
-        assert_eq!(refused, Full(Held::Reading));
+        assert_eq!(refused, Full(LimitedResource::Reading));
         let all = pool.wait(u64::MAX, PATIENCE);
         let behind = async {
             tokio::task::yield_now().await;
@@ -303,7 +303,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_two_that_grow_into_each_other_one_goes_on() {
-        let pool = Pool::for_large(Held::LargeBodies, MIB);
+        let pool = Pool::for_large(LimitedResource::LargeBodies, MIB);
         let (mut first, mut second) = (pool.share(), pool.share());
         first.resize_in_time(600 * KIB, PATIENCE).await.unwrap();
         second.resize_in_time(400 * KIB, PATIENCE).await.unwrap();

@@ -23,7 +23,7 @@ const HASTY_LINGER: Duration = Duration::from_millis(500);
 pub(super) struct Lingering<S> {
     inner: S,
     patience: Patience,
-    hurry: CancellationToken,
+    shutdown: CancellationToken,
     /// Runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
     closing: Option<Pin<Box<Sleep>>>,
@@ -39,18 +39,18 @@ pub(super) struct Patience {
 }
 
 impl<S> Lingering<S> {
-    pub(super) fn new(inner: S, patience: Patience, hurry: CancellationToken) -> Self {
+    pub(super) fn new(inner: S, patience: Patience, shutdown: CancellationToken) -> Self {
         Self {
             inner,
             patience,
-            hurry,
+            shutdown,
             stalled: None,
             closing: None,
         }
     }
 
     fn deadline(&self) -> Instant {
-        let limit = if self.hurry.is_cancelled() {
+        let limit = if self.shutdown.is_cancelled() {
             self.patience.linger.min(HASTY_LINGER)
         } else {
             self.patience.linger

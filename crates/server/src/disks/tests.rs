@@ -31,11 +31,11 @@ fn is_admitted(available: u64, need: Need) -> bool {
 #[test]
 fn the_fuller_of_two_disks_counts() {
     let cases = [
-        (300 * MB, 300 * MB, Room::Plenty),
-        (300 * MB, 100 * MB, Room::Low),
-        (100 * MB, 300 * MB, Room::Low),
-        (300 * MB, 10 * MB, Room::Full),
-        (10 * MB, 300 * MB, Room::Full),
+        (300 * MB, 300 * MB, DiskSpace::Plenty),
+        (300 * MB, 100 * MB, DiskSpace::Low),
+        (100 * MB, 300 * MB, DiskSpace::Low),
+        (300 * MB, 10 * MB, DiskSpace::Full),
+        (10 * MB, 300 * MB, DiskSpace::Full),
     ];
     for (ledger, vault, room) in cases {
         assert_eq!(disks(ledger, vault, false).room(), room, "{ledger} {vault}");

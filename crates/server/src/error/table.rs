@@ -15,7 +15,7 @@ use windlass_store::{LedgerError, VaultError};
 
 use super::Error;
 use crate::body::BodyError;
-use crate::kind::Rejection;
+use crate::handler::Rejection;
 
 /// How an error is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub(crate) fn row(error: &Error) -> Row {
         Error::NoSuchPath { .. } | Error::NoMedia | Error::SessionNotFound => {
             json(StatusCode::NOT_FOUND, "notFound")
         }
-        Error::VerbNotAllowed { .. } => json(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed"),
+        Error::MethodNotAllowed { .. } => json(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed"),
         Error::WrongUrlForUpload => bad("wrongUrlForUpload").header("Content-Type"),
         Error::NotUpload { .. } => bad("notUpload"),
         Error::NotDownload { .. } => bad("invalidAltValue").parameter("alt"),

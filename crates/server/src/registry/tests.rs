@@ -1,4 +1,4 @@
-use http::Method as Verb;
+use http::Method as HttpMethod;
 use serde_json::json;
 use windlass_discovery::Found;
 
@@ -21,15 +21,15 @@ fn api(name: &str, path: &str) -> ServedApi {
 
 /// The method that answers `GET path` on a host.
 fn found(registry: &Registry, on: Option<&str>, path: &str) -> Option<String> {
-    let site = registry.on(on.map(host).as_ref());
-    match site.table.find(&Verb::GET, path) {
-        Found::Method { method, .. } => Some(site.of(method).method.id.clone()),
+    let virtual_host = registry.on(on.map(host).as_ref());
+    match virtual_host.table.find(&HttpMethod::GET, path) {
+        Found::Method { method, .. } => Some(virtual_host.of(method).method.id.clone()),
         _ => None,
     }
 }
 
-fn names(site: &Site) -> Vec<&str> {
-    site.apis().map(Api::name).collect()
+fn names(virtual_host: &VirtualHost) -> Vec<&str> {
+    virtual_host.apis().map(Api::name).collect()
 }
 
 /// `disk` and `cloud` have the same path on hosts of their own, `farm` is everywhere.

@@ -11,31 +11,31 @@ use windlass_store::{
     Failpoint, LedgerError, MediaRef, Place, Progress, Session, SessionState, VaultError,
 };
 
-use super::House;
-use super::commits::Commits;
-use super::finish::{Complete, FinalReply, Held, is_final, media_of};
-use super::lease::Turn;
+use super::ServerState;
+use super::finish::{FinalReply, FinishedMedia, SessionRef, is_final, media_of};
+use super::lease::SessionGuard;
+use super::offset_committer::OffsetCommitter;
 use super::request::UploadRequest;
-use super::session::{Leased, SessionReply};
+use super::session::{LockedSession, SessionReply};
+use super::session_cache::CachedSession;
 use super::sink::{MediaSink, Settled};
-use super::warm::WarmSession;
 use crate::body::{BodyError, RequestBody};
-use crate::capacity::Share;
+use crate::capacity::Permit;
 use crate::error::Error;
 
 /// One request that appends. Boxed, since it is handed on while it waits, a thousand at a time.
 struct Append {
-    house: Arc<House>,
+    server: Arc<ServerState>,
     request: UploadRequest,
-    turn: Turn,
+    guard: SessionGuard,
     sink: MediaSink,
     wanted: Wanted,
     /// The total that this request fixes.
     total: Option<u64>,
     /// Whether the body is gzip. Its checksum comes last, so nothing of it is committed before its end.
     is_gzip: bool,
-    commits: Commits,
-    _place: Share,
+    offset_committer: OffsetCommitter,
+    _place: Permit,
 }
 
 /// Why no more of a body is read.
@@ -48,14 +48,14 @@ enum Stop {
     Storage(Error),
 }
 
-impl House {
+impl ServerState {
     /// Appends the body to the session, and finishes the upload if these were its last bytes.
     ///
     /// However the request ends, what arrived in order is committed, unless the session has to
     /// fail. A gzip body is committed as a whole, or not at all.
     pub(super) fn append(
         self: Arc<Self>,
-        leased: Box<Leased>,
+        leased: Box<LockedSession>,
         mut intake: Intake,
         expected: ExpectedDigests,
         mut body: RequestBody,
@@ -78,7 +78,7 @@ impl House {
     /// Finishes a session all of whose bytes are committed already.
     pub(super) async fn finish_committed(
         self: Arc<Self>,
-        leased: Box<Leased>,
+        leased: Box<LockedSession>,
         total: u64,
         expected: ExpectedDigests,
     ) -> Result<FinalReply, Error> {
@@ -91,7 +91,7 @@ impl House {
     /// Finishes a session that is in state finishing. Its digests have been checked.
     pub(super) async fn finish_stored(
         self: Arc<Self>,
-        leased: Box<Leased>,
+        leased: Box<LockedSession>,
     ) -> Result<FinalReply, Error> {
         let total = leased.session.progress.total;
         let mut append = Append::open(&self, leased, total, ExpectedDigests::default()).await?;
@@ -102,31 +102,31 @@ impl House {
 
 impl Append {
     async fn open(
-        house: &Arc<House>,
-        leased: Box<Leased>,
+        server: &Arc<ServerState>,
+        leased: Box<LockedSession>,
         total: Option<u64>,
         expected: ExpectedDigests,
     ) -> Result<Box<Self>, Error> {
-        let Leased {
+        let LockedSession {
             session,
             request,
             media,
-            turn,
+            guard,
         } = *leased;
-        let place = house.capacity.uploads.take()?;
-        let method = request.method(&house.registry)?;
+        let place = server.capacity.uploads.take()?;
+        let method = request.method(&server.registry)?;
         let wanted = request.wanted(method).or(expected.wanted());
-        let sink = MediaSink::resume(house.plumbing(), wanted, &session.progress, media).await;
+        let sink = MediaSink::resume(server.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
             Ok(sink) => sink,
-            Err(error) => return Err(lost(house, &session, error).await),
+            Err(error) => return Err(lost(server, &session, error).await),
         };
         sink.expect(total);
         Ok(Box::new(Self {
-            commits: Commits::new(house, session, total),
-            house: Arc::clone(house),
+            offset_committer: OffsetCommitter::new(server, session, total),
+            server: Arc::clone(server),
             request,
-            turn,
+            guard,
             sink,
             wanted,
             total,
@@ -148,17 +148,17 @@ impl Append {
         loop {
             let piece = tokio::select! {
                 biased;
-                () = self.turn.superseded() => return Stop::Superseded,
-                () = self.house.cut.cancelled() => return Stop::Draining,
+                () = self.guard.superseded() => return Stop::Superseded,
+                () = self.server.drain_now.cancelled() => return Stop::Draining,
                 piece = body.next() => piece,
-                () = tokio::time::sleep_until(self.commits.next()), if self.is_uncommitted() => {
+                () = tokio::time::sleep_until(self.offset_committer.next()), if self.is_uncommitted() => {
                     match Box::pin(self.checkpoint()).await {
                         Ok(()) => continue,
                         Err(error) => return Stop::Storage(error),
                     }
                 }
                 // A commit that failed is told at once, and one that is done holds no task.
-                joined = self.commits.join(), if self.commits.running.is_some() => match joined {
+                joined = self.offset_committer.join(), if self.offset_committer.running.is_some() => match joined {
                     Ok(()) => continue,
                     Err(error) => return Stop::Storage(error),
                 },
@@ -195,9 +195,9 @@ impl Append {
         let stop = match stop {
             // Bytes that were taken may be missing: a later sync would not tell.
             Stop::Storage(error) if !is_full(&error) => {
-                let pending = self.commits.join().await;
+                let pending = self.offset_committer.join().await;
                 let graver = pending.err().unwrap_or(error);
-                return Err(lost(&self.house, &self.commits.session, graver).await);
+                return Err(lost(&self.server, &self.offset_committer.session, graver).await);
             }
             stop => stop,
         };
@@ -210,7 +210,9 @@ impl Append {
         let (settled, full) = match settled {
             Ok(settled) => settled,
             // As when the session expired meanwhile and its media was swept.
-            Err(error) => return Err(lost(&self.house, &self.commits.session, error).await),
+            Err(error) => {
+                return Err(lost(&self.server, &self.offset_committer.session, error).await);
+            }
         };
         match stop {
             // Less was stored than the body held. It is kept, but a chunk that came whole is never
@@ -243,12 +245,12 @@ impl Append {
         let earlier = self.sink.land().await?;
         let mut latest = None;
         if !self.sink.has_room() {
-            self.house.admit_write(self.sink.waiting())?;
-            let due = self.commits.due(self.sink.offset()) && !self.is_gzip;
+            self.server.admit_write(self.sink.waiting())?;
+            let due = self.offset_committer.due(self.sink.offset()) && !self.is_gzip;
             latest = self.sink.write(due).await?;
         }
         for checkpoint in earlier.into_iter().chain(latest) {
-            self.commits.begin(checkpoint).await?;
+            self.offset_committer.begin(checkpoint).await?;
         }
         Ok(())
     }
@@ -256,19 +258,20 @@ impl Append {
     /// Whether there are bytes that a checkpoint would make durable. What may be small media still waits for the end
     /// of its request.
     fn is_uncommitted(&self) -> bool {
-        let is_new = self.sink.offset() > self.commits.begun || self.sink.owes_checkpoint();
+        let is_new =
+            self.sink.offset() > self.offset_committer.begun || self.sink.owes_checkpoint();
         is_new && self.sink.is_large()
     }
 
     /// Commits what has come although there is not much of it: the client is slow. What may not be committed yet is
     /// written all the same, so that it does not wait in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
-        self.house.admit_write(self.sink.waiting())?;
-        self.commits.take_note(self.sink.offset());
+        self.server.admit_write(self.sink.waiting())?;
+        self.offset_committer.take_note(self.sink.offset());
         let earlier = self.sink.write(!self.is_gzip).await?;
         let latest = self.sink.write(false).await?;
         for checkpoint in earlier.into_iter().chain(latest) {
-            self.commits.begin(checkpoint).await?;
+            self.offset_committer.begin(checkpoint).await?;
         }
         Ok(())
     }
@@ -276,12 +279,12 @@ impl Append {
     /// Makes durable what was taken. When the disk is full, that is only what was written before;
     /// the flag says so.
     async fn settle(&mut self) -> Result<(Settled, bool), Error> {
-        self.house.note_rest(&self.sink);
+        self.server.note_rest(&self.sink);
         let (settled, full) = match self.sink.settle().await {
             Err(Error::Vault(VaultError::NoSpace { .. })) => (self.sink.settle().await, true),
             settled => (settled, false),
         };
-        self.commits.join().await?;
+        self.offset_committer.join().await?;
         let mut settled = settled?;
         settled.progress.total = self.total;
         Ok((settled, full))
@@ -290,7 +293,7 @@ impl Append {
     /// Discards what this request has received. Bytes in the vault behind the committed offset are cut off when the
     /// session is continued.
     async fn go_back(&mut self) -> Settled {
-        let progress = self.commits.session.progress.clone();
+        let progress = self.offset_committer.session.progress.clone();
         let is_in_vault = |media: MediaRef| media.place == Place::Vault;
         if progress.media.is_some_and(is_in_vault) {
             self.sink.stop_writing().await;
@@ -319,39 +322,45 @@ impl Append {
             }
             Ok(Outcome::Committed | Outcome::Interrupted) => {
                 let progress = settled.progress.clone();
-                self.commits.commit(settled, SessionState::Active).await?;
-                Ok(SessionReply::Committed(self.keep_warm(progress)))
+                self.offset_committer
+                    .commit(settled, SessionState::Active)
+                    .await?;
+                Ok(SessionReply::Committed(self.keep_cached(progress)))
             }
             Err(error) => Err(self.commit_and(settled, error.into()).await),
         }
     }
 
     /// Leaves the session for the next request. Returns how much is committed.
-    fn keep_warm(self: Box<Self>, progress: Progress) -> u64 {
+    fn keep_cached(self: Box<Self>, progress: Progress) -> u64 {
         let Self {
-            house,
+            server,
             request,
-            turn,
+            guard,
             sink,
-            commits,
+            offset_committer,
             ..
         } = *self;
         let offset = progress.offset;
-        let mut session = commits.session;
+        let mut session = offset_committer.session;
         session.progress = progress;
-        house.warm.put(WarmSession {
+        server.session_cache.put(CachedSession {
             session,
             request,
             media: sink.into_open(),
-            since: house.clock.now(),
+            since: server.clock.now(),
         });
-        drop(turn);
+        drop(guard);
         offset
     }
 
     /// Commits what there is although the request ends with `error`; the graver error is answered.
     async fn commit_and(mut self: Box<Self>, settled: Settled, error: Error) -> Error {
-        match self.commits.commit(settled, SessionState::Active).await {
+        match self
+            .offset_committer
+            .commit(settled, SessionState::Active)
+            .await
+        {
             Ok(()) => error,
             Err(graver) => graver,
         }
@@ -364,15 +373,19 @@ impl Append {
         settled: Settled,
         body: RequestBody,
     ) -> Result<SessionReply, Error> {
-        self.commits.commit(settled, SessionState::Active).await?;
+        self.offset_committer
+            .commit(settled, SessionState::Active)
+            .await?;
         let Self {
-            house,
-            commits,
-            turn,
+            server,
+            offset_committer,
+            guard,
             ..
         } = *self;
-        drop(turn);
-        house.yield_to_newer(commits.session.id, body).await
+        drop(guard);
+        server
+            .yield_to_newer(offset_committer.session.id, body)
+            .await
     }
 
     /// Makes the resource. From here on the upload is finished, failed, or finishing.
@@ -388,32 +401,32 @@ impl Append {
         }
         if self.request.is_shed() {
             self.request = self
-                .house
-                .remembered_request(self.commits.session.id)
+                .server
+                .remembered_request(self.offset_committer.session.id)
                 .await?;
         }
         let media = media_of(&self.request, &settled.progress, digests);
-        let complete = Complete {
+        let complete = FinishedMedia {
             small_media: settled
                 .small_media
                 .clone()
                 .map(|bytes| (media.at.id, bytes)),
             media,
         };
-        let held = Held {
-            id: self.commits.session.id,
-            epoch: self.commits.session.epoch,
+        let held = SessionRef {
+            id: self.offset_committer.session.id,
+            epoch: self.offset_committer.session.epoch,
             progress: settled.progress.clone(),
         };
         let in_vault = complete.media.at.place == Place::Vault;
         if in_vault {
-            self.commits
+            self.offset_committer
                 .commit(settled.clone(), SessionState::Finishing)
                 .await?;
             Failpoint::Finishing.reach();
         }
         match self
-            .house
+            .server
             .finish(&self.request, &complete, Some(&held))
             .await
         {
@@ -421,7 +434,7 @@ impl Append {
             Err(error) if is_final(&error) => Err(self.fail(error).await),
             Err(error) => {
                 if !in_vault {
-                    self.commits
+                    self.offset_committer
                         .commit(settled, SessionState::Finishing)
                         .await?;
                 }
@@ -432,10 +445,10 @@ impl Append {
 
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A commit that is still on its way would otherwise come between.
-        let pending = self.commits.join().await;
-        let session = &self.commits.session;
-        let has_ended = self.house.fail(session.id, session.epoch).await;
-        if has_ended && self.commits.is_uncommitted() {
+        let pending = self.offset_committer.join().await;
+        let session = &self.offset_committer.session;
+        let has_ended = self.server.fail(session.id, session.epoch).await;
+        if has_ended && self.offset_committer.is_uncommitted() {
             // No row has ever named it, so that no sweep would find it within a day.
             self.sink.discard().await;
         }
@@ -454,11 +467,11 @@ fn is_full(error: &Error) -> bool {
 }
 
 /// What to answer when a session's bytes cannot be opened. When they are lost, so is the session.
-async fn lost(house: &House, session: &Session, error: Error) -> Error {
+async fn lost(server: &ServerState, session: &Session, error: Error) -> Error {
     match error {
         Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
             tracing::error!(session = ?session.id, %error, "committed bytes are lost; the session ends");
-            house.fail(session.id, session.epoch).await;
+            server.fail(session.id, session.epoch).await;
             SessionError::Gone.into()
         }
         error => error,

@@ -1,7 +1,7 @@
 //! From committed media to a resource and a reply that is kept.
 
 use bytes::Bytes;
-use http::{HeaderMap, Method as Verb, StatusCode};
+use http::{HeaderMap, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::PathParameters;
 use windlass_proto::digest::Digests;
@@ -11,16 +11,16 @@ use windlass_store::{
     Progress, ResourceChange, SessionId, Timestamp,
 };
 
-use super::House;
+use super::ServerState;
 use super::request::UploadRequest;
 use crate::error::Error;
+use crate::handler::{Call, Conditions, Rejection, ReplyMemoryPermit, StoreReader, Uploaded};
 use crate::identifiers::new_resource_id;
-use crate::kind::{Allowance, Call, Conditions, Lookup, Rejection, Uploaded};
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::json_bytes;
 
-/// How often a kind is asked again when somebody else changed the same resource meanwhile.
+/// How often a handler is asked again when somebody else changed the same resource meanwhile.
 pub(crate) const ATTEMPTS: usize = 8;
 
 /// The reply that ends an upload, as it is stored and repeated.
@@ -51,7 +51,7 @@ impl FinalReply {
 
 /// Media that is complete and waits for its resource.
 #[derive(Debug)]
-pub(crate) struct Complete {
+pub(crate) struct FinishedMedia {
     pub(crate) media: Media,
     /// Its bytes, when they are not in the vault and not yet in the ledger.
     pub(crate) small_media: Option<(MediaId, Bytes)>,
@@ -59,22 +59,22 @@ pub(crate) struct Complete {
 
 /// The session that ends with a finish.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct SessionRef {
     pub(crate) id: SessionId,
     pub(crate) epoch: Epoch,
     pub(crate) progress: Progress,
 }
 
-impl House {
+impl ServerState {
     /// Makes the resource and commits it together with the end of the session, if there is one.
     ///
-    /// Asks the kind again when somebody else changed the same resource. A rejection by the kind
+    /// Asks the handler again when somebody else changed the same resource. A rejection by the handler
     /// changes nothing; the caller ends the session.
     pub(crate) async fn finish(
         &self,
         request: &UploadRequest,
-        complete: &Complete,
-        held: Option<&Held>,
+        complete: &FinishedMedia,
+        held: Option<&SessionRef>,
     ) -> Result<FinalReply, Error> {
         let mut attempt = 0;
         loop {
@@ -97,7 +97,7 @@ impl House {
                     let is_used = answer.changes.iter().any(|change| change.names(at));
                     if !is_used || !request.creates() {
                         // The new media, or that of the resource that was replaced, may be garbage.
-                        self.garbage.notify_one();
+                        self.sweep_now.notify_one();
                     }
                     return Ok(reply);
                 }
@@ -108,38 +108,42 @@ impl House {
         }
     }
 
-    /// Asks the kind whether the upload may begin.
+    /// Asks the handler whether the upload may begin.
     pub(crate) async fn admit(&self, request: &UploadRequest) -> Result<(), Error> {
         let prepared = self.prepare(request)?;
         let kind = &prepared.served.served.kind;
         Ok(kind.admit(&prepared.call(self, request)).await?)
     }
 
-    fn uploaded(&self, complete: &Complete) -> Uploaded {
+    fn uploaded(&self, complete: &FinishedMedia) -> Uploaded {
         let held = complete
             .small_media
             .as_ref()
             .map(|(_, bytes)| bytes.clone());
-        Uploaded::new(self.shelf.clone(), complete.media.clone(), held)
+        Uploaded::new(self.store_handles.clone(), complete.media.clone(), held)
     }
 
-    fn prepare<'a>(&'a self, request: &UploadRequest) -> Result<Prepared<'a>, Error> {
+    fn prepare<'a>(&'a self, request: &UploadRequest) -> Result<CallParts<'a>, Error> {
         let served = request.method(&self.registry)?;
         let now = self.clock.now();
-        Ok(Prepared {
+        Ok(CallParts {
             path: request.path_parameters(served),
             query: request.parameters(),
             fresh_id: new_resource_id(now),
             metadata: request.metadata()?,
             conditions: request.conditions(),
-            allowance: self.allowance(),
+            reply_memory: self.reply_memory(),
             served,
             now,
         })
     }
 
     /// A resumable upload that was started by POST created something; all others answer 200.
-    fn status(&self, request: &UploadRequest, held: Option<&Held>) -> Result<StatusCode, Error> {
+    fn status(
+        &self,
+        request: &UploadRequest,
+        held: Option<&SessionRef>,
+    ) -> Result<StatusCode, Error> {
         if held.is_none() || !request.creates() {
             return Ok(StatusCode::OK);
         }
@@ -150,10 +154,10 @@ impl House {
     /// Ends a session that cannot be mended. That it could not be ended is no reason to hide from
     /// the client what went wrong. Whether it has ended.
     pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> bool {
-        self.garbage.notify_one();
+        self.sweep_now.notify_one();
         let ended = self.ledger.end(id, epoch, EndSession::Failed).await;
         if let Err(error) = &ended {
-            self.vitals.examine_ledger(error);
+            self.health.examine_ledger(error);
             tracing::warn!(session = ?id, %error, "a failed session could not be ended");
         }
         ended.is_ok()
@@ -161,19 +165,19 @@ impl House {
 }
 
 /// What a [`Call`] borrows.
-struct Prepared<'a> {
+struct CallParts<'a> {
     served: ServedMethod<'a>,
     path: PathParameters,
     query: Parameters,
     now: Timestamp,
     fresh_id: String,
     metadata: Map<String, Value>,
-    conditions: (Verb, HeaderMap),
-    allowance: Allowance,
+    conditions: (HttpMethod, HeaderMap),
+    reply_memory: ReplyMemoryPermit,
 }
 
-impl Prepared<'_> {
-    fn call<'a>(&'a self, house: &'a House, request: &'a UploadRequest) -> Call<'a> {
+impl CallParts<'_> {
+    fn call<'a>(&'a self, server: &'a ServerState, request: &'a UploadRequest) -> Call<'a> {
         Call {
             api: &self.served.served.api,
             method: self.served.method,
@@ -183,9 +187,9 @@ impl Prepared<'_> {
             now: self.now,
             fresh_id: &self.fresh_id,
             base_url: &request.base_url,
-            lookup: Lookup::new(&house.shelf),
+            lookup: StoreReader::new(&server.store_handles),
             conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
-            allowance: &self.allowance,
+            reply_memory: &self.reply_memory,
         }
     }
 }
@@ -231,8 +235,8 @@ fn final_reply(
 
 fn change_set(
     resources: Vec<ResourceChange>,
-    complete: &Complete,
-    held: Option<&Held>,
+    complete: &FinishedMedia,
+    held: Option<&SessionRef>,
     reply: &FinalReply,
 ) -> ChangeSet {
     let at = complete.media.at;

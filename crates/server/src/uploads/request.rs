@@ -1,7 +1,7 @@
 //! What is remembered of a request that started an upload, until its resource is made.
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb};
+use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -40,7 +40,9 @@ pub(crate) struct UploadRequest {
     /// The plain path: raw, without the `/upload` in front.
     pub(crate) path: String,
     query: String,
-    verb: String,
+    // The name in ledgers that are there already.
+    #[serde(rename = "verb")]
+    http_method: String,
     /// Where clients reach the server.
     pub(crate) base_url: String,
     /// The JSON that came with it, as text: parsed it takes many times the memory, and an upload may
@@ -57,7 +59,7 @@ pub(crate) struct UploadRequest {
 /// The head of a request for an upload, before its body is read.
 pub(crate) struct UploadHead<'a> {
     pub(crate) method: ServedMethod<'a>,
-    pub(crate) verb: &'a Verb,
+    pub(crate) http_method: &'a HttpMethod,
     pub(crate) path: &'a str,
     pub(crate) query: &'a Parameters,
     pub(crate) base_url: &'a str,
@@ -89,7 +91,7 @@ impl UploadHead<'_> {
             method: method.id.clone(),
             path: self.path.to_owned(),
             query: without_secrets(self.query),
-            verb: self.verb.to_string(),
+            http_method: self.http_method.to_string(),
             base_url: self.base_url.to_owned(),
             metadata: serde_json::to_string(metadata).expect("JSON can be written"),
             content_type,
@@ -154,7 +156,7 @@ impl UploadRequest {
     }
 
     /// What the request was conditional on. The conditions hold at the end as at the start.
-    pub(crate) fn conditions(&self) -> (Verb, HeaderMap) {
+    pub(crate) fn conditions(&self) -> (HttpMethod, HeaderMap) {
         let headers = self.conditions.iter();
         let headers = headers.filter_map(|(name, value)| {
             Some((
@@ -162,8 +164,8 @@ impl UploadRequest {
                 value.parse::<HeaderValue>().ok()?,
             ))
         });
-        let verb = self.verb.parse().unwrap_or(Verb::POST);
-        (verb, headers.collect())
+        let http_method = self.http_method.parse().unwrap_or(HttpMethod::POST);
+        (http_method, headers.collect())
     }
 
     /// Refuses metadata that is longer than `limit`, after media has been taken out of it.
@@ -204,7 +206,7 @@ impl UploadRequest {
 
     /// Whether the request was a POST, so that a resource is created by it.
     pub(crate) fn creates(&self) -> bool {
-        self.verb == Verb::POST.as_str()
+        self.http_method == HttpMethod::POST.as_str()
     }
 
     /// The digests to be computed while the media streams.
@@ -224,7 +226,7 @@ impl UploadRequest {
             method: "farm.animals.insert".to_owned(),
             path: "/farm/v1/animals".to_owned(),
             query: String::new(),
-            verb: Verb::POST.to_string(),
+            http_method: HttpMethod::POST.to_string(),
             base_url: "http://127.0.0.1".to_owned(),
             metadata: "{}".to_owned(),
             content_type: "image/jpeg".to_owned(),

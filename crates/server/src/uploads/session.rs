@@ -13,12 +13,12 @@ use windlass_store::{
     EndSession, Failpoint, NewSession, Session, SessionId, SessionState, Timestamp,
 };
 
-use super::House;
+use super::ServerState;
 use super::finish::FinalReply;
-use super::lease::{NoTurn, Turn};
+use super::lease::{LockError, SessionGuard};
 use super::request::UploadRequest;
+use super::session_cache::CachedSession;
 use super::sink::VaultMedia;
-use super::warm::WarmSession;
 use crate::body::RequestBody;
 use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
@@ -37,15 +37,15 @@ pub(crate) enum SessionReply {
 
 /// A session under a lease, with what is remembered of its start.
 #[derive(Debug)]
-pub(crate) struct Leased {
+pub(crate) struct LockedSession {
     pub(crate) session: Session,
     pub(crate) request: UploadRequest,
     /// Its media, when it is still open from the last request.
     pub(crate) media: Option<VaultMedia>,
-    pub(crate) turn: Turn,
+    pub(crate) guard: SessionGuard,
 }
 
-impl House {
+impl ServerState {
     /// Starts a session and returns its `upload_id`. `declared` is the length that the client
     /// announced.
     pub(crate) async fn start(
@@ -78,7 +78,7 @@ impl House {
         self.ledger.start(row).await?;
         Failpoint::SessionStarted.reach();
         request.shed();
-        self.warm.put(WarmSession {
+        self.session_cache.put(CachedSession {
             session: session.into(),
             request,
             media: None,
@@ -96,28 +96,28 @@ impl House {
         body: &mut Option<RequestBody>,
     ) -> Result<SessionReply, Error> {
         let id = session_id(head.upload_id.as_str());
-        let goes_on = self
-            .warm
-            .any(id, |warm| self.goes_on(warm, &path, &head.request));
+        let goes_on = self.session_cache.any(id, |session_cache| {
+            self.goes_on(session_cache, &path, &head.request)
+        });
         if !goes_on {
             let answered = Box::pin(self.answer_without_lease(id, &head, &path, body)).await?;
             if let Some(reply) = answered {
                 return Ok(reply);
             }
         }
-        let house = Arc::clone(self);
+        let server = Arc::clone(self);
         let body = body.take().expect(UNTAKEN);
-        // In a room of its own, which goes before the body comes.
+        // Boxed for itself, and dropped before the body comes.
         let lease = Box::pin(async move {
-            let leased = house.lease_for(id, &path, &head.request).await;
-            (house, leased, head, body)
+            let leased = server.lease_for(id, &path, &head.request).await;
+            (server, leased, head, body)
         });
-        self.see_through(Box::pin(async move {
-            let (house, leased, head, body) = lease.await;
+        self.run_to_completion(Box::pin(async move {
+            let (server, leased, head, body) = lease.await;
             let action = match leased {
-                Ok(leased) => house.act(leased, &head, body)?,
+                Ok(leased) => server.act(leased, &head, body)?,
                 Err(Error::Superseded) => {
-                    async move { house.yield_to_newer(id, body).await }.boxed()
+                    async move { server.yield_to_newer(id, body).await }.boxed()
                 }
                 Err(error) => return Err(error),
             };
@@ -157,10 +157,10 @@ impl House {
     }
 
     /// Whether a request adds bytes to a session just where its last one has left it.
-    fn goes_on(&self, warm: &WarmSession, path: &str, request: &SessionRequest) -> bool {
-        let session = &warm.session;
-        self.lives_at(session, &warm.request, path)
-            && self.rules(&warm.request).is_ok_and(|rules| {
+    fn goes_on(&self, session_cache: &CachedSession, path: &str, request: &SessionRequest) -> bool {
+        let session = &session_cache.session;
+        self.lives_at(session, &session_cache.request, path)
+            && self.rules(&session_cache.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {
                     Ok(Step::Append(intake)) => intake.remaining_hint() != Some(0),
                     _ => false,
@@ -176,16 +176,16 @@ impl House {
     ) -> Result<SessionReply, Error> {
         let id = session_id(upload_id.as_str());
         self.known_session(id, &path).await?;
-        let house = Arc::clone(self);
-        self.see_through(Box::pin(async move {
-            let leased = house.lease(id, &path).await?;
+        let server = Arc::clone(self);
+        self.run_to_completion(Box::pin(async move {
+            let leased = server.lease(id, &path).await?;
             match leased.session.state {
                 SessionState::Active => {
                     let epoch = leased.session.epoch;
                     Failpoint::CancelLeased.reach();
-                    house.ledger.end(id, epoch, EndSession::Cancelled).await?;
+                    server.ledger.end(id, epoch, EndSession::Cancelled).await?;
                     Failpoint::CancelCommitted.reach();
-                    house.garbage.notify_one();
+                    server.sweep_now.notify_one();
                     Err(SessionError::Cancelled.into())
                 }
                 SessionState::Finishing => Err(Error::FinishPending),
@@ -204,34 +204,34 @@ impl House {
             return Ok(());
         };
         let request = remembered(&session);
-        let house = Arc::clone(self);
-        self.see_through(Box::pin(async move {
-            let turn = house.leases.take_over(id, house.patience()).await;
-            let (Ok(turn), Some(session)) = (turn, house.ledger.lease(id).await?) else {
+        let server = Arc::clone(self);
+        self.run_to_completion(Box::pin(async move {
+            let guard = server.leases.take_over(id, server.patience()).await;
+            let (Ok(guard), Some(session)) = (guard, server.ledger.lease(id).await?) else {
                 return Ok(());
             };
             if session.state != SessionState::Finishing {
                 return Ok(());
             }
-            let (epoch, is_dead) = (session.epoch, house.clock.now() >= session.expires);
+            let (epoch, is_dead) = (session.epoch, server.clock.now() >= session.expires);
             let request = match request {
                 // As after a downgrade. While it lives, another version may still know it.
                 Err(error) if is_dead => {
-                    house.fail(id, epoch).await;
+                    server.fail(id, epoch).await;
                     return Err(error);
                 }
                 request => request?,
             };
-            let leased = Box::new(Leased {
+            let leased = Box::new(LockedSession {
                 session,
                 request,
                 media: None,
-                turn,
+                guard,
             });
             Failpoint::LeftOverLeased.reach();
-            match Arc::clone(&house).finish_stored(leased).await {
+            match Arc::clone(&server).finish_stored(leased).await {
                 Err(error) if is_dead => {
-                    house.fail(id, epoch).await;
+                    server.fail(id, epoch).await;
                     Err(error)
                 }
                 finished => finished.map(drop),
@@ -250,7 +250,7 @@ impl House {
     /// while the body comes.
     fn act(
         self: Arc<Self>,
-        leased: Box<Leased>,
+        leased: Box<LockedSession>,
         head: &SessionHead,
         body: RequestBody,
     ) -> Result<BoxFuture<'static, Result<SessionReply, Error>>, Error> {
@@ -279,7 +279,7 @@ impl House {
     /// Repeats the final reply, and reads the body if little is left of it.
     async fn repeat(
         self: Arc<Self>,
-        leased: Box<Leased>,
+        leased: Box<LockedSession>,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
         let reply = self.replay(&leased.session);
@@ -291,7 +291,7 @@ impl House {
     /// Refuses a request, and ends the session if that is what follows.
     async fn refuse(
         self: Arc<Self>,
-        leased: Box<Leased>,
+        leased: Box<LockedSession>,
         error: SessionError,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
@@ -312,7 +312,7 @@ impl House {
     ) -> Result<SessionReply, Error> {
         tokio::select! {
             discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
-            () = self.cut.cancelled() => return Err(Error::Draining),
+            () = self.drain_now.cancelled() => return Err(Error::Draining),
         }
         self.leases.wait_for_writers(id, self.patience()).await;
         let reply = self.final_reply_of(id).await?;
@@ -326,50 +326,50 @@ impl House {
         id: SessionId,
         path: &str,
         request: &SessionRequest,
-    ) -> Result<Box<Leased>, Error> {
-        let turn = self.take_turn(id).await?;
-        let warm = self.warm.take(id);
-        match warm.filter(|warm| self.goes_on(warm, path, request)) {
-            Some(warm) => Ok(Box::new(Leased {
-                session: warm.session,
-                request: warm.request,
-                media: warm.media,
-                turn,
+    ) -> Result<Box<LockedSession>, Error> {
+        let guard = self.take_turn(id).await?;
+        let session_cache = self.session_cache.take(id);
+        match session_cache.filter(|session_cache| self.goes_on(session_cache, path, request)) {
+            Some(session_cache) => Ok(Box::new(LockedSession {
+                session: session_cache.session,
+                request: session_cache.request,
+                media: session_cache.media,
+                guard,
             })),
-            None => self.lease_under(turn, id, path).await,
+            None => self.lease_under(guard, id, path).await,
         }
     }
 
     /// Takes the session over from whoever writes to it.
-    async fn lease(&self, id: SessionId, path: &str) -> Result<Box<Leased>, Error> {
-        let turn = self.take_turn(id).await?;
-        drop(self.warm.take(id));
-        self.lease_under(turn, id, path).await
+    async fn lease(&self, id: SessionId, path: &str) -> Result<Box<LockedSession>, Error> {
+        let guard = self.take_turn(id).await?;
+        drop(self.session_cache.take(id));
+        self.lease_under(guard, id, path).await
     }
 
-    async fn take_turn(&self, id: SessionId) -> Result<Turn, Error> {
-        let turn = self.leases.take_over(id, self.patience()).await;
-        turn.map_err(|none| match none {
-            NoTurn::Superseded => Error::Superseded,
-            NoTurn::Stuck => Error::Busy,
+    async fn take_turn(&self, id: SessionId) -> Result<SessionGuard, Error> {
+        let guard = self.leases.take_over(id, self.patience()).await;
+        guard.map_err(|none| match none {
+            LockError::Superseded => Error::Superseded,
+            LockError::Stuck => Error::Busy,
         })
     }
 
     async fn lease_under(
         &self,
-        turn: Turn,
+        guard: SessionGuard,
         id: SessionId,
         path: &str,
-    ) -> Result<Box<Leased>, Error> {
+    ) -> Result<Box<LockedSession>, Error> {
         let session = self.ledger.lease(id).await?;
         let (mut session, mut request) = self.check(session, path)?;
         session.context = Vec::new();
         request.shed();
-        Ok(Box::new(Leased {
+        Ok(Box::new(LockedSession {
             session,
             request,
             media: None,
-            turn,
+            guard,
         }))
     }
 

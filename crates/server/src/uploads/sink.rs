@@ -1,6 +1,6 @@
 //! The way of media bytes from a request to a durable place.
 //!
-//! Bytes are collected in a [`Batch`], checksummed, and written while the next ones are read. As
+//! Bytes are collected in a [`WriteBuffer`], checksummed, and written while the next ones are read. As
 //! long as there are few of them they stay in memory, to be kept in the ledger; the first byte too
 //! many opens a media in the vault.
 
@@ -13,20 +13,20 @@ use windlass_store::{
     Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, READ_LEN, Timestamp, Vault, VaultError,
 };
 
-use super::batch::{Batch, MODEST_BATCH, SMALL_BATCH};
-use super::budget::{Claim, MemoryBudget};
-use super::mark::Mark;
-use super::slow_lane::{SlowLane, hash};
+use super::background_hasher::{BackgroundHasher, hash};
+use super::buffer_pool::{BufferPool, Priority};
+use super::running_checksum::RunningChecksum;
+use super::write_buffer::{MODEST_BUFFER, SMALL_BUFFER, WriteBuffer};
 use crate::capacity::Pool;
 use crate::error::Error;
 use crate::identifiers::{new_media_id, new_small_media_id};
 
-/// What a sink needs of the house.
+/// What a sink needs of the server.
 #[derive(Clone)]
-pub(crate) struct Plumbing {
+pub(crate) struct SinkDeps {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) vault: Arc<dyn Vault>,
-    pub(crate) budget: MemoryBudget,
+    pub(crate) buffer_pool: BufferPool,
     /// For files that are open for a look.
     pub(crate) looks: Pool,
     /// Media up to this length stays in the ledger.
@@ -37,12 +37,12 @@ pub(crate) struct Plumbing {
 
 /// Takes the bytes of one media.
 pub(crate) struct MediaSink {
-    plumbing: Plumbing,
-    batch: Batch,
+    sink_deps: SinkDeps,
+    write_buffer: WriteBuffer,
     /// What is written or on its way, as of the end of the last batch.
-    sent: Mark,
+    sent: RunningChecksum,
     /// What has been pushed, including what is still in the batch.
-    taken: Mark,
+    taken: RunningChecksum,
     /// Whether it is known beforehand that the media is too large for the ledger.
     known_large: bool,
     /// The media's name as long as it is small.
@@ -50,7 +50,7 @@ pub(crate) struct MediaSink {
     /// `None` while the media is small.
     vault_media: Option<VaultMedia>,
     writing: Option<Box<Writing>>,
-    slow: SlowLane,
+    slow: BackgroundHasher,
 }
 
 /// Media in the vault that is open for writing.
@@ -63,8 +63,8 @@ pub(crate) struct VaultMedia {
 /// A batch on its way to the vault.
 struct Writing {
     task: JoinHandle<Result<(), WriteFailed>>,
-    from: Mark,
-    to: Mark,
+    from: RunningChecksum,
+    to: RunningChecksum,
     /// Whether it is to be committed, after a sync that somebody else sees to.
     checkpoint: bool,
 }
@@ -119,18 +119,18 @@ pub(crate) struct Settled {
 
 impl MediaSink {
     /// A sink for a new media.
-    pub(crate) fn new(plumbing: Plumbing, wanted: Wanted) -> Self {
-        let start = Mark::start();
+    pub(crate) fn new(sink_deps: SinkDeps, wanted: Wanted) -> Self {
+        let start = RunningChecksum::start();
         Self {
-            small_id: new_small_media_id(plumbing.now),
-            plumbing,
-            batch: Batch::default(),
+            small_id: new_small_media_id(sink_deps.now),
+            sink_deps,
+            write_buffer: WriteBuffer::default(),
             sent: start.clone(),
             taken: start,
             known_large: false,
             vault_media: None,
             writing: None,
-            slow: SlowLane::new(wanted),
+            slow: BackgroundHasher::new(wanted),
         }
     }
 
@@ -138,19 +138,19 @@ impl MediaSink {
     /// recovery happens here: what lies behind the committed offset is cut off, and the last
     /// committed stretch is checked.
     pub(crate) async fn resume(
-        plumbing: Plumbing,
+        sink_deps: SinkDeps,
         wanted: Wanted,
         progress: &Progress,
         open: Option<VaultMedia>,
     ) -> Result<Self, Error> {
-        let mut sink = Self::new(plumbing, wanted);
+        let mut sink = Self::new(sink_deps, wanted);
         match progress.media {
             None => {}
             Some(MediaRef {
                 id,
                 place: Place::Ledger,
             }) => {
-                let bytes = sink.plumbing.ledger.small_media(id).await?;
+                let bytes = sink.sink_deps.ledger.small_media(id).await?;
                 let bytes = bytes.ok_or(Error::MediaLost(id))?;
                 sink.small_id = id;
                 sink.keep(bytes);
@@ -164,16 +164,16 @@ impl MediaSink {
                     None => sink.reopen(id, progress).await?,
                 };
                 sink.vault_media = Some(media);
-                sink.sent = Mark::at(progress.offset, progress.crc32c);
+                sink.sent = RunningChecksum::at(progress.offset, progress.crc32c);
                 sink.taken = sink.sent.clone();
-                sink.slow = SlowLane::restore(wanted, &progress.slow_digests);
+                sink.slow = BackgroundHasher::restore(wanted, &progress.slow_digests);
             }
         }
         Ok(sink)
     }
 
     async fn reopen(&self, id: MediaId, progress: &Progress) -> Result<VaultMedia, Error> {
-        let vault = &self.plumbing.vault;
+        let vault = &self.sink_deps.vault;
         let writer = vault.reopen(id, progress.offset, progress.extent).await?;
         Ok(VaultMedia {
             id,
@@ -188,7 +188,7 @@ impl MediaSink {
 
     /// Notes how long the media will be, where that is known.
     pub(crate) fn expect(&mut self, total: Option<u64>) {
-        let small = self.plumbing.small_media as u64;
+        let small = self.sink_deps.small_media as u64;
         self.known_large = total.is_some_and(|total| total > small);
     }
 
@@ -199,19 +199,19 @@ impl MediaSink {
 
     /// Takes as much of `data` as fits into the batch.
     pub(crate) fn take(&mut self, data: &mut Bytes) {
-        let room = self.batch.room(self.unshared(), self.sent.offset);
+        let room = self.write_buffer.room(self.unshared(), self.sent.offset);
         let piece = data.split_to(room.min(data.len()));
         self.keep(piece);
     }
 
     /// How many bytes the next [`MediaSink::write`] writes.
     pub(crate) fn waiting(&self) -> usize {
-        self.batch.len()
+        self.write_buffer.len()
     }
 
     /// Whether what was taken is too large for the ledger.
     pub(crate) fn is_for_vault(&self) -> bool {
-        self.vault_media.is_some() || self.batch.len() > self.plumbing.small_media
+        self.vault_media.is_some() || self.write_buffer.len() > self.sink_deps.small_media
     }
 
     /// Whether the media will be too large for the ledger, as far as is known.
@@ -228,16 +228,16 @@ impl MediaSink {
     /// it is to be written at once: a thousand slow uploads must not each hold as much as they may.
     pub(crate) fn has_room(&mut self) -> bool {
         let unshared = self.unshared();
-        if self.batch.wants_block(unshared) {
+        if self.write_buffer.wants_block(unshared) {
             let claim = match self.writing {
-                None => Claim::First,
-                Some(_) => Claim::Second,
+                None => Priority::First,
+                Some(_) => Priority::Second,
             };
-            if let Some(block) = self.plumbing.budget.block(claim) {
-                self.batch.move_to(block);
+            if let Some(block) = self.sink_deps.buffer_pool.block(claim) {
+                self.write_buffer.move_to(block);
             }
         }
-        self.batch.room(unshared, self.sent.offset) > 0
+        self.write_buffer.room(unshared, self.sent.offset) > 0
     }
 
     /// Whether a [`Checkpoint`] is to be handed out as soon as it has been written.
@@ -257,10 +257,10 @@ impl MediaSink {
             self.add_checkpoint();
         }
         let landed = self.land().await?;
-        if self.batch.len() == 0 {
+        if self.write_buffer.len() == 0 {
             return Ok(landed);
         }
-        let has_block = self.batch.has_block();
+        let has_block = self.write_buffer.has_block();
         self.send(checkpoint).await?;
         if has_block {
             return Ok(landed);
@@ -304,9 +304,9 @@ impl MediaSink {
     }
 
     /// The batch, which counts as sent, and where it begins.
-    async fn seal(&mut self) -> (Mark, Vec<Bytes>) {
+    async fn seal(&mut self) -> (RunningChecksum, Vec<Bytes>) {
         let from = std::mem::replace(&mut self.sent, self.taken.clone());
-        let pieces = self.batch.seal();
+        let pieces = self.write_buffer.seal();
         self.slow.update(pieces.clone()).await;
         (from, pieces)
     }
@@ -319,7 +319,7 @@ impl MediaSink {
             return Ok(self.settle_small().await);
         }
         let media = self.vault_media().await?;
-        if self.batch.len() > 0 {
+        if self.write_buffer.len() > 0 {
             let (from, pieces) = self.seal().await;
             let written = write_out_and_sync(&*media.writer, from.offset, pieces).await;
             self.landed(written, from)?;
@@ -358,7 +358,7 @@ impl MediaSink {
     pub(crate) async fn discard(&mut self) {
         self.stop_writing().await;
         if let Some(media) = self.vault_media.take()
-            && let Err(error) = self.plumbing.vault.delete(media.id).await
+            && let Err(error) = self.sink_deps.vault.delete(media.id).await
         {
             tracing::warn!(media = %media.id, %error, "left for the sweep to delete");
         }
@@ -367,15 +367,15 @@ impl MediaSink {
     /// How much a batch may hold without a block.
     fn unshared(&self) -> usize {
         if self.known_large || self.vault_media.is_some() {
-            MODEST_BATCH
+            MODEST_BUFFER
         } else {
-            SMALL_BATCH
+            SMALL_BUFFER
         }
     }
 
     fn keep(&mut self, data: Bytes) {
         self.taken.advance(&data);
-        self.batch.push(data);
+        self.write_buffer.push(data);
     }
 
     async fn vault_media(&mut self) -> Result<VaultMedia, Error> {
@@ -383,7 +383,7 @@ impl MediaSink {
             return Ok(media.clone());
         }
         let id = new_media_id();
-        let writer = Arc::from(self.plumbing.vault.create(id).await?);
+        let writer = Arc::from(self.sink_deps.vault.create(id).await?);
         Ok(self.vault_media.insert(VaultMedia { id, writer }).clone())
     }
 
@@ -407,7 +407,11 @@ impl MediaSink {
     }
 
     /// What becomes of a batch that began at `from`.
-    fn landed(&mut self, written: Result<(), WriteFailed>, from: Mark) -> Result<(), Error> {
+    fn landed(
+        &mut self,
+        written: Result<(), WriteFailed>,
+        from: RunningChecksum,
+    ) -> Result<(), Error> {
         written.map_err(|WriteFailed { error, pieces }| {
             if let VaultError::NoSpace { written } = error {
                 self.fall_back(from, &pieces, written);
@@ -416,7 +420,7 @@ impl MediaSink {
         })
     }
 
-    async fn checkpoint(&mut self, at: &Mark) -> Checkpoint {
+    async fn checkpoint(&mut self, at: &RunningChecksum) -> Checkpoint {
         let media = self.vault_media.clone().expect("a batch was written to it");
         Checkpoint {
             progress: self.progress(at, media.id).await,
@@ -425,7 +429,7 @@ impl MediaSink {
     }
 
     /// After a full disk: everything behind the bytes that were written is forgotten.
-    fn fall_back(&mut self, from: Mark, pieces: &[Bytes], written: u64) {
+    fn fall_back(&mut self, from: RunningChecksum, pieces: &[Bytes], written: u64) {
         let mut mark = from;
         let mut left = usize::try_from(written).unwrap_or(usize::MAX);
         for piece in pieces {
@@ -433,14 +437,14 @@ impl MediaSink {
             mark.advance(&piece[..kept]);
             left -= kept;
         }
-        drop(self.batch.seal());
+        drop(self.write_buffer.seal());
         self.sent = mark.clone();
         self.taken = mark;
         self.slow.lose();
     }
 
     async fn settle_small(&mut self) -> Settled {
-        let bytes = self.batch.concat();
+        let bytes = self.write_buffer.concat();
         self.slow.update(vec![bytes.clone()]).await;
         self.sent = self.taken.clone();
         Settled {
@@ -459,7 +463,7 @@ impl MediaSink {
         }
     }
 
-    async fn progress(&mut self, at: &Mark, id: MediaId) -> Progress {
+    async fn progress(&mut self, at: &RunningChecksum, id: MediaId) -> Progress {
         Progress {
             offset: at.offset,
             total: None,
@@ -479,9 +483,9 @@ impl MediaSink {
             .as_ref()
             .expect("small media is hashed in line");
         let mut hasher = Box::new(SlowHasher::new(wanted));
-        let _open = self.plumbing.looks.wait_for_ever(1).await;
+        let _open = self.sink_deps.looks.wait_for_ever(1).await;
         let mut reader = self
-            .plumbing
+            .sink_deps
             .vault
             .read(media.id, 0..self.taken.offset)
             .await?;

@@ -1,4 +1,4 @@
-//! The generic kind on a description as Google writes them: what its methods do, and in which form they
+//! The default handler on a description as Google writes them: what its methods do, and in which form they
 //! answer.
 
 mod description;

@@ -1,4 +1,4 @@
-//! What the server does for kinds: media that they look into, media that comes inside of JSON, turns,
+//! What the server does for handlers: media that they look into, media that comes inside of JSON, turns,
 //! and work beside requests.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -12,7 +12,9 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use windlass_discovery::{Api, Method};
 use windlass_server::config::Limits;
-use windlass_server::kind::{Answer, Call, Desk, Embedded, Kind, Rejection, Uploaded, Worker};
+use windlass_server::handler::{
+    Answer, ApiHandler, Call, Embedded, Rejection, Uploaded, Worker, WorkerContext,
+};
 use windlass_server::{ServedApi, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Resource, ResourceChange};
@@ -41,7 +43,7 @@ struct PostOffice {
 }
 
 #[async_trait]
-impl Kind for PostOffice {
+impl ApiHandler for PostOffice {
     async fn admit(&self, _: &Call<'_>) -> Result<(), Rejection> {
         Ok(())
     }
@@ -151,7 +153,7 @@ struct Postman {
 
 #[async_trait]
 impl Worker for Postman {
-    async fn run(&self, desk: Desk) {
+    async fn run(&self, desk: WorkerContext) {
         loop {
             self.woken.notified().await;
             let letters = desk.lookup().resources("post/letters", None, 100).await;

@@ -67,7 +67,7 @@ pub trait Dialect: Send + Sync + fmt::Debug {
 
     /// An upload in one request, without a session, where that exists; with the name when
     /// `multipart`.
-    fn one_shot(&self, name: &str, media: Media, multipart: bool) -> Option<Request>;
+    fn single_request(&self, name: &str, media: Media, multipart: bool) -> Option<Request>;
 
     /// What a reply to any of these says.
     fn answer(&self, reply: &Reply, media: Media) -> Answer;

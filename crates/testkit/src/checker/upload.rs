@@ -262,7 +262,7 @@ impl Upload {
     fn next(&self, dialect: &dyn Dialect) -> Next {
         let multipart = self.manner == Manner::Multipart;
         if self.is_one_shot()
-            && let Some(request) = dialect.one_shot(&self.name, self.media, multipart)
+            && let Some(request) = dialect.single_request(&self.name, self.media, multipart)
         {
             return Next::OneShot(request);
         }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use windlass_server::kind::{BlockingMedia, MediaSource, Rejection};
+use windlass_server::handler::{BlockingMedia, MediaSource, Rejection};
 
 use super::super::archive::{Archive, ArchiveError};
 use super::super::content::{Content, HEAD};

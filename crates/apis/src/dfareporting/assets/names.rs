@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use serde_json::json;
-use windlass_server::kind::{Call, Rejection, first_version};
+use windlass_server::handler::{Call, Rejection, first_version};
 use windlass_store::{Resource, ResourceChange};
 
 use super::super::identifier::AssetName;

@@ -53,13 +53,13 @@ fn media_as_large_as_the_limit_is_taken() {
 #[test]
 fn a_one_shot_body_is_whole_media_within_the_limit() {
     for length in [BodyLength::Exact(10), BodyLength::Unknown] {
-        let intake = Intake::one_shot(Some(10), length).expect("it fits");
+        let intake = Intake::single_request(Some(10), length).expect("it fits");
         assert_eq!(send(intake, 10), (10, Ok(Outcome::Finished { total: 10 })));
     }
     assert_eq!(
-        Intake::one_shot(Some(10), BodyLength::Exact(11)),
+        Intake::single_request(Some(10), BodyLength::Exact(11)),
         Err(TOO_LARGE)
     );
-    let unknown = Intake::one_shot(Some(10), BodyLength::Unknown).expect("it may fit");
+    let unknown = Intake::single_request(Some(10), BodyLength::Unknown).expect("it may fit");
     assert_eq!(send(unknown, 11), (0, Err(TOO_LARGE)));
 }

@@ -100,11 +100,14 @@ fn every_status_of_a_one_shot_upload_has_its_fate() {
         (Fate::Refused, REFUSED),
         (Fate::Refused, &[404, 410]),
     ];
-    check(&Transfer::start(one_shot(UploadType::Media)), &table);
-    check(&Transfer::start(one_shot(UploadType::Multipart)), &table);
+    check(&Transfer::start(single_request(UploadType::Media)), &table);
+    check(
+        &Transfer::start(single_request(UploadType::Multipart)),
+        &table,
+    );
 }
 
-fn one_shot(upload_type: UploadType) -> Plan {
+fn single_request(upload_type: UploadType) -> Plan {
     Plan::new(upload_type, Media::seekable(LEN))
 }
 
@@ -120,7 +123,10 @@ fn a_page_is_never_taken_for_a_resource() {
             (sending(), Fate::Pauses),
             (asking(), Fate::Pauses),
             // The server may have stored the media all the same.
-            (Transfer::start(one_shot(UploadType::Media)), Fate::Foreign),
+            (
+                Transfer::start(single_request(UploadType::Media)),
+                Fate::Foreign,
+            ),
         ] {
             let mut transfer = transfer;
             assert_eq!(page.to(&mut transfer), Event::Nothing);

@@ -5,24 +5,24 @@ use crate::capacity::Capacity;
 use crate::config::Limits;
 
 /// A sink that has taken as much of large media as it may without a block.
-fn full_sink(budget: &MemoryBudget) -> MediaSink {
-    let plumbing = Plumbing {
+fn full_sink(buffer_pool: &BufferPool) -> MediaSink {
+    let sink_deps = SinkDeps {
         ledger: Arc::new(MemoryLedger::new()),
         vault: Arc::new(MemoryVault::new()),
-        budget: budget.clone(),
+        buffer_pool: buffer_pool.clone(),
         looks: Capacity::new(&Limits::default()).looks,
-        small_media: SMALL_BATCH,
+        small_media: SMALL_BUFFER,
         now: Timestamp::from_millis(0),
     };
-    let mut sink = MediaSink::new(plumbing, Wanted::default());
+    let mut sink = MediaSink::new(sink_deps, Wanted::default());
     sink.expect(Some(1 << 20));
-    sink.take(&mut Bytes::from(vec![1; MODEST_BATCH]));
+    sink.take(&mut Bytes::from(vec![1; MODEST_BUFFER]));
     sink
 }
 
 #[tokio::test]
 async fn what_has_a_block_is_on_its_way_while_more_is_read() {
-    let mut sink = full_sink(&MemoryBudget::new(0));
+    let mut sink = full_sink(&BufferPool::new(0));
     assert!(sink.has_room());
     assert!(sink.write(true).await.unwrap().is_none());
     assert!(sink.owes_checkpoint());
@@ -30,12 +30,12 @@ async fn what_has_a_block_is_on_its_way_while_more_is_read() {
 
 #[tokio::test]
 async fn what_has_no_block_is_there_before_more_is_read() {
-    let budget = MemoryBudget::new(0);
-    let blocks: Vec<_> = std::iter::from_fn(|| budget.block(Claim::First)).collect();
-    let mut sink = full_sink(&budget);
+    let buffer_pool = BufferPool::new(0);
+    let blocks: Vec<_> = std::iter::from_fn(|| buffer_pool.block(Priority::First)).collect();
+    let mut sink = full_sink(&buffer_pool);
     assert!(!sink.has_room());
     let checkpoint = sink.write(true).await.unwrap().unwrap();
-    assert_eq!(checkpoint.progress.offset, MODEST_BATCH as u64);
+    assert_eq!(checkpoint.progress.offset, MODEST_BUFFER as u64);
     assert!(!sink.owes_checkpoint());
     drop(blocks);
 }

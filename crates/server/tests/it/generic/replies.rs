@@ -1,4 +1,4 @@
-//! In which form the generic kind answers.
+//! In which form the default handler answers.
 
 use serde_json::json;
 

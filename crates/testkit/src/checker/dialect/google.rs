@@ -48,7 +48,7 @@ impl Dialect for Google {
         Some(Request::new("DELETE", target).body(""))
     }
 
-    fn one_shot(&self, name: &str, media: Media, multipart: bool) -> Option<Request> {
+    fn single_request(&self, name: &str, media: Media, multipart: bool) -> Option<Request> {
         Some(if multipart {
             farm::multipart(name, media)
         } else {

@@ -61,7 +61,7 @@ impl Dialect for Resumable308 {
         Some(Request::new("DELETE", target).body(""))
     }
 
-    fn one_shot(&self, _: &str, _: Media, _: bool) -> Option<Request> {
+    fn single_request(&self, _: &str, _: Media, _: bool) -> Option<Request> {
         None
     }
 

@@ -58,7 +58,7 @@ impl Dialect for Tus {
         Some(request("DELETE", target).body(""))
     }
 
-    fn one_shot(&self, _: &str, _: Media, _: bool) -> Option<Request> {
+    fn single_request(&self, _: &str, _: Media, _: bool) -> Option<Request> {
         None
     }
 

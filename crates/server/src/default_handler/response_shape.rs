@@ -1,0 +1,248 @@
+//! A resource in the form that a schema gives it.
+
+use serde_json::{Map, Value};
+use windlass_discovery::{Document, Schema};
+use windlass_store::{Resource, Timestamp};
+
+use super::call_context::CallContext;
+use super::fields::fields_of;
+use super::operation::{is_operation, operation};
+use super::schema_validation::{Purpose, SchemaValidation, meant};
+use super::server_fields::{fact, is_digest, is_the_servers, rfc3339};
+use crate::handler::Call;
+
+/// How deep required fields are filled in.
+const DEEPEST: usize = 8;
+
+/// A resource, ready to be shown.
+pub(super) struct ResponseShape<'a> {
+    pub(super) context: &'a CallContext<'a>,
+    pub(super) resource: &'a Resource,
+    fields: Map<String, Value>,
+}
+
+/// What a call that changed a resource is answered.
+pub(super) struct Reply {
+    pub(super) body: Map<String, Value>,
+    /// The operation that the body tells of, to be found under its name.
+    pub(super) operation: Option<Resource>,
+}
+
+impl<'a> ResponseShape<'a> {
+    pub(super) fn new(context: &'a CallContext<'a>, resource: &'a Resource) -> Self {
+        Self {
+            context,
+            resource,
+            fields: fields_of(resource),
+        }
+    }
+
+    /// The resource under the response schema of the call; nothing where it has none.
+    pub(super) fn of_resource(&self) -> Map<String, Value> {
+        response_schema(self.call()).map_or_else(Map::new, |schema| self.under(schema))
+    }
+
+    /// What the call has done, under its response schema: the resource, an operation that is done, or
+    /// an object that has one of them in a field.
+    pub(super) fn of_reply(&self) -> Reply {
+        let name = self.call().method.response.as_deref();
+        let Some(schema) = name.and_then(|name| self.call().api.schema(name)) else {
+            return Reply {
+                body: Map::new(),
+                operation: None,
+            };
+        };
+        if is_operation(schema) {
+            return operation(self, name);
+        }
+        let mut operations = None;
+        let body = self.wrapped(schema, &mut |name| {
+            let reply = operation(self, name);
+            operations = reply.operation;
+            reply.body
+        });
+        Reply {
+            body,
+            operation: operations,
+        }
+    }
+
+    /// The resource under this schema, in a field of it if it wraps resources.
+    pub(super) fn wrapped(
+        &self,
+        schema: &Schema,
+        operation: &mut dyn FnMut(Option<&str>) -> Map<String, Value>,
+    ) -> Map<String, Value> {
+        let mut shown = self.under(schema);
+        if !self.context.wraps(schema) {
+            return shown;
+        }
+        for (name, property) in &schema.properties {
+            let Some(inner) = self.context.element(property) else {
+                continue;
+            };
+            let is_array = property.items.is_some();
+            if inner.json_type.as_deref() != Some("object") {
+                continue;
+            }
+            if is_operation(inner) && !is_array {
+                let body = operation(property.reference.as_deref());
+                shown.insert(name.clone(), body.into());
+            } else if is_array && self.context.is_the_collection(name) {
+                shown.insert(name.clone(), vec![Value::Object(self.under(inner))].into());
+            } else if !is_array && self.context.is_one_of_the_collection(name) {
+                shown.insert(name.clone(), self.under(inner).into());
+            }
+        }
+        shown
+    }
+
+    /// The resource under a schema of resources: what the server knows, and the client's fields that
+    /// the schema admits.
+    pub(super) fn under(&self, schema: &Schema) -> Map<String, Value> {
+        let mut shown = Map::new();
+        if let Some(kind) = schema.kind() {
+            shown.insert("kind".into(), kind.into());
+        }
+        for (name, property) in &schema.properties {
+            if let Some(value) = self.known(name, property) {
+                shown.insert(name.clone(), value);
+            }
+        }
+        self.add_own(schema, &mut shown);
+        add_required(self.call(), schema, &mut shown, self.resource.created);
+        shown
+    }
+
+    fn known(&self, name: &str, property: &Schema) -> Option<Value> {
+        if self.fields.contains_key(name) && may_be_own(name) {
+            return None;
+        }
+        match fact(self.context, self.resource, name) {
+            Some(fact) => fact.under(property),
+            None => self.digests(property),
+        }
+    }
+
+    /// The digests of the media, where they have an object of their own.
+    fn digests(&self, property: &Schema) -> Option<Value> {
+        property.reference.as_ref()?;
+        let inner = meant(self.call().api.document(), property)?;
+        let digest = |(name, property): (&String, &Schema)| {
+            let fact = fact(self.context, self.resource, name).filter(|_| is_digest(name));
+            Some((name.clone(), fact?.under(property)?))
+        };
+        let digests: Map<_, _> = inner.properties.iter().filter_map(digest).collect();
+        (!digests.is_empty()).then(|| digests.into())
+    }
+
+    fn add_own(&self, schema: &Schema, shown: &mut Map<String, Value>) {
+        let schema_validation = SchemaValidation {
+            document: self.call().api.document(),
+            purpose: Purpose::Showing,
+        };
+        let others = schema.additional_properties.as_deref();
+        for (name, value) in &self.fields {
+            let property = schema.property(name).or(others);
+            let Some(property) = property.filter(|_| !shown.contains_key(name)) else {
+                continue;
+            };
+            if let Ok(value) = schema_validation.value(property, value) {
+                shown.insert(name.clone(), value);
+            }
+        }
+    }
+
+    pub(super) fn call(&self) -> &'a Call<'a> {
+        self.context.call
+    }
+}
+
+/// Whether a client has a say in the field of this name, although the server may know it.
+fn may_be_own(name: &str) -> bool {
+    let is_known =
+        matches!(name, "mediaId" | "sha256") || name.contains("ime") || name.ends_with("Date");
+    is_known && !is_the_servers(name)
+}
+
+pub(super) fn response_schema<'a>(call: &Call<'a>) -> Option<&'a Schema> {
+    call.api.schema(call.method.response.as_deref()?)
+}
+
+/// Fills in the fields that the schema requires and nobody has given.
+///
+/// `now` is the time in those that are times.
+pub(super) fn add_required(
+    call: &Call<'_>,
+    schema: &Schema,
+    shown: &mut Map<String, Value>,
+    now: Timestamp,
+) {
+    for (name, property) in required(call, schema) {
+        if !shown.contains_key(name) {
+            let value = Plain { call, now }.value(property, 0);
+            shown.insert(name.clone(), value);
+        }
+    }
+}
+
+fn required<'a>(
+    call: &Call<'_>,
+    schema: &'a Schema,
+) -> impl Iterator<Item = (&'a String, &'a Schema)> {
+    let method = &call.method.id;
+    let properties = schema.properties.iter();
+    properties.filter(move |(_, property)| property.is_required_for(method))
+}
+
+/// The plainest values that schemas admit.
+struct Plain<'a> {
+    call: &'a Call<'a>,
+    now: Timestamp,
+}
+
+impl Plain<'_> {
+    fn value(&self, property: &Schema, depth: usize) -> Value {
+        let document: &Document = self.call.api.document();
+        let Some(schema) = meant(document, property).filter(|_| depth < DEEPEST) else {
+            return Map::new().into();
+        };
+        match schema.json_type.as_deref() {
+            Some("object") => {
+                let fields = required(self.call, schema);
+                let filled = fields.map(|(name, it)| (name.clone(), self.value(it, depth + 1)));
+                let kind = schema.kind().map(|kind| ("kind".to_owned(), kind.into()));
+                Value::Object(kind.into_iter().chain(filled).collect())
+            }
+            Some("array") => Vec::<Value>::new().into(),
+            Some("integer" | "number") => default(schema).unwrap_or_else(|| 0.into()),
+            Some("boolean") => default(schema).unwrap_or_else(|| false.into()),
+            Some("string") => self.text(schema).into(),
+            _ => Map::new().into(),
+        }
+    }
+
+    fn text(&self, schema: &Schema) -> String {
+        if let Some(Value::String(default)) = &schema.default {
+            return default.clone();
+        }
+        if let Some(first) = schema.allowed_values.first() {
+            return first.clone();
+        }
+        match schema.format.as_deref() {
+            Some("date-time" | "google-datetime") => rfc3339(self.now),
+            Some("date") => rfc3339(self.now)[..10].to_owned(),
+            Some("google-duration") => "0s".to_owned(),
+            Some("int64" | "uint64") => "0".to_owned(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// The default of a number or a flag, which documents write as text.
+fn default(schema: &Schema) -> Option<Value> {
+    match schema.default.as_ref()? {
+        Value::String(text) => serde_json::from_str(text).ok(),
+        other => Some(other.clone()),
+    }
+}

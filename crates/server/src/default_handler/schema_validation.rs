@@ -1,0 +1,249 @@
+//! JSON held against the schemas of a description.
+//!
+//! What comes out is what the schema admits: fields that it does not know are left out, and numbers
+//! are written as it wants them. So what a client of another version of the description sends does no
+//! harm, and what is wrong is said with the path of the field.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::{Map, Number, Value};
+use windlass_discovery::{Document, Schema};
+
+use crate::handler::Rejection;
+
+/// How many references may lead to each other before there is a schema.
+const LONGEST_CHAIN: usize = 8;
+
+/// What JSON is admitted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It comes from a client: what only the server sets is left out, and null stays, which in a
+    /// patch has a meaning.
+    Taking,
+    /// It is shown: nested objects say of what kind they are.
+    Showing,
+}
+
+/// Holds JSON against the schemas of a document.
+#[derive(Clone, Copy)]
+pub(super) struct SchemaValidation<'a> {
+    pub(super) document: &'a Document,
+    pub(super) purpose: Purpose,
+}
+
+/// Where in the JSON a value is.
+#[derive(Clone, Copy)]
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Element(&'a Path<'a>, usize),
+}
+
+impl SchemaValidation<'_> {
+    /// The fields that the schema admits.
+    ///
+    /// # Errors
+    /// [`Rejection::InvalidField`] for a value of another type than the schema states, or one that it
+    /// does not allow.
+    pub(super) fn fields(
+        &self,
+        schema: &Schema,
+        fields: &Map<String, Value>,
+    ) -> Result<Map<String, Value>, Rejection> {
+        self.message(schema, fields, Path::Root)
+    }
+
+    /// The value as a schema admits it, which may be an inner one.
+    pub(super) fn value(&self, schema: &Schema, value: &Value) -> Result<Value, Rejection> {
+        self.admit(schema, value, Path::Root)
+    }
+
+    fn admit(&self, schema: &Schema, value: &Value, path: Path<'_>) -> Result<Value, Rejection> {
+        let Some(meant) = meant(self.document, schema) else {
+            return Ok(value.clone());
+        };
+        match (meant.json_type.as_deref(), value) {
+            (_, Value::Null) if self.purpose == Purpose::Taking => Ok(Value::Null),
+            (Some("object"), Value::Object(fields)) => {
+                let message = schema.reference.is_some() || !meant.properties.is_empty();
+                let any = !message && meant.additional_properties.is_none();
+                if any {
+                    return Ok(value.clone());
+                }
+                Ok(Value::Object(self.message(meant, fields, path)?))
+            }
+            (Some("array"), Value::Array(elements)) => self.array(meant, elements, path),
+            (Some("string"), Value::String(_) | Value::Number(_)) => {
+                let text = string(meant, value, path)?;
+                self.check_pattern(meant, &text, path)?;
+                Ok(text.into())
+            }
+            (Some("integer"), _) => integer(meant, value, path),
+            (Some("number"), _) => number(value, path),
+            (Some("boolean"), Value::Bool(_)) | (None | Some("any"), _) => Ok(value.clone()),
+            (Some(expected), _) => Err(wrong(path, format!("must be of type {expected}"))),
+        }
+    }
+
+    fn message(
+        &self,
+        schema: &Schema,
+        fields: &Map<String, Value>,
+        path: Path<'_>,
+    ) -> Result<Map<String, Value>, Rejection> {
+        let others = schema.additional_properties.as_deref();
+        let mut admitted = Map::new();
+        for (name, value) in fields {
+            let property = schema.property(name);
+            let own = property.is_some_and(|it| it.read_only) && self.purpose == Purpose::Taking;
+            let Some(property) = property.or(others).filter(|_| !own) else {
+                continue;
+            };
+            let value = self.admit(property, value, Path::Field(&path, name))?;
+            admitted.insert(name.clone(), value);
+        }
+        if let Some(kind) = schema.kind().filter(|_| self.purpose == Purpose::Showing) {
+            admitted.entry("kind").or_insert_with(|| kind.into());
+        }
+        Ok(admitted)
+    }
+
+    /// What is shown was held against a pattern when it came.
+    fn check_pattern(&self, schema: &Schema, text: &str, path: Path<'_>) -> Result<(), Rejection> {
+        let pattern = schema.pattern.as_deref();
+        match pattern.filter(|_| self.purpose == Purpose::Taking) {
+            Some(pattern) if !schema.fits_pattern(text) => {
+                Err(wrong(path, format!("must match the pattern {pattern}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn array(
+        &self,
+        schema: &Schema,
+        elements: &[Value],
+        path: Path<'_>,
+    ) -> Result<Value, Rejection> {
+        let Some(items) = schema.items.as_deref() else {
+            return Ok(elements.into());
+        };
+        let element = |(at, value): (usize, &Value)| {
+            let path = Path::Element(&path, at);
+            if value.is_null() {
+                return Err(wrong(path, "must not be null".to_owned()));
+            }
+            self.admit(items, value, path)
+        };
+        elements.iter().enumerate().map(element).collect()
+    }
+}
+
+/// The schema that is meant: the named one for a reference.
+pub(super) fn meant<'a>(document: &'a Document, schema: &'a Schema) -> Option<&'a Schema> {
+    let mut meant = schema;
+    for _ in 0..LONGEST_CHAIN {
+        match &meant.reference {
+            None => return Some(meant),
+            Some(_) => meant = document.resolve(meant)?,
+        }
+    }
+    None
+}
+
+fn string(schema: &Schema, value: &Value, path: Path<'_>) -> Result<String, Rejection> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let allowed = &schema.allowed_values;
+    if !allowed.is_empty() && !allowed.contains(&text) {
+        return Err(wrong(
+            path,
+            format!("must be one of {}", allowed.join(", ")),
+        ));
+    }
+    match schema.format.as_deref() {
+        Some(format) if !has_format(&text, format) => {
+            Err(wrong(path, format!("must have the format {format}")))
+        }
+        _ => Ok(text),
+    }
+}
+
+fn has_format(text: &str, format: &str) -> bool {
+    match format {
+        "int64" => text.parse::<i64>().is_ok(),
+        "uint64" => text.parse::<u64>().is_ok(),
+        "date-time" | "google-datetime" => text.parse::<jiff::Timestamp>().is_ok(),
+        "byte" => is_base64(text),
+        _ => true,
+    }
+}
+
+/// Both alphabets, with or without padding: clients use them all.
+fn is_base64(text: &str) -> bool {
+    let lenient = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    [&alphabet::STANDARD, &alphabet::URL_SAFE]
+        .into_iter()
+        .any(|alphabet| GeneralPurpose::new(alphabet, lenient).decode(text).is_ok())
+}
+
+/// Numbers may come as strings, as Google's APIs write those of 64 bits.
+fn integer(schema: &Schema, value: &Value, path: Path<'_>) -> Result<Value, Rejection> {
+    let wrong_type = || wrong(path, "must be of type integer".to_owned());
+    let integer = match value {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => whole(number),
+        _ => None,
+    };
+    let integer: i128 = integer.ok_or_else(wrong_type)?;
+    let fits = match schema.format.as_deref() {
+        Some("int32") => i32::try_from(integer).is_ok(),
+        Some("uint32") => u32::try_from(integer).is_ok(),
+        _ => true,
+    };
+    let number = Number::from_i128(integer).filter(|_| fits);
+    let format = schema.format.as_deref().unwrap_or("int64");
+    let number = number.ok_or_else(|| wrong(path, format!("must have the format {format}")))?;
+    Ok(number.into())
+}
+
+/// `4.0` is an integer, too.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the fraction is zero, and what is too large saturates far outside of every format"
+)]
+fn whole(number: &Number) -> Option<i128> {
+    let float = || number.as_f64().filter(|it| it.fract() == 0.0);
+    number.as_i128().or_else(|| float().map(|it| it as i128))
+}
+
+fn number(value: &Value, path: Path<'_>) -> Result<Value, Rejection> {
+    let parsed = match value {
+        Value::Number(_) => return Ok(value.clone()),
+        Value::String(text) => text.parse::<f64>().ok(),
+        _ => None,
+    };
+    let parsed = parsed.and_then(Number::from_f64);
+    let parsed = parsed.ok_or_else(|| wrong(path, "must be of type number".to_owned()))?;
+    Ok(parsed.into())
+}
+
+fn wrong(path: Path<'_>, problem: String) -> Rejection {
+    Rejection::invalid_field(path.to_string(), problem)
+}
+
+impl std::fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Path::Root, name) => f.write_str(name),
+            Self::Field(path, name) => write!(f, "{path}.{name}"),
+            Self::Element(path, at) => write!(f, "{path}[{at}]"),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What the server knows of a resource, by the names that APIs give it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use windlass_discovery::Schema;
+use windlass_store::{Resource, Timestamp};
+
+use super::call_context::CallContext;
+
+/// The fields that only the server fills in: what a client says of them is not kept.
+const THE_SERVERS: [&str; 24] = [
+    "contentType",
+    "crc32c",
+    "createTime",
+    "createdTime",
+    "etag",
+    "fileSize",
+    "filesize",
+    "id",
+    "kind",
+    "md5Checksum",
+    "md5Hash",
+    "mimeType",
+    "mime_type",
+    "selfLink",
+    "sha256Checksum",
+    "sha256Hash",
+    "size",
+    "sizeBytes",
+    "size_bytes",
+    "timeCreated",
+    "uid",
+    "updateTime",
+    "updated",
+    "updatedTime",
+];
+
+/// Whether a client has no say in the field of this name.
+pub(super) fn is_the_servers(name: &str) -> bool {
+    THE_SERVERS.binary_search(&name).is_ok()
+}
+
+/// Something that the server knows of a resource.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum ServerField {
+    Text(String),
+    Number(u64),
+    Time(Timestamp),
+}
+
+/// What the field of this name says of the resource, if the server knows.
+pub(super) fn fact(
+    context: &CallContext<'_>,
+    resource: &Resource,
+    name: &str,
+) -> Option<ServerField> {
+    let media = resource.media.as_ref();
+    let text = match name {
+        "id" | "uid" => resource.id.clone(),
+        "mediaId" => media.map(|_| resource.id.clone())?,
+        "etag" => etag(resource.version),
+        "selfLink" => self_link(context, resource),
+        "createdTime" | "createTime" | "timeCreated" | "createdDate" | "creationTime"
+        | "created_at" | "uploadTime" => return Some(ServerField::Time(resource.created)),
+        "updatedTime" | "updateTime" | "updated" | "modifiedTime" | "modifiedDate"
+        | "updated_at" => return Some(ServerField::Time(resource.updated)),
+        "mimeType" | "contentType" | "mime_type" => media?.content_type.clone(),
+        "size" | "sizeBytes" | "size_bytes" | "fileSize" | "filesize" => {
+            return Some(ServerField::Number(media?.length));
+        }
+        _ if is_digest(name) => digest(resource, name)?,
+        _ => return named(context, resource, name),
+    };
+    Some(ServerField::Text(text))
+}
+
+/// Whether a field of this name is a digest of the media.
+pub(super) fn is_digest(name: &str) -> bool {
+    matches!(
+        name,
+        "crc32c" | "md5Hash" | "md5Checksum" | "sha256Hash" | "sha256Checksum" | "sha256"
+    )
+}
+
+/// Google's APIs write a `Hash` in base64, all others in hexadecimal digits.
+fn digest(resource: &Resource, name: &str) -> Option<String> {
+    let digests = &resource.media.as_ref()?.digests;
+    match name {
+        "crc32c" => Some(digests.crc32c.to_string()),
+        "md5Hash" => Some(digests.md5?.to_string()),
+        "md5Checksum" => Some(hexadecimal(&digests.md5?.to_string())),
+        "sha256Hash" => Some(digests.sha256?.to_string()),
+        _ => Some(hexadecimal(&digests.sha256?.to_string())),
+    }
+}
+
+fn hexadecimal(base64: &str) -> String {
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    let bytes = STANDARD.decode(base64).unwrap_or_default();
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(digit).collect()
+}
+
+/// What is known by a name of the API's own: the variables of the path, the id, the resource's name.
+fn named(context: &CallContext<'_>, resource: &Resource, name: &str) -> Option<ServerField> {
+    let its_name = || context.resource_name(&resource.collection, &resource.id);
+    let text = match name {
+        _ if context.is_its_id(&resource.collection, name) => Some(resource.id.clone()),
+        "name" => its_name(),
+        "resourceName" => variable(context, name).or_else(its_name),
+        _ => variable(context, name),
+    };
+    text.map(ServerField::Text)
+}
+
+fn variable(context: &CallContext<'_>, name: &str) -> Option<String> {
+    context.call.path.value(name).map(str::to_owned)
+}
+
+fn self_link(context: &CallContext<'_>, resource: &Resource) -> String {
+    let collection = super::place::path_of_key(&resource.collection);
+    format!("{}/{collection}/{}", context.call.base_url, resource.id)
+}
+
+impl ServerField {
+    /// The fact as the property wants it written; `None` where it does not fit.
+    pub(super) fn under(&self, property: &Schema) -> Option<Value> {
+        let format = property.format.as_deref().unwrap_or_default();
+        let json_type = property.json_type.as_deref()?;
+        if !property.allowed_values.is_empty() {
+            return None;
+        }
+        match (json_type, format) {
+            ("string", "int64" | "uint64") => self.number().map(|number| number.to_string().into()),
+            ("string", "" | "date-time" | "google-datetime" | "byte") => self.text(format),
+            ("integer", "int32") => Some(i32::try_from(self.number()?).ok()?.into()),
+            ("integer", "uint32") => Some(u32::try_from(self.number()?).ok()?.into()),
+            ("integer" | "number", _) => Some(self.number()?.into()),
+            _ => None,
+        }
+    }
+
+    fn number(&self) -> Option<u64> {
+        let number = match self {
+            Self::Text(text) => text.parse().ok()?,
+            Self::Number(number) => *number,
+            Self::Time(time) => time.as_millis(),
+        };
+        i64::try_from(number).is_ok().then_some(number)
+    }
+
+    fn text(&self, format: &str) -> Option<Value> {
+        let is_time = matches!(self, Self::Time(_));
+        let wants_time = matches!(format, "date-time" | "google-datetime");
+        if wants_time && !is_time {
+            return None;
+        }
+        let text = match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => number.to_string(),
+            Self::Time(time) => rfc3339(*time),
+        };
+        Some(text.into())
+    }
+}
+
+/// The entity tag of a version of a resource, quotes included.
+pub(super) fn etag(version: u64) -> String {
+    format!("\"v{version}\"")
+}
+
+pub(super) fn rfc3339(time: Timestamp) -> String {
+    let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
+    format!("{time:.3}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_servers_fields_can_be_searched() {
+        assert!(THE_SERVERS.is_sorted());
+    }
+
+    #[test]
+    fn a_fact_is_written_as_its_property_wants_it() {
+        let property = |json_type: &str, format: &str| {
+            let mut schema = Schema::of_type(json_type);
+            schema.format = (!format.is_empty()).then(|| format.to_owned());
+            schema
+        };
+        let size = ServerField::Number(5_000_000_000);
+        let time = ServerField::Time(Timestamp::from_millis(1_000));
+        let text = ServerField::Text("0a1b".to_owned());
+        let table = [
+            (&size, property("string", "int64"), json!("5000000000")),
+            (&size, property("string", ""), json!("5000000000")),
+            (&size, property("integer", ""), json!(5_000_000_000_u64)),
+            (&size, property("integer", "int32"), Value::Null),
+            (&size, property("integer", "uint32"), Value::Null),
+            (&size, property("boolean", ""), Value::Null),
+            (
+                &time,
+                property("string", "date-time"),
+                json!("1970-01-01T00:00:01.000Z"),
+            ),
+            (&time, property("string", "int64"), json!("1000")),
+            (&text, property("string", ""), json!("0a1b")),
+            (&text, property("string", "uint64"), Value::Null),
+            (&text, property("string", "date-time"), Value::Null),
+            (&text, property("object", ""), Value::Null),
+        ];
+        for (fact, property, expected) in table {
+            let written = fact.under(&property).unwrap_or_default();
+            assert_eq!(written, expected, "{fact:?} {property:?}");
+        }
+    }
+
+    #[test]
+    fn a_hash_in_base64_is_also_known_in_hexadecimal_digits() {
+        assert_eq!(
+            hexadecimal("1B2M2Y8AsgTpgAmY7PhCfg=="),
+            "d41d8cd98f00b204e9800998ecf8427e"
+        );
+    }
+}

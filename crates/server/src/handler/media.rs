@@ -1,0 +1,208 @@
+//! The bytes of media, for handlers that look into it.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::{Deref, Range};
+
+use bytes::{Bytes, BytesMut};
+use tokio::runtime::Handle;
+use windlass_store::{Media, MediaRef, Place, READ_LEN};
+
+use super::{Rejection, StoreHandles};
+use crate::capacity::Permit;
+
+/// How much a [`BlockingMedia`] reads at once.
+const WINDOW: u64 = READ_LEN as u64;
+
+/// Media that was uploaded with a call. It is durable already.
+#[derive(Debug, Clone)]
+pub struct Uploaded {
+    /// What a resource says of it.
+    pub media: Media,
+    /// Its bytes.
+    pub source: MediaSource,
+}
+
+impl Uploaded {
+    pub(crate) fn new(store_handles: StoreHandles, media: Media, held: Option<Bytes>) -> Self {
+        let source = MediaSource::new(store_handles, &media, held);
+        Self { media, source }
+    }
+}
+
+/// Where the bytes of a media can be read.
+#[derive(Clone)]
+pub struct MediaSource {
+    store_handles: StoreHandles,
+    at: MediaRef,
+    length: u64,
+    /// The whole of it, when it is not in a store yet.
+    held: Option<Bytes>,
+}
+
+impl std::fmt::Debug for MediaSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MediaSource")
+            .field("at", &self.at)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes of a media, with the share of the server's memory that they take.
+#[derive(Debug)]
+pub struct MediaBytes {
+    bytes: Bytes,
+    _share: Permit,
+}
+
+impl Deref for MediaBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl MediaSource {
+    pub(super) fn new(store_handles: StoreHandles, media: &Media, held: Option<Bytes>) -> Self {
+        Self {
+            store_handles,
+            at: media.at,
+            length: media.length,
+            held,
+        }
+    }
+
+    /// The length of the media in bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Reads a range into memory; what lies behind the end is left out.
+    ///
+    /// It takes a share of a common memory and waits for it when others hold it.
+    /// So let go of one before reading the next, or two calls may wait for each other until both are
+    /// refused.
+    ///
+    /// # Errors
+    /// [`Rejection::Full`] when memory was not to be had in time; [`Rejection::Vault`],
+    /// [`Rejection::Ledger`] and [`Rejection::MediaLost`] when the media could not be read.
+    pub async fn read(&self, range: Range<u64>) -> Result<MediaBytes, Rejection> {
+        let range = self.clip(range);
+        let StoreHandles {
+            reading, patience, ..
+        } = &self.store_handles;
+        let share = reading.wait(range.end - range.start, *patience).await;
+        Ok(MediaBytes {
+            _share: share?,
+            bytes: self.fetch(range).await?,
+        })
+    }
+
+    /// The media as a file, for libraries that read and seek. Reads block, so it belongs into
+    /// [`tokio::task::spawn_blocking`]; to be called on a thread of the runtime.
+    pub fn blocking(&self) -> BlockingMedia {
+        BlockingMedia {
+            source: self.clone(),
+            runtime: Handle::current(),
+            position: 0,
+            window: Bytes::new(),
+            window_start: 0,
+        }
+    }
+
+    fn clip(&self, range: Range<u64>) -> Range<u64> {
+        let end = range.end.min(self.length);
+        range.start.min(end)..end
+    }
+
+    async fn fetch(&self, range: Range<u64>) -> Result<Bytes, Rejection> {
+        if let Some(held) = &self.held {
+            return Ok(slice(held, range));
+        }
+        match self.at.place {
+            Place::Ledger => {
+                let bytes = self.store_handles.ledger.small_media(self.at.id).await?;
+                let bytes = bytes.ok_or(Rejection::MediaLost(self.at.id))?;
+                Ok(slice(&bytes, range))
+            }
+            Place::Vault => {
+                let StoreHandles {
+                    looks, patience, ..
+                } = &self.store_handles;
+                let _open = looks.wait(1, *patience).await?;
+                let mut bytes = BytesMut::with_capacity(to_usize(range.end - range.start));
+                let mut reader = self.store_handles.vault.read(self.at.id, range).await?;
+                loop {
+                    let piece = reader.next(READ_LEN).await?;
+                    if piece.is_empty() {
+                        return Ok(bytes.freeze());
+                    }
+                    bytes.extend_from_slice(&piece);
+                }
+            }
+        }
+    }
+}
+
+/// A media as a file; see [`MediaSource::blocking`]. Holds at most 256 KiB of it.
+#[derive(Debug)]
+pub struct BlockingMedia {
+    source: MediaSource,
+    runtime: Handle,
+    position: u64,
+    window: Bytes,
+    window_start: u64,
+}
+
+impl BlockingMedia {
+    /// What is in the window from the position on; reads when that is nothing.
+    fn fill(&mut self) -> io::Result<&[u8]> {
+        let inside = |media: &Self| {
+            let offset = media.position.checked_sub(media.window_start)?;
+            usize::try_from(offset)
+                .ok()
+                .filter(|offset| *offset < media.window.len())
+        };
+        if inside(self).is_none() {
+            let range = self.position..self.position.saturating_add(WINDOW);
+            let range = self.source.clip(range);
+            let fetched = self.runtime.block_on(self.source.fetch(range));
+            self.window = fetched.map_err(io::Error::other)?;
+            self.window_start = self.position;
+        }
+        Ok(inside(self).map_or(&[], |offset| &self.window[offset..]))
+    }
+}
+
+impl Read for BlockingMedia {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill()?;
+        let taken = available.len().min(buf.len());
+        buf[..taken].copy_from_slice(&available[..taken]);
+        self.position += taken as u64;
+        Ok(taken)
+    }
+}
+
+impl Seek for BlockingMedia {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(by) => self.source.length.checked_add_signed(by),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+        };
+        self.position = position.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
+    }
+}
+
+/// The part of `bytes` that the range names.
+pub(crate) fn slice(bytes: &Bytes, range: Range<u64>) -> Bytes {
+    let at = |offset: u64| to_usize(offset).min(bytes.len());
+    bytes.slice(at(range.start)..at(range.end))
+}
+
+fn to_usize(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,231 @@
+//! Work that comes to its end whether or not somebody waits for it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+/// How often work is driven by its request within [`SHORT`]. What an upload of a few KiB needs takes fewer.
+const MOST_POLLS: u32 = 8;
+
+/// Work that is polled less often than [`MOST_POLLS`] in this time is that of a slow client.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// Work that is driven by the request that waits for it, as long as there is little of it. A task goes on with it when
+/// it turns out to be more, or when the request is dropped. Who keeps a request and does not poll it keeps its session,
+/// too.
+///
+/// With a task from the beginning, each step of a short upload would be handed from the connection's task to that one and
+/// back. For a long one this is worth it: one thread reads while the other computes checksums. For a slow one it is not,
+/// and there may be thousands of them.
+pub(super) struct DetachOnDrop<T: Send + 'static> {
+    stage: Stage<T>,
+    /// How often it was polled since then.
+    polls: u32,
+    since: Instant,
+    token: TaskTrackerToken,
+    /// Where the task is begun: a request may be dropped anywhere.
+    runtime: Handle,
+}
+
+enum Stage<T> {
+    Driven(BoxFuture<'static, T>),
+    /// A task has it.
+    Handed(JoinHandle<T>),
+    /// It is done, or has panicked.
+    Over,
+}
+
+impl<T: Send + 'static> DetachOnDrop<T> {
+    /// Work that `tasks` counts as a task until it is done.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub(super) fn new(tasks: &TaskTracker, work: BoxFuture<'static, T>) -> Self {
+        Self {
+            stage: Stage::Driven(work),
+            polls: 0,
+            since: Instant::now(),
+            token: tasks.token(),
+            runtime: Handle::current(),
+        }
+    }
+
+    fn is_driven(&self) -> bool {
+        matches!(self.stage, Stage::Driven(_))
+    }
+
+    /// Notes that it is polled. Whether that has happened often of late.
+    fn is_busy(&mut self) -> bool {
+        if self.since.elapsed() >= SHORT {
+            self.since = Instant::now();
+            self.polls = 0;
+        }
+        self.polls += 1;
+        self.polls > MOST_POLLS
+    }
+
+    /// Gives a task what is to be done still, if it has none.
+    fn hand_over(&mut self) {
+        self.stage = match self.stage.take() {
+            Stage::Driven(work) => {
+                let tasks = self.token.task_tracker();
+                Stage::Handed(tasks.spawn_on(work, &self.runtime))
+            }
+            stage => stage,
+        };
+    }
+}
+
+impl<T> Stage<T> {
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Over)
+    }
+}
+
+impl<T: Send + 'static> Future for DetachOnDrop<T> {
+    /// Without a result the task has panicked, or the runtime is going down.
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.is_driven() && self.is_busy() {
+            self.hand_over();
+        }
+        // Taken out, so that nothing goes on with it after a panic.
+        let mut stage = self.stage.take();
+        let polled = match &mut stage {
+            Stage::Driven(work) => work.as_mut().poll(context).map(Ok),
+            Stage::Handed(task) => Pin::new(task).poll(context),
+            Stage::Over => panic!("polled after its end"),
+        };
+        if polled.is_pending() {
+            self.stage = stage;
+        }
+        polled
+    }
+}
+
+impl<T: Send + 'static> Drop for DetachOnDrop<T> {
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+
+    use futures_util::FutureExt;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Work that waits for so many words and then says the last one, and the ends of both.
+    fn echo(tasks: &TaskTracker, words: u32) -> (DetachOnDrop<u32>, mpsc::Sender<u32>) {
+        let (say, mut heard) = mpsc::channel(1);
+        let work = async move {
+            let mut last = 0;
+            for _ in 0..words {
+                last = heard.recv().await.unwrap_or_default();
+            }
+            last
+        };
+        (DetachOnDrop::new(tasks, Box::pin(work)), say)
+    }
+
+    #[tokio::test]
+    async fn short_work_is_driven_by_who_waits() {
+        let tasks = TaskTracker::new();
+        let (mut work, say) = echo(&tasks, 1);
+        assert!((&mut work).now_or_never().is_none());
+        say.try_send(7).unwrap();
+        assert_eq!((&mut work).now_or_never().unwrap().unwrap(), 7);
+        drop(work);
+        assert!(tasks.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_work_stays_with_who_waits() {
+        let tasks = TaskTracker::new();
+        let words = 3 * MOST_POLLS;
+        let (mut work, say) = echo(&tasks, words);
+        for word in 1..=words {
+            assert!((&mut work).now_or_never().is_none());
+            assert!(work.is_driven());
+            say.try_send(word).unwrap();
+            if word % (MOST_POLLS / 2) == 0 {
+                tokio::time::advance(SHORT).await;
+            }
+        }
+        assert_eq!((&mut work).now_or_never().unwrap().unwrap(), words);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_goes_on_with_long_work() {
+        let tasks = TaskTracker::new();
+        let (mut work, say) = echo(&tasks, 2 * MOST_POLLS);
+        for word in 0..MOST_POLLS {
+            assert!((&mut work).now_or_never().is_none());
+            assert!(work.is_driven());
+            say.try_send(word).unwrap();
+        }
+        assert!((&mut work).now_or_never().is_none());
+        assert!(matches!(work.stage, Stage::Handed(_)));
+        for word in MOST_POLLS..2 * MOST_POLLS {
+            say.send(word).await.unwrap();
+        }
+        assert_eq!(work.await.unwrap(), 2 * MOST_POLLS - 1);
+        assert!(tasks.is_empty());
+    }
+
+    #[tokio::test]
+    async fn it_goes_on_when_nobody_waits_any_more() {
+        let tasks = TaskTracker::new();
+        let (mut work, say) = echo(&tasks, 1);
+        assert!((&mut work).now_or_never().is_none());
+        drop(work);
+        assert_eq!(tasks.len(), 1);
+        say.send(7).await.unwrap();
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    #[test]
+    fn it_goes_on_where_it_began_wherever_it_is_dropped() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let tasks = TaskTracker::new();
+        let (work, say) = runtime.block_on(async { echo(&tasks, 1) });
+        drop(work);
+        say.try_send(7).unwrap();
+        tasks.close();
+        runtime.block_on(tasks.wait());
+        assert!(say.is_closed());
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_all_tasks_waits_for_it() {
+        let tasks = TaskTracker::new();
+        let (work, say) = echo(&tasks, 1);
+        tasks.close();
+        assert!(tasks.wait().now_or_never().is_none());
+        say.send(7).await.unwrap();
+        work.await.unwrap();
+        tasks.wait().await;
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_its_end() {
+        let tasks = TaskTracker::new();
+        let work = DetachOnDrop::<()>::new(&tasks, Box::pin(async { panic!("on purpose") }));
+        let panicked = AssertUnwindSafe(work).catch_unwind().await;
+        assert!(panicked.is_err() && tasks.is_empty());
+    }
+}

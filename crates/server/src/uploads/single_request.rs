@@ -1,0 +1,314 @@
+//! Simple and multipart uploads: one request from the first byte to the resource.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use windlass_proto::command::{BodyLength, MultipartHead, SimpleHead};
+use windlass_proto::digest::{ExpectedDigests, Wanted};
+use windlass_proto::metadata::parse_metadata;
+use windlass_proto::related::{Piece, RelatedError, RelatedLimits, Splitter, ThirdPart};
+use windlass_proto::session::{Ending, Intake};
+
+use windlass_store::{Failpoint, LedgerError};
+
+use super::ServerState;
+use super::finish::{FinalReply, FinishedMedia, media_of};
+use super::request::{UploadHead, UploadRequest};
+use super::sink::MediaSink;
+use crate::body::RequestBody;
+use crate::capacity::Permit;
+use crate::error::Error;
+use crate::handler::Embedded;
+use crate::registry::ServedMethod;
+
+/// Media that arrives in one request.
+struct SingleRequestUpload<'a> {
+    server: &'a ServerState,
+    request: UploadRequest,
+    intake: Intake,
+    sink: MediaSink,
+    /// When bytes were last sent to the vault.
+    written: Instant,
+    wanted: Wanted,
+    _place: Permit,
+}
+
+impl ServerState {
+    /// A simple upload: the body is the media.
+    pub(crate) async fn simple(
+        self: &Arc<Self>,
+        head: &UploadHead<'_>,
+        simple: SimpleHead,
+        mut body: RequestBody,
+    ) -> Result<FinalReply, Error> {
+        let request = head.with_body(&Map::new(), simple.content_type, simple.expected)?;
+        let server = Arc::clone(self);
+        self.run_to_completion(Box::pin(async move {
+            let mut upload = SingleRequestUpload::open(&server, request, simple.length).await?;
+            let received = upload.receive(&mut body).await;
+            Box::pin(upload.end(received)).await
+        }))
+        .await
+    }
+
+    /// A multipart upload: the body holds metadata and media.
+    pub(crate) async fn multipart(
+        self: &Arc<Self>,
+        head: &UploadHead<'_>,
+        multipart: MultipartHead,
+        mut body: RequestBody,
+    ) -> Result<FinalReply, Error> {
+        self.admit_upload()?;
+        let limits = RelatedLimits {
+            metadata: self.settings.limits.metadata,
+            ..RelatedLimits::default()
+        };
+        let mut splitter = Splitter::new(multipart.boundary, limits, third_part(head.method));
+        let mut preface = MultipartPrelude::default();
+        let mut received = 0;
+        while !preface.complete {
+            let data = self
+                .next(&mut body)
+                .await?
+                .ok_or(RelatedError::NoFinalBoundary)?;
+            received += data.len() as u64;
+            body.hold(received)?;
+            preface.read(&mut splitter, data)?;
+        }
+        body.hold_json(&preface.metadata)?;
+        let request = preface.request(head, multipart.expected)?;
+        body.hold(request.memory() as u64)?;
+        let server = Arc::clone(self);
+        self.run_to_completion(Box::pin(async move {
+            let mut upload =
+                SingleRequestUpload::open(&server, request, BodyLength::Unknown).await?;
+            let received = upload.split(preface.media, splitter, &mut body).await;
+            Box::pin(upload.end(received)).await
+        }))
+        .await
+    }
+
+    /// Media that came inside of a JSON body, in base64.
+    pub(crate) async fn embedded(
+        self: &Arc<Self>,
+        head: &UploadHead<'_>,
+        metadata: &Map<String, Value>,
+        embedded: Embedded,
+    ) -> Result<FinalReply, Error> {
+        let Embedded {
+            bytes,
+            content_type,
+        } = embedded;
+        let request = head.with_body(metadata, Some(content_type), ExpectedDigests::default())?;
+        request.check_metadata(self.settings.limits.metadata)?;
+        let server = Arc::clone(self);
+        self.run_to_completion(Box::pin(async move {
+            let length = BodyLength::Exact(bytes.len() as u64);
+            let mut upload = SingleRequestUpload::open(&server, request, length).await?;
+            let received = upload.take(bytes, true).await;
+            Box::pin(upload.end(received)).await
+        }))
+        .await
+    }
+
+    /// The next bytes of a body, unless the server stops.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    async fn next(&self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
+        tokio::select! {
+            biased;
+            () = self.drain_now.cancelled() => Err(Error::Draining),
+            data = body.next() => Ok(data?),
+        }
+    }
+}
+
+/// What may come behind the media.
+fn third_part(method: ServedMethod<'_>) -> ThirdPart {
+    if method.served.api.settings().checksum_part {
+        ThirdPart::Checksums
+    } else {
+        ThirdPart::Refused
+    }
+}
+
+/// What comes before the media in a multipart body.
+#[derive(Default)]
+struct MultipartPrelude {
+    metadata: Vec<u8>,
+    /// Whether the media has begun.
+    complete: bool,
+    /// The type that the media part states.
+    content_type: Option<String>,
+    /// The pieces that came with the beginning of the media.
+    media: Vec<Piece>,
+}
+
+impl MultipartPrelude {
+    fn read(&mut self, splitter: &mut Splitter, data: Bytes) -> Result<(), Error> {
+        let mut pieces = Vec::new();
+        splitter.push(data, &mut pieces)?;
+        for piece in pieces {
+            match piece {
+                Piece::Metadata(metadata) => self.metadata = metadata,
+                Piece::MediaStart { content_type } => {
+                    self.complete = true;
+                    self.content_type = content_type;
+                }
+                piece => self.media.push(piece),
+            }
+        }
+        Ok(())
+    }
+
+    fn request(
+        &mut self,
+        head: &UploadHead<'_>,
+        expected: ExpectedDigests,
+    ) -> Result<UploadRequest, Error> {
+        let metadata = parse_metadata(&self.metadata)?;
+        head.with_body(&metadata, self.content_type.take(), expected)
+    }
+}
+
+impl<'a> SingleRequestUpload<'a> {
+    async fn open(
+        server: &'a ServerState,
+        request: UploadRequest,
+        length: BodyLength,
+    ) -> Result<Self, Error> {
+        server.admit_upload()?;
+        let place = server.capacity.uploads.take()?;
+        server.admit(&request).await?;
+        let wanted = request.wanted(request.method(&server.registry)?);
+        let mut sink = MediaSink::new(server.sink_deps(), wanted);
+        if let BodyLength::Exact(length) = length {
+            sink.expect(Some(length));
+        }
+        Ok(Self {
+            intake: Intake::single_request(server.max_size(&request)?, length)?,
+            sink,
+            written: Instant::now(),
+            server,
+            request,
+            wanted,
+            _place: place,
+        })
+    }
+
+    async fn receive(&mut self, body: &mut RequestBody) -> Result<(), Error> {
+        while let Some(data) = self.next(body).await? {
+            self.take(data, body.is_at_end()).await?;
+        }
+        self.intake.clone().end(Ending::Complete)?;
+        Ok(())
+    }
+
+    async fn split(
+        &mut self,
+        mut pieces: Vec<Piece>,
+        mut splitter: Splitter,
+        body: &mut RequestBody,
+    ) -> Result<(), Error> {
+        loop {
+            for piece in pieces.drain(..) {
+                if let Piece::Media(data) = piece {
+                    self.take(data, body.is_at_end()).await?;
+                }
+            }
+            match self.next(body).await? {
+                Some(data) => splitter.push(data, &mut pieces)?,
+                None => break,
+            }
+        }
+        if let Some(checksums) = splitter.finish()? {
+            let checksums = ExpectedDigests::from_metadata(&parse_metadata(&checksums)?)?;
+            self.request.expected = self.request.expected.merge(checksums)?;
+            // What was not computed on the way is computed from what is stored.
+            self.wanted = self.wanted.or(checksums.wanted());
+        }
+        Ok(())
+    }
+
+    /// The next bytes of the body. While a slow client is waited for, what it has sent does not stay in
+    /// memory.
+    async fn next(&mut self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
+        let patience = self.server.settings.checkpoints.interval;
+        while self.sink.can_write() {
+            let next = self.server.next(body);
+            match tokio::time::timeout_at(self.written + patience, next).await {
+                Ok(data) => return data,
+                Err(_) => self.write().await?,
+            }
+        }
+        self.server.next(body).await
+    }
+
+    /// Takes bytes, and has them written when they are many. The last ones of the request are left to its end, which
+    /// writes and syncs in one go.
+    async fn take(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
+        let mut data = self.intake.accept(data)?;
+        while !data.is_empty() {
+            self.sink.take(&mut data);
+            let is_done = is_last && data.is_empty();
+            if !is_done && !self.sink.has_room() {
+                self.make_room().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the batch written, unless the write before it gives memory back in which more can be taken.
+    async fn make_room(&mut self) -> Result<(), Error> {
+        self.sink.land().await?;
+        if !self.sink.has_room() {
+            self.write().await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self) -> Result<(), Error> {
+        self.server.admit_write(self.sink.waiting())?;
+        self.sink.write(false).await?;
+        self.written = Instant::now();
+        Ok(())
+    }
+
+    /// Makes the resource of what was received, or gives the upload up.
+    async fn end(&mut self, received: Result<(), Error>) -> Result<FinalReply, Error> {
+        let finished = match received {
+            Ok(()) => self.finish().await,
+            Err(error) => Err(error),
+        };
+        match finished {
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(self.give_up(error).await),
+        }
+    }
+
+    async fn finish(&mut self) -> Result<FinalReply, Error> {
+        self.server.note_rest(&self.sink);
+        let settled = self.sink.settle().await?;
+        Failpoint::OneShotSettled.reach();
+        let digests = self.sink.digests(self.wanted).await?;
+        self.request.expected.check(&digests)?;
+        let media = media_of(&self.request, &settled.progress, digests);
+        let complete = FinishedMedia {
+            small_media: settled.small_media.map(|bytes| (media.at.id, bytes)),
+            media,
+        };
+        self.server.finish(&self.request, &complete, None).await
+    }
+
+    async fn give_up(&mut self, error: Error) -> Error {
+        // After a fault of the ledger it is not known whether the resource exists; the sweep will.
+        if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
+            self.sink.discard().await;
+        }
+        error
+    }
+}
