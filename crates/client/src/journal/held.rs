@@ -72,7 +72,9 @@ impl Held {
         self.written = None;
         // What was committed to the old session must not be taken for the new one's.
         self.files.remove_progress()?;
-        self.files.write_durably(&self.record)
+        self.files.write_durably(&self.record)?;
+        // When that was is not part of the record itself.
+        self.files.write_progress(&self.record)
     }
 
     /// The upload is over, one way or the other: it is forgotten, durably.

@@ -65,7 +65,13 @@ async fn what_is_committed_is_written_once_a_second_at_most() {
 #[test]
 fn another_session_begins_at_nothing() {
     let (_above, journal) = journal();
-    let mut held = journal.create(new_record()).unwrap();
+    let held = journal.create(new_record()).unwrap();
+    let id = held.record().id.clone();
+    drop(held);
+    edit(&journal, &id, |record| {
+        record["started"] = json!(1_700_000_000)
+    });
+    let mut held = journal.hold(&id).unwrap();
     held.committed(700).unwrap();
     let another: SessionUri = "http://127.0.0.1:8080/up?upload_id=2".parse().unwrap();
     held.new_session(another.clone()).unwrap();
