@@ -11,7 +11,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
-use windlass_store::{Media, MediaReader, Place, READ_LEN, Resource, VaultError};
+use windlass_store::{Media, MediaLocation, MediaReader, READ_LEN, Resource, VaultError};
 
 use crate::byte_range::{Requested, content_range, unsatisfied_range};
 use crate::capacity::{Permit, Pool};
@@ -146,13 +146,13 @@ async fn bytes_of(
     media: &Media,
     range: std::ops::Range<u64>,
 ) -> Result<ReplyBody, Error> {
-    match media.at.place {
-        Place::Ledger => {
+    match media.at.location {
+        MediaLocation::Ledger => {
             let bytes = server.ledger.small_media(media.at.id).await?;
             let bytes = bytes.ok_or(Error::MediaLost(media.at.id))?;
             Ok(full(server.capacity.reply(slice(&bytes, range))?))
         }
-        Place::Vault => {
+        MediaLocation::Vault => {
             let download = Download {
                 _place: server.capacity.downloads.take()?,
                 is_taken: false,

@@ -30,9 +30,9 @@ use std::sync::Arc;
 
 use windlass_store::Cause;
 
-use crate::ledger::{self, Audit};
+use crate::ledger::{self, LedgerSnapshot};
 use crate::verify::Finding;
-use crate::{OpenError, filesystem, hold, open};
+use crate::{OpenError, deletion_lock, filesystem, open};
 use target::Target;
 pub(crate) use target::{refuse_incomplete, take_over};
 
@@ -145,9 +145,9 @@ pub fn backup(
         let dir = dir.to_owned();
         return Err(BackupError::NoStore { dir });
     }
-    let live = Audit::open(&dir.join("ledger.sqlite"))?;
+    let live = LedgerSnapshot::open(&dir.join("ledger.sqlite"))?;
     let identity = live.identity()?;
-    open::refuse_strangers(&dir.join("vault"), identity)?;
+    open::check_identity(&dir.join("vault"), identity)?;
     let backup = Backup {
         target: Target::open(dir, target, identity)?,
         dir,
@@ -166,13 +166,13 @@ struct Backup<'a> {
 }
 
 impl Backup<'_> {
-    fn make(mut self, live: Audit) -> Result<BackedUp, BackupError> {
+    fn make(mut self, live: LedgerSnapshot) -> Result<BackedUp, BackupError> {
         self.fetch_all(&live)?;
         drop(live);
-        let hold = hold::take(self.dir).map_err(BackupError::io(self.dir))?;
+        let deletion_lock = deletion_lock::take(self.dir).map_err(BackupError::io(self.dir))?;
         let copy = self.copy_ledger()?;
         self.fetch_all(&copy)?;
-        drop(hold);
+        drop(deletion_lock);
         self.check_all(&copy)?;
         drop(copy);
         self.target.complete()?;
@@ -182,11 +182,11 @@ impl Backup<'_> {
     }
 
     /// A page that has rotted would be copied as it is.
-    fn copy_ledger(&mut self) -> Result<Audit, BackupError> {
+    fn copy_ledger(&mut self) -> Result<LedgerSnapshot, BackupError> {
         let path = self.target.new_ledger();
         let source = self.dir.join("ledger.sqlite");
         ledger::copy(&source, &path, &mut || self.progress())?;
-        let copy = Audit::open(&path)?;
+        let copy = LedgerSnapshot::open(&path)?;
         match copy.integrity(false)?.into_iter().next() {
             None => Ok(copy),
             Some(reason) => Err(BackupError::LedgerDamaged { reason }),

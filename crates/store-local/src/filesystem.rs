@@ -1,13 +1,13 @@
 //! The only room that names the operating system's file calls.
 //!
 //! Everything here blocks. What is durable after a call is said at each function; nothing is ever
-//! synced a second time after a sync failed (see [`crate::poison`]), and one that succeeded is believed only
-//! when the file system is alive after it (see [`Pulse`]).
+//! synced a second time after a sync failed (see [`crate::fail_stop`]), and one that succeeded is relied on only
+//! when the file system is alive after it (see [`JournalHealth`]).
 
 mod direct;
+mod journal_health;
 #[cfg(target_os = "linux")]
 mod magic;
-mod pulse;
 mod safety;
 
 use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use windlass_store::{Space, Timestamp};
 
 pub(crate) use direct::{is_refused, takes_direct_writes, write_directly};
-pub(crate) use pulse::Pulse;
+pub(crate) use journal_health::JournalHealth;
 pub(crate) use safety::{Safety, judge};
 
 /// Makes a directory that only its owner may enter. Whoever wants it durable syncs its parent.

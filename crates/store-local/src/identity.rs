@@ -21,7 +21,7 @@ pub(crate) struct Identity([u8; 16]);
 
 /// Why a directory is not the vault of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Stranger {
+pub enum IdentityMismatch {
     /// It does not exist, or no store has marked it, as when its disk is not mounted.
     #[error("it has no mark of a store")]
     Unmarked,
@@ -47,15 +47,15 @@ impl Identity {
     }
 
     /// What keeps `vault` from being this store's, if anything does.
-    pub(crate) fn misses(self, vault: &Path) -> io::Result<Option<Stranger>> {
+    pub(crate) fn misses(self, vault: &Path) -> io::Result<Option<IdentityMismatch>> {
         let marked = match filesystem::open_for_reading(&path(vault)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             file => filesystem::read_at(&file?, 0, MARK_LEN)?,
         };
         Ok(match marked.trim_ascii() {
-            b"" => Some(Stranger::Unmarked),
+            b"" => Some(IdentityMismatch::Unmarked),
             mark if mark.eq_ignore_ascii_case(self.mark().trim_ascii()) => None,
-            _ => Some(Stranger::Marked),
+            _ => Some(IdentityMismatch::Marked),
         })
     }
 
@@ -92,12 +92,12 @@ mod tests {
         let vault = tempfile::tempdir().unwrap();
         let identity = Identity::from_bytes([0xab; 16]);
         let absent = vault.path().join("absent");
-        let unmarked = Some(Stranger::Unmarked);
+        let unmarked = Some(IdentityMismatch::Unmarked);
         assert_eq!(identity.misses(&absent).unwrap(), unmarked);
         assert_eq!(identity.misses(vault.path()).unwrap(), unmarked);
         // A crash may leave a part of a mark; it is made anew.
         std::fs::write(path(vault.path()), "abab").unwrap();
-        let strange = Some(Stranger::Marked);
+        let strange = Some(IdentityMismatch::Marked);
         assert_eq!(identity.misses(vault.path()).unwrap(), strange);
         std::fs::write(path(vault.path()), "ab".repeat(40)).unwrap();
         assert_eq!(identity.misses(vault.path()).unwrap(), strange);

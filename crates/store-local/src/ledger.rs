@@ -3,19 +3,19 @@
 //! One connection writes ([`writer`]), a few others read ([`readers`]), and SQLite's WAL keeps
 //! them apart. Nothing here reads a clock, and nothing walks a table at the start.
 
-mod audit;
-mod belief;
 mod change;
 mod checkpointer;
 mod committer;
-mod company;
 mod copy;
+mod group_commit;
 mod leases;
-mod mend;
 mod readers;
+mod repair;
 mod room;
 mod rows;
 mod schema;
+mod snapshot;
+mod sync_verifier;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -31,30 +31,30 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::params;
 use windlass_store::{
-    Advance, ChangeSet, EndSession, Epoch, Failpoint, Ledger, LedgerError, MediaId, NewSession,
-    Resource, Session, SessionId, Space, Timestamp,
+    ChangeSet, EndSession, Epoch, Failpoint, Ledger, LedgerError, MediaId, NewSession,
+    OffsetCommit, Resource, Session, SessionId, Space, Timestamp,
 };
 
+use crate::fail_stop::FailStop;
 use crate::filesystem;
 use crate::identity::Identity;
 use crate::open::OpenError;
-use crate::poison::Poison;
-use crate::{DirectoryLock, Durability, Keep};
-use belief::Belief;
+use crate::{DirectoryLock, Durability, StoreShared};
 use change::Change;
-use checkpointer::Copier;
-use committer::{Committer, Helpers};
+use checkpointer::CheckpointThread;
+use committer::{Committer, WriterShared};
 use leases::Leases;
 use readers::Readers;
 use room::{Look, Room, Used};
+use sync_verifier::SyncVerifier;
 use tables::SHRINK_PAGES;
 use wal::{PAGE_LEN, Wal};
 use writer::Writer;
 
-pub(crate) use audit::{Audit, Page, ResourceRow, SessionRow, Walk};
 pub(crate) use copy::copy;
-pub(crate) use mend::Mend;
+pub(crate) use repair::Repair;
 pub(crate) use schema::{SchemaError, identity_in};
+pub(crate) use snapshot::{LedgerSnapshot, Page, ResourceRow, SessionRow, TableScan};
 pub(crate) use unreadable::is_unreadable;
 
 /// Reads that run at once. They come from the page cache almost always, so few are enough.
@@ -74,18 +74,22 @@ pub struct LocalLedger {
     writer: Writer,
     room: Room,
     leases: Arc<Leases>,
-    poison: Poison,
+    fail_stop: FailStop,
     _lock: Arc<DirectoryLock>,
 }
 
 impl LocalLedger {
     /// Opens the ledger in `path`, made now if it does not exist, of the store of this identity.
-    pub(crate) fn open(path: &Path, identity: Identity, keep: Keep) -> Result<Self, OpenError> {
-        let Keep {
+    pub(crate) fn open(
+        path: &Path,
+        identity: Identity,
+        keep: StoreShared,
+    ) -> Result<Self, OpenError> {
+        let StoreShared {
             durability,
             reserve,
             lock,
-            pulses,
+            journals,
         } = keep;
         let database = prepare_files(path, durability);
         let database = database.map_err(|source| OpenError::io(path, source))?;
@@ -109,35 +113,35 @@ impl LocalLedger {
         let disk = filesystem::space(path).map_err(io)?.total;
         let log = filesystem::len(&filesystem::beside(path, "-wal")).map_err(io)?;
         let wal = Wal::watch(&mut connection, disk, log).map_err(|error| refused(error.into()))?;
-        let (leases, poison) = (Arc::<Leases>::default(), Poison::default());
-        let copier = Copier {
+        let (leases, fail_stop) = (Arc::<Leases>::default(), FailStop::default());
+        let copier = CheckpointThread {
             connection: copier,
             wal,
             database: database.map(Arc::new),
-            poison: poison.clone(),
+            fail_stop: fail_stop.clone(),
         };
-        let belief = Arc::new(Belief::new(pulses, poison.clone()));
+        let sync_verifier = Arc::new(SyncVerifier::new(journals, fail_stop.clone()));
         // The syncs of what the process before has left.
-        belief.check().map_err(|source| OpenError::Ledger {
+        sync_verifier.check().map_err(|source| OpenError::Ledger {
             path: path.to_owned(),
             source,
         })?;
         let room = Room::of(path, Arc::clone(&reserve));
-        let helpers = Helpers {
+        let helpers = WriterShared {
             leases: Arc::clone(&leases),
             reserve,
-            belief: Arc::clone(&belief),
+            sync_verifier: Arc::clone(&sync_verifier),
         };
         let writer = Committer::new(connection, copier, helpers)
-            .and_then(|committer| Writer::start(committer, poison.clone()))
+            .and_then(|committer| Writer::start(committer, fail_stop.clone()))
             .map_err(|source| OpenError::io(path, source))?;
-        let readers = Readers::new(readers, belief, poison.clone());
+        let readers = Readers::new(readers, sync_verifier, fail_stop.clone());
         Ok(Self {
             readers,
             writer,
             room,
             leases,
-            poison,
+            fail_stop,
             _lock: lock,
         })
     }
@@ -207,13 +211,14 @@ impl Ledger for LocalLedger {
         self.writer.lease(id).await
     }
 
-    async fn advance(
+    async fn commit_offset(
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: Advance,
+        advance: OffsetCommit,
     ) -> Result<(), LedgerError> {
-        self.change(Change::Advance { id, epoch, advance }).await
+        self.change(Change::OffsetCommit { id, epoch, advance })
+            .await
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
@@ -314,6 +319,6 @@ impl Ledger for LocalLedger {
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
-        self.poison.check().map_err(LedgerError::Fault)
+        self.fail_stop.check().map_err(LedgerError::Fault)
     }
 }

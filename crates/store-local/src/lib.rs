@@ -77,23 +77,23 @@
 //! as a statement about an upload.
 
 pub mod backup;
+mod deletion_lock;
+mod fail_stop;
 mod filesystem;
-mod hold;
 mod identity;
 mod ledger;
 mod open;
 #[cfg(test)]
 mod patience;
-mod poison;
 mod reserve;
 mod vault;
 pub mod verify;
 
-pub use identity::Stranger;
+pub use identity::IdentityMismatch;
 pub use ledger::LocalLedger;
 pub use open::{Durability, LocalStore, OpenError, Options};
 pub use vault::LocalVault;
 #[cfg(feature = "failpoints")]
 pub use windlass_store::failpoint;
 
-use open::{DirectoryLock, Keep};
+use open::{DirectoryLock, StoreShared};

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use windlass_store::Cause;
 
 use crate::backup;
-use crate::filesystem::{self, Pulse, Safety};
-use crate::identity::{self, Identity, Stranger};
+use crate::filesystem::{self, JournalHealth, Safety};
+use crate::identity::{self, Identity, IdentityMismatch};
 use crate::ledger::{self, LocalLedger};
 use crate::reserve::{self, Reserve};
-use crate::vault::{LocalVault, Writes, inventory};
+use crate::vault::{LocalVault, Writes, scan};
 
 /// A ledger and a vault that share a data directory.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ pub enum OpenError {
         /// Where the vault should be.
         vault: PathBuf,
         /// What is wrong with it.
-        why: Stranger,
+        why: IdentityMismatch,
     },
     /// There is media in the vault, and no ledger that could name it. Nothing was changed.
     #[error("{} holds media, and its ledger is gone", vault.display())]
@@ -140,12 +140,12 @@ impl OpenError {
 
 /// What the ledger and the vault share.
 #[derive(Debug, Clone)]
-pub(crate) struct Keep {
+pub(crate) struct StoreShared {
     pub(crate) durability: Durability,
     pub(crate) reserve: Arc<Reserve>,
     pub(crate) lock: Arc<DirectoryLock>,
     /// Of the file systems that sync the store; none where nothing is synced.
-    pub(crate) pulses: Arc<[Pulse]>,
+    pub(crate) journals: Arc<[JournalHealth]>,
 }
 
 /// The right to the data directory and to its vault, held as long as the ledger or the vault lives.
@@ -189,11 +189,11 @@ impl LocalStore {
         let (identity, vault_lock) = identify(&ledger_path, &vault_dir)?;
         let lock = Arc::new(DirectoryLock::new(vec![file, vault_lock]));
         backup::take_over(dir)?;
-        let keep = Keep {
+        let keep = StoreShared {
             durability: options.durability,
             reserve: Arc::clone(&reserve),
             lock,
-            pulses: pulses(dir, &vault_dir, options.durability).map_err(io)?,
+            journals: journals(dir, &vault_dir, options.durability).map_err(io)?,
         };
         let writes = writes(&vault_dir, options);
         let vault = LocalVault::new(vault_dir, writes, keep.clone());
@@ -213,7 +213,11 @@ fn writes(vault: &Path, options: Options) -> Writes {
 }
 
 /// By files that never change: that of the data directory, and that of the vault, which may be on a disk of its own.
-fn pulses(dir: &Path, vault: &Path, durability: Durability) -> std::io::Result<Arc<[Pulse]>> {
+fn journals(
+    dir: &Path,
+    vault: &Path,
+    durability: Durability,
+) -> std::io::Result<Arc<[JournalHealth]>> {
     if durability == Durability::Os {
         return Ok(Arc::new([]));
     }
@@ -223,7 +227,7 @@ fn pulses(dir: &Path, vault: &Path, durability: Durability) -> std::io::Result<A
     [&lock]
         .into_iter()
         .chain(apart)
-        .map(|path| Pulse::of(path))
+        .map(|path| JournalHealth::of(path))
         .collect()
 }
 
@@ -232,10 +236,10 @@ fn identify(ledger: &Path, vault: &Path) -> Result<(Identity, File), OpenError> 
     let Some(identity) = ledger::identity_in(ledger)? else {
         return mark_new(vault);
     };
-    refuse_strangers(vault, identity)?;
+    check_identity(vault, identity)?;
     let lock = lock_vault(vault)?;
     // Until then another store could mark it.
-    refuse_strangers(vault, identity)?;
+    check_identity(vault, identity)?;
     Ok((identity, lock))
 }
 
@@ -254,7 +258,7 @@ pub(crate) fn lock_vault(vault: &Path) -> Result<File, OpenError> {
 fn mark_new(vault: &Path) -> Result<(Identity, File), OpenError> {
     let io = |source| OpenError::io(vault, source);
     filesystem::make_directories_durably(vault).map_err(io)?;
-    if !inventory::is_bare(vault).map_err(io)? {
+    if !scan::is_bare(vault).map_err(io)? {
         let vault = vault.to_owned();
         return Err(OpenError::NoLedger { vault });
     }
@@ -265,7 +269,7 @@ fn mark_new(vault: &Path) -> Result<(Identity, File), OpenError> {
 }
 
 /// Refuses a vault that is not that of the store of this identity.
-pub(crate) fn refuse_strangers(vault: &Path, identity: Identity) -> Result<(), OpenError> {
+pub(crate) fn check_identity(vault: &Path, identity: Identity) -> Result<(), OpenError> {
     let misses = identity.misses(vault);
     match misses.map_err(|source| OpenError::io(vault, source))? {
         None => Ok(()),

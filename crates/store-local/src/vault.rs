@@ -4,14 +4,14 @@
 //! length mean nothing: the ledger says which media there are and how much of each counts.
 
 mod direct;
-pub(crate) mod inventory;
-mod lanes;
+mod io_pools;
 mod layout;
 mod media;
-mod takeover;
+pub(crate) mod scan;
 #[cfg(test)]
 mod tests;
 mod write_back;
+mod write_fence;
 
 use std::fs::File;
 use std::io;
@@ -28,14 +28,14 @@ use windlass_store::{
 
 pub(crate) use direct::Writes;
 
-use crate::hold::{HeldByBackup, Hold};
-use crate::poison::Poison;
-use crate::{DirectoryLock, Durability, Keep, filesystem};
-use lanes::Lanes;
+use crate::deletion_lock::{DeletionLock, DeletionLocked};
+use crate::fail_stop::FailStop;
+use crate::{DirectoryLock, Durability, StoreShared, filesystem};
+use io_pools::IoPools;
 use layout::Layout;
 use media::{LocalReader, LocalWriter};
-use takeover::Gates;
 use write_back::WriteBack;
+use write_fence::FenceMap;
 
 /// A [`Vault`] in a directory.
 ///
@@ -53,25 +53,25 @@ struct Shared {
     durability: Durability,
     /// How media is written.
     writes: Writes,
-    lanes: Lanes,
-    gates: Arc<Gates>,
-    poison: Poison,
+    io_pools: IoPools,
+    fences: Arc<FenceMap>,
+    fail_stop: FailStop,
     syncs: AtomicU64,
-    hold: Hold,
+    deletion_lock: DeletionLock,
     /// Held as long as anything may still be written.
     _lock: Arc<DirectoryLock>,
 }
 
 impl LocalVault {
-    pub(crate) fn new(root: PathBuf, writes: Writes, keep: Keep) -> Self {
+    pub(crate) fn new(root: PathBuf, writes: Writes, keep: StoreShared) -> Self {
         let shared = Shared {
-            hold: Hold::of(root.parent().expect("it is in the data directory")),
+            deletion_lock: DeletionLock::of(root.parent().expect("it is in the data directory")),
             layout: Layout::new(root),
             durability: keep.durability,
             writes,
-            lanes: Lanes::new(),
-            gates: Arc::default(),
-            poison: Poison::default(),
+            io_pools: IoPools::new(),
+            fences: Arc::default(),
+            fail_stop: FailStop::default(),
             syncs: AtomicU64::new(0),
             _lock: keep.lock,
         };
@@ -90,7 +90,12 @@ impl LocalVault {
 impl Vault for LocalVault {
     async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
         let shared = Arc::clone(&self.shared);
-        let created = self.shared.lanes.sync.run(move || shared.create(id)).await;
+        let created = self
+            .shared
+            .io_pools
+            .sync
+            .run(move || shared.create(id))
+            .await;
         Ok(Box::new(created.map_err(VaultError::Fault)??))
     }
 
@@ -102,7 +107,7 @@ impl Vault for LocalVault {
     ) -> Result<Box<dyn MediaWriter>, VaultError> {
         let shared = Arc::clone(&self.shared);
         let work = move || shared.reopen(id, committed, verify);
-        let reopened = self.shared.lanes.write.run(work).await;
+        let reopened = self.shared.io_pools.write.run(work).await;
         Ok(Box::new(reopened.map_err(VaultError::Fault)??))
     }
 
@@ -114,7 +119,7 @@ impl Vault for LocalVault {
         let shared = Arc::clone(&self.shared);
         let opened = self
             .shared
-            .lanes
+            .io_pools
             .read
             .run(move || shared.read(id, range))
             .await;
@@ -123,7 +128,12 @@ impl Vault for LocalVault {
 
     async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
         let shared = Arc::clone(&self.shared);
-        let removed = self.shared.lanes.write.run(move || shared.remove(id)).await;
+        let removed = self
+            .shared
+            .io_pools
+            .write
+            .run(move || shared.remove(id))
+            .await;
         removed.map_err(|cause| unreadable(id, cause))?
     }
 
@@ -131,10 +141,10 @@ impl Vault for LocalVault {
         let shared = Arc::clone(&self.shared);
         let listed = self
             .shared
-            .lanes
+            .io_pools
             .read
             .run(move || {
-                let is_open = |id| shared.gates.is_open(id);
+                let is_open = |id| shared.fences.is_open(id);
                 shared.layout.list(after, limit, is_open)
             })
             .await;
@@ -147,7 +157,7 @@ impl Vault for LocalVault {
     async fn space(&self) -> Result<Space, VaultError> {
         let shared = Arc::clone(&self.shared);
         let work = move || filesystem::space(shared.layout.root());
-        let space = self.shared.lanes.read.run(work).await;
+        let space = self.shared.io_pools.read.run(work).await;
         space
             .map_err(VaultError::Fault)?
             .map_err(|error: io::Error| VaultError::Fault(Arc::new(error)))
@@ -173,7 +183,7 @@ impl Shared {
             _ => out_of_reach(id, error),
         })?;
         Failpoint::MediaCreated.reach();
-        let gate = self.gates.take_over(id);
+        let fence = self.fences.take_over(id);
         let synced = self.durably(|| {
             file.sync_all()?;
             Failpoint::MediaSynced.reach();
@@ -185,7 +195,7 @@ impl Shared {
             return Err(error);
         }
         Failpoint::MediaNamed.reach();
-        Ok(LocalWriter::new(id, file, gate, self))
+        Ok(LocalWriter::new(id, file, fence, self))
     }
 
     /// Makes a file, last of all: whatever can fail without a sync fails before it exists.
@@ -209,7 +219,7 @@ impl Shared {
         committed: u64,
         verify: Option<Extent>,
     ) -> Result<LocalWriter, VaultError> {
-        let gate = self.gates.take_over(id);
+        let fence = self.fences.take_over(id);
         let file = filesystem::open(&self.layout.path(id)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => damaged(id, "it is gone"),
             _ => out_of_reach(id, error),
@@ -225,18 +235,18 @@ impl Shared {
             check_extent(id, &file, extent, committed)?;
         }
         if len > committed {
-            let cut = gate.pass(|| file.set_len(committed));
+            let cut = fence.pass(|| file.set_len(committed));
             let cut = cut.ok_or_else(|| VaultError::superseded(id))?;
             cut.map_err(|error| self.fail(error))?;
             Failpoint::TailCut.reach();
         }
-        Ok(LocalWriter::new(id, file, gate, self))
+        Ok(LocalWriter::new(id, file, fence, self))
     }
 
     fn remove(&self, id: MediaId) -> Result<(), VaultError> {
-        match self.hold.is_taken() {
+        match self.deletion_lock.is_taken() {
             Ok(false) => {}
-            Ok(true) => return Err(unreadable(id, Arc::new(HeldByBackup))),
+            Ok(true) => return Err(unreadable(id, Arc::new(DeletionLocked))),
             Err(error) => return Err(out_of_reach(id, error)),
         }
         filesystem::remove(&self.layout.path(id)).map_err(|error| out_of_reach(id, error))?;
@@ -257,7 +267,7 @@ impl Shared {
         if len < range.end {
             return Err(shorter(id));
         }
-        let lane = self.lanes.read.clone();
+        let lane = self.io_pools.read.clone();
         Ok(LocalReader {
             id,
             file: Arc::new(file),
@@ -295,15 +305,15 @@ impl Shared {
         if self.durability == Durability::Os {
             return Ok(());
         }
-        self.poison.check().map_err(VaultError::Fault)?;
+        self.fail_stop.check().map_err(VaultError::Fault)?;
         sync().map_err(|error| self.fail(error))?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.poison.check().map_err(VaultError::Fault)
+        self.fail_stop.check().map_err(VaultError::Fault)
     }
 
     /// A write or a sync failed: the end of all syncs.
     fn fail(&self, error: io::Error) -> VaultError {
-        VaultError::Fault(self.poison.strike(error))
+        VaultError::Fault(self.fail_stop.trip(error))
     }
 }
 

@@ -25,12 +25,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_store::{Cause, MediaId, MediaRef, Place, SweepOptions, Timestamp};
+use windlass_store::{Cause, MediaId, MediaLocation, MediaRef, SweepOptions, Timestamp};
 
 use crate::identity::Identity;
-use crate::ledger::{Audit, Mend};
+use crate::ledger::{LedgerSnapshot, Repair};
 use crate::reserve::{self, Reserve};
-use crate::{OpenError, Stranger, backup, filesystem, hold, open};
+use crate::{IdentityMismatch, OpenError, backup, deletion_lock, filesystem, open};
 use check::Expected;
 pub use finding::{Fault, Finding, Severity, Subject};
 
@@ -114,7 +114,7 @@ pub enum VerifyError {
     Open(#[from] OpenError),
     /// It was to be repaired while a backup copies it.
     #[error("{} is being backed up", dir.display())]
-    HeldByBackup {
+    DeletionLocked {
         /// The directory.
         dir: PathBuf,
     },
@@ -165,13 +165,13 @@ pub fn verify(
     let loan = reserve.as_ref().map(Reserve::lend).transpose()?;
     let vault = dir.join("vault");
     let (identity, stranger) = identify(&ledger, &vault)?;
-    let hold = hold_for_repair(dir, options)?;
+    let deletion_lock = hold_for_repair(dir, options)?;
     let mendable = identity.filter(|_| options.repair && stranger.is_none());
     let vault_lock = mendable.map(|_| open::lock_vault(&vault)).transpose()?;
-    let mend = mendable.map(|identity| Mend::open(&ledger, identity));
+    let repair = mendable.map(|identity| Repair::open(&ledger, identity));
     let verifier = Verifier {
-        mend: mend.transpose()?,
-        audit: Audit::open(&ledger)?,
+        repair: repair.transpose()?,
+        snapshot: LedgerSnapshot::open(&ledger)?,
         vault,
         stranger,
         options,
@@ -180,7 +180,7 @@ pub fn verify(
             ..Verified::default()
         },
         tell,
-        _locks: [lock, hold, vault_lock],
+        _locks: [lock, deletion_lock, vault_lock],
     };
     drop(loan);
     verifier.run()
@@ -193,8 +193,8 @@ pub fn verify(
 fn identify(
     ledger: &Path,
     vault: &Path,
-) -> Result<(Option<Identity>, Option<Stranger>), VerifyError> {
-    let identity = Audit::open(ledger)?.identity().ok();
+) -> Result<(Option<Identity>, Option<IdentityMismatch>), VerifyError> {
+    let identity = LedgerSnapshot::open(ledger)?.identity().ok();
     let stranger = identity.map(|identity| identity.misses(vault));
     Ok((identity, stranger.transpose()?.flatten()))
 }
@@ -204,9 +204,9 @@ fn hold_for_repair(dir: &Path, options: VerifyOptions) -> Result<Option<File>, V
     if !options.repair {
         return Ok(None);
     }
-    match hold::keep_out(dir)? {
-        Some(hold) => Ok(Some(hold)),
-        None => Err(VerifyError::HeldByBackup {
+    match deletion_lock::exclude_backups(dir)? {
+        Some(deletion_lock) => Ok(Some(deletion_lock)),
+        None => Err(VerifyError::DeletionLocked {
             dir: dir.to_owned(),
         }),
     }
@@ -215,12 +215,12 @@ fn hold_for_repair(dir: &Path, options: VerifyOptions) -> Result<Option<File>, V
 /// A verification under way.
 struct Verifier<'a> {
     // Dropped in this order: the last connection that closes is the one that writes.
-    audit: Audit,
+    snapshot: LedgerSnapshot,
     /// There in a repair.
-    mend: Option<Mend>,
+    repair: Option<Repair>,
     vault: PathBuf,
     /// Why the vault is not this store's: what is or is not in it says nothing then.
-    stranger: Option<Stranger>,
+    stranger: Option<IdentityMismatch>,
     options: VerifyOptions,
     counts: Verified,
     tell: &'a mut dyn FnMut(VerifyEvent),
@@ -240,16 +240,20 @@ impl Verifier<'_> {
 
     fn check_all(&mut self) -> Result<(), VerifyError> {
         if let Some(why) = self.stranger {
-            self.report(Subject::Vault, Fault::Stranger(why), false);
+            self.report(Subject::Vault, Fault::IdentityMismatch(why), false);
         }
         // Beside a server the long read is kept as short as it can be.
-        for line in self.audit.integrity(!self.counts.beside_server)? {
+        for line in self.snapshot.integrity(!self.counts.beside_server)? {
             self.ledger_damaged(line);
         }
-        self.audit.identity()?;
-        self.each("sessions", Audit::sessions, Self::check_session)?;
-        self.each("resources", Audit::resources, Self::check_resource)?;
-        self.each("small_media", Audit::small_media_names, Self::check_small)?;
+        self.snapshot.identity()?;
+        self.each("sessions", LedgerSnapshot::sessions, Self::check_session)?;
+        self.each("resources", LedgerSnapshot::resources, Self::check_resource)?;
+        self.each(
+            "small_media",
+            LedgerSnapshot::small_media_names,
+            Self::check_small,
+        )?;
         self.check_garbage()?;
         match self.stranger {
             Some(_) => Ok(()),
@@ -260,7 +264,7 @@ impl Verifier<'_> {
     /// Nothing is deleted by a ledger that may be wrong about what it names.
     fn ledger_damaged(&mut self, line: String) {
         self.counts.ledger_is_damaged = true;
-        self.mend = None;
+        self.repair = None;
         self.report(Subject::Ledger, Fault::Database(line), false);
     }
 
@@ -272,11 +276,11 @@ impl Verifier<'_> {
         expected: &Expected,
     ) -> Result<Option<Fault>, VerifyError> {
         self.counts.media += 1;
-        let fault = match media.place {
-            Place::Vault => self.fault_in_vault(media.id, expected),
-            Place::Ledger => self.fault_in_ledger(media.id, expected)?,
+        let fault = match media.location {
+            MediaLocation::Vault => self.fault_in_vault(media.id, expected),
+            MediaLocation::Ledger => self.fault_in_ledger(media.id, expected)?,
         };
-        let stands = fault.is_some() && self.audit.is_named(media)?;
+        let stands = fault.is_some() && self.snapshot.is_named(media)?;
         Ok(fault.filter(|_| stands))
     }
 
@@ -300,7 +304,7 @@ impl Verifier<'_> {
     }
 
     fn path(&self, id: MediaId) -> PathBuf {
-        crate::vault::inventory::path(&self.vault, id)
+        crate::vault::scan::path(&self.vault, id)
     }
 }
 

@@ -6,11 +6,11 @@
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! use std::sync::Arc;
-//! use windlass_store::fault::{FaultyLedger, Faults, Trouble, When};
+//! use windlass_store::fault::{FaultyLedger, Faults, InjectedFault, Trigger};
 //! use windlass_store::memory::MemoryLedger;
 //! use windlass_store::{Ledger, LedgerError, SessionId};
 //!
-//! let faults = Arc::new(Faults::new(When::Once(2), Trouble::Fault));
+//! let faults = Arc::new(Faults::new(Trigger::Once(2), InjectedFault::Fault));
 //! let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::clone(&faults));
 //! let id = SessionId::from_bytes([7; 32]);
 //! assert!(ledger.session(id).await.is_ok());
@@ -33,7 +33,7 @@ pub use vault::FaultyVault;
 
 /// Which calls are in trouble. The first call is number 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum Trigger {
     /// None of them; they are only counted.
     Never,
     /// The nth.
@@ -44,12 +44,12 @@ pub enum When {
 
 /// What happens to a call that is in trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum InjectedFault {
     /// It does nothing and fails: changes, writes and reads alike.
     Fault,
     /// It is done, and then fails all the same: its caller cannot know.
     Lost,
-    /// A write puts half of its bytes down and fails; any other call is as with [`Trouble::Fault`].
+    /// A write puts half of its bytes down and fails; any other call is as with [`InjectedFault::Fault`].
     Torn,
     /// There is no room: a write puts half of its bytes down and says so, a change does nothing.
     /// Calls that need no room succeed.
@@ -60,7 +60,7 @@ pub enum Trouble {
     Panic,
 }
 
-impl When {
+impl Trigger {
     fn is_due(self, call: u64) -> bool {
         match self {
             Self::Never => false,
@@ -73,13 +73,13 @@ impl When {
 /// A schedule of trouble, and the calls it goes by.
 #[derive(Debug)]
 pub struct Faults {
-    schedule: Vec<(When, Trouble)>,
+    schedule: Vec<(Trigger, InjectedFault)>,
     calls: Mutex<Vec<&'static str>>,
 }
 
 impl Faults {
     /// A schedule. Share it between the decorators whose calls shall be counted together.
-    pub fn new(when: When, trouble: Trouble) -> Self {
+    pub fn new(when: Trigger, trouble: InjectedFault) -> Self {
         Self {
             schedule: vec![(when, trouble)],
             calls: Mutex::default(),
@@ -88,16 +88,16 @@ impl Faults {
 
     /// The power goes out before the nth call: neither that nor any later one is done.
     pub fn outage_before(nth: u64) -> Self {
-        Self::new(When::From(nth), Trouble::Fault)
+        Self::new(Trigger::From(nth), InjectedFault::Fault)
     }
 
     /// The power goes out after the nth call: it is done, its caller never learns of it, and no later
     /// one is done.
     pub fn outage_after(nth: u64) -> Self {
-        let mut faults = Self::new(When::Once(nth), Trouble::Lost);
+        let mut faults = Self::new(Trigger::Once(nth), InjectedFault::Lost);
         faults
             .schedule
-            .push((When::From(nth.saturating_add(1)), Trouble::Fault));
+            .push((Trigger::From(nth.saturating_add(1)), InjectedFault::Fault));
         faults
     }
 
@@ -117,7 +117,7 @@ impl Faults {
     }
 
     /// Counts a call. Waits when it is to be slow, panics when it is to panic; any other trouble is the caller's.
-    async fn next(&self, name: &'static str) -> Option<Trouble> {
+    async fn next(&self, name: &'static str) -> Option<InjectedFault> {
         let call = {
             let mut log = self.log();
             log.push(name);
@@ -125,11 +125,11 @@ impl Faults {
         };
         let mut due = self.schedule.iter().filter(|(when, _)| when.is_due(call));
         match due.next()?.1 {
-            Trouble::Slow(delay) => {
+            InjectedFault::Slow(delay) => {
                 tokio::time::sleep(delay).await;
                 None
             }
-            Trouble::Panic => panic!("a panic on schedule"),
+            InjectedFault::Panic => panic!("a panic on schedule"),
             trouble => Some(trouble),
         }
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::Cause;
 use crate::records::{
-    Epoch, MediaId, MediaRef, NewSession, Place, Progress, Resource, Session, SessionId,
+    Epoch, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource, Session, SessionId,
     SessionState, Timestamp,
 };
 use crate::vault::Space;
@@ -44,11 +44,11 @@ pub trait Ledger: Send + Sync + 'static {
     /// [`LedgerError::Fenced`] when the session's epoch is not `epoch`, its offset is not
     /// `advance.from`, the new offset lies before that, or it is neither active nor finishing.
     /// Nothing has changed then.
-    async fn advance(
+    async fn commit_offset(
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: Advance,
+        advance: OffsetCommit,
     ) -> Result<(), LedgerError>;
 
     /// Ends a session without a resource, under a lease. Its media goes to the garbage list (or is
@@ -125,7 +125,7 @@ pub trait Ledger: Send + Sync + 'static {
 
 /// A step forward of a session.
 #[derive(Debug, Clone)]
-pub struct Advance {
+pub struct OffsetCommit {
     /// The committed offset it starts from.
     pub from: u64,
     /// What is committed from now on. `progress.offset` is at least `from`.
@@ -185,11 +185,11 @@ impl ChangeSet {
     pub fn new_media(&self) -> impl Iterator<Item = MediaRef> {
         let in_ledger = self.small_media.as_ref().map(|(id, _)| MediaRef {
             id: *id,
-            place: Place::Ledger,
+            location: MediaLocation::Ledger,
         });
         let in_vault = self.new_media.map(|id| MediaRef {
             id,
-            place: Place::Vault,
+            location: MediaLocation::Vault,
         });
         let of_session = self.finish.as_ref().and_then(|it| it.progress.media);
         [in_ledger, in_vault, of_session].into_iter().flatten()

@@ -20,11 +20,11 @@ pub mod vault;
 
 pub use failpoint::Failpoint;
 pub use ledger::{
-    Advance, ChangeSet, EndSession, FinishSession, Ledger, LedgerError, ResourceChange,
+    ChangeSet, EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange,
 };
 pub use records::{
-    Epoch, Extent, Media, MediaId, MediaRef, NewSession, Place, Progress, Resource, Session,
-    SessionId, SessionState, Timestamp,
+    Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource,
+    Session, SessionId, SessionState, Timestamp,
 };
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};
 pub use vault::{

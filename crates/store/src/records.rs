@@ -121,7 +121,7 @@ pub struct Epoch(pub u64);
 
 /// Where the bytes of a media are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum MediaLocation {
     /// In the ledger, beside the rows that name it. For small media.
     Ledger,
     /// In the vault.
@@ -134,7 +134,7 @@ pub struct MediaRef {
     /// Its name.
     pub id: MediaId,
     /// Who holds its bytes.
-    pub place: Place,
+    pub location: MediaLocation,
 }
 
 /// Where a session stands in its life.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Notify;
 use windlass_store::{
-    Advance, ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, Resource,
+    ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, OffsetCommit, Resource,
     Session, SessionId, Space, Timestamp,
 };
 use windlass_testkit::wait::PATIENCE;
@@ -74,13 +74,13 @@ impl Ledger for PacedLedger {
         self.inner.lease(id).await
     }
 
-    async fn advance(
+    async fn commit_offset(
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: Advance,
+        advance: OffsetCommit,
     ) -> Result<(), LedgerError> {
-        self.inner.advance(id, epoch, advance).await
+        self.inner.commit_offset(id, epoch, advance).await
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {

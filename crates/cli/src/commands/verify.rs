@@ -46,7 +46,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Code, Error> {
 /// The exit code of a verification that was not done.
 pub(super) fn exit_code(error: &VerifyError) -> Code {
     match error {
-        VerifyError::NoStore { .. } | VerifyError::Open(_) | VerifyError::HeldByBackup { .. } => {
+        VerifyError::NoStore { .. } | VerifyError::Open(_) | VerifyError::DeletionLocked { .. } => {
             Code::CannotBegin
         }
         VerifyError::Ledger(_) | VerifyError::Vault(_) => Code::Failure,
@@ -58,7 +58,7 @@ pub(super) fn hint(error: &VerifyError) -> Option<&'static str> {
     match error {
         VerifyError::NoStore { .. } => Some("choose the directory of a server with --data"),
         VerifyError::Open(error) => store::hint(error),
-        VerifyError::HeldByBackup { .. } => Some("wait until the backup is done"),
+        VerifyError::DeletionLocked { .. } => Some("wait until the backup is done"),
         VerifyError::Ledger(_) | VerifyError::Vault(_) => None,
     }
 }
@@ -87,7 +87,7 @@ fn next(finding: &Finding, repair: bool) -> &'static str {
         Fault::Database(_) => {
             "nothing is mended in such a ledger: restore a backup, or ask SQLite's .recover for a copy"
         }
-        Fault::Stranger(_) => "is its disk mounted? Nothing is mended by such a vault",
+        Fault::IdentityMismatch(_) => "is its disk mounted? Nothing is mended by such a vault",
         Fault::Row(_) | Fault::Contradiction(_) => {
             "look at the row with sqlite3, or restore a backup; no repair touches it"
         }

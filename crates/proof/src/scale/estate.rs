@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use windlass_store::{
-    Advance, Epoch, Ledger as _, MediaId, MediaRef, NewSession, Place, Progress, SessionId,
-    SessionState, Timestamp, Vault as _,
+    Epoch, Ledger as _, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress,
+    SessionId, SessionState, Timestamp, Vault as _,
 };
 use windlass_store_local::{Durability, LocalStore, Options};
 use windlass_testkit::dice::Dice;
@@ -113,7 +113,7 @@ impl Estate {
         let mut undeleted = 0;
         for number in (0..self.sessions).filter(|number| !is_living(*number)) {
             if let Some((at, _)) = self.left(number).media
-                && at.place == Place::Vault
+                && at.location == MediaLocation::Vault
             {
                 undeleted += u64::from(store.vault.read(at.id, 0..1).await.is_ok());
             }
@@ -172,18 +172,20 @@ fn media(
     sessions: u64,
     created: Timestamp,
 ) -> Option<(MediaRef, Bytes)> {
-    let (id, place, len) = match number {
-        _ if number + 1 == sessions => (LAST, Place::Vault, FILE_LEN),
-        _ if number.is_multiple_of(FILE_EVERY) => {
-            (MediaId::from_bytes(random(dice)), Place::Vault, FILE_LEN)
-        }
+    let (id, location, len) = match number {
+        _ if number + 1 == sessions => (LAST, MediaLocation::Vault, FILE_LEN),
+        _ if number.is_multiple_of(FILE_EVERY) => (
+            MediaId::from_bytes(random(dice)),
+            MediaLocation::Vault,
+            FILE_LEN,
+        ),
         _ if number % SMALL_EVERY == 7 => {
             let id = MediaId::from_bytes(named(created, dice));
-            (id, Place::Ledger, SMALL_LEN)
+            (id, MediaLocation::Ledger, SMALL_LEN)
         }
         _ => return None,
     };
-    Some((MediaRef { id, place }, Bytes::from(vec![b'm'; len])))
+    Some((MediaRef { id, location }, Bytes::from(vec![b'm'; len])))
 }
 
 async fn make(store: &LocalStore, sessions: impl Iterator<Item = Left>) -> anyhow::Result<()> {
@@ -191,29 +193,29 @@ async fn make(store: &LocalStore, sessions: impl Iterator<Item = Left>) -> anyho
         let id = session.id;
         store.ledger.start(session).await?;
         let Some((at, bytes)) = media else { continue };
-        if at.place == Place::Vault {
+        if at.location == MediaLocation::Vault {
             let writer = store.vault.create(at.id).await?;
             writer.write(0, vec![bytes.clone()]).await?;
         }
         store.ledger.lease(id).await?;
         store
             .ledger
-            .advance(id, Epoch(1), advance(at, bytes))
+            .commit_offset(id, Epoch(1), advance(at, bytes))
             .await?;
     }
     Ok(())
 }
 
 /// Checksums stay zero: nobody goes on with these.
-fn advance(at: MediaRef, bytes: Bytes) -> Advance {
-    Advance {
+fn advance(at: MediaRef, bytes: Bytes) -> OffsetCommit {
+    OffsetCommit {
         from: 0,
         progress: Progress {
             offset: bytes.len() as u64,
             media: Some(at),
             ..Progress::none(None)
         },
-        small_media: (at.place == Place::Ledger).then_some(bytes),
+        small_media: (at.location == MediaLocation::Ledger).then_some(bytes),
         state: SessionState::Active,
         expires: None,
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use windlass_store::{
-    Advance, ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, Resource,
+    ChangeSet, EndSession, Epoch, Ledger, LedgerError, MediaId, NewSession, OffsetCommit, Resource,
     Session, SessionId, Space, Timestamp,
 };
 
@@ -60,15 +60,15 @@ impl Ledger for CheckedLedger {
     }
 
     /// Not refused: it commits what is written already, and requests that write are admitted.
-    async fn advance(
+    async fn commit_offset(
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: Advance,
+        advance: OffsetCommit,
     ) -> Result<(), LedgerError> {
         let payload = advance.small_media.as_ref().map_or(0, Bytes::len);
         let _claim = self.claim(Need::Always, 1, payload)?;
-        self.inner.advance(id, epoch, advance).await
+        self.inner.commit_offset(id, epoch, advance).await
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {

@@ -5,7 +5,7 @@ use std::ops::{Deref, Range};
 
 use bytes::{Bytes, BytesMut};
 use tokio::runtime::Handle;
-use windlass_store::{Media, MediaRef, Place, READ_LEN};
+use windlass_store::{Media, MediaLocation, MediaRef, READ_LEN};
 
 use super::{Rejection, StoreHandles};
 use crate::capacity::Permit;
@@ -120,13 +120,13 @@ impl MediaSource {
         if let Some(held) = &self.held {
             return Ok(slice(held, range));
         }
-        match self.at.place {
-            Place::Ledger => {
+        match self.at.location {
+            MediaLocation::Ledger => {
                 let bytes = self.store_handles.ledger.small_media(self.at.id).await?;
                 let bytes = bytes.ok_or(Rejection::MediaLost(self.at.id))?;
                 Ok(slice(&bytes, range))
             }
-            Place::Vault => {
+            MediaLocation::Vault => {
                 let StoreHandles {
                     looks, patience, ..
                 } = &self.store_handles;

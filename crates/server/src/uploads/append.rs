@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::session::{Ending, Intake, Outcome, SessionError};
 use windlass_store::{
-    Failpoint, LedgerError, MediaRef, Place, Progress, Session, SessionState, VaultError,
+    Failpoint, LedgerError, MediaLocation, MediaRef, Progress, Session, SessionState, VaultError,
 };
 
 use super::ServerState;
@@ -294,7 +294,7 @@ impl Append {
     /// session is continued.
     async fn go_back(&mut self) -> Settled {
         let progress = self.offset_committer.session.progress.clone();
-        let is_in_vault = |media: MediaRef| media.place == Place::Vault;
+        let is_in_vault = |media: MediaRef| media.location == MediaLocation::Vault;
         if progress.media.is_some_and(is_in_vault) {
             self.sink.stop_writing().await;
         } else {
@@ -418,7 +418,7 @@ impl Append {
             epoch: self.offset_committer.session.epoch,
             progress: settled.progress.clone(),
         };
-        let in_vault = complete.media.at.place == Place::Vault;
+        let in_vault = complete.media.at.location == MediaLocation::Vault;
         if in_vault {
             self.offset_committer
                 .commit(settled.clone(), SessionState::Finishing)

@@ -7,8 +7,8 @@ use windlass_discovery::PathParameters;
 use windlass_proto::digest::Digests;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaId, Place,
-    Progress, ResourceChange, SessionId, Timestamp,
+    ChangeSet, EndSession, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaId,
+    MediaLocation, Progress, ResourceChange, SessionId, Timestamp,
 };
 
 use super::ServerState;
@@ -243,7 +243,7 @@ fn change_set(
     ChangeSet {
         resources,
         small_media: complete.small_media.clone(),
-        new_media: (at.place == Place::Vault).then_some(at.id),
+        new_media: (at.location == MediaLocation::Vault).then_some(at.id),
         finish: held.map(|held| FinishSession {
             id: held.id,
             epoch: held.epoch,

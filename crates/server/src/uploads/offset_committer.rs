@@ -6,7 +6,8 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use windlass_store::{
-    Advance, Epoch, Failpoint, LedgerError, Progress, Session, SessionId, SessionState, Timestamp,
+    Epoch, Failpoint, LedgerError, OffsetCommit, Progress, Session, SessionId, SessionState,
+    Timestamp,
 };
 
 use super::ServerState;
@@ -166,14 +167,17 @@ impl PendingCommit {
             total: progress.total,
             expires,
         };
-        let advance = Advance {
+        let advance = OffsetCommit {
             from: self.from,
             progress,
             small_media,
             state,
             expires,
         };
-        server.ledger.advance(self.id, self.epoch, advance).await?;
+        server
+            .ledger
+            .commit_offset(self.id, self.epoch, advance)
+            .await?;
         Ok(committed)
     }
 }

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use windlass_proto::digest::{Digests, SlowHasher, Wanted};
 use windlass_store::{
-    Ledger, MediaId, MediaRef, MediaWriter, Place, Progress, READ_LEN, Timestamp, Vault, VaultError,
+    Ledger, MediaId, MediaLocation, MediaRef, MediaWriter, Progress, READ_LEN, Timestamp, Vault,
+    VaultError,
 };
 
 use super::background_hasher::{BackgroundHasher, hash};
@@ -148,7 +149,7 @@ impl MediaSink {
             None => {}
             Some(MediaRef {
                 id,
-                place: Place::Ledger,
+                location: MediaLocation::Ledger,
             }) => {
                 let bytes = sink.sink_deps.ledger.small_media(id).await?;
                 let bytes = bytes.ok_or(Error::MediaLost(id))?;
@@ -157,7 +158,7 @@ impl MediaSink {
             }
             Some(MediaRef {
                 id,
-                place: Place::Vault,
+                location: MediaLocation::Vault,
             }) => {
                 let media = match open.filter(|open| open.id == id) {
                     Some(open) => open,
@@ -455,7 +456,7 @@ impl MediaSink {
                 slow_digests: Vec::new(),
                 media: Some(MediaRef {
                     id: self.small_id,
-                    place: Place::Ledger,
+                    location: MediaLocation::Ledger,
                 }),
                 extent: None,
             },
@@ -471,7 +472,7 @@ impl MediaSink {
             slow_digests: self.slow.save().await,
             media: Some(MediaRef {
                 id,
-                place: Place::Vault,
+                location: MediaLocation::Vault,
             }),
             extent: Some(at.extent()),
         }

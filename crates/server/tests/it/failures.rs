@@ -13,8 +13,8 @@ use tower_service::Service as _;
 use windlass_server::Stores;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
-    Advance, Ledger as _, MediaId, MediaRef, NewSession, Place, Progress, SessionId, SessionState,
-    Timestamp, Vault as _,
+    Ledger as _, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, SessionId,
+    SessionState, Timestamp, Vault as _,
 };
 use windlass_testkit::media::Media;
 
@@ -84,10 +84,10 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
     let leased = ledger.lease(id).await.expect("it is in memory");
     let epoch = leased.expect("it was started").epoch;
     let media = MediaRef {
-        place: Place::Vault,
+        location: MediaLocation::Vault,
         id: MediaId::from_bytes([1; 16]),
     };
-    let advance = Advance {
+    let advance = OffsetCommit {
         from: 0,
         progress: Progress {
             offset: 1000,
@@ -98,7 +98,7 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
         state: SessionState::Finishing,
         expires: None,
     };
-    let advanced = ledger.advance(id, epoch, advance).await;
+    let advanced = ledger.commit_offset(id, epoch, advance).await;
     advanced.expect("it is leased");
     id
 }

@@ -4,7 +4,7 @@
 //! memory the power goes out afterwards and takes what was not synced; over the local store the process
 //! dies. What must be survived: everything that was acknowledged, whatever call was struck.
 
-use windlass_store::fault::{Trouble, When};
+use windlass_store::fault::{InjectedFault, Trigger};
 use windlass_testkit::effort::is_long;
 
 use crate::lives::{Life, Manner, Plan, Tally};
@@ -51,16 +51,16 @@ const fn chunks(len: u64, chunk: u64, manner: Manner) -> Life {
     Life::Chunks { len, chunk, manner }
 }
 
-fn fail_each_call<S: PoweredStores>(lives: &[Life], trouble: Trouble) {
+fn fail_each_call<S: PoweredStores>(lives: &[Life], trouble: InjectedFault) {
     let mut tally = Tally::default();
     for &life in lives {
         tally.strike::<S>(life, |nth, call| {
             if is_the_same_as_a_fault(trouble, call) {
                 return Vec::new();
             }
-            let whens = [When::Once(nth), When::From(nth)];
+            let whens = [Trigger::Once(nth), Trigger::From(nth)];
             whens
-                .map(|when| (Plan::Trouble(trouble, when), Survivors::None))
+                .map(|when| (Plan::InjectedFault(trouble, when), Survivors::None))
                 .to_vec()
         });
     }
@@ -68,16 +68,16 @@ fn fail_each_call<S: PoweredStores>(lives: &[Life], trouble: Trouble) {
 }
 
 /// Whether a plain fault does the same to this call.
-fn is_the_same_as_a_fault(trouble: Trouble, call: &str) -> bool {
-    trouble == Trouble::Torn && call != "write"
+fn is_the_same_as_a_fault(trouble: InjectedFault, call: &str) -> bool {
+    trouble == InjectedFault::Torn && call != "write"
 }
 
-fn over_memory(trouble: Trouble) {
+fn over_memory(trouble: InjectedFault) {
     fail_each_call::<MemoryStores>(&SHORT_LIVES, trouble);
     fail_each_call::<MemoryStores>(&LONG_LIVES, trouble);
 }
 
-fn over_the_local_store(trouble: Trouble) {
+fn over_the_local_store(trouble: InjectedFault) {
     fail_each_call::<LocalStores>(&SHORT_LIVES, trouble);
     if is_long() {
         fail_each_call::<LocalStores>(&LONG_LIVES, trouble);
@@ -86,40 +86,40 @@ fn over_the_local_store(trouble: Trouble) {
 
 #[test]
 fn no_acknowledged_byte_is_lost_when_the_nth_call_fails() {
-    over_memory(Trouble::Fault);
+    over_memory(InjectedFault::Fault);
 }
 
 #[test]
 fn no_acknowledged_byte_is_lost_when_the_nth_call_is_done_but_seems_to_fail() {
-    over_memory(Trouble::Lost);
+    over_memory(InjectedFault::Lost);
 }
 
 #[test]
 fn no_acknowledged_byte_is_lost_when_the_nth_write_is_torn() {
-    over_memory(Trouble::Torn);
+    over_memory(InjectedFault::Torn);
 }
 
 #[test]
 fn no_acknowledged_byte_is_lost_when_the_disk_is_full() {
-    over_memory(Trouble::NoSpace);
+    over_memory(InjectedFault::NoSpace);
 }
 
 #[test]
 fn over_the_local_store_no_acknowledged_byte_is_lost_when_the_nth_call_fails() {
-    over_the_local_store(Trouble::Fault);
+    over_the_local_store(InjectedFault::Fault);
 }
 
 #[test]
 fn over_the_local_store_none_is_lost_when_the_nth_call_is_done_but_seems_to_fail() {
-    over_the_local_store(Trouble::Lost);
+    over_the_local_store(InjectedFault::Lost);
 }
 
 #[test]
 fn over_the_local_store_none_is_lost_when_the_nth_write_is_torn() {
-    over_the_local_store(Trouble::Torn);
+    over_the_local_store(InjectedFault::Torn);
 }
 
 #[test]
 fn over_the_local_store_none_is_lost_when_the_disk_is_full() {
-    over_the_local_store(Trouble::NoSpace);
+    over_the_local_store(InjectedFault::NoSpace);
 }

@@ -11,7 +11,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use tower_service::Service as _;
 use windlass_server::Stores;
-use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::coding::gzip;
 use windlass_testkit::media::Media;
@@ -33,7 +33,7 @@ struct Counted {
 
 impl Counted {
     fn over(Stores { ledger, vault }: Stores) -> Self {
-        let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+        let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
         let stores = Stores {
             ledger: Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls))),
             vault: Arc::new(FaultyVault::new(vault, Arc::clone(&calls))),

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tower_service::Service as _;
 use windlass_server::{Ended, ReplyBody, Stores};
-use windlass_store::fault::{Faults, FaultyLedger, Trouble, When};
+use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::media::Media;
 
@@ -34,7 +34,7 @@ struct Standing {
 
 impl Standing {
     async fn new() -> Self {
-        let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+        let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
         let ledger = Arc::new(MemoryLedger::new());
         let stores = Stores {
             ledger: Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls))),

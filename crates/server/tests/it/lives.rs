@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use windlass_server::Stores;
-use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::{Sweep, SweepOptions, Timestamp};
 use windlass_testkit::effort;
 
@@ -63,7 +63,7 @@ pub(crate) enum Manner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
     Calm,
-    Trouble(Trouble, When),
+    InjectedFault(InjectedFault, Trigger),
     OutageBefore(u64),
     OutageAfter(u64),
 }
@@ -71,8 +71,8 @@ pub(crate) enum Plan {
 impl Plan {
     fn faults(self) -> Faults {
         match self {
-            Self::Calm => Faults::new(When::Never, Trouble::Fault),
-            Self::Trouble(trouble, when) => Faults::new(when, trouble),
+            Self::Calm => Faults::new(Trigger::Never, InjectedFault::Fault),
+            Self::InjectedFault(trouble, when) => Faults::new(when, trouble),
             Self::OutageBefore(nth) => Faults::outage_before(nth),
             Self::OutageAfter(nth) => Faults::outage_after(nth),
         }
@@ -81,8 +81,8 @@ impl Plan {
     /// The first call that it strikes.
     fn nth(self) -> Option<u64> {
         match self {
-            Self::Calm | Self::Trouble(_, When::Never) => None,
-            Self::Trouble(_, When::Once(nth) | When::From(nth))
+            Self::Calm | Self::InjectedFault(_, Trigger::Never) => None,
+            Self::InjectedFault(_, Trigger::Once(nth) | Trigger::From(nth))
             | Self::OutageBefore(nth)
             | Self::OutageAfter(nth) => Some(nth),
         }

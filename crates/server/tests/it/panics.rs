@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_server::{Ended, Stores};
-use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 
 use crate::world::World;
@@ -21,7 +21,7 @@ fn nth_index(nth: u64) -> usize {
 
 /// A server one of whose calls to its stores panics, and the calls.
 async fn panicking(nth: u64) -> Arc<Faults> {
-    let calls = Arc::new(Faults::new(When::Once(nth), Trouble::Panic));
+    let calls = Arc::new(Faults::new(Trigger::Once(nth), InjectedFault::Panic));
     let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
     let stores = Stores {
         ledger: Arc::new(FaultyLedger::new(Arc::new(ledger), Arc::clone(&calls))),

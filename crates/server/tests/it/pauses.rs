@@ -14,7 +14,7 @@ use tower_service::Service as _;
 use windlass_discovery::Api;
 use windlass_server::config::Limits;
 use windlass_server::{ServedApi, Stores};
-use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::farm;
 
@@ -28,7 +28,7 @@ const AFTER: usize = 1 << 20;
 
 #[tokio::test(start_paused = true)]
 async fn what_came_before_a_pause_does_not_wait_in_memory() {
-    let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+    let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
     let vault = FaultyVault::new(Arc::new(MemoryVault::new()), Arc::clone(&calls));
     let stores = Stores {
         ledger: Arc::new(MemoryLedger::new()),
@@ -63,7 +63,7 @@ async fn what_came_before_a_pause_is_committed_in_it() {
 
 /// Sends so many bytes, waits for a commit, and sends the rest.
 async fn commits_in_a_pause(before: usize, range: String, status: u16) {
-    let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+    let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
     let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::clone(&calls));
     let stores = Stores {
         ledger: Arc::new(ledger),
@@ -100,7 +100,7 @@ async fn commits_in_a_pause(before: usize, range: String, status: u16) {
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_fails_in_a_pause_is_told_in_it() {
     // The first call starts the session.
-    let calls = Arc::new(Faults::new(When::From(2), Trouble::Fault));
+    let calls = Arc::new(Faults::new(Trigger::From(2), InjectedFault::Fault));
     let stores = Stores {
         ledger: Arc::new(FaultyLedger::new(Arc::new(MemoryLedger::new()), calls)),
         vault: Arc::new(MemoryVault::new()),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use windlass_server::Stores;
-use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::media::Media;
 
@@ -27,7 +27,7 @@ struct Watched {
 
 impl Watched {
     fn new() -> Self {
-        let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+        let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
         let ledger = Arc::new(MemoryLedger::new());
         let vault = Arc::new(MemoryVault::new());
         let stores = Stores {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_server::Stores;
-use windlass_store::fault::{Faults, FaultyVault, Trouble, When};
+use windlass_store::fault::{Faults, FaultyVault, InjectedFault, Trigger};
 use windlass_testkit::media::Media;
 
 use crate::power::{LocalStores, PoweredStores};
@@ -24,7 +24,7 @@ async fn put(world: &World, session: &str, first: u64) -> u16 {
 async fn chunk_after_chunk_nothing_is_opened_again() {
     let local = LocalStores::new();
     let Stores { ledger, vault } = local.stores();
-    let calls = Arc::new(Faults::new(When::Never, Trouble::Fault));
+    let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
     let vault = Arc::new(FaultyVault::new(vault, Arc::clone(&calls)));
     let reopened = || calls.calls_of("reopen");
     let stores = || Stores {

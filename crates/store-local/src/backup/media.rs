@@ -5,12 +5,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use windlass_store::{MediaId, MediaRef, Place};
+use windlass_store::{MediaId, MediaLocation, MediaRef};
 
 use super::{Backup, BackupError};
 use crate::filesystem;
-use crate::ledger::{Audit, Page, ResourceRow, SessionRow, Walk};
-use crate::vault::inventory;
+use crate::ledger::{LedgerSnapshot, Page, ResourceRow, SessionRow, TableScan};
+use crate::vault::scan;
 use crate::verify::check::Expected;
 use crate::verify::media::check_file;
 use crate::verify::{Fault, Finding, Subject};
@@ -28,7 +28,7 @@ struct Named {
 impl Backup<'_> {
     /// Brings all media that a ledger names, as far as it is there. Whether it was is for
     /// [`Backup::check_all`] to say.
-    pub(super) fn fetch_all(&mut self, ledger: &Audit) -> Result<(), BackupError> {
+    pub(super) fn fetch_all(&mut self, ledger: &LedgerSnapshot) -> Result<(), BackupError> {
         self.each(ledger, |backup, row| match row {
             Ok(Some(named)) => backup.fetch(named.media, named.expected.len),
             _ => Ok(()),
@@ -36,7 +36,7 @@ impl Backup<'_> {
     }
 
     /// Compares all media with the copy of the ledger, makes it durable, and counts.
-    pub(super) fn check_all(&mut self, ledger: &Audit) -> Result<(), BackupError> {
+    pub(super) fn check_all(&mut self, ledger: &LedgerSnapshot) -> Result<(), BackupError> {
         self.each(ledger, |backup, row| {
             match row {
                 Ok(Some(named)) => backup.check(named)?,
@@ -52,14 +52,14 @@ impl Backup<'_> {
 
     /// Deletes what the ledger that is now in the backup does not name.
     pub(super) fn delete_unnamed(&mut self) -> Result<(), BackupError> {
-        let ledger = Audit::open(&self.target.ledger())?;
+        let ledger = LedgerSnapshot::open(&self.target.ledger())?;
         let vault = self.target.vault();
         let mut names = Ok(());
-        let walked = inventory::walk(&vault, |lot| -> io::Result<()> {
+        let walked = scan::walk(&vault, |lot| -> io::Result<()> {
             match ledger.unknown_media(lot.media) {
                 Ok(unnamed) => unnamed.into_iter().try_for_each(|id| {
                     self.counts.deleted += 1;
-                    filesystem::remove(&inventory::path(&vault, id))
+                    filesystem::remove(&scan::path(&vault, id))
                 }),
                 Err(error) => {
                     names = Err(error);
@@ -74,14 +74,20 @@ impl Backup<'_> {
     /// Shows all rows that a ledger has now, in pages.
     fn each(
         &mut self,
-        ledger: &Audit,
+        ledger: &LedgerSnapshot,
         mut show: impl FnMut(&mut Self, Result<Option<Named>, Finding>) -> Result<(), BackupError>,
     ) -> Result<(), BackupError> {
-        self.each_row(ledger, "sessions", Audit::sessions, of_session, &mut show)?;
+        self.each_row(
+            ledger,
+            "sessions",
+            LedgerSnapshot::sessions,
+            of_session,
+            &mut show,
+        )?;
         self.each_row(
             ledger,
             "resources",
-            Audit::resources,
+            LedgerSnapshot::resources,
             of_resource,
             &mut show,
         )
@@ -89,13 +95,13 @@ impl Backup<'_> {
 
     fn each_row<T>(
         &mut self,
-        ledger: &Audit,
+        ledger: &LedgerSnapshot,
         table: &'static str,
-        page: fn(&Audit, i64) -> rusqlite::Result<Page<T>>,
+        page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
         named: fn(i64, &T) -> Option<Named>,
         show: &mut impl FnMut(&mut Self, Result<Option<Named>, Finding>) -> Result<(), BackupError>,
     ) -> Result<(), BackupError> {
-        let mut walk = Walk::begin(ledger, table, page)?;
+        let mut walk = TableScan::begin(ledger, table, page)?;
         while let Some(rows) = walk.next(ledger)? {
             for (row, read) in rows {
                 let read = read.map(|found| named(row, &found));
@@ -162,13 +168,13 @@ impl Backup<'_> {
     }
 
     fn fault_of(&mut self, media: MediaId, expected: &Expected) -> Option<Fault> {
-        let path = inventory::path(&self.target.vault(), media);
+        let path = scan::path(&self.target.vault(), media);
         check_file(&path, media, expected, &mut |_| self.progress())
     }
 
     /// A file whose sync has failed is worth nothing: a later sync would say that all is well.
     fn sync(&self, id: MediaId) -> Result<(), BackupError> {
-        let path = inventory::path(&self.target.vault(), id);
+        let path = scan::path(&self.target.vault(), id);
         let synced = filesystem::open(&path).and_then(|file: File| filesystem::sync_data(&file));
         match synced {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -181,7 +187,7 @@ impl Backup<'_> {
     }
 
     fn source(&self, id: MediaId) -> PathBuf {
-        inventory::path(&self.dir.join("vault"), id)
+        scan::path(&self.dir.join("vault"), id)
     }
 }
 
@@ -209,7 +215,7 @@ fn of_resource(_row: i64, resource: &ResourceRow) -> Option<Named> {
 }
 
 fn in_vault(media: MediaRef) -> Option<MediaId> {
-    (media.place == Place::Vault).then_some(media.id)
+    (media.location == MediaLocation::Vault).then_some(media.id)
 }
 
 fn unreadable(table: &'static str, row: i64, error: rusqlite::Error) -> Finding {

@@ -12,7 +12,7 @@ use windlass_store::MediaId;
 
 use super::BackupError;
 use crate::identity::Identity;
-use crate::vault::inventory;
+use crate::vault::scan;
 use crate::{OpenError, filesystem, ledger, open};
 
 const COMPLETE: &str = "backup";
@@ -96,7 +96,7 @@ impl Target {
 
     /// The file of a media, made now if it does not exist.
     pub(super) fn media(&self, id: MediaId) -> Result<(PathBuf, File), BackupError> {
-        let path = inventory::path(&self.vault(), id);
+        let path = scan::path(&self.vault(), id);
         let inner = path.parent().expect("a media lies two directories deep");
         let outer = inner.parent().expect("a media lies two directories deep");
         let file = filesystem::make_directory(outer)
@@ -110,7 +110,7 @@ impl Target {
     /// its.
     pub(super) fn complete(&self) -> Result<(), BackupError> {
         let io = |error| BackupError::io(&self.dir)(error);
-        inventory::sync_names(&self.vault()).map_err(io)?;
+        scan::sync_names(&self.vault()).map_err(io)?;
         for suffix in ["-wal", "-shm", "-journal"] {
             filesystem::remove(&filesystem::beside(&self.ledger(), suffix)).map_err(io)?;
         }

@@ -4,7 +4,8 @@
 //! whatever it had done.
 
 use windlass_store::{
-    Advance, ChangeSet, EndSession, Epoch, LedgerError, MediaId, NewSession, SessionId, Timestamp,
+    ChangeSet, EndSession, Epoch, LedgerError, MediaId, NewSession, OffsetCommit, SessionId,
+    Timestamp,
 };
 
 use super::tables::Tables;
@@ -13,10 +14,10 @@ use crate::reserve::Purpose;
 /// A change that waits for its turn.
 pub(super) enum Change {
     Start(NewSession),
-    Advance {
+    OffsetCommit {
         id: SessionId,
         epoch: Epoch,
-        advance: Advance,
+        advance: OffsetCommit,
     },
     End {
         id: SessionId,
@@ -84,7 +85,7 @@ impl Change {
     pub(super) fn run(&self, to: &Tables<'_>) -> Result<Vec<SessionId>, ChangeError> {
         match self {
             Self::Start(session) => to.start(session)?,
-            Self::Advance { id, epoch, advance } => to.advance(*id, *epoch, advance)?,
+            Self::OffsetCommit { id, epoch, advance } => to.commit_offset(*id, *epoch, advance)?,
             Self::End { id, epoch, end } => to.end(*id, *epoch, *end)?,
             Self::Apply(changes) => to.apply(changes)?,
             Self::Expire { now, limit } => return to.expire(*now, *limit),
@@ -104,9 +105,11 @@ impl Change {
             }
             Self::Apply(changes) if changes.makes_room() => Some(Purpose::MakeRoom),
             Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
-            Self::Advance { advance, .. } if advance.small_media.is_none() => Some(Purpose::Finish),
+            Self::OffsetCommit { advance, .. } if advance.small_media.is_none() => {
+                Some(Purpose::Finish)
+            }
             // The disk has the room only after a checkpoint: until then a shorter database takes more.
-            Self::Start(_) | Self::Advance { .. } | Self::Apply(_) | Self::Shrink => None,
+            Self::Start(_) | Self::OffsetCommit { .. } | Self::Apply(_) | Self::Shrink => None,
             #[cfg(test)]
             Self::Any(change) => change.purpose,
         }
@@ -120,7 +123,9 @@ impl Change {
     /// The lease that the change is made under; its epoch is in the row afterwards.
     pub(super) fn lease(&self) -> Option<(SessionId, Epoch)> {
         match self {
-            Self::Advance { id, epoch, .. } | Self::End { id, epoch, .. } => Some((*id, *epoch)),
+            Self::OffsetCommit { id, epoch, .. } | Self::End { id, epoch, .. } => {
+                Some((*id, *epoch))
+            }
             Self::Apply(ChangeSet {
                 finish: Some(finish),
                 ..

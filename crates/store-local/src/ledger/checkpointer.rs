@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use windlass_store::Failpoint;
 
 use super::wal::Wal;
-use crate::poison::Poison;
+use crate::fail_stop::FailStop;
 
 /// So few pages are left to the writer: 2 MiB.
 const FEW_PAGES: i64 = 512;
@@ -27,12 +27,12 @@ pub(super) struct Checkpointer {
     orders: Option<mpsc::Sender<()>>,
     done: mpsc::Receiver<()>,
     is_busy: bool,
-    poison: Poison,
+    fail_stop: FailStop,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread has.
-pub(super) struct Copier {
+pub(super) struct CheckpointThread {
     /// To itself.
     pub(super) connection: Connection,
     pub(super) wal: Wal,
@@ -40,15 +40,15 @@ pub(super) struct Copier {
     /// would leave all of that to the writer. Whoever closes this lets go of all locks on the database that
     /// the process has, so it must not be the last to have it.
     pub(super) database: Option<Arc<File>>,
-    pub(super) poison: Poison,
+    pub(super) fail_stop: FailStop,
 }
 
 impl Checkpointer {
     /// Starts the thread.
-    pub(super) fn start(copier: Copier) -> std::io::Result<Self> {
+    pub(super) fn start(copier: CheckpointThread) -> std::io::Result<Self> {
         let (orders, ordered) = mpsc::channel();
         let (tell, done) = mpsc::channel();
-        let poison = copier.poison.clone();
+        let fail_stop = copier.fail_stop.clone();
         let thread = std::thread::Builder::new()
             .name("checkpointer".to_owned())
             .spawn(move || {
@@ -63,7 +63,7 @@ impl Checkpointer {
             orders: Some(orders),
             done,
             is_busy: false,
-            poison,
+            fail_stop,
             thread: Some(thread),
         })
     }
@@ -104,7 +104,7 @@ impl Checkpointer {
     /// The thread is gone: it panicked.
     fn stopped(&mut self) {
         self.is_busy = false;
-        self.poison.strike(CheckpointerStopped);
+        self.fail_stop.trip(CheckpointerStopped);
     }
 }
 
@@ -125,12 +125,12 @@ impl Drop for Checkpointer {
 #[error("the ledger's checkpointer has stopped")]
 struct CheckpointerStopped;
 
-impl Copier {
+impl CheckpointThread {
     fn run(&self) {
         match self.copy_most() {
             Ok(true) => self.sync(),
             Ok(false) => {}
-            Err(error) => drop(self.poison.strike(error)),
+            Err(error) => drop(self.fail_stop.trip(error)),
         }
     }
 
@@ -154,7 +154,7 @@ impl Copier {
             .map_or(Ok(()), |file| file.sync_data())
         {
             Ok(()) => Failpoint::CheckpointCopied.reach(),
-            Err(error) => drop(self.poison.strike(error)),
+            Err(error) => drop(self.fail_stop.trip(error)),
         }
     }
 }

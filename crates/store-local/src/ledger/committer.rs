@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! BEGIN
-//! is the file system alive?     else syncs before it are not believed
+//! is the file system alive?     else syncs before it are not relied on
 //!   change                      | for each change
 //! COMMIT                        = one sync of the WAL
 //! is it alive still?            else this one is not
@@ -21,15 +21,15 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use windlass_store::{Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
 
-use super::belief::Belief;
 use super::change::{Change, ChangeError, Refusal};
-use super::checkpointer::{Checkpointer, Copier};
+use super::checkpointer::{CheckpointThread, Checkpointer};
 use super::leases::Leases;
 use super::rows;
+use super::sync_verifier::SyncVerifier;
 use super::tables::Tables;
 use super::unreadable::Unreadable;
 use super::wal::{Wal, is_busy, is_full};
-use crate::poison::Poison;
+use crate::fail_stop::FailStop;
 use crate::reserve::{Purpose, Reserve};
 
 /// Most leases that wait in memory for their session's next change; more are written.
@@ -37,10 +37,10 @@ const LEASES_WAITING: usize = 1 << 16;
 
 /// What is shared with others.
 #[derive(Debug)]
-pub(super) struct Helpers {
+pub(super) struct WriterShared {
     pub(super) leases: Arc<Leases>,
     pub(super) reserve: Arc<Reserve>,
-    pub(super) belief: Arc<Belief>,
+    pub(super) sync_verifier: Arc<SyncVerifier>,
 }
 
 /// The only connection that writes, with what belongs to its commits.
@@ -51,8 +51,8 @@ pub(super) struct Committer {
     /// The database that the checkpointer syncs, to be closed after all connections.
     database: Option<Arc<File>>,
     wal: Wal,
-    helpers: Helpers,
-    poison: Poison,
+    helpers: WriterShared,
+    fail_stop: FailStop,
     unreadable: Unreadable,
     commits: Arc<AtomicU64>,
     /// The database has fewer pages than its file.
@@ -75,13 +75,13 @@ impl Committer {
     /// Takes the connection, and starts the thread that brings the WAL into the database.
     pub(super) fn new(
         connection: Connection,
-        copier: Copier,
-        helpers: Helpers,
+        copier: CheckpointThread,
+        helpers: WriterShared,
     ) -> std::io::Result<Self> {
         Ok(Self {
             wal: copier.wal.clone(),
             database: copier.database.clone(),
-            poison: copier.poison.clone(),
+            fail_stop: copier.fail_stop.clone(),
             checkpointer: Checkpointer::start(copier)?,
             connection,
             helpers,
@@ -98,7 +98,7 @@ impl Committer {
 
     /// Raises a session's epoch. It sees nothing that is not committed, and costs no commit ([`super::leases`]).
     pub(super) fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        self.poison.check().map_err(LedgerError::Fault)?;
+        self.fail_stop.check().map_err(LedgerError::Fault)?;
         let found = match rows::session(&self.connection, id) {
             Err(error) if self.unreadable.note(&error) => return Err(LedgerError::Unreadable),
             found => found.map_err(|error| self.fault(error))?,
@@ -116,7 +116,7 @@ impl Committer {
 
     /// Makes the changes in one transaction. An error means that none was made.
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
-        self.poison.check().map_err(LedgerError::Fault)?;
+        self.fail_stop.check().map_err(LedgerError::Fault)?;
         let outcomes = self.transaction_with_reserve(changes)?;
         let mut made = changes.iter().zip(&outcomes);
         self.has_shrunk |= made.any(|(change, made)| change.shrinks() && made.is_ok());
@@ -125,7 +125,7 @@ impl Committer {
 
     /// What is due after a commit, and nobody has to wait for.
     pub(super) fn upkeep(&mut self) {
-        if self.poison.check().is_err() {
+        if self.fail_stop.check().is_err() {
             return;
         }
         if std::mem::take(&mut self.has_shrunk) {
@@ -218,14 +218,14 @@ impl Committer {
         changes: &[&Change],
         step: Step,
     ) -> Result<Option<Vec<Outcome>>, LedgerError> {
-        let belief = &self.helpers.belief;
+        let sync_verifier = &self.helpers.sync_verifier;
         let result = self.told(self.sql("BEGIN IMMEDIATE")).and_then(|()| {
-            belief.check().map_err(LedgerError::Fault)?;
+            sync_verifier.check().map_err(LedgerError::Fault)?;
             self.told(self.try_transaction(changes, step))
         });
         self.roll_back();
         let outcomes = result?;
-        belief.confirm().map_err(LedgerError::Fault)?;
+        sync_verifier.confirm().map_err(LedgerError::Fault)?;
         Ok(outcomes)
     }
 
@@ -268,7 +268,7 @@ impl Committer {
             let overflow = self.helpers.leases.overflow(LEASES_WAITING);
             tables.write_epochs(&overflow)?;
             Failpoint::TransactionFilled.reach();
-            self.helpers.belief.doubt();
+            self.helpers.sync_verifier.mark_pending();
             self.sql("COMMIT")?;
             Failpoint::TransactionCommitted.reach();
             self.commits.fetch_add(1, Ordering::Relaxed);
@@ -362,7 +362,7 @@ impl Committer {
 
     /// Brings what is left into the database, and syncs that, so that the next commit begins the WAL anew.
     fn finish_checkpoint(&self) {
-        if self.poison.check().is_err() {
+        if self.fail_stop.check().is_err() {
             return;
         }
         match self.wal.checkpoint(&self.connection) {
@@ -378,7 +378,7 @@ impl Committer {
     pub(super) fn close(self) {
         // What it is at may fail.
         drop(self.checkpointer);
-        if self.poison.check().is_ok() {
+        if self.fail_stop.check().is_ok() {
             let keeps = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             // If that fails, the WAL is there at the next start.
             let _ = self.connection.set_db_config(keeps, false);
@@ -392,6 +392,6 @@ impl Committer {
     }
 
     fn fault(&self, error: rusqlite::Error) -> LedgerError {
-        LedgerError::Fault(self.poison.strike(error))
+        LedgerError::Fault(self.fail_stop.trip(error))
     }
 }

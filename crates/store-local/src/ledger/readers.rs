@@ -7,10 +7,10 @@ use rusqlite::Connection;
 use tokio::sync::Semaphore;
 use windlass_store::LedgerError;
 
-use super::belief::Belief;
+use super::sync_verifier::SyncVerifier;
 use super::unreadable::Unreadable;
 use super::wal::is_busy;
-use crate::poison::Poison;
+use crate::fail_stop::FailStop;
 
 /// They are not waited for longer when the ledger closes.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -24,21 +24,25 @@ const GLANCE: Duration = Duration::from_millis(1);
 pub(super) struct Readers {
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
-    belief: Arc<Belief>,
-    poison: Poison,
+    sync_verifier: Arc<SyncVerifier>,
+    fail_stop: FailStop,
     unreadable: Unreadable,
     /// How long reads are waited for that nobody waits for any more.
     pub(super) patience: Duration,
 }
 
 impl Readers {
-    pub(super) fn new(connections: Vec<Connection>, belief: Arc<Belief>, poison: Poison) -> Self {
+    pub(super) fn new(
+        connections: Vec<Connection>,
+        sync_verifier: Arc<SyncVerifier>,
+        fail_stop: FailStop,
+    ) -> Self {
         let permits = Arc::new(Semaphore::new(connections.len()));
         Self {
             idle: Arc::new(Mutex::new(connections)),
             permits,
-            belief,
-            poison,
+            sync_verifier,
+            fail_stop,
             unreadable: Unreadable::default(),
             patience: PATIENCE,
         }
@@ -50,15 +54,15 @@ impl Readers {
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        self.poison.check().map_err(LedgerError::Fault)?;
+        self.fail_stop.check().map_err(LedgerError::Fault)?;
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
-        let (idle, belief) = (Arc::clone(&self.idle), Arc::clone(&self.belief));
+        let (idle, sync_verifier) = (Arc::clone(&self.idle), Arc::clone(&self.sync_verifier));
         let task = tokio::task::spawn_blocking(move || {
             let lock = || idle.lock().expect("nothing panics while it is held");
             let connection = lock().pop().expect("there are as many as permits");
             let result = query(&connection);
-            let result = result.map(|found| belief.confirm_read().map(|()| found));
+            let result = result.map(|found| sync_verifier.confirm_read().map(|()| found));
             lock().push(connection);
             drop(permit);
             result
@@ -67,8 +71,8 @@ impl Readers {
             Ok(Ok(found)) => found.map_err(LedgerError::Fault),
             Ok(Err(error)) if is_busy(&error) => Err(LedgerError::Busy),
             Ok(Err(error)) if self.unreadable.note(&error) => Err(LedgerError::Unreadable),
-            Ok(Err(error)) => Err(LedgerError::Fault(self.poison.strike(error))),
-            Err(panic) => Err(LedgerError::Fault(self.poison.strike(panic))),
+            Ok(Err(error)) => Err(LedgerError::Fault(self.fail_stop.trip(error))),
+            Err(panic) => Err(LedgerError::Fault(self.fail_stop.trip(panic))),
         }
     }
 }

@@ -7,7 +7,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_proto::digest::{Crc32c, Digests, Md5, Sha256};
 use windlass_store::{
-    Epoch, Extent, Media, MediaId, MediaRef, Place, Progress, Resource, Session, SessionId,
+    Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, Progress, Resource, Session, SessionId,
     SessionState, Timestamp,
 };
 
@@ -122,7 +122,7 @@ pub(super) fn is_named(connection: &Connection, media: MediaRef) -> rusqlite::Re
                  OR EXISTS (SELECT 1 FROM resources WHERE media = ?1 AND place = ?2)",
         )?
         .query_row(
-            params![media.id.as_bytes(), sql_place(media.place)],
+            params![media.id.as_bytes(), sql_location(media.location)],
             |row| row.get(0),
         )
 }
@@ -169,19 +169,19 @@ pub(super) fn media_ref(row: &Row<'_>) -> rusqlite::Result<Option<MediaRef>> {
         return Ok(None);
     };
     let id = MediaId::from_bytes(id);
-    let place = match row.get("place")? {
-        0 => Place::Ledger,
-        1 => Place::Vault,
+    let location = match row.get("place")? {
+        0 => MediaLocation::Ledger,
+        1 => MediaLocation::Vault,
         other => return Err(unknown_number("place", other)),
     };
-    Ok(Some(MediaRef { id, place }))
+    Ok(Some(MediaRef { id, location }))
 }
 
 /// The column `place`.
-pub(super) fn sql_place(place: Place) -> i64 {
-    match place {
-        Place::Ledger => 0,
-        Place::Vault => 1,
+pub(super) fn sql_location(location: MediaLocation) -> i64 {
+    match location {
+        MediaLocation::Ledger => 0,
+        MediaLocation::Vault => 1,
     }
 }
 

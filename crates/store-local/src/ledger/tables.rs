@@ -5,8 +5,9 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_store::{
-    Advance, ChangeSet, EndSession, Epoch, FinishSession, Media, MediaId, MediaRef, NewSession,
-    Place, Progress, Resource, ResourceChange, SessionId, SessionState, Timestamp,
+    ChangeSet, EndSession, Epoch, FinishSession, Media, MediaId, MediaLocation, MediaRef,
+    NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId, SessionState,
+    Timestamp,
 };
 
 use super::change::{ChangeError, Refusal};
@@ -50,7 +51,12 @@ impl Tables<'_> {
         one_or(inserted, Refusal::Conflict)
     }
 
-    pub(super) fn advance(&self, id: SessionId, epoch: Epoch, advance: &Advance) -> Changed {
+    pub(super) fn commit_offset(
+        &self,
+        id: SessionId,
+        epoch: Epoch,
+        advance: &OffsetCommit,
+    ) -> Changed {
         let held = self.held(id, epoch)?;
         if held.offset != advance.from || advance.progress.offset < advance.from {
             return Err(Refusal::Fenced.into());
@@ -274,7 +280,7 @@ impl Tables<'_> {
                 params![
                     held.rowid,
                     media.as_ref().map(|media| media.id.as_bytes()),
-                    media.map(|media| rows::sql_place(media.place)),
+                    media.map(|media| rows::sql_location(media.location)),
                 ],
             )?;
         }
@@ -372,7 +378,7 @@ impl Tables<'_> {
                 resource.version.cast_signed(),
                 &resource.body[..],
                 media.map(|media| media.at.id.as_bytes()),
-                media.map(|media| rows::sql_place(media.at.place)),
+                media.map(|media| rows::sql_location(media.at.location)),
                 media.map(|media| media.length.cast_signed()),
                 media.map(|media| &media.content_type),
                 media.map(|media| media.digests.crc32c.0),
@@ -398,9 +404,11 @@ impl Tables<'_> {
         if rows::is_named(self.connection, media)? {
             return Ok(());
         }
-        let drop = match media.place {
-            Place::Ledger => "DELETE FROM small_media WHERE id = ?1",
-            Place::Vault => "INSERT INTO garbage (media) VALUES (?1) ON CONFLICT DO NOTHING",
+        let drop = match media.location {
+            MediaLocation::Ledger => "DELETE FROM small_media WHERE id = ?1",
+            MediaLocation::Vault => {
+                "INSERT INTO garbage (media) VALUES (?1) ON CONFLICT DO NOTHING"
+            }
         };
         self.execute(drop, [media.id.as_bytes()])?;
         Ok(())

@@ -13,7 +13,7 @@ use windlass_store::{Progress, ResourceChange, SessionState};
 use windlass_testkit::wait::PATIENCE;
 
 use super::*;
-use crate::filesystem::Pulse;
+use crate::filesystem::JournalHealth;
 use crate::patience::{free_lock, soon};
 use crate::reserve::{Purpose, Reserve};
 
@@ -48,10 +48,10 @@ impl Bench {
     }
 
     /// On file systems that are asked whether they are alive.
-    fn on(pulses: Arc<[Pulse]>) -> Self {
+    fn on(journals: Arc<[JournalHealth]>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self {
-            ledger: Arc::new(open(&dir, pulses)),
+            ledger: Arc::new(open(&dir, journals)),
             dir,
         }
     }
@@ -114,19 +114,19 @@ impl Bench {
     }
 }
 
-fn open(dir: &TempDir, pulses: Arc<[Pulse]>) -> LocalLedger {
-    try_open(dir, pulses).unwrap()
+fn open(dir: &TempDir, journals: Arc<[JournalHealth]>) -> LocalLedger {
+    try_open(dir, journals).unwrap()
 }
 
-fn try_open(dir: &TempDir, pulses: Arc<[Pulse]>) -> Result<LocalLedger, OpenError> {
+fn try_open(dir: &TempDir, journals: Arc<[JournalHealth]>) -> Result<LocalLedger, OpenError> {
     let lock = free_lock(&dir.path().join("lock"));
     let lock = Arc::new(DirectoryLock::new(vec![lock]));
     let reserve = Reserve::open(&dir.path().join("reserve")).unwrap();
-    let keep = Keep {
+    let keep = StoreShared {
         durability: Durability::Disk,
         reserve: Arc::new(reserve),
         lock,
-        pulses,
+        journals,
     };
     LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, keep)
 }
@@ -146,12 +146,12 @@ fn new_session(n: u8) -> NewSession {
     }
 }
 
-fn step(from: u64, to: u64) -> Advance {
+fn step(from: u64, to: u64) -> OffsetCommit {
     let progress = Progress {
         offset: to,
         ..Progress::none(None)
     };
-    Advance {
+    OffsetCommit {
         from,
         progress,
         small_media: None,
@@ -257,7 +257,7 @@ async fn a_lease_costs_no_commit_and_waits_for_none() {
     assert_eq!(bench.ledger.commits(), commits);
     bench
         .ledger
-        .advance(id(1), Epoch(100), step(0, 1))
+        .commit_offset(id(1), Epoch(100), step(0, 1))
         .await
         .unwrap();
     assert_eq!(bench.ledger.commits(), commits + 1);
@@ -306,7 +306,7 @@ async fn a_lease_sees_only_what_is_committed() {
         let ledger = Arc::clone(&bench.ledger);
         async move {
             ledger
-                .advance(id(1), epoch, step(0, 1))
+                .commit_offset(id(1), epoch, step(0, 1))
                 .await
                 .map(|()| None)
         }
@@ -395,7 +395,7 @@ async fn a_fault_answers_all_who_waited_for_the_same_commit() {
 }
 
 /// File systems that stop before they are asked for the nth time, counted from the opening.
-fn stops_at(nth: usize) -> Arc<[Pulse]> {
+fn stops_at(nth: usize) -> Arc<[JournalHealth]> {
     let asked = AtomicUsize::new(0);
     let stopped = move || {
         if asked.fetch_add(1, Ordering::SeqCst) + 1 < nth {
@@ -403,7 +403,7 @@ fn stops_at(nth: usize) -> Arc<[Pulse]> {
         }
         Err(std::io::Error::other("it has stopped"))
     };
-    Arc::new([Pulse::by(|| Ok(())), Pulse::by(stopped)])
+    Arc::new([JournalHealth::by(|| Ok(())), JournalHealth::by(stopped)])
 }
 
 #[tokio::test]
@@ -432,17 +432,18 @@ async fn who_reads_a_commit_that_is_in_doubt_asks_for_himself() {
     let (release, released) = mpsc::channel::<()>();
     let (entered, inside) = mpsc::channel();
     let (released, asked) = (Mutex::new(released), AtomicUsize::new(0));
-    let pulse = Pulse::by(move || match asked.fetch_add(1, Ordering::SeqCst) + 1 {
-        1 | 2 => Ok(()),
-        // The writer's, after its commit.
-        3 => {
-            entered.send(()).unwrap();
-            let _ = released.lock().unwrap().recv();
-            Ok(())
-        }
-        _ => Err(std::io::Error::other("it has stopped")),
-    });
-    let bench = Bench::on(Arc::new([pulse]));
+    let journal_health =
+        JournalHealth::by(move || match asked.fetch_add(1, Ordering::SeqCst) + 1 {
+            1 | 2 => Ok(()),
+            // The writer's, after its commit.
+            3 => {
+                entered.send(()).unwrap();
+                let _ = released.lock().unwrap().recv();
+                Ok(())
+            }
+            _ => Err(std::io::Error::other("it has stopped")),
+        });
+    let bench = Bench::on(Arc::new([journal_health]));
     let start = tokio::spawn(bench.start(1));
     inside.recv_timeout(PATIENCE).unwrap();
     is_fault(bench.ledger.session(id(1)).await);
@@ -550,8 +551,8 @@ async fn after_a_fault_the_wal_is_kept() {
     let failed = begin().await;
     failed
         .ledger
-        .poison
-        .strike(std::io::Error::other("a sync failed"));
+        .fail_stop
+        .trip(std::io::Error::other("a sync failed"));
     assert!(close(failed) > 0);
 
     let panicked = begin().await;

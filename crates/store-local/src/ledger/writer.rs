@@ -2,11 +2,11 @@
 //!
 //! While a commit waits for the disk, changes queue up; the next transaction takes them all, and all
 //! are answered after the one commit. With one change at a time every change costs a sync; with 64
-//! clients a sync carries dozens. Where syncs are quick a commit waits a little for company
-//! ([`super::company`]).
+//! clients a sync carries dozens. Where syncs are quick a commit waits a little for more callers
+//! ([`super::group_commit`]).
 //!
 //! ```text
-//! callers --(bounded queue)--> company, waited for
+//! callers --(bounded queue)--> more callers, waited for
 //!                              leases, answered at once
 //!                              one transaction               ([`super::committer`])
 //!                              answers
@@ -25,8 +25,8 @@ use windlass_store::{LedgerError, Session, SessionId};
 
 use super::change::Change;
 use super::committer::Committer;
-use super::company::{Company, Places};
-use crate::poison::Poison;
+use super::group_commit::{CommitDelay, QueueSlots};
+use crate::fail_stop::FailStop;
 
 /// Most calls that wait for the writer. Further ones wait for room.
 const QUEUE_LEN: usize = 4096;
@@ -38,8 +38,8 @@ const BATCH_LEN: usize = 512;
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Option<mpsc::Sender<Queued>>,
-    places: Arc<Places>,
-    poison: Poison,
+    places: Arc<QueueSlots>,
+    fail_stop: FailStop,
     commits: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
@@ -60,13 +60,13 @@ type Answer<T> = oneshot::Sender<Result<T, LedgerError>>;
 
 impl Writer {
     /// Starts the thread.
-    pub(super) fn start(committer: Committer, poison: Poison) -> std::io::Result<Self> {
+    pub(super) fn start(committer: Committer, fail_stop: FailStop) -> std::io::Result<Self> {
         let (queue, calls) = mpsc::channel();
-        let places = Arc::new(Places::new(QUEUE_LEN));
+        let places = Arc::new(QueueSlots::new(QUEUE_LEN));
         let commits = committer.commits();
         let thread = Thread {
             committer,
-            company: Company::new(Arc::clone(&places)),
+            group_commit: CommitDelay::new(Arc::clone(&places)),
         };
         let thread = std::thread::Builder::new()
             .name("ledger-writer".to_owned())
@@ -74,7 +74,7 @@ impl Writer {
         Ok(Self {
             queue: Some(queue),
             places,
-            poison,
+            fail_stop,
             commits,
             thread: Some(thread),
         })
@@ -102,7 +102,7 @@ impl Writer {
     }
 
     async fn call<T>(&self, call: impl FnOnce(Answer<T>) -> Call) -> Result<T, LedgerError> {
-        self.poison.check().map_err(LedgerError::Fault)?;
+        self.fail_stop.check().map_err(LedgerError::Fault)?;
         let (answer, answered) = oneshot::channel();
         let queued = Queued {
             call: call(answer),
@@ -121,7 +121,7 @@ impl Writer {
 
     /// The thread is gone: it panicked.
     fn stopped(&self) -> LedgerError {
-        LedgerError::Fault(self.poison.strike(WriterStopped))
+        LedgerError::Fault(self.fail_stop.trip(WriterStopped))
     }
 }
 
@@ -145,7 +145,7 @@ struct WriterStopped;
 /// The thread's side.
 struct Thread {
     committer: Committer,
-    company: Company,
+    group_commit: CommitDelay,
 }
 
 impl Thread {
@@ -153,7 +153,7 @@ impl Thread {
     fn run(mut self, calls: &mpsc::Receiver<Queued>) {
         while let Ok(first) = calls.recv() {
             if matches!(first.call, Call::Change(..)) {
-                self.company.gather(BATCH_LEN);
+                self.group_commit.wait_for_siblings(BATCH_LEN);
             }
             let batch = std::iter::once(first)
                 .chain(calls.try_iter())
@@ -180,7 +180,7 @@ impl Thread {
         }
         self.commit(&changes, answers);
         // Those who have come meanwhile are counted, too.
-        self.company.note(changes.len());
+        self.group_commit.note(changes.len());
         self.committer.upkeep();
     }
 

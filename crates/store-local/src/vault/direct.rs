@@ -27,7 +27,7 @@ pub(super) struct MediaFile {
     /// Whether direct writes are wanted, and none was refused.
     takes_direct: AtomicBool,
     /// Held during a write: a descriptor writes one way or the other.
-    way: Mutex<Way>,
+    way: Mutex<IoMode>,
 }
 
 /// How media is written.
@@ -41,7 +41,7 @@ pub(crate) enum Writes {
 
 /// The way that the writes of a descriptor take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum IoMode {
     Cached,
     Direct,
 }
@@ -51,7 +51,7 @@ impl MediaFile {
         Self {
             file,
             takes_direct: AtomicBool::new(writes == Writes::Direct),
-            way: Mutex::new(Way::Cached),
+            way: Mutex::new(IoMode::Cached),
         }
     }
 
@@ -97,7 +97,7 @@ impl MediaFile {
 /// A write on its way.
 struct Write<'a> {
     media: &'a MediaFile,
-    way: MutexGuard<'a, Way>,
+    way: MutexGuard<'a, IoMode>,
     /// Where it began.
     offset: u64,
     /// How far it is.
@@ -114,7 +114,7 @@ impl Write<'_> {
             return Ok(());
         }
         let before = self.written;
-        match self.turn(Way::Direct).and_then(|()| self.run(units)) {
+        match self.turn(IoMode::Direct).and_then(|()| self.run(units)) {
             Err(error) if filesystem::is_refused(&error) => {
                 tracing::debug!(
                     "a direct write was refused: this media goes through the page cache"
@@ -131,16 +131,16 @@ impl Write<'_> {
         if pieces.is_empty() {
             return Ok(());
         }
-        self.turn(Way::Cached)?;
+        self.turn(IoMode::Cached)?;
         let before = self.written;
         let done = self.run(pieces);
         self.cached += self.written - before;
         done
     }
 
-    fn turn(&mut self, way: Way) -> io::Result<()> {
+    fn turn(&mut self, way: IoMode) -> io::Result<()> {
         if *self.way != way {
-            filesystem::write_directly(&self.media.file, way == Way::Direct)?;
+            filesystem::write_directly(&self.media.file, way == IoMode::Direct)?;
             *self.way = way;
         }
         Ok(())

@@ -87,7 +87,7 @@ impl Layout {
         hidden: impl Fn(MediaId) -> bool,
     ) -> io::Result<Listing> {
         let after = after.map(|id| id.to_string()).unwrap_or_default();
-        let mut tour = Tour {
+        let mut tour = ShardScan {
             after: &after,
             looks: limit,
             hidden,
@@ -122,7 +122,7 @@ impl Layout {
 }
 
 /// A look at media, directory after directory, until it has seen enough.
-struct Tour<'a, H> {
+struct ShardScan<'a, H> {
     after: &'a str,
     /// Media and directories that may still be looked at.
     looks: usize,
@@ -130,7 +130,7 @@ struct Tour<'a, H> {
     media: Vec<StoredMedia>,
 }
 
-impl<H: Fn(MediaId) -> bool> Tour<'_, H> {
+impl<H: Fn(MediaId) -> bool> ShardScan<'_, H> {
     /// Looks at the media in the directory of four digits. Returns where it has seen enough.
     fn visit(&mut self, directory: &Path, digits: &str) -> io::Result<Option<MediaId>> {
         let behind_all = format!("{digits:f<32}");

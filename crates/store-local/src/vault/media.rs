@@ -9,9 +9,9 @@ use bytes::Bytes;
 use windlass_store::{Cause, Failpoint, MediaId, MediaReader, MediaWriter, VaultError};
 
 use super::direct::MediaFile;
-use super::lanes::Lane;
-use super::takeover::Gate;
+use super::io_pools::BlockingPool;
 use super::write_back::WriteBack;
+use super::write_fence::WriteFence;
 use super::{Shared, shorter, unreadable};
 use crate::{Durability, filesystem};
 
@@ -20,17 +20,22 @@ use crate::{Durability, filesystem};
 pub(super) struct LocalWriter {
     id: MediaId,
     file: Arc<MediaFile>,
-    gate: Arc<Gate>,
+    fence: Arc<WriteFence>,
     shared: Arc<Shared>,
     write_back: Arc<WriteBack>,
 }
 
 impl LocalWriter {
-    pub(super) fn new(id: MediaId, file: File, gate: Arc<Gate>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(
+        id: MediaId,
+        file: File,
+        fence: Arc<WriteFence>,
+        shared: Arc<Shared>,
+    ) -> Self {
         Self {
             id,
             file: Arc::new(MediaFile::new(file, shared.writes)),
-            gate,
+            fence,
             shared,
             write_back: Arc::default(),
         }
@@ -42,9 +47,9 @@ impl LocalWriter {
         offset: u64,
         data: Vec<Bytes>,
     ) -> impl FnOnce() -> Result<u64, VaultError> + Send + 'static {
-        let (id, file, gate) = (self.id, Arc::clone(&self.file), Arc::clone(&self.gate));
+        let (id, file, fence) = (self.id, Arc::clone(&self.file), Arc::clone(&self.fence));
         let shared = Arc::clone(&self.shared);
-        move || match gate.pass(|| file.write_all_at(&data, offset)) {
+        move || match fence.pass(|| file.write_all_at(&data, offset)) {
             None => Err(VaultError::superseded(id)),
             Some(Ok(cached)) => {
                 Failpoint::DataWritten.reach();
@@ -65,7 +70,7 @@ impl LocalWriter {
         let (id, file) = (self.id, Arc::clone(&self.file));
         let (shared, write_back) = (Arc::clone(&self.shared), Arc::clone(&self.write_back));
         move || {
-            write_back.begin_anew();
+            write_back.reset();
             shared.sync_data(id, file.as_file(), &write_back)
         }
     }
@@ -78,7 +83,7 @@ impl LocalWriter {
         }
         let (file, shared) = (Arc::clone(&self.file), Arc::clone(&self.shared));
         let write_back = Arc::clone(&self.write_back);
-        let begun = self.shared.lanes.write_back.begin(move || {
+        let begun = self.shared.io_pools.write_back.begin(move || {
             write_back.run(move || {
                 shared
                     .durably(|| filesystem::sync_data(file.as_file()))
@@ -86,7 +91,7 @@ impl LocalWriter {
             });
         });
         if !begun {
-            self.write_back.put_off();
+            self.write_back.postpone();
         }
     }
 }
@@ -94,11 +99,11 @@ impl LocalWriter {
 #[async_trait]
 impl MediaWriter for LocalWriter {
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
-        let lanes = &self.shared.lanes;
+        let io_pools = &self.shared.io_pools;
         let lane = if self.file.goes_direct(&data, offset) {
-            &lanes.direct
+            &io_pools.direct
         } else {
-            &lanes.write
+            &io_pools.write
         };
         let written = lane.run(self.writing(offset, data)).await;
         let cached = written.unwrap_or_else(fault)?;
@@ -107,7 +112,7 @@ impl MediaWriter for LocalWriter {
     }
 
     async fn sync(&self) -> Result<(), VaultError> {
-        let synced = self.shared.lanes.sync.run(self.syncing()).await;
+        let synced = self.shared.io_pools.sync.run(self.syncing()).await;
         synced.unwrap_or_else(fault)
     }
 
@@ -115,7 +120,7 @@ impl MediaWriter for LocalWriter {
     async fn write_and_sync(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         let (write, sync) = (self.writing(offset, data), self.syncing());
         let work = || write().and_then(|_| sync());
-        let synced = self.shared.lanes.sync.run(work).await;
+        let synced = self.shared.io_pools.sync.run(work).await;
         synced.unwrap_or_else(fault)
     }
 }
@@ -130,7 +135,7 @@ pub(super) struct LocalReader {
     pub(super) id: MediaId,
     pub(super) file: Arc<File>,
     pub(super) rest: Range<u64>,
-    pub(super) lane: Lane,
+    pub(super) lane: BlockingPool,
 }
 
 #[async_trait]

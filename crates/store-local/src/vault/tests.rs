@@ -16,11 +16,11 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
     let lock = free_lock(&dir.path().join("lock"));
     let root = dir.path().join("vault");
     filesystem::make_directories_durably(&root).unwrap();
-    let keep = Keep {
+    let keep = StoreShared {
         durability,
         reserve: Arc::new(crate::reserve::Reserve::open(&dir.path().join("reserve")).unwrap()),
         lock: Arc::new(DirectoryLock::new(vec![lock])),
-        pulses: Arc::new([]),
+        journals: Arc::new([]),
     };
     LocalVault::new(root, Writes::Direct, keep)
 }
@@ -32,8 +32,8 @@ fn writer_on(vault: &LocalVault, device: &str, n: u8) -> LocalWriter {
 }
 
 fn writer_to(vault: &LocalVault, file: File, n: u8) -> LocalWriter {
-    let gate = vault.shared.gates.take_over(id(n));
-    LocalWriter::new(id(n), file, gate, Arc::clone(&vault.shared))
+    let fence = vault.shared.fences.take_over(id(n));
+    LocalWriter::new(id(n), file, fence, Arc::clone(&vault.shared))
 }
 
 fn id(n: u8) -> MediaId {
@@ -151,29 +151,29 @@ async fn a_writer_is_let_go_of_when_it_is_dropped() {
     let writer = vault.create(id(1)).await.unwrap();
     let newer = vault.reopen(id(1), 0, None).await.unwrap();
     drop(writer);
-    assert_eq!(vault.shared.gates.len(), 1);
+    assert_eq!(vault.shared.fences.len(), 1);
     drop(newer);
-    assert_eq!(vault.shared.gates.len(), 0);
+    assert_eq!(vault.shared.fences.len(), 0);
 }
 
 #[test]
 fn a_write_under_way_is_waited_for_and_a_later_one_refused() {
-    let gates = Arc::<Gates>::default();
-    let old = gates.take_over(id(1));
+    let fences = Arc::<FenceMap>::default();
+    let old = fences.take_over(id(1));
     let (begin, has_begun) = std::sync::mpsc::channel();
     let (go_on, wait) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         // Dropped when an assertion fails: else the writer would wait for ever.
         let go_on = go_on;
-        let gate = &old;
+        let fence = &old;
         let writing = scope.spawn(move || {
-            gate.pass(|| {
+            fence.pass(|| {
                 begin.send(()).unwrap();
                 wait.recv().unwrap();
             })
         });
         has_begun.recv().unwrap();
-        let taking_over = scope.spawn(|| gates.take_over(id(1)));
+        let taking_over = scope.spawn(|| fences.take_over(id(1)));
         assert!(!taking_over.is_finished());
         go_on.send(()).unwrap();
         assert!(writing.join().unwrap().is_some());

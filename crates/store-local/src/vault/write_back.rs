@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// How much is written before it is sent to the disk.
-const STRETCH: u64 = 2 * 1024 * 1024;
+const FLUSH_BYTES: u64 = 2 * 1024 * 1024;
 
 /// Tells one writer when to send what it wrote to the disk. There is at most one such sync at a time: a
 /// disk that is slow gets longer stretches, not more syncs.
@@ -24,7 +24,7 @@ impl WriteBack {
     /// sync, or [puts it off](WriteBack::put_off).
     pub(super) fn is_due(&self, cached: u64) -> bool {
         let waiting = self.waiting.fetch_add(cached, Ordering::Relaxed) + cached;
-        let due = waiting >= STRETCH && !self.running.swap(true, Ordering::Relaxed);
+        let due = waiting >= FLUSH_BYTES && !self.running.swap(true, Ordering::Relaxed);
         if due {
             self.waiting.store(0, Ordering::Relaxed);
         }
@@ -40,8 +40,8 @@ impl WriteBack {
     }
 
     /// The sync that was due cannot be run now; the next write asks again.
-    pub(super) fn put_off(&self) {
-        self.waiting.fetch_add(STRETCH, Ordering::Relaxed);
+    pub(super) fn postpone(&self) {
+        self.waiting.fetch_add(FLUSH_BYTES, Ordering::Relaxed);
         self.running.store(false, Ordering::Relaxed);
     }
 
@@ -52,7 +52,7 @@ impl WriteBack {
     }
 
     /// All that was written is being synced in any case.
-    pub(super) fn begin_anew(&self) {
+    pub(super) fn reset(&self) {
         self.waiting.store(0, Ordering::Relaxed);
     }
 }
@@ -64,17 +64,17 @@ mod tests {
     #[test]
     fn a_stretch_is_due_when_the_one_before_has_ended() {
         let write_back = WriteBack::default();
-        assert!(!write_back.is_due(STRETCH - 1));
+        assert!(!write_back.is_due(FLUSH_BYTES - 1));
         assert!(write_back.is_due(1));
-        assert!(!write_back.is_due(STRETCH), "one is under way");
+        assert!(!write_back.is_due(FLUSH_BYTES), "one is under way");
         write_back.run(|| {});
         assert!(write_back.is_due(1), "what came meanwhile counts");
-        write_back.put_off();
+        write_back.postpone();
         assert!(write_back.is_due(1));
         write_back.run(|| {});
-        assert!(!write_back.is_due(STRETCH - 1));
-        write_back.begin_anew();
-        assert!(!write_back.is_due(STRETCH - 1));
+        assert!(!write_back.is_due(FLUSH_BYTES - 1));
+        write_back.reset();
+        assert!(!write_back.is_due(FLUSH_BYTES - 1));
     }
 
     #[test]

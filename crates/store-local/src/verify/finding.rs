@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use windlass_store::{Cause, MediaId, SessionId};
 
-use crate::Stranger;
+use crate::IdentityMismatch;
 
 /// Something that is wrong.
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ pub enum Fault {
     Contradiction(&'static str),
     /// The vault is not the one of the ledger, so that nothing is to be known of media.
     #[error("it is not the vault of this store: {0}")]
-    Stranger(#[source] Stranger),
+    IdentityMismatch(#[source] IdentityMismatch),
     /// A row names media that does not exist.
     #[error("media {media} is gone")]
     Missing {
@@ -138,7 +138,7 @@ impl Finding {
             Fault::Database(_)
             | Fault::Row(_)
             | Fault::Contradiction(_)
-            | Fault::Stranger(_)
+            | Fault::IdentityMismatch(_)
             | Fault::Missing { .. }
             | Fault::Short { .. }
             | Fault::Rotten { .. }
@@ -167,7 +167,7 @@ impl Fault {
             Self::Database(_) => "database",
             Self::Row(_) => "row",
             Self::Contradiction(_) => "contradiction",
-            Self::Stranger(_) => "stranger",
+            Self::IdentityMismatch(_) => "stranger",
             Self::Missing { .. } => "missing",
             Self::Short { .. } => "short",
             Self::Rotten { .. } => "rotten",

@@ -27,7 +27,7 @@ impl Verifier<'_> {
         media: MediaId,
         expected: &Expected,
     ) -> Result<Option<Fault>, VerifyError> {
-        let Some(bytes) = self.audit.small_media(media)? else {
+        let Some(bytes) = self.snapshot.small_media(media)? else {
             return Ok(Some(Fault::Missing { media }));
         };
         let wanted = usize::try_from(expected.len).map_or(bytes.len(), |len| len.min(bytes.len()));

@@ -8,18 +8,18 @@ use super::check::Expected;
 use super::finding::{Fault, Subject};
 use super::{Verifier, VerifyError};
 use crate::filesystem;
-use crate::ledger::{Audit, Page, ResourceRow, SessionRow, Walk, is_unreadable};
+use crate::ledger::{LedgerSnapshot, Page, ResourceRow, SessionRow, TableScan, is_unreadable};
 
 impl Verifier<'_> {
     /// Looks at all rows that a table has now.
     pub(super) fn each<T>(
         &mut self,
         table: &'static str,
-        page: fn(&Audit, i64) -> rusqlite::Result<Page<T>>,
+        page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
         check: fn(&mut Self, i64, &T) -> Result<(), VerifyError>,
     ) -> Result<(), VerifyError> {
-        let mut walk = Walk::begin(&self.audit, table, page)?;
-        while let Some(rows) = walk.next(&self.audit)? {
+        let mut walk = TableScan::begin(&self.snapshot, table, page)?;
+        while let Some(rows) = walk.next(&self.snapshot)? {
             for (row, read) in rows {
                 match read {
                     Ok(found) => check(self, row, &found)?,
@@ -41,7 +41,7 @@ impl Verifier<'_> {
         if !is_unreadable(&error) {
             return Err(error.into());
         }
-        self.mend = None;
+        self.repair = None;
         let fault = Fault::Row(Arc::new(error));
         self.report(Subject::Row { table, row }, fault, false);
         Ok(())
@@ -57,7 +57,7 @@ impl Verifier<'_> {
         let subject = Subject::Session { id, row };
         if let Some(reason) = contradiction(session) {
             // It may have named anything before it came to this.
-            self.mend = None;
+            self.repair = None;
             self.report(subject, Fault::Contradiction(reason), false);
             return Ok(());
         }
@@ -71,8 +71,8 @@ impl Verifier<'_> {
         // Never continued on other bytes than were acknowledged, as when a server meets it. What cannot
         // be read may be readable another time.
         let is_loss = !matches!(fault, Fault::Unreadable { .. });
-        let mended = match &self.mend {
-            Some(mend) if is_loss => mend.fail_session(id, session.epoch)?,
+        let mended = match &self.repair {
+            Some(repair) if is_loss => repair.fail_session(id, session.epoch)?,
             _ => false,
         };
         self.report(subject, fault, mended);
@@ -102,8 +102,8 @@ impl Verifier<'_> {
         &(id, is_named): &(MediaId, bool),
     ) -> Result<(), VerifyError> {
         if !is_named {
-            let mended = match &self.mend {
-                Some(mend) => mend.drop_small_media(id)?,
+            let mended = match &self.repair {
+                Some(repair) => repair.drop_small_media(id)?,
                 None => false,
             };
             self.report(Subject::Media(id), Fault::UnnamedInLedger, mended);
@@ -115,7 +115,7 @@ impl Verifier<'_> {
     pub(super) fn check_garbage(&mut self) -> Result<(), VerifyError> {
         let mut after = None;
         loop {
-            let page = self.audit.garbage(after)?;
+            let page = self.snapshot.garbage(after)?;
             let Some((last, _)) = page.last() else {
                 return Ok(());
             };
@@ -134,13 +134,13 @@ impl Verifier<'_> {
     }
 
     fn clear_garbage(&self, id: MediaId, is_named: bool) -> Result<bool, VerifyError> {
-        let Some(mend) = &self.mend else {
+        let Some(repair) = &self.repair else {
             return Ok(false);
         };
         if !is_named {
             filesystem::remove(&self.path(id))?;
         }
-        Ok(mend.forget_garbage(id)?)
+        Ok(repair.forget_garbage(id)?)
     }
 }
 

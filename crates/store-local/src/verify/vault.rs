@@ -5,20 +5,20 @@ use windlass_store::MediaId;
 use super::finding::{Fault, Subject};
 use super::{Verifier, VerifyError};
 use crate::filesystem;
-use crate::vault::inventory::{self, Lot};
+use crate::vault::scan::{self, Shard};
 
 impl Verifier<'_> {
     pub(super) fn check_vault(&mut self) -> Result<(), VerifyError> {
         let root = self.vault.clone();
-        inventory::walk(&root, |lot| self.check_names(lot))
+        scan::walk(&root, |lot| self.check_names(lot))
     }
 
-    fn check_names(&mut self, lot: Lot) -> Result<(), VerifyError> {
+    fn check_names(&mut self, lot: Shard) -> Result<(), VerifyError> {
         self.counts.files += lot.media.len() as u64;
         for path in lot.foreign {
             self.report(Subject::Path(path), Fault::Foreign, false);
         }
-        for id in self.audit.unknown_media(lot.media)? {
+        for id in self.snapshot.unknown_media(lot.media)? {
             self.check_unnamed(id)?;
         }
         self.progress();
@@ -36,10 +36,10 @@ impl Verifier<'_> {
         if self.counts.beside_server && modified >= old {
             return Ok(());
         }
-        if self.mend.is_some() {
+        if self.repair.is_some() {
             filesystem::remove(&path)?;
         }
-        self.report(Subject::Media(id), Fault::Unnamed, self.mend.is_some());
+        self.report(Subject::Media(id), Fault::Unnamed, self.repair.is_some());
         Ok(())
     }
 }

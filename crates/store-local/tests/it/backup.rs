@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use tempfile::TempDir;
-use windlass_store::{EndSession, Ledger, Place, SessionState, Timestamp, Vault, VaultError};
+use windlass_store::{
+    EndSession, Ledger, MediaLocation, SessionState, Timestamp, Vault, VaultError,
+};
 use windlass_store_local::backup::{BackedUp, BackupError, BackupEvent, backup};
 use windlass_store_local::verify::{VerifyError, VerifyOptions, verify};
 use windlass_store_local::{LocalStore, OpenError, Options};
@@ -77,11 +79,11 @@ async fn a_restored_session_goes_on_from_the_offset_of_the_backup() {
 async fn a_backup_beside_a_server_has_the_last_commits() {
     let (dir, target) = (store_with_everything().await, directory::new());
     let store = directory::open(&dir);
-    upload(&store, 40, Place::Vault).await;
-    upload(&store, 41, Place::Ledger).await;
+    upload(&store, 40, MediaLocation::Vault).await;
+    upload(&store, 41, MediaLocation::Ledger).await;
     assert_eq!(make(&dir, target.path()).unwrap().sessions, 9);
     assert_sound(target.path());
-    upload(&store, 42, Place::Vault).await;
+    upload(&store, 42, MediaLocation::Vault).await;
 }
 
 #[tokio::test]
@@ -90,7 +92,7 @@ async fn the_next_backup_copies_what_is_new_and_deletes_what_has_gone() {
     make(&dir, target.path()).unwrap();
     assert_eq!(make(&dir, target.path()).unwrap().copied, 0);
     let store = directory::open(&dir);
-    upload(&store, 40, Place::Vault).await;
+    upload(&store, 40, MediaLocation::Vault).await;
     let epoch = lease(&store, OPEN).await;
     let end = store
         .ledger
@@ -204,15 +206,15 @@ async fn a_damaged_ledger_replaces_no_backup() {
 async fn no_media_is_deleted_while_a_backup_holds_it_and_any_is_afterwards() {
     let dir = store_with_everything().await;
     let store = directory::open(&dir);
-    let hold = std::fs::File::create(dir.path().join("hold")).unwrap();
-    hold.lock_shared().unwrap();
+    let deletion_lock = std::fs::File::create(dir.path().join("hold")).unwrap();
+    deletion_lock.lock_shared().unwrap();
     let refused = store.vault.delete(media(OPEN)).await;
     assert!(
         matches!(refused, Err(VaultError::Unreadable { .. })),
         "{refused:?}"
     );
     assert!(path(&dir, OPEN).exists());
-    drop(hold);
+    drop(deletion_lock);
     store.vault.delete(media(OPEN)).await.unwrap();
     assert!(!path(&dir, OPEN).exists());
 }
@@ -244,15 +246,15 @@ async fn a_backup_holds_media_from_the_copy_of_the_ledger_on() {
 #[tokio::test]
 async fn a_repair_waits_for_a_backup() {
     let dir = store_with_everything().await;
-    let hold = std::fs::File::create(dir.path().join("hold")).unwrap();
-    hold.lock_shared().unwrap();
+    let deletion_lock = std::fs::File::create(dir.path().join("hold")).unwrap();
+    deletion_lock.lock_shared().unwrap();
     let repair = VerifyOptions {
         repair: true,
         ..VerifyOptions::new(NOW)
     };
     let refused = verify(dir.path(), repair, &mut |_| ());
     assert!(
-        matches!(refused, Err(VerifyError::HeldByBackup { .. })),
+        matches!(refused, Err(VerifyError::DeletionLocked { .. })),
         "{refused:?}"
     );
 }
@@ -337,7 +339,7 @@ async fn an_interrupted_later_backup_leaves_the_former_one_whole() {
     let (dir, target) = (store_with_everything().await, directory::new());
     make(&dir, target.path()).unwrap();
     let store = directory::open(&dir);
-    upload(&store, 40, Place::Vault).await;
+    upload(&store, 40, MediaLocation::Vault).await;
     let epoch = lease(&store, OPEN).await;
     let end = store
         .ledger
@@ -430,8 +432,8 @@ async fn media_that_came_before_the_hold_and_is_deleted_after_it_is_in_the_backu
 
 /// Whether media may be deleted.
 fn is_free(dir: &TempDir) -> bool {
-    let hold = std::fs::File::create(dir.path().join("hold")).unwrap();
-    hold.try_lock().is_ok()
+    let deletion_lock = std::fs::File::create(dir.path().join("hold")).unwrap();
+    deletion_lock.try_lock().is_ok()
 }
 
 /// Another session as that of [`OPEN`].

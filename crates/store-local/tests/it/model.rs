@@ -14,8 +14,9 @@ use tokio::runtime::Runtime;
 use windlass_proto::digest::{Crc32c, Digests};
 use windlass_store::memory::MemoryLedger;
 use windlass_store::{
-    Advance, ChangeSet, EndSession, Epoch, FinishSession, Ledger, LedgerError, Media, MediaId,
-    MediaRef, NewSession, Progress, Resource, ResourceChange, SessionId, SessionState, Timestamp,
+    ChangeSet, EndSession, Epoch, FinishSession, Ledger, LedgerError, Media, MediaId, MediaRef,
+    NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId, SessionState,
+    Timestamp,
 };
 use windlass_store_local::LocalLedger;
 use windlass_testkit::effort::cases;
@@ -111,7 +112,7 @@ impl ReferenceStateMachine for Reference {
             3 => (0..SESSIONS).prop_map(|session| Step::Lease { session }),
             6 => (holder(), from, 0..5_u8, media(), open).prop_map(
                 |(holder, from, more, media, state)| {
-                    Step::Advance { holder, from, more, media, state }
+                    Step::OffsetCommit { holder, from, more, media, state }
                 }
             ),
             1 => (holder(), ended).prop_map(|(holder, state)| Step::End { holder, state }),
@@ -208,7 +209,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
             let leased = ledger.lease(session_id(session)).await.unwrap();
             return End::Leased(leased.map(|session| session.epoch.0));
         }
-        Step::Advance {
+        Step::OffsetCommit {
             holder,
             from,
             more,
@@ -225,7 +226,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
                 offset + 1
             };
             let small = media.is_some_and(|media| media.is_small);
-            let advance = Advance {
+            let advance = OffsetCommit {
                 from,
                 progress: progress(from + u64::from(more), media),
                 small_media: small.then(|| Reference::small_bytes(from + u64::from(more)).into()),
@@ -233,7 +234,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
                 expires: None,
             };
             ledger
-                .advance(session_id(holder.session), epoch(model, holder), advance)
+                .commit_offset(session_id(holder.session), epoch(model, holder), advance)
                 .await
         }
         Step::End { holder, state } => {
@@ -364,7 +365,7 @@ fn media_id(n: u8) -> MediaId {
 fn media_ref(named: Named) -> MediaRef {
     MediaRef {
         id: media_id(named.media),
-        place: named.place(),
+        location: named.place(),
     }
 }
 

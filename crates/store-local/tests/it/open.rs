@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 use windlass_store::{Ledger, MediaId, Vault};
 use windlass_store_local::verify::{VerifyError, VerifyOptions, verify};
-use windlass_store_local::{Durability, LocalStore, OpenError, Options, Stranger};
+use windlass_store_local::{Durability, IdentityMismatch, LocalStore, OpenError, Options};
 
 use crate::directory;
 use crate::sample::{self, NOW, store_with_everything};
@@ -169,7 +169,7 @@ fn listing(dir: &Path) -> Vec<(PathBuf, u64, SystemTime)> {
 }
 
 #[track_caller]
-fn assert_refused(dir: &TempDir, expected: Stranger) {
+fn assert_refused(dir: &TempDir, expected: IdentityMismatch) {
     let before = listing(dir.path());
     let refused = open(dir).unwrap_err();
     let of = dir.path().join("vault");
@@ -185,11 +185,11 @@ async fn a_store_whose_vault_is_not_there_is_refused_and_opens_again_when_it_is(
     let dir = store_with_everything().await;
     let (vault, aside) = (dir.path().join("vault"), dir.path().join("aside"));
     std::fs::rename(&vault, &aside).unwrap();
-    assert_refused(&dir, Stranger::Unmarked);
+    assert_refused(&dir, IdentityMismatch::Unmarked);
     assert!(!vault.exists());
     // The place where a disk is mounted.
     std::fs::create_dir(&vault).unwrap();
-    assert_refused(&dir, Stranger::Unmarked);
+    assert_refused(&dir, IdentityMismatch::Unmarked);
     std::fs::remove_dir(&vault).unwrap();
     std::fs::rename(&aside, &vault).unwrap();
     let store = open(&dir).unwrap();
@@ -206,7 +206,7 @@ async fn the_vault_of_another_store_is_refused() {
     let vault = dir.path().join("vault");
     std::fs::rename(&vault, dir.path().join("aside")).unwrap();
     std::fs::rename(other.path().join("vault"), &vault).unwrap();
-    assert_refused(&dir, Stranger::Marked);
+    assert_refused(&dir, IdentityMismatch::Marked);
 }
 
 #[tokio::test]

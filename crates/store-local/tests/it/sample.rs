@@ -7,9 +7,9 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, SlowHasher, Wanted};
 use windlass_store::{
-    Advance, ChangeSet, EndSession, Epoch, Extent, FinishSession, Ledger, Media, MediaId, MediaRef,
-    NewSession, Place, Progress, Resource, ResourceChange, SessionId, SessionState, Timestamp,
-    Vault,
+    ChangeSet, EndSession, Epoch, Extent, FinishSession, Ledger, Media, MediaId, MediaLocation,
+    MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,
+    SessionState, Timestamp, Vault,
 };
 use windlass_store_local::LocalStore;
 
@@ -61,14 +61,14 @@ pub(crate) async fn store_with_everything() -> TempDir {
     let dir = directory::new();
     let store = directory::open(&dir);
     for number in [OPEN, FINISHING, FINISHED, CANCELLED] {
-        upload(&store, number, Place::Vault).await;
+        upload(&store, number, MediaLocation::Vault).await;
     }
     for number in [SMALL, SMALL_FINISHED] {
-        upload(&store, number, Place::Ledger).await;
+        upload(&store, number, MediaLocation::Ledger).await;
     }
     start(&store, EMPTY).await;
-    finish(&store, FINISHED, Place::Vault).await;
-    finish(&store, SMALL_FINISHED, Place::Ledger).await;
+    finish(&store, FINISHED, MediaLocation::Vault).await;
+    finish(&store, SMALL_FINISHED, MediaLocation::Ledger).await;
     let epoch = lease(&store, CANCELLED).await;
     let end = EndSession::Cancelled;
     store
@@ -112,7 +112,7 @@ pub(crate) async fn lease(store: &LocalStore, number: u8) -> Epoch {
         .epoch
 }
 
-fn progress(number: u8, place: Place) -> Progress {
+fn progress(number: u8, location: MediaLocation) -> Progress {
     let extent = Extent {
         start: 8,
         crc32c: crc32c(&BYTES[8..]),
@@ -122,26 +122,26 @@ fn progress(number: u8, place: Place) -> Progress {
         crc32c: crc32c(BYTES),
         media: Some(MediaRef {
             id: media(number),
-            place,
+            location,
         }),
-        extent: (place == Place::Vault).then_some(extent),
+        extent: (location == MediaLocation::Vault).then_some(extent),
         ..Progress::none(Some(BYTES.len() as u64))
     }
 }
 
-pub(crate) async fn upload(store: &LocalStore, number: u8, place: Place) {
+pub(crate) async fn upload(store: &LocalStore, number: u8, location: MediaLocation) {
     start(store, number).await;
     let epoch = lease(store, number).await;
     let bytes = Bytes::from_static(BYTES);
-    if place == Place::Vault {
+    if location == MediaLocation::Vault {
         let writer = store.vault.create(media(number)).await.unwrap();
         writer.write(0, vec![bytes.clone()]).await.unwrap();
         writer.sync().await.unwrap();
     }
-    let advance = Advance {
+    let advance = OffsetCommit {
         from: 0,
-        progress: progress(number, place),
-        small_media: (place == Place::Ledger).then_some(bytes),
+        progress: progress(number, location),
+        small_media: (location == MediaLocation::Ledger).then_some(bytes),
         state: match number {
             FINISHING => SessionState::Finishing,
             _ => SessionState::Active,
@@ -150,12 +150,12 @@ pub(crate) async fn upload(store: &LocalStore, number: u8, place: Place) {
     };
     store
         .ledger
-        .advance(session(number), epoch, advance)
+        .commit_offset(session(number), epoch, advance)
         .await
         .unwrap();
 }
 
-async fn finish(store: &LocalStore, number: u8, place: Place) {
+async fn finish(store: &LocalStore, number: u8, location: MediaLocation) {
     let resource = Resource {
         collection: "farm/v1/animals".to_owned(),
         id: number.to_string(),
@@ -164,7 +164,7 @@ async fn finish(store: &LocalStore, number: u8, place: Place) {
         media: Some(Media {
             at: MediaRef {
                 id: media(number),
-                place,
+                location,
             },
             length: BYTES.len() as u64,
             content_type: "image/jpeg".to_owned(),
@@ -180,7 +180,7 @@ async fn finish(store: &LocalStore, number: u8, place: Place) {
         finish: Some(FinishSession {
             id: session(number),
             epoch: lease(store, number).await,
-            progress: progress(number, place),
+            progress: progress(number, location),
             reply: b"201".to_vec(),
         }),
     };

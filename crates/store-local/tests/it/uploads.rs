@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use windlass_proto::digest::Crc32cHasher;
 use windlass_store::{
-    Advance, Epoch, Extent, Ledger, Listing, MediaId, MediaRef, NewSession, Place, Progress,
-    READ_LEN, SessionId, SessionState, Sweep, SweepOptions, Timestamp, Vault, VaultError,
+    Epoch, Extent, Ledger, Listing, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit,
+    Progress, READ_LEN, SessionId, SessionState, Sweep, SweepOptions, Timestamp, Vault, VaultError,
 };
 use windlass_store_local::LocalStore;
 
@@ -33,7 +33,7 @@ async fn advance(store: &LocalStore, epoch: Epoch, from: u64, to: u64, last: &[u
         offset: to,
         media: Some(MediaRef {
             id: MEDIA,
-            place: Place::Vault,
+            location: MediaLocation::Vault,
         }),
         extent: Some(Extent {
             start: to - last.len() as u64,
@@ -42,14 +42,18 @@ async fn advance(store: &LocalStore, epoch: Epoch, from: u64, to: u64, last: &[u
         ..Progress::none(None)
     };
     let (state, expires) = (SessionState::Active, None);
-    let advance = Advance {
+    let advance = OffsetCommit {
         from,
         progress,
         small_media: None,
         state,
         expires,
     };
-    store.ledger.advance(SESSION, epoch, advance).await.unwrap();
+    store
+        .ledger
+        .commit_offset(SESSION, epoch, advance)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use windlass_store::{Ledger, Place, SessionState, Timestamp, Vault};
+use windlass_store::{Ledger, MediaLocation, SessionState, Timestamp, Vault};
 use windlass_store_local::verify::{
     Fault, Severity, Verified, VerifyError, VerifyEvent, VerifyOptions, verify,
 };
@@ -446,7 +446,7 @@ async fn media_that_is_let_go_of_while_it_is_looked_at_is_no_finding() {
 async fn the_wal_of_a_server_that_died_is_left_as_it_is() {
     let (dir, dead) = (store_with_everything().await, directory::new());
     let store = directory::open(&dir);
-    upload(&store, SMALL + 40, Place::Ledger).await;
+    upload(&store, SMALL + 40, MediaLocation::Ledger).await;
     for name in ["ledger.sqlite", "ledger.sqlite-wal"] {
         std::fs::copy(dir.path().join(name), dead.path().join(name)).unwrap();
     }

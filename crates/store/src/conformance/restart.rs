@@ -31,15 +31,15 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
     let ids = [0, 1, 2, 3].map(|n| names.session(n));
     let (large, small) = (names.large(0), names.small(1));
     ledger
-        .advance(ids[0], leased[0], step(0, 10, Some(large)))
+        .commit_offset(ids[0], leased[0], step(0, 10, Some(large)))
         .await
         .unwrap();
     ledger
-        .advance(ids[1], leased[1], small_step(0, small, b"wind"))
+        .commit_offset(ids[1], leased[1], small_step(0, small, b"wind"))
         .await
         .unwrap();
     ledger
-        .advance(ids[2], leased[2], step(0, 10, Some(names.large(2))))
+        .commit_offset(ids[2], leased[2], step(0, 10, Some(names.large(2))))
         .await
         .unwrap();
     ledger
@@ -83,7 +83,7 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
         (SessionState::Active, 10)
     );
     ledger
-        .advance(ids[0], again.epoch, step(10, 20, Some(large)))
+        .commit_offset(ids[0], again.epoch, step(10, 20, Some(large)))
         .await
         .unwrap();
 }

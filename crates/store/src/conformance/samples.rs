@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, Md5, Sha256};
 
-use crate::ledger::{Advance, ChangeSet, FinishSession, ResourceChange};
+use crate::ledger::{ChangeSet, FinishSession, OffsetCommit, ResourceChange};
 use crate::records::{
-    Epoch, Extent, Media, MediaId, MediaRef, NewSession, Place, Progress, Resource, SessionId,
-    SessionState, Timestamp,
+    Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource,
+    SessionId, SessionState, Timestamp,
 };
 
 /// A moment that no check reaches.
@@ -41,7 +41,7 @@ impl Names {
     pub(super) fn small(self, n: u8) -> MediaRef {
         MediaRef {
             id: self.media(n),
-            place: Place::Ledger,
+            location: MediaLocation::Ledger,
         }
     }
 
@@ -49,7 +49,7 @@ impl Names {
     pub(super) fn large(self, n: u8) -> MediaRef {
         MediaRef {
             id: self.media(n),
-            place: Place::Vault,
+            location: MediaLocation::Vault,
         }
     }
 
@@ -111,7 +111,7 @@ pub(super) fn next_version(resource: &Resource) -> Resource {
 
 /// What is committed of a session at `offset`.
 pub(super) fn progress(offset: u64, media: Option<MediaRef>) -> Progress {
-    let in_vault = media.is_some_and(|media| media.place == Place::Vault);
+    let in_vault = media.is_some_and(|media| media.location == MediaLocation::Vault);
     Progress {
         offset,
         total: Some(1_000_000),
@@ -126,8 +126,8 @@ pub(super) fn progress(offset: u64, media: Option<MediaRef>) -> Progress {
 }
 
 /// A step of an active session whose media lies in the vault, or nowhere yet.
-pub(super) fn step(from: u64, to: u64, media: Option<MediaRef>) -> Advance {
-    Advance {
+pub(super) fn step(from: u64, to: u64, media: Option<MediaRef>) -> OffsetCommit {
+    OffsetCommit {
         from,
         progress: progress(to, media),
         small_media: None,
@@ -137,9 +137,9 @@ pub(super) fn step(from: u64, to: u64, media: Option<MediaRef>) -> Advance {
 }
 
 /// A step of an active session whose media lies in the ledger.
-pub(super) fn small_step(from: u64, media: MediaRef, bytes: &'static [u8]) -> Advance {
+pub(super) fn small_step(from: u64, media: MediaRef, bytes: &'static [u8]) -> OffsetCommit {
     let small_media = Some(Bytes::from_static(bytes));
-    Advance {
+    OffsetCommit {
         small_media,
         ..step(from, bytes.len() as u64, Some(media))
     }

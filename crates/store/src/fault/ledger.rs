@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Faults, Trouble, scheduled};
-use crate::ledger::{Advance, ChangeSet, EndSession, Ledger, LedgerError};
+use super::{Faults, InjectedFault, scheduled};
+use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{Epoch, MediaId, NewSession, Resource, Session, SessionId, Timestamp};
 use crate::vault::Space;
 
@@ -29,12 +29,12 @@ impl FaultyLedger {
         change: impl Future<Output = Result<T, LedgerError>>,
     ) -> Result<T, LedgerError> {
         match self.faults.next(name).await {
-            None | Some(Trouble::Slow(_)) => change.await,
-            Some(Trouble::Fault | Trouble::Torn | Trouble::Panic) => {
+            None | Some(InjectedFault::Slow(_)) => change.await,
+            Some(InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Panic) => {
                 Err(LedgerError::Fault(scheduled()))
             }
-            Some(Trouble::NoSpace) => Err(LedgerError::NoSpace),
-            Some(Trouble::Lost) => {
+            Some(InjectedFault::NoSpace) => Err(LedgerError::NoSpace),
+            Some(InjectedFault::Lost) => {
                 change.await?;
                 Err(LedgerError::Fault(scheduled()))
             }
@@ -47,11 +47,11 @@ impl FaultyLedger {
         read: impl Future<Output = Result<T, LedgerError>>,
     ) -> Result<T, LedgerError> {
         match self.faults.next(name).await {
-            None | Some(Trouble::NoSpace | Trouble::Slow(_)) => read.await,
-            Some(Trouble::Fault | Trouble::Torn | Trouble::Panic) => {
+            None | Some(InjectedFault::NoSpace | InjectedFault::Slow(_)) => read.await,
+            Some(InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Panic) => {
                 Err(LedgerError::Fault(scheduled()))
             }
-            Some(Trouble::Lost) => {
+            Some(InjectedFault::Lost) => {
                 read.await?;
                 Err(LedgerError::Fault(scheduled()))
             }
@@ -81,13 +81,13 @@ impl Ledger for FaultyLedger {
         self.read("lease", self.inner.lease(id)).await
     }
 
-    async fn advance(
+    async fn commit_offset(
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: Advance,
+        advance: OffsetCommit,
     ) -> Result<(), LedgerError> {
-        self.change("advance", self.inner.advance(id, epoch, advance))
+        self.change("advance", self.inner.commit_offset(id, epoch, advance))
             .await
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Faults, Trouble, scheduled};
+use super::{Faults, InjectedFault, scheduled};
 use crate::records::{Extent, MediaId};
 use crate::vault::{Listing, MediaReader, MediaWriter, Space, Vault, VaultError};
 
@@ -112,17 +112,17 @@ impl MediaWriter for FaultyWriter {
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         let fault = || Err(VaultError::Fault(scheduled()));
         match self.faults.next("write").await {
-            None | Some(Trouble::Slow(_)) => self.inner.write(offset, data).await,
-            Some(Trouble::Fault | Trouble::Panic) => fault(),
-            Some(Trouble::Torn) => {
+            None | Some(InjectedFault::Slow(_)) => self.inner.write(offset, data).await,
+            Some(InjectedFault::Fault | InjectedFault::Panic) => fault(),
+            Some(InjectedFault::Torn) => {
                 self.write_half(offset, &data).await?;
                 fault()
             }
-            Some(Trouble::Lost) => {
+            Some(InjectedFault::Lost) => {
                 self.inner.write(offset, data).await?;
                 fault()
             }
-            Some(Trouble::NoSpace) => {
+            Some(InjectedFault::NoSpace) => {
                 let written = self.write_half(offset, &data).await?;
                 Err(VaultError::NoSpace { written })
             }
@@ -159,12 +159,12 @@ async fn change<T>(
     full: Option<fn() -> VaultError>,
 ) -> Result<T, VaultError> {
     match (faults.next(name).await, full) {
-        (Some(Trouble::NoSpace), Some(full)) => Err(full()),
-        (None | Some(Trouble::Slow(_) | Trouble::NoSpace), _) => change.await,
-        (Some(Trouble::Fault | Trouble::Torn | Trouble::Panic), _) => {
+        (Some(InjectedFault::NoSpace), Some(full)) => Err(full()),
+        (None | Some(InjectedFault::Slow(_) | InjectedFault::NoSpace), _) => change.await,
+        (Some(InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Panic), _) => {
             Err(VaultError::Fault(scheduled()))
         }
-        (Some(Trouble::Lost), _) => {
+        (Some(InjectedFault::Lost), _) => {
             change.await?;
             Err(VaultError::Fault(scheduled()))
         }
@@ -183,9 +183,11 @@ async fn read<T>(
         cause: scheduled(),
     };
     match faults.next(name).await {
-        None | Some(Trouble::NoSpace | Trouble::Slow(_)) => read.await,
-        Some(Trouble::Fault | Trouble::Torn | Trouble::Panic) => Err(unreadable()),
-        Some(Trouble::Lost) => {
+        None | Some(InjectedFault::NoSpace | InjectedFault::Slow(_)) => read.await,
+        Some(InjectedFault::Fault | InjectedFault::Torn | InjectedFault::Panic) => {
+            Err(unreadable())
+        }
+        Some(InjectedFault::Lost) => {
             read.await?;
             Err(unreadable())
         }

@@ -9,10 +9,10 @@ use bytes::Bytes;
 
 use super::ROOM;
 use crate::ledger::{
-    Advance, ChangeSet, EndSession, FinishSession, Ledger, LedgerError, ResourceChange,
+    ChangeSet, EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange,
 };
 use crate::records::{
-    Epoch, MediaId, MediaRef, NewSession, Place, Progress, Resource, Session, SessionId,
+    Epoch, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource, Session, SessionId,
     SessionState, Timestamp,
 };
 use crate::vault::Space;
@@ -55,13 +55,13 @@ impl Ledger for MemoryLedger {
         Ok(self.tables().lease(id))
     }
 
-    async fn advance(
+    async fn commit_offset(
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: Advance,
+        advance: OffsetCommit,
     ) -> Result<(), LedgerError> {
-        self.tables().advance(id, epoch, advance)
+        self.tables().commit_offset(id, epoch, advance)
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
@@ -203,11 +203,11 @@ impl Tables {
         Ok(session)
     }
 
-    fn advance(
+    fn commit_offset(
         &mut self,
         id: SessionId,
         epoch: Epoch,
-        advance: Advance,
+        advance: OffsetCommit,
     ) -> Result<(), LedgerError> {
         let mut session = self.held(id, epoch)?;
         if session.progress.offset != advance.from || advance.progress.offset < advance.from {
@@ -371,9 +371,9 @@ impl Tables {
     }
 
     fn names(&self, id: MediaId) -> bool {
-        [Place::Ledger, Place::Vault]
+        [MediaLocation::Ledger, MediaLocation::Vault]
             .iter()
-            .any(|&place| self.named.contains_key(&MediaRef { id, place }))
+            .any(|&location| self.named.contains_key(&MediaRef { id, location }))
     }
 
     /// A row that named `media` has gone or names another: drops the media when it was the last.
@@ -382,9 +382,9 @@ impl Tables {
         if self.named.contains_key(&media) {
             return;
         }
-        match media.place {
-            Place::Ledger => drop(self.small_media.remove(&media.id)),
-            Place::Vault => {
+        match media.location {
+            MediaLocation::Ledger => drop(self.small_media.remove(&media.id)),
+            MediaLocation::Vault => {
                 self.garbage.insert(media.id);
             }
         }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Ledger, LedgerError, READ_LEN, Vault, VaultError};
 
 use crate::samples::{create, data, media_id, new_session, session_id, start, step, stored};
 
 /// Whether session 1 was started, and how the call that was in trouble ended.
-async fn start_in(trouble: Trouble) -> (bool, Result<(), LedgerError>) {
+async fn start_in(trouble: InjectedFault) -> (bool, Result<(), LedgerError>) {
     let inner = Arc::new(MemoryLedger::new());
-    let faults = Arc::new(Faults::new(When::Once(1), trouble));
+    let faults = Arc::new(Faults::new(Trigger::Once(1), trouble));
     let ledger = FaultyLedger::new(inner.clone(), faults);
     let result = ledger.start(new_session(1, 100)).await;
     (
@@ -23,28 +23,28 @@ async fn start_in(trouble: Trouble) -> (bool, Result<(), LedgerError>) {
 
 #[tokio::test]
 async fn a_change_in_trouble_fails_before_or_after_it_is_made() {
-    for trouble in [Trouble::Fault, Trouble::Torn] {
+    for trouble in [InjectedFault::Fault, InjectedFault::Torn] {
         assert!(matches!(
             start_in(trouble).await,
             (false, Err(LedgerError::Fault(_)))
         ));
     }
     assert!(matches!(
-        start_in(Trouble::Lost).await,
+        start_in(InjectedFault::Lost).await,
         (true, Err(LedgerError::Fault(_)))
     ));
     assert!(matches!(
-        start_in(Trouble::NoSpace).await,
+        start_in(InjectedFault::NoSpace).await,
         (false, Err(LedgerError::NoSpace))
     ));
-    let slow = Trouble::Slow(Duration::from_millis(1));
+    let slow = InjectedFault::Slow(Duration::from_millis(1));
     assert!(matches!(start_in(slow).await, (true, Ok(()))));
 }
 
 /// The bytes of media 1 that were written, and how the write that was in trouble ended.
-async fn write_in(trouble: Trouble) -> (usize, Result<(), VaultError>) {
+async fn write_in(trouble: InjectedFault) -> (usize, Result<(), VaultError>) {
     let inner = MemoryVault::new();
-    let faults = Arc::new(Faults::new(When::Once(2), trouble));
+    let faults = Arc::new(Faults::new(Trigger::Once(2), trouble));
     let vault = FaultyVault::new(Arc::new(inner.clone()), faults);
     let writer = vault.create(media_id(1)).await.unwrap();
     let result = writer.write(0, data()).await;
@@ -59,18 +59,18 @@ async fn write_in(trouble: Trouble) -> (usize, Result<(), VaultError>) {
 #[tokio::test]
 async fn a_write_in_trouble_may_be_torn() {
     assert!(matches!(
-        write_in(Trouble::Fault).await,
+        write_in(InjectedFault::Fault).await,
         (0, Err(VaultError::Fault(_)))
     ));
     assert!(matches!(
-        write_in(Trouble::Torn).await,
+        write_in(InjectedFault::Torn).await,
         (4, Err(VaultError::Fault(_)))
     ));
     assert!(matches!(
-        write_in(Trouble::Lost).await,
+        write_in(InjectedFault::Lost).await,
         (8, Err(VaultError::Fault(_)))
     ));
-    let full = write_in(Trouble::NoSpace).await;
+    let full = write_in(InjectedFault::NoSpace).await;
     assert!(matches!(full, (4, Err(VaultError::NoSpace { written: 4 }))));
 }
 
@@ -78,7 +78,7 @@ async fn a_write_in_trouble_may_be_torn() {
 async fn a_reader_and_a_writer_are_on_the_schedule_too() {
     let inner = MemoryVault::new();
     create(&inner, 1).await;
-    let faults = Arc::new(Faults::new(When::From(2), Trouble::Fault));
+    let faults = Arc::new(Faults::new(Trigger::From(2), InjectedFault::Fault));
     let vault = FaultyVault::new(Arc::new(inner), Arc::clone(&faults));
     let mut reader = vault.read(media_id(1), 0..8).await.unwrap();
     assert!(matches!(
@@ -123,20 +123,22 @@ async fn a_call_that_is_done_but_seems_to_fail_is_done_whatever_it_is() {
     let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
     let epoch = start(&*ledger, 1, 100).await;
     create(&vault, 1).await;
-    let faults = Arc::new(Faults::new(When::From(1), Trouble::Lost));
+    let faults = Arc::new(Faults::new(Trigger::From(1), InjectedFault::Lost));
     let faulty_ledger = FaultyLedger::new(ledger.clone(), Arc::clone(&faults));
     let faulty_vault = FaultyVault::new(Arc::new(vault.clone()), Arc::clone(&faults));
     assert!(faulty_vault.delete(media_id(1)).await.is_err());
     assert!(stored(&vault).await.is_empty());
     assert!(faulty_ledger.lease(session_id(1)).await.is_err());
-    let late = ledger.advance(session_id(1), epoch, step(1, 0, 8)).await;
+    let late = ledger
+        .commit_offset(session_id(1), epoch, step(1, 0, 8))
+        .await;
     assert!(matches!(late, Err(LedgerError::Fenced)));
     assert_eq!(faults.names(), ["delete", "lease"]);
 }
 
 #[tokio::test]
 async fn a_ledger_and_a_vault_share_one_count() {
-    let faults = Arc::new(Faults::new(When::Once(4), Trouble::Fault));
+    let faults = Arc::new(Faults::new(Trigger::Once(4), InjectedFault::Fault));
     let ledger = FaultyLedger::new(Arc::new(MemoryLedger::new()), Arc::clone(&faults));
     let vault = FaultyVault::new(Arc::new(MemoryVault::new()), Arc::clone(&faults));
     start(&ledger, 1, 100).await;

@@ -43,7 +43,9 @@ async fn a_crash_loses_leases_that_nothing_followed() {
     let ledger = MemoryLedger::new();
     let epoch = start(&ledger, 1, 100).await;
     ledger.crash();
-    let late = ledger.advance(session_id(1), epoch, step(1, 0, 8)).await;
+    let late = ledger
+        .commit_offset(session_id(1), epoch, step(1, 0, 8))
+        .await;
     assert!(matches!(late, Err(LedgerError::Fenced)));
 }
 

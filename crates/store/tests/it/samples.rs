@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use windlass_store::{
-    Advance, Epoch, Ledger, MediaId, MediaRef, MediaWriter, NewSession, Place, Progress, SessionId,
-    SessionState, Timestamp, Vault,
+    Epoch, Ledger, MediaId, MediaLocation, MediaRef, MediaWriter, NewSession, OffsetCommit,
+    Progress, SessionId, SessionState, Timestamp, Vault,
 };
 
 pub(crate) fn session_id(n: u8) -> SessionId {
@@ -26,12 +26,12 @@ pub(crate) fn new_session(n: u8, expires: u64) -> NewSession {
 }
 
 /// A step of a session whose media `n` lies in the vault.
-pub(crate) fn step(n: u8, from: u64, to: u64) -> Advance {
+pub(crate) fn step(n: u8, from: u64, to: u64) -> OffsetCommit {
     let media = Some(MediaRef {
         id: media_id(n),
-        place: Place::Vault,
+        location: MediaLocation::Vault,
     });
-    Advance {
+    OffsetCommit {
         from,
         progress: Progress {
             offset: to,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, Trouble, When};
+use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
     EndSession, Extent, Ledger, Listing, MediaId, MediaReader, MediaWriter, Space, Sweep,
@@ -47,7 +47,7 @@ async fn upload(ledger: &dyn Ledger, vault: &dyn Vault, n: u8, expires: u64) {
     let epoch = start(ledger, n, expires).await;
     create(vault, n).await.sync().await.unwrap();
     ledger
-        .advance(session_id(n), epoch, step(n, 0, 8))
+        .commit_offset(session_id(n), epoch, step(n, 0, 8))
         .await
         .unwrap();
 }
@@ -100,7 +100,7 @@ async fn young_media_is_left_alone() {
 async fn media_that_cannot_be_deleted_is_tried_again() {
     let (ledger, memory) = (MemoryLedger::new(), MemoryVault::new());
     upload(&ledger, &memory, 1, 1_000).await;
-    let faults = Arc::new(Faults::new(When::Once(1), Trouble::Fault));
+    let faults = Arc::new(Faults::new(Trigger::Once(1), InjectedFault::Fault));
     let vault = FaultyVault::new(Arc::new(memory.clone()), faults);
     let mut sweep = sweep();
     let swept = sweep.step(&ledger, &vault, LATER).await.unwrap();
@@ -214,11 +214,11 @@ async fn sweep_after(faults: Faults) -> u64 {
 
 #[tokio::test]
 async fn a_sweep_that_fails_anywhere_is_made_up_for_by_the_next() {
-    let calls = sweep_after(Faults::new(When::Never, Trouble::Fault)).await;
+    let calls = sweep_after(Faults::new(Trigger::Never, InjectedFault::Fault)).await;
     assert!(calls > 20, "{calls}");
     for nth in 1..=calls {
-        for when in [When::Once(nth), When::From(nth)] {
-            for trouble in [Trouble::Fault, Trouble::Lost] {
+        for when in [Trigger::Once(nth), Trigger::From(nth)] {
+            for trouble in [InjectedFault::Fault, InjectedFault::Lost] {
                 sweep_after(Faults::new(when, trouble)).await;
             }
         }
@@ -227,7 +227,7 @@ async fn a_sweep_that_fails_anywhere_is_made_up_for_by_the_next() {
 
 #[tokio::test]
 async fn a_sweep_that_a_power_cut_ends_anywhere_is_made_up_for_by_the_next() {
-    let calls = sweep_after(Faults::new(When::Never, Trouble::Fault)).await;
+    let calls = sweep_after(Faults::new(Trigger::Never, InjectedFault::Fault)).await;
     for nth in 1..=calls {
         sweep_after(Faults::outage_before(nth)).await;
         sweep_after(Faults::outage_after(nth)).await;
@@ -261,7 +261,7 @@ async fn on_a_full_disk_garbage_goes_before_sessions_that_have_died() {
         .end(session_id(2), epoch, EndSession::Cancelled)
         .await
         .unwrap();
-    let faults = Arc::new(Faults::new(When::Once(1), Trouble::NoSpace));
+    let faults = Arc::new(Faults::new(Trigger::Once(1), InjectedFault::NoSpace));
     let full = FaultyLedger::new(ledger.clone(), Arc::clone(&faults));
     let swept = sweep().step(&full, &vault, LATER).await.unwrap();
     assert_eq!((swept.expired, swept.garbage), (1, 2));

@@ -69,7 +69,7 @@ fn another_session_begins_at_nothing() {
     let id = held.record().id.clone();
     drop(held);
     edit(&journal, &id, |record| {
-        record["started"] = json!(1_700_000_000)
+        record["started"] = json!(1_700_000_000);
     });
     let mut held = journal.hold(&id).unwrap();
     held.committed(700).unwrap();

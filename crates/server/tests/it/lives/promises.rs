@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use windlass_server::Stores;
-use windlass_store::{MediaId, Place, Sweep, SweepOptions};
+use windlass_store::{MediaId, MediaLocation, Sweep, SweepOptions};
 
 use super::FAR;
 use crate::world::World;
@@ -33,7 +33,7 @@ async fn named(world: &World, stores: &Stores) -> BTreeSet<MediaId> {
     assert_eq!(resources.len(), world.count().await);
     let media = resources.into_iter().filter_map(|resource| resource.media);
     media
-        .filter(|media| media.at.place == Place::Vault)
+        .filter(|media| media.at.location == MediaLocation::Vault)
         .map(|media| media.at.id)
         .collect()
 }

@@ -117,10 +117,10 @@ fn what_may_use_the_reserve() {
         })
     };
     let (id, epoch) = (id(1), Epoch(1));
-    let advance = |small_media| Change::Advance {
+    let advance = |small_media| Change::OffsetCommit {
         id,
         epoch,
-        advance: Advance {
+        advance: OffsetCommit {
             small_media,
             ..step(0, 1)
         },

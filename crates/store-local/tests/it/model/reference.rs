@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_store::{Place, SessionState};
+use windlass_store::{MediaLocation, SessionState};
 
 /// What is asked of a ledger. Sessions, resources and media go by small numbers, so that they meet.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub(super) enum Step {
     Lease {
         session: u8,
     },
-    Advance {
+    OffsetCommit {
         holder: Holder,
         from: From,
         more: u8,
@@ -63,11 +63,11 @@ pub(super) struct Named {
 }
 
 impl Named {
-    pub(super) fn place(self) -> Place {
+    pub(super) fn place(self) -> MediaLocation {
         if self.is_small {
-            Place::Ledger
+            MediaLocation::Ledger
         } else {
-            Place::Vault
+            MediaLocation::Vault
         }
     }
 }
@@ -165,7 +165,7 @@ impl Reference {
         match step {
             Step::Start { session, expires } => self.start(*session, *expires)?,
             Step::Lease { session } => return Ok(self.lease(*session)),
-            Step::Advance {
+            Step::OffsetCommit {
                 holder,
                 from,
                 more,

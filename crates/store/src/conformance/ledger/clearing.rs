@@ -2,7 +2,7 @@
 
 use super::super::samples::{FAR, Names, finish, insert_with_new, small_step, step};
 use super::{fenced, finishing, found, is_garbage, lease, session, small, start};
-use crate::ledger::{Advance, EndSession, Ledger, ResourceChange};
+use crate::ledger::{EndSession, Ledger, OffsetCommit, ResourceChange};
 use crate::records::{MediaId, NewSession, SessionState, Timestamp};
 
 use ResourceChange::Insert;
@@ -22,11 +22,11 @@ async fn finishing_sessions_are_listed_in_order(ledger: &dyn Ledger) {
         let id = start(ledger, names.new_session(n)).await.id;
         if n != 4 {
             let epoch = lease(ledger, id).await.epoch;
-            let last = Advance {
+            let last = OffsetCommit {
                 state: SessionState::Finishing,
                 ..step(0, 10, None)
             };
-            ledger.advance(id, epoch, last).await.unwrap();
+            ledger.commit_offset(id, epoch, last).await.unwrap();
         }
     }
     let mine = [names.session(1), names.session(2), names.session(3)];
@@ -55,20 +55,20 @@ async fn expiry_forgets_the_dead_but_not_the_finishing(ledger: &dyn Ledger) {
         expires,
         ..names.new_session(n)
     };
-    let step_to = |n, state| Advance {
+    let step_to = |n, state| OffsetCommit {
         state,
         ..step(0, 10, Some(names.large(n)))
     };
     let active = start(ledger, dying(0)).await.id;
     let epoch = lease(ledger, active).await.epoch;
     ledger
-        .advance(active, epoch, step_to(0, SessionState::Active))
+        .commit_offset(active, epoch, step_to(0, SessionState::Active))
         .await
         .unwrap();
     let unfinished = start(ledger, dying(1)).await.id;
     let epoch_1 = lease(ledger, unfinished).await.epoch;
     ledger
-        .advance(unfinished, epoch_1, step_to(1, SessionState::Finishing))
+        .commit_offset(unfinished, epoch_1, step_to(1, SessionState::Finishing))
         .await
         .unwrap();
     let ended = start(ledger, dying(2)).await.id;
@@ -82,7 +82,7 @@ async fn expiry_forgets_the_dead_but_not_the_finishing(ledger: &dyn Ledger) {
     let little = start(ledger, dying(3)).await.id;
     let epoch_3 = lease(ledger, little).await.epoch;
     ledger
-        .advance(little, epoch_3, small_step(0, names.small(3), b"wind"))
+        .commit_offset(little, epoch_3, small_step(0, names.small(3), b"wind"))
         .await
         .unwrap();
     let later = start(
@@ -130,7 +130,7 @@ async fn expiry_forgets_the_dead_but_not_the_finishing(ledger: &dyn Ledger) {
     );
     fenced(
         ledger
-            .advance(active, epoch, step(10, 20, Some(names.large(0))))
+            .commit_offset(active, epoch, step(10, 20, Some(names.large(0))))
             .await,
     );
 }
@@ -175,7 +175,7 @@ async fn garbage_is_listed_until_it_is_forgotten(ledger: &dyn Ledger) {
         let id = start(ledger, names.new_session(n)).await.id;
         let epoch = lease(ledger, id).await.epoch;
         ledger
-            .advance(id, epoch, step(0, 10, Some(names.large(n))))
+            .commit_offset(id, epoch, step(0, 10, Some(names.large(n))))
             .await
             .unwrap();
         ledger.end(id, epoch, EndSession::Cancelled).await.unwrap();
@@ -212,7 +212,7 @@ async fn media_is_unknown_when_nothing_names_it(ledger: &dyn Ledger) {
     let id = start(ledger, names.new_session(0)).await.id;
     let epoch = lease(ledger, id).await.epoch;
     ledger
-        .advance(id, epoch, step(0, 10, Some(names.large(0))))
+        .commit_offset(id, epoch, step(0, 10, Some(names.large(0))))
         .await
         .unwrap();
     ledger
@@ -224,7 +224,7 @@ async fn media_is_unknown_when_nothing_names_it(ledger: &dyn Ledger) {
     let id = start(ledger, names.new_session(2)).await.id;
     let epoch = lease(ledger, id).await.epoch;
     ledger
-        .advance(id, epoch, step(0, 10, Some(names.large(2))))
+        .commit_offset(id, epoch, step(0, 10, Some(names.large(2))))
         .await
         .unwrap();
     ledger.end(id, epoch, EndSession::Cancelled).await.unwrap();

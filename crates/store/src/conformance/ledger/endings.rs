@@ -30,7 +30,7 @@ async fn an_ended_session_lets_go_of_its_media(ledger: &dyn Ledger) {
         let epoch = lease(ledger, large).await.epoch;
         let media = names.large(2 * n);
         ledger
-            .advance(large, epoch, step(0, 10, Some(media)))
+            .commit_offset(large, epoch, step(0, 10, Some(media)))
             .await
             .unwrap();
         ledger.end(large, epoch, end).await.unwrap();
@@ -44,7 +44,7 @@ async fn an_ended_session_lets_go_of_its_media(ledger: &dyn Ledger) {
         let epoch = lease(ledger, little).await.epoch;
         let media = names.small(2 * n + 1);
         ledger
-            .advance(little, epoch, small_step(0, media, b"wind"))
+            .commit_offset(little, epoch, small_step(0, media, b"wind"))
             .await
             .unwrap();
         ledger.end(little, epoch, end).await.unwrap();
@@ -73,7 +73,7 @@ async fn an_ended_session_takes_nothing_more(ledger: &dyn Ledger) {
         let offset = ended.progress.offset;
         fenced(
             ledger
-                .advance(id, epoch, step(offset, offset + 1, None))
+                .commit_offset(id, epoch, step(offset, offset + 1, None))
                 .await,
         );
         fenced(ledger.end(id, epoch, EndSession::Cancelled).await);
@@ -97,7 +97,7 @@ async fn finishing_makes_the_resource_and_keeps_the_reply(ledger: &dyn Ledger) {
     let leased = lease(ledger, id).await;
     let media = names.large(0);
     ledger
-        .advance(id, leased.epoch, step(0, 10, Some(media)))
+        .commit_offset(id, leased.epoch, step(0, 10, Some(media)))
         .await
         .unwrap();
     let resource = names.resource("llama", Some(media));
@@ -129,7 +129,7 @@ async fn a_resource_takes_small_media_over_from_its_session(ledger: &dyn Ledger)
     let epoch = lease(ledger, id).await.epoch;
     let kept = names.small(0);
     ledger
-        .advance(id, epoch, small_step(0, kept, b"wind"))
+        .commit_offset(id, epoch, small_step(0, kept, b"wind"))
         .await
         .unwrap();
     let resource = Insert(names.resource("kept", Some(kept)));
@@ -143,7 +143,7 @@ async fn a_resource_takes_small_media_over_from_its_session(ledger: &dyn Ledger)
     let epoch = lease(ledger, id).await.epoch;
     let grown = names.small(1);
     ledger
-        .advance(id, epoch, small_step(0, grown, b"wind"))
+        .commit_offset(id, epoch, small_step(0, grown, b"wind"))
         .await
         .unwrap();
     let changes = ChangeSet {
@@ -183,7 +183,10 @@ async fn finishing_never_moves_the_offset_back(ledger: &dyn Ledger) {
     let names = Names::of("finishing_never_moves_the_offset_back");
     let id = start(ledger, names.new_session(0)).await.id;
     let epoch = lease(ledger, id).await.epoch;
-    ledger.advance(id, epoch, step(0, 101, None)).await.unwrap();
+    ledger
+        .commit_offset(id, epoch, step(0, 101, None))
+        .await
+        .unwrap();
     fenced(
         ledger
             .apply(finishing(finish(id, epoch, None), vec![]))
@@ -197,7 +200,7 @@ async fn media_that_no_resource_takes_over_is_let_go(ledger: &dyn Ledger) {
     let id = start(ledger, names.new_session(0)).await.id;
     let epoch = lease(ledger, id).await.epoch;
     ledger
-        .advance(id, epoch, step(0, 10, Some(names.large(0))))
+        .commit_offset(id, epoch, step(0, 10, Some(names.large(0))))
         .await
         .unwrap();
     let changes = ChangeSet {

@@ -2,7 +2,7 @@
 
 use super::super::samples::{FAR, Names, finish, progress, small_step, step};
 use super::{conflicts, fenced, finishing, is_garbage, lease, session, small, start};
-use crate::ledger::{Advance, EndSession, Ledger};
+use crate::ledger::{EndSession, Ledger, OffsetCommit};
 use crate::records::{Epoch, NewSession, Progress, Session, SessionState, Timestamp};
 
 pub(super) async fn checks(ledger: &dyn Ledger) {
@@ -61,7 +61,7 @@ async fn an_unknown_session_is_nowhere(ledger: &dyn Ledger) {
     let id = names.session(0);
     assert_eq!(ledger.session(id).await.unwrap(), None);
     assert_eq!(ledger.lease(id).await.unwrap(), None);
-    fenced(ledger.advance(id, Epoch(1), step(0, 1, None)).await);
+    fenced(ledger.commit_offset(id, Epoch(1), step(0, 1, None)).await);
     fenced(ledger.end(id, Epoch(1), EndSession::Cancelled).await);
     fenced(
         ledger
@@ -77,7 +77,7 @@ async fn every_lease_fences_the_ones_before(ledger: &dyn Ledger) {
     let media = Some(names.large(0));
     let first = lease(ledger, id).await;
     ledger
-        .advance(id, first.epoch, step(0, 10, media))
+        .commit_offset(id, first.epoch, step(0, 10, media))
         .await
         .unwrap();
     let second = lease(ledger, id).await;
@@ -96,7 +96,7 @@ async fn every_lease_fences_the_ones_before(ledger: &dyn Ledger) {
         second.epoch,
         Epoch(third.epoch.0 + 1),
     ] {
-        fenced(ledger.advance(id, stale, step(10, 20, media)).await);
+        fenced(ledger.commit_offset(id, stale, step(10, 20, media)).await);
         fenced(ledger.end(id, stale, EndSession::Cancelled).await);
         fenced(
             ledger
@@ -106,11 +106,11 @@ async fn every_lease_fences_the_ones_before(ledger: &dyn Ledger) {
     }
     assert_eq!(session(ledger, id).await, third);
     ledger
-        .advance(id, third.epoch, step(10, 20, media))
+        .commit_offset(id, third.epoch, step(10, 20, media))
         .await
         .unwrap();
     ledger
-        .advance(id, third.epoch, step(20, 30, media))
+        .commit_offset(id, third.epoch, step(20, 30, media))
         .await
         .unwrap();
 }
@@ -134,7 +134,7 @@ async fn an_advance_commits_all_it_says(ledger: &dyn Ledger) {
         Timestamp::from_millis(FAR.as_millis() + 1),
     );
     let progress = progress(1 << 40, Some(names.large(0)));
-    let advance = Advance {
+    let advance = OffsetCommit {
         from: 0,
         progress: progress.clone(),
         small_media: None,
@@ -142,7 +142,7 @@ async fn an_advance_commits_all_it_says(ledger: &dyn Ledger) {
         expires: Some(expires),
     };
     ledger
-        .advance(id, leased.epoch, advance.clone())
+        .commit_offset(id, leased.epoch, advance.clone())
         .await
         .unwrap();
     let expected = Session {
@@ -153,13 +153,13 @@ async fn an_advance_commits_all_it_says(ledger: &dyn Ledger) {
     };
     assert_eq!(session(ledger, id).await, expected);
 
-    let nothing_new = Advance {
+    let nothing_new = OffsetCommit {
         from: 1 << 40,
         expires: None,
         ..advance
     };
     ledger
-        .advance(id, expected.epoch, nothing_new)
+        .commit_offset(id, expected.epoch, nothing_new)
         .await
         .unwrap();
     assert_eq!(
@@ -174,10 +174,13 @@ async fn an_advance_from_another_offset_is_fenced(ledger: &dyn Ledger) {
     let id = start(ledger, names.new_session(0)).await.id;
     let epoch = lease(ledger, id).await.epoch;
     let media = Some(names.large(0));
-    ledger.advance(id, epoch, step(0, 10, media)).await.unwrap();
+    ledger
+        .commit_offset(id, epoch, step(0, 10, media))
+        .await
+        .unwrap();
     let before = session(ledger, id).await;
     for (from, to) in [(0, 20), (9, 20), (11, 20), (10, 9), (10, 0)] {
-        fenced(ledger.advance(id, epoch, step(from, to, media)).await);
+        fenced(ledger.commit_offset(id, epoch, step(from, to, media)).await);
         assert_eq!(session(ledger, id).await, before, "from {from} to {to}");
     }
 }
@@ -186,7 +189,7 @@ async fn one_of_many_equal_advances_wins(ledger: &dyn Ledger) {
     let names = Names::of("one_of_many_equal_advances_wins");
     let id = start(ledger, names.new_session(0)).await.id;
     let epoch = lease(ledger, id).await.epoch;
-    let advance = |to| ledger.advance(id, epoch, step(0, to, None));
+    let advance = |to| ledger.commit_offset(id, epoch, step(0, to, None));
     let (a, b, c, d) = tokio::join!(advance(1), advance(2), advance(3), advance(4));
     let won: Vec<u64> = [(1, a), (2, b), (3, c), (4, d)]
         .into_iter()
@@ -202,12 +205,12 @@ async fn small_media_grows_with_its_session(ledger: &dyn Ledger) {
     let media = names.small(0);
     assert_eq!(small(ledger, media.id).await, None);
     ledger
-        .advance(id, epoch, small_step(0, media, b"wind"))
+        .commit_offset(id, epoch, small_step(0, media, b"wind"))
         .await
         .unwrap();
     assert_eq!(small(ledger, media.id).await.as_deref(), Some(&b"wind"[..]));
     ledger
-        .advance(id, epoch, small_step(4, media, b"windlass"))
+        .commit_offset(id, epoch, small_step(4, media, b"windlass"))
         .await
         .unwrap();
     assert_eq!(
@@ -216,7 +219,7 @@ async fn small_media_grows_with_its_session(ledger: &dyn Ledger) {
     );
     fenced(
         ledger
-            .advance(id, epoch, small_step(4, media, b"windmill"))
+            .commit_offset(id, epoch, small_step(4, media, b"windmill"))
             .await,
     );
     assert_eq!(
@@ -224,11 +227,11 @@ async fn small_media_grows_with_its_session(ledger: &dyn Ledger) {
         Some(&b"windlass"[..])
     );
 
-    let unchanged = Advance {
+    let unchanged = OffsetCommit {
         state: SessionState::Finishing,
         ..step(8, 8, Some(media))
     };
-    ledger.advance(id, epoch, unchanged).await.unwrap();
+    ledger.commit_offset(id, epoch, unchanged).await.unwrap();
     assert_eq!(
         small(ledger, media.id).await.as_deref(),
         Some(&b"windlass"[..])
@@ -242,11 +245,11 @@ async fn small_media_that_moves_to_the_vault_leaves_the_ledger(ledger: &dyn Ledg
         let epoch = lease(ledger, id).await.epoch;
         let media = names.small(n);
         ledger
-            .advance(id, epoch, small_step(0, media, b"wind"))
+            .commit_offset(id, epoch, small_step(0, media, b"wind"))
             .await
             .unwrap();
         ledger
-            .advance(id, epoch, step(4, 70_000, Some(vault)))
+            .commit_offset(id, epoch, step(4, 70_000, Some(vault)))
             .await
             .unwrap();
         assert_eq!(small(ledger, media.id).await, None);

@@ -11,7 +11,7 @@ use crate::identity;
 
 /// What lies together in one directory of a vault.
 #[derive(Debug, Default)]
-pub(crate) struct Lot {
+pub(crate) struct Shard {
     /// Media in its place.
     pub(crate) media: Vec<MediaId>,
     /// Names that Windlass does not give.
@@ -27,19 +27,19 @@ pub(crate) fn path(root: &Path, id: MediaId) -> PathBuf {
 /// passed over.
 pub(crate) fn walk<E: From<io::Error>>(
     root: &Path,
-    mut show: impl FnMut(Lot) -> Result<(), E>,
+    mut show: impl FnMut(Shard) -> Result<(), E>,
 ) -> Result<(), E> {
     let (outer, mut foreign) = directories(root)?;
     foreign.retain(|path| *path != identity::path(root));
-    show(Lot {
+    show(Shard {
         foreign,
-        ..Lot::default()
+        ..Shard::default()
     })?;
     for outer in outer {
         let (inner, foreign) = directories(&outer)?;
-        show(Lot {
+        show(Shard {
             foreign,
-            ..Lot::default()
+            ..Shard::default()
         })?;
         for inner in inner {
             show(lot(root, &inner)?)?;
@@ -74,8 +74,8 @@ fn directories(directory: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     Ok((paths(ours), paths(foreign)))
 }
 
-fn lot(root: &Path, directory: &Path) -> io::Result<Lot> {
-    let mut lot = Lot::default();
+fn lot(root: &Path, directory: &Path) -> io::Result<Shard> {
+    let mut lot = Shard::default();
     for Entry { path, kind } in filesystem::entries(directory)? {
         let id = MediaId::parse(name(&path)).filter(|_| kind.is_file());
         match id {

@@ -11,16 +11,16 @@ use std::io;
 use std::path::Path;
 
 /// A question to a file system.
-pub(crate) struct Pulse(Question);
+pub(crate) struct JournalHealth(Question);
 
 type Question = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-impl Pulse {
+impl JournalHealth {
     /// By the file `path`.
     ///
     /// ext4 and XFS are asked by a change, as they look at their journal only when one begins, and the smallest that
     /// they refuse aloud: the file gets the flags that it has. It costs some microseconds, and no sync. Of others it
-    /// is not known that they need it. They are believed, and so are those two where the file belongs to another user,
+    /// is not known that they need it. They are relied on, and so are those two where the file belongs to another user,
     /// with a warning.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         question(path).map(Self)
@@ -33,13 +33,13 @@ impl Pulse {
     }
 
     /// Fails when the file system has stopped. Of a sync that had succeeded before, on any of its files, this tells
-    /// whether it is to be believed.
+    /// whether it can be relied on.
     pub(crate) fn check(&self) -> io::Result<()> {
         (self.0)()
     }
 }
 
-impl fmt::Debug for Pulse {
+impl fmt::Debug for JournalHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pulse").finish_non_exhaustive()
     }
@@ -85,13 +85,13 @@ mod tests {
     #[test]
     fn a_file_system_that_goes_on_is_believed() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        Pulse::of(file.path()).unwrap().check().unwrap();
+        JournalHealth::of(file.path()).unwrap().check().unwrap();
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn one_that_cannot_be_asked_is_believed() {
-        Pulse::of(Path::new("/proc/self/status"))
+        JournalHealth::of(Path::new("/proc/self/status"))
             .unwrap()
             .check()
             .unwrap();

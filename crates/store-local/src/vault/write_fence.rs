@@ -8,39 +8,39 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 
 use windlass_store::MediaId;
 
-/// The newest gate of every media that is open for writing.
+/// The newest fence of every media that is open for writing.
 #[derive(Debug, Default)]
-pub(super) struct Gates(Mutex<HashMap<MediaId, Weak<Gate>>>);
+pub(super) struct FenceMap(Mutex<HashMap<MediaId, Weak<WriteFence>>>);
 
 /// What a writer passes through to write.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct WriteFence {
     id: MediaId,
     closed: RwLock<bool>,
-    gates: Arc<Gates>,
+    fences: Arc<FenceMap>,
 }
 
-impl Gates {
-    /// A gate for a new writer. Blocks until no writer before it is writing; none will again.
-    pub(super) fn take_over(self: &Arc<Self>, id: MediaId) -> Arc<Gate> {
-        let gate = Gate {
+impl FenceMap {
+    /// A fence for a new writer. Blocks until no writer before it is writing; none will again.
+    pub(super) fn take_over(self: &Arc<Self>, id: MediaId) -> Arc<WriteFence> {
+        let fence = WriteFence {
             id,
             closed: RwLock::new(false),
-            gates: Arc::clone(self),
+            fences: Arc::clone(self),
         };
-        let gate = Arc::new(gate);
-        let before = self.map().insert(id, Arc::downgrade(&gate));
+        let fence = Arc::new(fence);
+        let before = self.map().insert(id, Arc::downgrade(&fence));
         if let Some(before) = before.and_then(|before| before.upgrade()) {
             *before.closed.write().expect("no write panics") = true;
         }
-        gate
+        fence
     }
 
     /// Whether a writer has the media open.
     pub(super) fn is_open(&self, id: MediaId) -> bool {
-        // Counted, not upgraded: the last owner drops its gate, which takes the map's lock.
+        // Counted, not upgraded: the last owner drops its fence, which takes the map's lock.
         let map = self.map();
-        map.get(&id).is_some_and(|gate| gate.strong_count() > 0)
+        map.get(&id).is_some_and(|fence| fence.strong_count() > 0)
     }
 
     #[cfg(test)]
@@ -48,22 +48,22 @@ impl Gates {
         self.map().len()
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<MediaId, Weak<Gate>>> {
+    fn map(&self) -> MutexGuard<'_, HashMap<MediaId, Weak<WriteFence>>> {
         self.0.lock().expect("nothing panics while it is held")
     }
 }
 
-impl Gate {
-    /// Does `work` while the gate is held open; `None` when a newer writer has closed it.
+impl WriteFence {
+    /// Does `work` under the fence; `None` when a newer writer has closed it.
     pub(super) fn pass<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let closed = self.closed.read().expect("no write panics");
         (!*closed).then(work)
     }
 }
 
-impl Drop for Gate {
+impl Drop for WriteFence {
     fn drop(&mut self) {
-        let mut map = self.gates.map();
+        let mut map = self.fences.map();
         if map
             .get(&self.id)
             .is_some_and(|newest| newest.strong_count() == 0)

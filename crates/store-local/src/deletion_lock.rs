@@ -1,6 +1,6 @@
 //! What keeps media from being deleted while a backup copies it.
 //!
-//! Backups share the lock of the file `hold` in the data directory. Whoever deletes media first looks
+//! Backups share the lock of the file `deletion_lock` in the data directory. Whoever deletes media first looks
 //! whether somebody has it, and if so leaves the media to the next sweep. Looking first is enough,
 //! because media is deleted only after the ledger has let go of it: what a delete that has looked
 //! already takes away is not in a copy of the ledger that is made after the hold was taken.
@@ -16,7 +16,7 @@ use crate::filesystem;
 
 /// The look before a delete.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct DeletionLock {
     path: PathBuf,
     /// One look at a time: two would each take the other for a backup.
     looking: Mutex<()>,
@@ -25,9 +25,9 @@ pub(crate) struct Hold {
 /// Media was not deleted, because a backup may be about to copy it.
 #[derive(Debug, thiserror::Error)]
 #[error("a backup holds it")]
-pub(crate) struct HeldByBackup;
+pub(crate) struct DeletionLocked;
 
-impl Hold {
+impl DeletionLock {
     /// The hold on the store in `dir`.
     pub(crate) fn of(dir: &Path) -> Self {
         Self {
@@ -53,7 +53,7 @@ pub(crate) fn take(dir: &Path) -> io::Result<File> {
 }
 
 /// Keeps backups of the store in `dir` out, until the file is closed; `None` when one is running.
-pub(crate) fn keep_out(dir: &Path) -> io::Result<Option<File>> {
+pub(crate) fn exclude_backups(dir: &Path) -> io::Result<Option<File>> {
     filesystem::lock(&path(dir))
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use windlass_store::{EndSession, Epoch, MediaId, MediaRef, Place, SessionId};
+use windlass_store::{EndSession, Epoch, MediaId, MediaLocation, MediaRef, SessionId};
 
 use super::change::ChangeError;
 use super::leases::Leases;
@@ -15,13 +15,13 @@ use crate::{Durability, OpenError};
 /// The connection that a repair writes on. Every change is a transaction of its own, durable when
 /// the call returns.
 #[derive(Debug)]
-pub(crate) struct Mend {
+pub(crate) struct Repair {
     connection: Connection,
     /// None is ever given out: the caller holds the directory.
     leases: Leases,
 }
 
-impl Mend {
+impl Repair {
     /// Opens the ledger in `path`, which must exist, as a server does. It is that of the store of this
     /// identity. The caller holds the lock of the directory.
     pub(crate) fn open(path: &Path, identity: Identity) -> Result<Self, OpenError> {
@@ -46,8 +46,8 @@ impl Mend {
 
     /// Drops a small media, unless a row names it.
     pub(crate) fn drop_small_media(&self, id: MediaId) -> rusqlite::Result<bool> {
-        let place = Place::Ledger;
-        self.change(|tables| tables.let_go(MediaRef { id, place }))
+        let location = MediaLocation::Ledger;
+        self.change(|tables| tables.let_go(MediaRef { id, location }))
     }
 
     fn change(

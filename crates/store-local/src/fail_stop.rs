@@ -11,9 +11,9 @@ use windlass_store::Cause;
 
 /// The first failure, shared by all who must stop because of it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Poison(Arc<OnceLock<Cause>>);
+pub(crate) struct FailStop(Arc<OnceLock<Cause>>);
 
-impl Poison {
+impl FailStop {
     /// The failure, if there was one.
     pub(crate) fn check(&self) -> Result<(), Cause> {
         match self.0.get() {
@@ -23,7 +23,7 @@ impl Poison {
     }
 
     /// Records a failure and returns the first there was.
-    pub(crate) fn strike(&self, error: impl Error + Send + Sync + 'static) -> Cause {
+    pub(crate) fn trip(&self, error: impl Error + Send + Sync + 'static) -> Cause {
         Arc::clone(self.0.get_or_init(|| Arc::new(error)))
     }
 }

@@ -22,7 +22,7 @@ const INTEGRITY_LINES: u32 = 20;
 
 /// A connection that only reads, beside whoever writes.
 #[derive(Debug)]
-pub(crate) struct Audit {
+pub(crate) struct LedgerSnapshot {
     connection: Connection,
 }
 
@@ -30,28 +30,28 @@ pub(crate) struct Audit {
 pub(crate) type Page<T> = Vec<(i64, Result<T, rusqlite::Error>)>;
 
 /// A walk over all rows that a table has at its beginning, page by page.
-pub(crate) struct Walk<T> {
-    page: fn(&Audit, i64) -> rusqlite::Result<Page<T>>,
+pub(crate) struct TableScan<T> {
+    page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
     at: i64,
     last: i64,
 }
 
-impl<T> Walk<T> {
+impl<T> TableScan<T> {
     pub(crate) fn begin(
-        audit: &Audit,
+        snapshot: &LedgerSnapshot,
         table: &'static str,
-        page: fn(&Audit, i64) -> rusqlite::Result<Page<T>>,
+        page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
     ) -> rusqlite::Result<Self> {
-        let last = audit.last_row(table)?;
+        let last = snapshot.last_row(table)?;
         Ok(Self { page, at: 0, last })
     }
 
     /// The next page; `None` at the end.
-    pub(crate) fn next(&mut self, audit: &Audit) -> rusqlite::Result<Option<Page<T>>> {
+    pub(crate) fn next(&mut self, snapshot: &LedgerSnapshot) -> rusqlite::Result<Option<Page<T>>> {
         if self.at >= self.last {
             return Ok(None);
         }
-        let rows = (self.page)(audit, self.at)?;
+        let rows = (self.page)(snapshot, self.at)?;
         Ok(rows.last().map(|(end, _)| *end).map(|end| {
             self.at = end;
             rows
@@ -82,7 +82,7 @@ pub(crate) struct ResourceRow {
     pub(crate) media: Option<(MediaRef, u64, Digests)>,
 }
 
-impl Audit {
+impl LedgerSnapshot {
     /// Opens the ledger in `path`, which must exist. Changes nothing in it, not even the place of
     /// its last commits.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {

@@ -1,4 +1,4 @@
-//! How long a commit waits for company.
+//! How long a commit waits for other callers.
 //!
 //! A commit writes a page or more of every table and index that it touches, and syncs once, for one
 //! change as for ten. Where syncs are quick the processor is the limit, and small batches waste it: a
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Longest time that a commit waits for company. On two cores, with 32 clients, less waiting gave smaller
+/// Longest time that a commit waits for other callers. On two cores, with 32 clients, less waiting gave smaller
 /// batches, and more left the processor idle.
 const PATIENCE: Duration = Duration::from_micros(500);
 
 /// The queue's places: how many calls wait, and how many the writer wants to see there.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct QueueSlots {
     len: usize,
     free: Arc<Semaphore>,
     wanted: AtomicUsize,
 }
 
-impl Places {
+impl QueueSlots {
     pub(super) fn new(len: usize) -> Self {
         Self {
             len,
@@ -53,25 +53,25 @@ impl Places {
     }
 }
 
-/// The writer's side: waits for company, as long as there is some to be expected.
+/// The writer's side: waits for other callers, as long as some are to be expected.
 #[derive(Debug)]
-pub(super) struct Company {
-    places: Arc<Places>,
+pub(super) struct CommitDelay {
+    places: Arc<QueueSlots>,
     /// How many callers were lately waiting at the same time.
     lately: usize,
 }
 
-impl Company {
-    pub(super) fn new(places: Arc<Places>) -> Self {
+impl CommitDelay {
+    pub(super) fn new(places: Arc<QueueSlots>) -> Self {
         Self { places, lately: 0 }
     }
 
-    /// Waits for company before a commit, which carries so many calls at most.
-    pub(super) fn gather(&self, most: usize) {
-        self.gather_for(PATIENCE, most);
+    /// Waits for other callers before a commit, which carries so many calls at most.
+    pub(super) fn wait_for_siblings(&self, most: usize) {
+        self.wait_for_siblings_within(PATIENCE, most);
     }
 
-    fn gather_for(&self, patience: Duration, most: usize) {
+    fn wait_for_siblings_within(&self, patience: Duration, most: usize) {
         let enough = self.enough(most);
         let begun = Instant::now();
         self.places.wanted.store(enough, Ordering::SeqCst);
@@ -108,30 +108,30 @@ mod tests {
     /// How long a test waits for a thread. It takes that long only when it fails.
     const LONG: Duration = Duration::from_secs(60);
 
-    async fn with(taken: usize, lately: usize) -> (Company, Vec<OwnedSemaphorePermit>) {
-        let places = Arc::new(Places::new(100));
+    async fn with(taken: usize, lately: usize) -> (CommitDelay, Vec<OwnedSemaphorePermit>) {
+        let places = Arc::new(QueueSlots::new(100));
         let mut held = Vec::new();
         for _ in 0..taken {
             held.push(places.take().await);
         }
-        (Company { places, lately }, held)
+        (CommitDelay { places, lately }, held)
     }
 
     #[tokio::test]
     async fn who_is_alone_does_not_wait() {
         for lately in [0, 1, 2] {
-            let (company, _held) = with(1, lately).await;
-            assert!(company.enough(100) <= 1, "{lately}");
+            let (group_commit, _held) = with(1, lately).await;
+            assert!(group_commit.enough(100) <= 1, "{lately}");
         }
     }
 
     #[tokio::test]
     async fn most_of_the_company_is_enough() {
-        let (company, held) = with(5, 8).await;
-        let places = Arc::clone(&company.places);
+        let (group_commit, held) = with(5, 8).await;
+        let places = Arc::clone(&group_commit.places);
         let (tell, gathered) = mpsc::channel();
         let writer = thread::spawn(move || {
-            company.gather_for(FOR_EVER, 100);
+            group_commit.wait_for_siblings_within(FOR_EVER, 100);
             tell.send(())
         });
         let sixth = places.take().await;
@@ -143,25 +143,25 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_batch_does_not_wait() {
-        let (company, _held) = with(5, 100).await;
-        assert_eq!(company.enough(5), 5);
+        let (group_commit, _held) = with(5, 100).await;
+        assert_eq!(group_commit.enough(5), 5);
     }
 
     #[tokio::test]
     async fn company_that_does_not_come_is_not_waited_for() {
-        let (company, _held) = with(1, 100).await;
-        company.gather_for(Duration::from_millis(1), 100);
+        let (group_commit, _held) = with(1, 100).await;
+        group_commit.wait_for_siblings_within(Duration::from_millis(1), 100);
     }
 
     #[tokio::test]
     async fn company_that_has_gone_is_forgotten() {
-        let (mut company, held) = with(20, 0).await;
-        company.note(12);
-        assert_eq!(company.lately, 32);
+        let (mut group_commit, held) = with(20, 0).await;
+        group_commit.note(12);
+        assert_eq!(group_commit.lately, 32);
         drop(held);
         for _ in 0..32 {
-            company.note(1);
+            group_commit.note(1);
         }
-        assert_eq!(company.lately, 1);
+        assert_eq!(group_commit.lately, 1);
     }
 }

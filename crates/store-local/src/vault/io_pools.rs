@@ -1,4 +1,4 @@
-//! Blocking work, in lanes that cannot take each other's threads.
+//! Blocking work, in pools that cannot take each other's threads.
 //!
 //! All of it runs on tokio's blocking threads, of which there are 512. A disk that has become slow
 //! would soon have them all waiting in fdatasync; so each kind of work has its own number of them,
@@ -10,42 +10,42 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use windlass_store::Cause;
 
-/// The lanes of the vault.
+/// The pools of the vault.
 ///
 /// Syncs profit from going together, as the file system puts their journal commits into one: 32
 /// at once were three times as fast as one after another, and more than that gave nothing.
 /// Direct writes wait for the disk, which is busy with sixteen of them. Other writes and reads mostly end in the
 /// page cache; they need a thread for each processor and some for those that wait.
 #[derive(Debug)]
-pub(super) struct Lanes {
+pub(super) struct IoPools {
     /// Syncs, and the last write before one.
-    pub(super) sync: Lane,
+    pub(super) sync: BlockingPool,
     /// Syncs that nobody waits for, and that shall not be waited for.
-    pub(super) write_back: Lane,
+    pub(super) write_back: BlockingPool,
     /// Writes past the page cache.
-    pub(super) direct: Lane,
+    pub(super) direct: BlockingPool,
     /// Other writes, and what is as quick: reopening, deleting.
-    pub(super) write: Lane,
-    pub(super) read: Lane,
+    pub(super) write: BlockingPool,
+    pub(super) read: BlockingPool,
 }
 
-impl Lanes {
+impl IoPools {
     pub(super) fn new() -> Self {
         Self {
-            sync: Lane::new(32),
-            write_back: Lane::new(8),
-            direct: Lane::new(16),
-            write: Lane::new(32),
-            read: Lane::new(32),
+            sync: BlockingPool::new(32),
+            write_back: BlockingPool::new(8),
+            direct: BlockingPool::new(16),
+            write: BlockingPool::new(32),
+            read: BlockingPool::new(32),
         }
     }
 }
 
 /// A bounded number of blocking threads.
 #[derive(Debug, Clone)]
-pub(super) struct Lane(Arc<Semaphore>);
+pub(super) struct BlockingPool(Arc<Semaphore>);
 
-impl Lane {
+impl BlockingPool {
     fn new(width: usize) -> Self {
         Self(Arc::new(Semaphore::new(width)))
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_begun_while_no_thread_is_free() {
-        let lane = Lane::new(1);
+        let lane = BlockingPool::new(1);
         let (let_go, held) = mpsc::channel::<()>();
         assert!(lane.begin(move || held.recv().unwrap_or_default()));
         assert!(!lane.begin(|| ()));
@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_told_and_gives_the_place_back() {
-        let lane = Lane::new(1);
+        let lane = BlockingPool::new(1);
         lane.run(|| panic!("on purpose")).await.unwrap_err();
         assert_eq!(lane.run(|| 1).await.unwrap(), 1);
     }
