@@ -673,3 +673,21 @@ async fn a_ledger_that_closes_waits_for_reads_that_nobody_waits_for() {
     drop(ledger);
     assert!(!dir.path().join("ledger.sqlite-wal").exists());
 }
+
+/// What only the page cache has of it has to be written again: a sync alone need not write it.
+#[test]
+fn a_wal_that_a_process_left_is_written_again_before_it_is_read() {
+    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.sqlite");
+    let wal = filesystem::beside(&path, "-wal");
+    for (durability, is_written) in [(Durability::Os, false), (Durability::Disk, true)] {
+        std::fs::write(&wal, "left").unwrap();
+        let file = File::options().write(true).open(&wal).unwrap();
+        file.set_modified(long_ago).unwrap();
+        prepare_files(&path, durability).unwrap();
+        let modified = wal.metadata().unwrap().modified().unwrap();
+        assert_eq!(modified > long_ago, is_written, "{durability:?}");
+        assert_eq!(std::fs::read(&wal).unwrap(), b"left");
+    }
+}
