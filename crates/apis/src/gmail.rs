@@ -191,7 +191,7 @@ impl ApiHandler for GmailKind {
     fn worker(&self) -> Option<Arc<dyn Worker>> {
         let relay = self.options.relay.clone()?;
         let (options, bell) = (Arc::clone(&self.options), Arc::clone(&self.bell));
-        Some(Arc::new(outbox::Postman::new(options, relay, bell)))
+        Some(Arc::new(outbox::OutboxWorker::new(options, relay, bell)))
     }
 }
 

@@ -4,8 +4,8 @@
 //! chunk. Directories are not synced, and the reply that only opens a session promises nothing, so that a server which keeps the whole promise does more.
 //! Without `--sync` nothing is synced. Media is gathered to 1 MiB before it is written through the page cache: large writes cost least.
 
+mod file_store;
 mod http;
-mod shelf;
 mod tcp;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use crate::tell;
 
-use shelf::Shelf;
+use file_store::FileStore;
 
 /// What is gathered before it is written.
 const BATCH: usize = 1 << 20;
@@ -46,10 +46,10 @@ enum Kind {
 /// # Errors
 /// When it cannot listen, or the directory cannot be made.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let shelf = Shelf::new(&arguments.directory, arguments.sync)?;
+    let file_store = FileStore::new(&arguments.directory, arguments.sync)?;
     match arguments.kind {
-        Kind::Tcp => tcp::serve(&shelf),
-        Kind::Http => http::serve(shelf),
+        Kind::Tcp => tcp::serve(&file_store),
+        Kind::Http => http::serve(file_store),
     }
 }
 

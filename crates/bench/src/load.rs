@@ -70,7 +70,7 @@ pub(crate) struct Aim<'a> {
 
 /// What each connection does over and over.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Deed<'a> {
+pub(crate) enum Operation<'a> {
     /// Uploads.
     Upload,
     /// Opens sessions, and leaves them as they are.
@@ -108,12 +108,16 @@ impl Tally {
 ///
 /// # Errors
 /// The first [`Failure`] of any connection. What was done until then does not count.
-pub(crate) fn carry_out(aim: Aim<'_>, load: &Load, deed: Deed<'_>) -> Result<Tally, Failure> {
+pub(crate) fn carry_out(
+    aim: Aim<'_>,
+    load: &Load,
+    operation: Operation<'_>,
+) -> Result<Tally, Failure> {
     let queue = Queue::new(load);
     let done = thread::scope(|scope| {
         let queue = &queue;
         let threads: Vec<_> = (0..load.connections)
-            .map(|_| scope.spawn(move || work(Uploader::new(aim, load), deed, queue)))
+            .map(|_| scope.spawn(move || work(Uploader::new(aim, load), operation, queue)))
             .collect();
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
             thread.join().expect("a connection does not panic")
@@ -200,10 +204,14 @@ struct Done {
     last: Option<Receipt>,
 }
 
-fn work(mut uploader: Uploader<'_>, deed: Deed<'_>, queue: &Queue) -> Result<Done, Failure> {
+fn work(
+    mut uploader: Uploader<'_>,
+    operation: Operation<'_>,
+    queue: &Queue,
+) -> Result<Done, Failure> {
     let mut done = Done::default();
     while let Some(number) = queue.next() {
-        let result = act(&mut uploader, deed, number, &mut done);
+        let result = act(&mut uploader, operation, number, &mut done);
         result.inspect_err(|_| queue.has_failed.store(true, Ordering::Relaxed))?;
         done.count += 1;
     }
@@ -213,23 +221,23 @@ fn work(mut uploader: Uploader<'_>, deed: Deed<'_>, queue: &Queue) -> Result<Don
 
 fn act(
     uploader: &mut Uploader<'_>,
-    deed: Deed<'_>,
+    operation: Operation<'_>,
     number: u64,
     done: &mut Done,
 ) -> Result<(), Failure> {
-    match deed {
-        Deed::Upload => {
+    match operation {
+        Operation::Upload => {
             done.last = Some(uploader.upload(number)?);
             done.bytes += uploader.size();
             Ok(())
         }
-        Deed::Begin => uploader.begin(number).map(drop),
-        Deed::Status(sessions) => {
+        Operation::Begin => uploader.begin(number).map(drop),
+        Operation::Status(sessions) => {
             let index = usize::try_from(number).unwrap_or_default() % sessions.len().max(1);
             let session = sessions.get(index).ok_or(Failure::NoTarget)?;
             uploader.status(session)
         }
-        Deed::List => uploader.list().map(drop),
+        Operation::List => uploader.list().map(drop),
     }
 }
 

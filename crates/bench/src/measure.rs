@@ -15,7 +15,7 @@ use anyhow::Context as _;
 
 use crate::contestant::Places;
 use crate::figure::Figure;
-use crate::load::{self, Aim, Block, Deed, Load};
+use crate::load::{self, Aim, Block, Load, Operation};
 use crate::scenario::{Part, Task};
 use crate::server::Server;
 
@@ -79,7 +79,7 @@ impl Site {
         let server = self.start_warm(part, data)?;
         let aim = self.aim(part, &server);
         let before = server.usage();
-        let tally = load::carry_out(aim, load, Deed::Upload)?;
+        let tally = load::carry_out(aim, load, Operation::Upload)?;
         let after = server.usage();
         load::compare(aim, load, &tally).context("read back")?;
         let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();

@@ -21,7 +21,7 @@ pub(crate) struct Scenario {
     /// What is done.
     pub(crate) task: Task,
     /// How many sessions and resources are there before. Each contestant takes part once for each of these.
-    pub(crate) stocks: Vec<Stock>,
+    pub(crate) stocks: Vec<Fixture>,
     /// Another scenario and its task, which ours carries out here too, so that both are measured in the same round.
     pub(crate) yardstick: Option<(&'static str, Task)>,
     /// What is read off. The first is what the scenario is about.
@@ -38,7 +38,7 @@ pub(crate) enum Task {
     /// The server is started, and asked once.
     Start,
     /// Uploads go on, alone, then beside queries, then alone again.
-    Query(Beside),
+    Query(ConcurrentQueries),
 }
 
 /// Clients on slow lines.
@@ -65,7 +65,7 @@ impl Slow {
 
 /// Queries beside uploads.
 #[derive(Debug, Clone)]
-pub(crate) struct Beside {
+pub(crate) struct ConcurrentQueries {
     /// What goes on all the time, for as long as its limit says.
     pub(crate) uploads: Load,
     /// What is asked.
@@ -78,7 +78,7 @@ pub(crate) struct Beside {
 
 /// What is there before the measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Stock {
+pub(crate) struct Fixture {
     /// Sessions that have begun and have no media yet.
     pub(crate) sessions: u64,
     /// Small resources.
@@ -97,7 +97,7 @@ pub(crate) struct Part<'a> {
     /// What is done with it.
     pub(crate) task: Task,
     /// What is there before.
-    pub(crate) stock: Stock,
+    pub(crate) stock: Fixture,
     /// What is read off.
     pub(crate) figures: &'static [Figure],
 }
@@ -116,7 +116,7 @@ impl Scenario {
         let Some(shape) = contestant.shape(self.name) else {
             return Vec::new();
         };
-        let part = |stock: &Stock| Part {
+        let part = |stock: &Fixture| Part {
             contestant,
             name: match self.stocks.len() {
                 1 => contestant.name.clone(),
@@ -139,7 +139,7 @@ impl Scenario {
             name: format!("{}, as in {name}", contestant.name),
             shape: is_ours.then(|| contestant.shape(name)).flatten()?,
             task: task.clone(),
-            stock: Stock::default(),
+            stock: Fixture::default(),
             figures: self.figures,
         })
     }
@@ -169,7 +169,7 @@ impl Task {
     }
 }
 
-impl Stock {
+impl Fixture {
     /// Bytes of each resource.
     pub(crate) const MEDIA: u64 = 512;
 
@@ -184,7 +184,7 @@ impl Stock {
     }
 }
 
-impl fmt::Display for Stock {
+impl fmt::Display for Fixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.sessions.max(self.resources) {
             0 => f.write_str("empty"),

@@ -108,7 +108,7 @@ impl Yard {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub(crate) fn shelf(&self, name: &str) -> anyhow::Result<PathBuf> {
+    pub(crate) fn file_store(&self, name: &str) -> anyhow::Result<PathBuf> {
         let directory = self.path().join(name);
         std::fs::create_dir(&directory)?;
         Ok(directory)

@@ -131,37 +131,37 @@ fn a_thousand_sessions_at_once_take_less_than_176_mib_of_memory_with_little_for_
 }
 
 /// A file of media, and what the client keeps beside it.
-struct Desk {
+struct ClientDir {
     directory: TempDir,
     len: u64,
 }
 
-impl Desk {
+impl ClientDir {
     /// All of the media.
     fn new(media: Media) -> Self {
-        let (desk, mut file) = Self::with_file(media.len());
+        let (client_dir, mut file) = Self::with_file(media.len());
         io::copy(&mut media.reader(0..media.len()), &mut file).expect("there is room");
-        desk
+        client_dir
     }
 
     /// A piece of the media after every 64 MiB, and holes between them, which need no room on the disk.
     fn with_holes(media: Media) -> Self {
         const PIECE: u64 = 4096;
-        let (desk, file) = Self::with_file(media.len());
+        let (client_dir, file) = Self::with_file(media.len());
         for offset in (0..media.len()).step_by(usize::try_from(64 * MIB).expect("it is small")) {
             let piece = media.bytes(offset..offset + PIECE);
             file.write_all_at(&piece, offset).expect("there is room");
         }
         file.set_len(media.len()).expect("holes take no room");
-        desk
+        client_dir
     }
 
     fn with_file(len: u64) -> (Self, File) {
         let directory = TempDir::with_prefix_in("client-", env!("CARGO_TARGET_TMPDIR"))
             .expect("the scratch directory is writable");
-        let desk = Self { directory, len };
-        let file = File::create(desk.file()).expect("the directory is ours");
-        (desk, file)
+        let client_dir = Self { directory, len };
+        let file = File::create(client_dir.file()).expect("the directory is ours");
+        (client_dir, file)
     }
 
     fn file(&self) -> PathBuf {
@@ -201,15 +201,15 @@ impl Desk {
 #[test]
 fn a_client_that_uploads_four_gib_takes_less_than_48_mib_of_memory() {
     let server = server();
-    let desk = Desk::with_holes(Media::new(5, 4096 * MIB));
+    let client_dir = ClientDir::with_holes(Media::new(5, 4096 * MIB));
     let base = format!("http://{}", server.address());
-    let client = desk.upload(&base, &["--type", "resumable"]);
+    let client = client_dir.upload(&base, &["--type", "resumable"]);
     let mut peak = 0;
     while let Some(now) = peak_memory(&client) {
         peak = now;
         std::thread::sleep(Duration::from_millis(20));
     }
-    desk.assert_up(client);
+    client_dir.assert_up(client);
     println!("peak memory: {} KiB", peak / 1024);
     assert!(peak > 0 && peak < 48 * MIB, "{peak} bytes");
 }
@@ -221,11 +221,11 @@ fn an_upload_of_one_gib_that_is_killed_twenty_times_goes_on_where_it_was() {
     /// the next one asks.
     const ON_ITS_WAY: u64 = 16 * MIB;
     let server = server();
-    let desk = Desk::new(Media::new(6, 1024 * MIB));
+    let client_dir = ClientDir::new(Media::new(6, 1024 * MIB));
     let proxy = FaultProxy::start(server.address());
     let slowly = ["--max-rate", "80M"];
     for kill in 0..KILLS {
-        let mut client = desk.upload(&proxy.base_url(), &slowly);
+        let mut client = client_dir.upload(&proxy.base_url(), &slowly);
         let before = data_requests(&proxy.exchanges()).count();
         wait::until("the client sends media", || {
             let ended = client.try_wait().expect("it can be asked");
@@ -238,7 +238,7 @@ fn an_upload_of_one_gib_that_is_killed_twenty_times_goes_on_where_it_was() {
         client.kill().expect("it runs");
         client.wait().expect("it was killed");
     }
-    desk.assert_up(desk.upload(&proxy.base_url(), &[]));
+    client_dir.assert_up(client_dir.upload(&proxy.base_url(), &[]));
 
     let exchanges = proxy.exchanges();
     let starts = exchanges
@@ -258,7 +258,7 @@ fn an_upload_of_one_gib_that_is_killed_twenty_times_goes_on_where_it_was() {
         .map(|exchange| exchange.body_bytes_forwarded)
         .sum();
     println!("sent: {} MiB", sent / MIB);
-    let most = desk.len + u64::from(KILLS) * ON_ITS_WAY;
+    let most = client_dir.len + u64::from(KILLS) * ON_ITS_WAY;
     assert!(sent < most, "{sent} bytes were sent");
 }
 

@@ -110,14 +110,14 @@ fn millis(duration: Duration) -> u64 {
 
 /// The worker that empties the outbox.
 #[derive(Debug)]
-pub(super) struct Postman {
+pub(super) struct OutboxWorker {
     options: Arc<Options>,
     relay: Relay,
     /// Told when there is something new.
     bell: Arc<Notify>,
 }
 
-impl Postman {
+impl OutboxWorker {
     pub(super) fn new(options: Arc<Options>, relay: Relay, bell: Arc<Notify>) -> Self {
         Self {
             options,
@@ -247,7 +247,7 @@ impl Postman {
 }
 
 #[async_trait]
-impl Worker for Postman {
+impl Worker for OutboxWorker {
     async fn run(&self, context: WorkerContext) {
         loop {
             let sleep = self.round(&context).await.unwrap_or_else(|error| {

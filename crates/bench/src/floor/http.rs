@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::shelf::Shelf;
+use super::file_store::FileStore;
 use super::{LISTEN, listening};
 
 use download::Download;
@@ -30,9 +30,9 @@ const READ_BUFFER: usize = 4 << 20;
 type Reply = Response<Either<Full<Bytes>, Download>>;
 
 /// Serves until the process is killed.
-pub(super) fn serve(shelf: Shelf) -> anyhow::Result<()> {
+pub(super) fn serve(file_store: FileStore) -> anyhow::Result<()> {
     let floor = Arc::new(Floor {
-        shelf,
+        file_store,
         sessions: AtomicU64::new(0),
     });
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -62,7 +62,7 @@ async fn connection(stream: TcpStream, floor: Arc<Floor>) {
 }
 
 struct Floor {
-    shelf: Shelf,
+    file_store: FileStore,
     sessions: AtomicU64,
 }
 
@@ -97,7 +97,7 @@ impl Floor {
             Some(Some(span)) => span,
             Some(None) => return bare(StatusCode::BAD_REQUEST),
         };
-        let Ok(end) = store(&self.shelf, name, span.first, request.into_body()).await else {
+        let Ok(end) = store(&self.file_store, name, span.first, request.into_body()).await else {
             return bare(StatusCode::INTERNAL_SERVER_ERROR);
         };
         if span.total.is_none_or(|total| end >= total) {
@@ -114,7 +114,7 @@ impl Floor {
         if name.is_empty() {
             return bare(StatusCode::NOT_FOUND);
         }
-        match self.shelf.open_to_read(name).and_then(Download::new) {
+        match self.file_store.open_to_read(name).and_then(Download::new) {
             Ok(download) => Response::new(Either::Right(download)),
             Err(_) => bare(StatusCode::NOT_FOUND),
         }

@@ -5,11 +5,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use super::shelf::Shelf;
+use super::file_store::FileStore;
 use super::{BATCH, LISTEN, listening};
 
 /// Serves until the process is killed.
-pub(super) fn serve(shelf: &Shelf) -> anyhow::Result<()> {
+pub(super) fn serve(file_store: &FileStore) -> anyhow::Result<()> {
     let listener = TcpListener::bind(LISTEN)?;
     listening("tcp", listener.local_addr()?);
     let count = AtomicU64::new(0);
@@ -17,13 +17,13 @@ pub(super) fn serve(shelf: &Shelf) -> anyhow::Result<()> {
         for stream in listener.incoming() {
             let (stream, count) = (stream?, &count);
             // A client that goes away is no concern of a floor.
-            scope.spawn(move || connection(stream, shelf, count).ok());
+            scope.spawn(move || connection(stream, file_store, count).ok());
         }
         Ok(())
     })
 }
 
-fn connection(mut stream: TcpStream, shelf: &Shelf, count: &AtomicU64) -> io::Result<()> {
+fn connection(mut stream: TcpStream, file_store: &FileStore, count: &AtomicU64) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
     let mut length = [0; 8];
@@ -34,7 +34,7 @@ fn connection(mut stream: TcpStream, shelf: &Shelf, count: &AtomicU64) -> io::Re
             &mut stream,
             &mut buffer,
             u64::from_be_bytes(length),
-            shelf,
+            file_store,
             &name,
         )?;
         stream.write_all(&[0])?;
@@ -45,10 +45,10 @@ fn store(
     stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
     length: u64,
-    shelf: &Shelf,
+    file_store: &FileStore,
     name: &str,
 ) -> io::Result<()> {
-    let mut file = shelf.open_to_write(name)?;
+    let mut file = file_store.open_to_write(name)?;
     let mut left = length;
     while left > 0 {
         let batch = usize::try_from(left).unwrap_or(BATCH).min(BATCH);
@@ -59,5 +59,5 @@ fn store(
         file.write_all(&buffer[..batch])?;
         left -= batch as u64;
     }
-    shelf.finish(&file)
+    file_store.finish(&file)
 }

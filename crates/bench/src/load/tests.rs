@@ -71,7 +71,7 @@ fn a_session_is_opened_and_filled_in_chunks() {
         shape: Shape::SessionChunks,
         block: &block,
     };
-    let tally = carry_out(aim, &load(15, 1), Deed::Upload).unwrap();
+    let tally = carry_out(aim, &load(15, 1), Operation::Upload).unwrap();
     let requests = server.join().unwrap();
     assert_eq!((tally.done, tally.bytes, tally.laps.len()), (1, 15, 3));
     assert!(requests[0].contains("X-Upload-Content-Length: 15\r\n"));
@@ -93,7 +93,7 @@ fn an_unexpected_status_ends_the_run_and_is_named() {
         shape: Shape::Put,
         block: &block,
     };
-    let failure = carry_out(aim, &load(5, 3), Deed::Upload).unwrap_err();
+    let failure = carry_out(aim, &load(5, 3), Operation::Upload).unwrap_err();
     server.join().unwrap();
     let expected = "PUT /bench-1: unexpected status 507: no room";
     assert_eq!(failure.to_string(), expected);
@@ -117,7 +117,10 @@ fn a_server_of_http_1_0_closes_after_each_reply() {
         shape: Shape::Put,
         block: &block,
     };
-    assert_eq!(carry_out(aim, &load(5, 2), Deed::Upload).unwrap().done, 2);
+    assert_eq!(
+        carry_out(aim, &load(5, 2), Operation::Upload).unwrap().done,
+        2
+    );
     server.join().unwrap();
 }
 
@@ -150,7 +153,7 @@ fn what_is_read_back_must_be_what_was_sent() {
         block: &block,
     };
     let load = load(5, 1);
-    let tally = carry_out(aim, &load, Deed::Upload).unwrap();
+    let tally = carry_out(aim, &load, Operation::Upload).unwrap();
     server.join().unwrap();
     for reply in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
@@ -187,7 +190,7 @@ fn the_status_of_a_session_is_asked_as_its_protocol_does() {
             shape,
             block: &block,
         };
-        let tally = carry_out(aim, &load(15, 2), Deed::Status(&sessions)).unwrap();
+        let tally = carry_out(aim, &load(15, 2), Operation::Status(&sessions)).unwrap();
         assert_eq!((tally.done, tally.bytes, tally.laps.len()), (2, 0, 2));
         for head in server.join().unwrap() {
             assert!(head.starts_with(request), "{head}");

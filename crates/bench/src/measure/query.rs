@@ -4,8 +4,8 @@ use std::path::Path;
 use std::thread;
 
 use crate::figure::Figure;
-use crate::load::{self, Aim, Deed, Load, Question, Tally};
-use crate::scenario::{Beside, Part, Stock};
+use crate::load::{self, Aim, Load, Operation, Question, Tally};
+use crate::scenario::{ConcurrentQueries, Fixture, Part};
 
 use super::{Figures, Site};
 
@@ -13,24 +13,24 @@ use super::{Figures, Site};
 pub(super) fn measure(
     site: &Site,
     part: &Part<'_>,
-    beside: &Beside,
+    beside: &ConcurrentQueries,
     data: &Path,
 ) -> anyhow::Result<Figures> {
     let server = site.start_warm(part, data)?;
     let aim = site.aim(part, &server);
     let sessions = prepare(aim, beside)?;
-    let deed = match beside.question {
-        Question::Status => Deed::Status(&sessions),
-        Question::List => Deed::List,
+    let operation = match beside.question {
+        Question::Status => Operation::Status(&sessions),
+        Question::List => Operation::List,
     };
     let queries = Load {
         connections: beside.connections,
         ..beside.uploads.clone()
     };
-    let upload = || load::carry_out(aim, &beside.uploads, Deed::Upload);
+    let upload = || load::carry_out(aim, &beside.uploads, Operation::Upload);
     let alone = upload()?;
     let (both, asked) = thread::scope(|scope| {
-        let asking = scope.spawn(|| load::carry_out(aim, &queries, deed));
+        let asking = scope.spawn(|| load::carry_out(aim, &queries, operation));
         let both = upload();
         (both, asking.join().expect("queries do not panic"))
     });
@@ -44,16 +44,16 @@ pub(super) fn measure(
 }
 
 /// Makes what will be asked for. Returns where the sessions are, if it is those.
-fn prepare(aim: Aim<'_>, beside: &Beside) -> anyhow::Result<Vec<String>> {
+fn prepare(aim: Aim<'_>, beside: &ConcurrentQueries) -> anyhow::Result<Vec<String>> {
     match beside.question {
         Question::Status => Ok(load::begin(aim, &beside.uploads, beside.subjects)?),
         Question::List => {
             let resources = Load {
-                size: Stock::MEDIA,
+                size: Fixture::MEDIA,
                 count: beside.subjects,
                 ..beside.uploads.clone()
             };
-            load::carry_out(aim, &resources, Deed::Upload)?;
+            load::carry_out(aim, &resources, Operation::Upload)?;
             load::check_list(aim, &resources)?;
             Ok(Vec::new())
         }

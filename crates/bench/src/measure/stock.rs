@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use crate::load::{self, Aim, Deed, Load, Shape};
-use crate::scenario::{Part, Stock};
+use crate::load::{self, Aim, Load, Operation, Shape};
+use crate::scenario::{Fixture, Part};
 use crate::yard::Yard;
 
 use super::Site;
@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// What was made, by contestant.
 #[derive(Debug, Default)]
 pub(crate) struct Stocks {
-    made: BTreeMap<(String, Stock), PathBuf>,
+    made: BTreeMap<(String, Fixture), PathBuf>,
 }
 
 impl Stocks {
@@ -57,7 +57,7 @@ impl Stocks {
         if let Some(made) = self.made.get(&key) {
             return Ok(made.clone());
         }
-        let place = yard.shelf(&format!("stock-{}", self.made.len()))?;
+        let place = yard.file_store(&format!("stock-{}", self.made.len()))?;
         make(site, part, &place).context("what has to be there")?;
         yard.settle()?;
         self.made.insert(key, place.clone());
@@ -68,14 +68,14 @@ impl Stocks {
 fn make(site: &Site, part: &Part<'_>, place: &Path) -> anyhow::Result<()> {
     let server = site.start(part, place)?;
     let aim = site.aim(part, &server);
-    let load = |count, deed, shape| {
+    let load = |count, operation, shape| {
         let load = Load {
             count,
             connections: CONNECTIONS,
             limit: LIMIT,
-            ..Load::of_size(Stock::MEDIA)
+            ..Load::of_size(Fixture::MEDIA)
         };
-        let tally = load::carry_out(Aim { shape, ..aim }, &load, deed)?;
+        let tally = load::carry_out(Aim { shape, ..aim }, &load, operation)?;
         let done = tally.done;
         ensure!(done == count, "only {done} of {count} within {LIMIT:?}");
         Ok(())
@@ -84,8 +84,8 @@ fn make(site: &Site, part: &Part<'_>, place: &Path) -> anyhow::Result<()> {
         Shape::Tus | Shape::TusChunks => part.shape,
         _ => Shape::Session,
     };
-    load(part.stock.sessions, Deed::Begin, session)?;
-    load(part.stock.resources, Deed::Upload, Shape::Simple)
+    load(part.stock.sessions, Operation::Begin, session)?;
+    load(part.stock.resources, Operation::Upload, Shape::Simple)
 }
 
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {

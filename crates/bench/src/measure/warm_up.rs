@@ -11,7 +11,7 @@ use anyhow::{bail, ensure};
 
 use crate::amount::KIB;
 use crate::contestant::Role;
-use crate::load::{self, Aim, Deed, Load};
+use crate::load::{self, Aim, Load, Operation};
 use crate::scenario::Part;
 use crate::server::Server;
 
@@ -71,7 +71,7 @@ fn upload(aim: Aim<'_>, part: &Part<'_>, first: u64, count: u64) -> anyhow::Resu
         limit: LIMIT,
         ..Load::of_size(4 * KIB)
     };
-    let done = load::carry_out(aim, &load, Deed::Upload)?.done;
+    let done = load::carry_out(aim, &load, Operation::Upload)?.done;
     let is_ours = matches!(part.contestant.role, Role::Ours | Role::Baseline);
     ensure!(
         done == count || !is_ours,

@@ -6,7 +6,7 @@ use crate::amount::{GIB, KIB, MIB};
 use crate::figure::Figure;
 use crate::load::{Load, Question};
 
-use super::{Beside, Scenario, Slow, Stock, Task};
+use super::{ConcurrentQueries, Fixture, Scenario, Slow, Task};
 
 /// By what sizes and counts are divided when a look is enough.
 pub(crate) const QUICK_PART: u64 = 8;
@@ -177,7 +177,7 @@ impl Size {
             later: KIB,
             seconds: 5,
         };
-        let sessions = Stock {
+        let sessions = Fixture {
             sessions: 100_000 / self.part,
             resources: 0,
         };
@@ -198,7 +198,7 @@ impl Size {
     }
 
     fn growth(&self) -> Vec<Scenario> {
-        let stock = |count| Stock {
+        let stock = |count| Fixture {
             sessions: count / self.part,
             resources: count / self.part,
         };
@@ -213,7 +213,7 @@ impl Size {
     }
 
     fn queries(&self) -> Vec<Scenario> {
-        let beside = |question| Beside {
+        let beside = |question| ConcurrentQueries {
             uploads: Load {
                 count: u64::MAX,
                 limit: self.limit / 3,
@@ -259,7 +259,7 @@ fn scenario(
         name,
         title,
         task,
-        stocks: vec![Stock::default()],
+        stocks: vec![Fixture::default()],
         yardstick: None,
         figures,
     }

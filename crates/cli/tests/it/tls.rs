@@ -130,8 +130,8 @@ fn the_version_of_http_is_chosen_by_alpn() {
 #[test]
 fn the_client_uploads_and_downloads_over_https() {
     let safe = Safe::new(&[]);
-    let desk = tempfile::tempdir_in(scratch()).expect("a directory");
-    std::fs::write(desk.path().join("cow.png"), MEDIA.whole()).expect("a file");
+    let client_dir = tempfile::tempdir_in(scratch()).expect("a directory");
+    std::fs::write(client_dir.path().join("cow.png"), MEDIA.whole()).expect("a file");
     let url = format!("{}{UPLOADS}", safe.server.url());
     for upload_type in ["media", "resumable"] {
         let output = Command::new(program())
@@ -145,7 +145,7 @@ fn the_client_uploads_and_downloads_over_https() {
             ])
             .env("SSL_CERT_FILE", safe.authority.root())
             .env_remove("SSL_CERT_DIR")
-            .current_dir(desk.path())
+            .current_dir(client_dir.path())
             .stdin(Stdio::null())
             .output()
             .expect("the command can be run");

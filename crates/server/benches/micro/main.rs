@@ -24,41 +24,41 @@ criterion_main!(server);
 
 /// What only reads, and answers.
 fn replies(criterion: &mut Criterion) {
-    let desk = Desk::new();
-    let open = desk.start();
-    let finished = desk.start();
-    desk.ask(desk.request("PUT", &finished, "", 4096));
+    let fixture = Fixture::new();
+    let open = fixture.start();
+    let finished = fixture.start();
+    fixture.ask(fixture.request("PUT", &finished, "", 4096));
     let mut group = criterion.benchmark_group("reply");
     let cases = [
-        ("health", desk.request("GET", "/healthz", "", 0), 200),
+        ("health", fixture.request("GET", "/healthz", "", 0), 200),
         (
             "308 to a query",
-            desk.request("PUT", &open, "bytes */*", 0),
+            fixture.request("PUT", &open, "bytes */*", 0),
             308,
         ),
         (
             "final reply again",
-            desk.request("PUT", &finished, "bytes */*", 0),
+            fixture.request("PUT", &finished, "bytes */*", 0),
             201,
         ),
         (
             "error object",
-            desk.request("PUT", UNKNOWN, "bytes */*", 0),
+            fixture.request("PUT", UNKNOWN, "bytes */*", 0),
             404,
         ),
         (
             "error text",
-            desk.request("PUT", &open, "bytes 9-9/10", 1),
+            fixture.request("PUT", &open, "bytes 9-9/10", 1),
             503,
         ),
     ];
     for (name, request, status) in cases {
         assert_eq!(
-            desk.ask(request.clone()).status().as_u16(),
+            fixture.ask(request.clone()).status().as_u16(),
             status,
             "{name}"
         );
-        group.bench_function(name, |bencher| desk.repeat(bencher, &request));
+        group.bench_function(name, |bencher| fixture.repeat(bencher, &request));
     }
     group.finish();
 }
@@ -67,20 +67,20 @@ fn replies(criterion: &mut Criterion) {
 fn uploads(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("upload of 4 KiB");
     group.bench_function("simple", |bencher| {
-        let desk = Desk::new();
-        let request = desk.request("POST", SIMPLE, "", 4096);
-        desk.repeat(bencher, &request);
+        let fixture = Fixture::new();
+        let request = fixture.request("POST", SIMPLE, "", 4096);
+        fixture.repeat(bencher, &request);
     });
     group.bench_function("start of a session", |bencher| {
-        let desk = Desk::new();
-        let request = desk.request("POST", RESUMABLE, "", 0);
-        desk.repeat(bencher, &request);
+        let fixture = Fixture::new();
+        let request = fixture.request("POST", RESUMABLE, "", 0);
+        fixture.repeat(bencher, &request);
     });
     group.bench_function("whole media to a session", |bencher| {
-        let desk = Desk::new();
+        let fixture = Fixture::new();
         bencher.iter_batched(
-            || desk.request("PUT", &desk.start(), "", 4096),
-            |request| desk.ask(request),
+            || fixture.request("PUT", &fixture.start(), "", 4096),
+            |request| fixture.ask(request),
             BatchSize::PerIteration,
         );
     });
@@ -88,12 +88,12 @@ fn uploads(criterion: &mut Criterion) {
 }
 
 /// A server, and who asks it.
-struct Desk {
+struct Fixture {
     runtime: Runtime,
     server: Server,
 }
 
-impl Desk {
+impl Fixture {
     fn new() -> Self {
         let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
         let registry = Registry::new([ServedApi::generic(farm)]).expect("there is one API");

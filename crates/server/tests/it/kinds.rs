@@ -153,17 +153,20 @@ struct Postman {
 
 #[async_trait]
 impl Worker for Postman {
-    async fn run(&self, desk: WorkerContext) {
+    async fn run(&self, fixture: WorkerContext) {
         loop {
             self.woken.notified().await;
-            let letters = desk.lookup().resources("post/letters", None, 100).await;
+            let letters = fixture.lookup().resources("post/letters", None, 100).await;
             let taken = letters.expect("the ledger is well").into_iter();
             let taken = taken.map(|letter| ResourceChange::Delete {
                 collection: letter.collection,
                 id: letter.id,
                 expected: letter.version,
             });
-            desk.apply(taken.collect()).await.expect("nobody else does");
+            fixture
+                .apply(taken.collect())
+                .await
+                .expect("nobody else does");
             self.emptied.notify_one();
         }
     }

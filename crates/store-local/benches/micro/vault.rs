@@ -22,7 +22,7 @@ const PIECE: usize = 64 * KIB;
 pub(crate) fn benchmarks(criterion: &mut Criterion) {
     let runtime = runtime();
     let (store, _directory) = open();
-    let mut shelf = Shelf {
+    let mut fixture = Fixture {
         vault: store.vault,
         made: 0,
     };
@@ -37,20 +37,20 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
         for size in [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB] {
             group.throughput(Throughput::Bytes(size as u64));
             group.bench_function(BenchmarkId::new(name, size), |bencher| {
-                bencher.iter_custom(|times| shelf.append(&runtime, size, is_synced, times));
+                bencher.iter_custom(|times| fixture.append(&runtime, size, is_synced, times));
             });
         }
     }
     group.finish();
 }
 
-struct Shelf {
+struct Fixture {
     vault: LocalVault,
     /// How many media were made.
     made: u128,
 }
 
-impl Shelf {
+impl Fixture {
     /// Appends so often, to as many media as it takes, and says how long that took.
     fn append(&mut self, runtime: &Runtime, size: usize, is_synced: bool, times: u64) -> Duration {
         let data: Vec<_> = (0..size.div_ceil(PIECE))

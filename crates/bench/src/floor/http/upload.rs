@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use super::super::BATCH;
-use super::super::shelf::Shelf;
+use super::super::file_store::FileStore;
 
 /// Files up to this size are written by the thread that has read them, unless they are synced too.
 const INLINE: usize = 64 << 10;
@@ -43,13 +43,13 @@ impl Span {
 
 /// Writes a body into the file of this name, from `first` on, and tells where it ends.
 pub(super) async fn store(
-    shelf: &Shelf,
+    file_store: &FileStore,
     name: &str,
     first: u64,
     mut body: Incoming,
 ) -> io::Result<u64> {
     let mut writing = Writing {
-        shelf: shelf.clone(),
+        file_store: file_store.clone(),
         name: name.to_owned(),
         file: None,
         offset: first,
@@ -67,7 +67,8 @@ pub(super) async fn store(
             }
         }
     }
-    let is_quick = !shelf.is_durable() && writing.file.is_none() && writing.batch.len() <= INLINE;
+    let is_quick =
+        !file_store.is_durable() && writing.file.is_none() && writing.batch.len() <= INLINE;
     let writing = if is_quick {
         writing.finish()?
     } else {
@@ -85,7 +86,7 @@ async fn blocking(
 }
 
 struct Writing {
-    shelf: Shelf,
+    file_store: FileStore,
     name: String,
     file: Option<File>,
     offset: u64,
@@ -104,7 +105,7 @@ impl Writing {
     fn write(mut self) -> io::Result<Self> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => self.shelf.open_to_write(&self.name)?,
+            None => self.file_store.open_to_write(&self.name)?,
         };
         file.write_all_at(&self.batch, self.offset)?;
         self.offset += self.batch.len() as u64;
@@ -117,7 +118,7 @@ impl Writing {
         let done = self.write()?;
         done.file
             .iter()
-            .try_for_each(|file| done.shelf.finish(file))?;
+            .try_for_each(|file| done.file_store.finish(file))?;
         Ok(done)
     }
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::run::{Desk, Ran};
+use super::run::{ClientDir, Ran};
 
 /// A method by default, one with everything, and one with a name that leaves no room.
 const ZOO: &str = r#"
@@ -58,10 +58,10 @@ zoo.houses.rooms.cages.animals.pictures.thumbnails.replaceAllOfThem
 * resumable uploads are served all the same, at the path that is shown
 ";
 
-fn desk() -> Desk {
-    let desk = Desk::new();
-    desk.write("zoo.toml", ZOO);
-    desk
+fn client_dir() -> ClientDir {
+    let client_dir = ClientDir::new();
+    client_dir.write("zoo.toml", ZOO);
+    client_dir
 }
 
 /// Runs a command with a text on its standard input.
@@ -86,7 +86,7 @@ fn piped(command: &mut Command, text: &str) -> Ran {
 
 #[test]
 fn the_table_has_every_upload_method_and_totals() {
-    let ran = desk().run(&["discovery", "zoo.toml"]).expect(0);
+    let ran = client_dir().run(&["discovery", "zoo.toml"]).expect(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), (TABLE, ""));
 }
 
@@ -94,12 +94,12 @@ fn the_table_has_every_upload_method_and_totals() {
 fn no_line_of_a_table_is_wider_than_it_must_be() {
     let accept: Vec<_> = (0..20).map(|at| format!("\"image/number-{at}\"")).collect();
     let many = format!("accept = [{}]", accept.join(", "));
-    let desk = Desk::new();
-    desk.write(
+    let client_dir = ClientDir::new();
+    client_dir.write(
         "zoo.toml",
         ZOO.replace("accept = [\"image/*\", \"application/pdf\"]", &many),
     );
-    let table = desk.run(&["discovery", "zoo.toml"]).expect(0).stdout;
+    let table = client_dir.run(&["discovery", "zoo.toml"]).expect(0).stdout;
     assert!(table.lines().all(|line| line.len() <= 100), "{table}");
     assert!(table.contains("image/number-3, image/number-4,"), "{table}");
     assert!(table.contains("image/number-19\n"), "{table}");
@@ -107,18 +107,21 @@ fn no_line_of_a_table_is_wider_than_it_must_be() {
 
 #[test]
 fn every_source_and_form_gives_the_same_table() {
-    let desk = desk();
-    let json = desk
+    let client_dir = client_dir();
+    let json = client_dir
         .run(&["discovery", "zoo.toml", "--json"])
         .expect(0)
         .stdout;
-    desk.write("zoo.json", &json);
-    assert_eq!(desk.run(&["discovery", "zoo.json"]).expect(0).stdout, TABLE);
+    client_dir.write("zoo.json", &json);
+    assert_eq!(
+        client_dir.run(&["discovery", "zoo.json"]).expect(0).stdout,
+        TABLE
+    );
     for text in [ZOO, &json] {
-        let ran = piped(&mut desk.command(&["discovery", "-"]), text).expect(0);
+        let ran = piped(&mut client_dir.command(&["discovery", "-"]), text).expect(0);
         assert_eq!(ran.stdout, TABLE);
     }
-    let farm = desk.run(&["discovery", "farm"]).expect(0).stdout;
+    let farm = client_dir.run(&["discovery", "farm"]).expect(0).stdout;
     assert!(
         farm.contains("\nfarm.animals.insert  POST   50 GiB   media, "),
         "{farm}"
@@ -127,8 +130,8 @@ fn every_source_and_form_gives_the_same_table() {
 
 #[test]
 fn the_printed_document_is_the_one_that_clients_are_served() {
-    let desk = desk();
-    let document = desk
+    let client_dir = client_dir();
+    let document = client_dir
         .run(&["discovery", "zoo.toml", "--json"])
         .expect(0)
         .json();
@@ -143,18 +146,19 @@ fn the_printed_document_is_the_one_that_clients_are_served() {
         "--root-url",
         "https://zoo.example/",
     ];
-    let document = desk.run(&words).expect(0).json();
+    let document = client_dir.run(&words).expect(0).json();
     assert_eq!(document["baseUrl"], "https://zoo.example/zoo/v2/");
-    desk.run(&["discovery", "zoo.toml", "--root-url", "zoo"])
+    client_dir
+        .run(&["discovery", "zoo.toml", "--root-url", "zoo"])
         .expect(2);
 }
 
 #[test]
 fn an_api_without_uploads_has_totals_only() {
-    let desk = Desk::new();
+    let client_dir = ClientDir::new();
     let lines = "name = 'a'\nversion = 'v1'\n[methods.ping]\nhttp = 'GET'\npath = 'ping'";
-    desk.write("a.toml", lines);
-    let ran = desk.run(&["discovery", "a.toml"]).expect(0);
+    client_dir.write("a.toml", lines);
+    let ran = client_dir.run(&["discovery", "a.toml"]).expect(0);
     let totals =
         "a API (a:v1)\n\n0 of 1 methods take media; for 0 the description has a resumable path\n";
     assert_eq!(ran.stdout, totals);
@@ -162,23 +166,27 @@ fn an_api_without_uploads_has_totals_only() {
 
 #[test]
 fn a_check_tells_all_findings_and_fails_for_errors_only() {
-    let desk = desk();
-    let ran = desk.run(&["discovery", "zoo.toml", "--check"]).expect(0);
+    let client_dir = client_dir();
+    let ran = client_dir
+        .run(&["discovery", "zoo.toml", "--check"])
+        .expect(0);
     let path = "resources.animals.methods.replace.mediaUpload";
     let odd = "there is no `maxSize`, so media of any size is taken";
     assert_eq!(ran.stdout, format!("warning: {path}: {odd}\n"));
     assert_eq!(ran.stderr, "no errors, 1 warning\n");
-    let ran = desk.run(&["discovery", "farm", "--check"]).expect(0);
+    let ran = client_dir.run(&["discovery", "farm", "--check"]).expect(0);
     assert_eq!(
         (ran.stdout.as_str(), ran.stderr.as_str()),
         ("", "no errors, no warnings\n")
     );
 
-    desk.write(
+    client_dir.write(
         "bad.json",
         r#"{"name": "a", "methods": {"x": {"id": "a.x", "path": "{y"}}}"#,
     );
-    let ran = desk.run(&["discovery", "bad.json", "--check"]).expect(1);
+    let ran = client_dir
+        .run(&["discovery", "bad.json", "--check"])
+        .expect(1);
     assert_eq!(
         ran.stdout,
         "error: version: the field is missing\n\
@@ -190,9 +198,9 @@ fn a_check_tells_all_findings_and_fails_for_errors_only() {
 
 #[test]
 fn a_check_for_programs_is_one_object_a_line() {
-    let desk = desk();
+    let client_dir = client_dir();
     let check = |name: &str, code| {
-        let ran = desk
+        let ran = client_dir
             .run(&["discovery", name, "--check", "--json"])
             .expect(code);
         let lines = ran.stdout.lines();
@@ -200,11 +208,11 @@ fn a_check_for_programs_is_one_object_a_line() {
             .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect::<Vec<Value>>()
     };
-    desk.write("bad.json", r#"{"methods": {"x": {"scopes": [5]}}}"#);
+    client_dir.write("bad.json", r#"{"methods": {"x": {"scopes": [5]}}}"#);
     let message = "invalid type: integer `5`, expected a string at line 1 column 31";
     let expected = json!({"severity": "error", "path": "methods.x.scopes[0]", "message": message});
     assert_eq!(check("bad.json", 1), [expected]);
-    desk.write("bad.toml", "name = 'a'\nversion = 3");
+    client_dir.write("bad.toml", "name = 'a'\nversion = 3");
     let message = "bad.toml:2: invalid type: integer `3`, expected a string, in `version = 3`";
     assert_eq!(
         check("bad.toml", 1),
@@ -215,12 +223,12 @@ fn a_check_for_programs_is_one_object_a_line() {
 
 #[test]
 fn a_description_that_cannot_be_shown_is_told_of_on_one_line() {
-    let desk = Desk::new();
+    let client_dir = ClientDir::new();
     let pair = "name = 'a'\nversion = 'v1'\n[methods.x]\nhttp = 'GET'\npath = 'x'\n";
-    desk.write("a.toml", pair.replace("'x'\n", "'x'\nrequest = 'Y'"));
-    desk.write("b.json", r#"{"name": "a", "version": "v1"}"#);
-    desk.write("c.json", "{");
-    desk.write("d.json", [0xff]);
+    client_dir.write("a.toml", pair.replace("'x'\n", "'x'\nrequest = 'Y'"));
+    client_dir.write("b.json", r#"{"name": "a", "version": "v1"}"#);
+    client_dir.write("c.json", "{");
+    client_dir.write("d.json", [0xff]);
     for (name, code, said) in [
         (
             "a.toml",
@@ -249,24 +257,27 @@ fn a_description_that_cannot_be_shown_is_told_of_on_one_line() {
             "error: e.json cannot be read: No such file or directory (os error 2)\n",
         ),
     ] {
-        let ran = desk.run(&["discovery", name]).expect(code);
+        let ran = client_dir.run(&["discovery", name]).expect(code);
         assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", said));
     }
-    desk.run(&["discovery", "zoo"])
+    client_dir
+        .run(&["discovery", "zoo"])
         .expect(2)
         .says("there is no built-in API `zoo`");
 }
 
 #[test]
 fn no_text_of_a_description_steers_a_terminal() {
-    let desk = Desk::new();
+    let client_dir = ClientDir::new();
     let odd = "\u{1b}[2J\nerror: forged";
     let document = json!({"name": "a", "version": "v1", "title": odd, "methods": {odd: {
         "id": format!("a.{odd}"), "httpMethod": "POST", "path": format!("x{odd}"), "supportsMediaUpload": true,
         "mediaUpload": {"protocols": {"simple": {"path": odd}}}, "response": {"$ref": odd},
     }}});
-    desk.write("a.json", document.to_string());
-    let ran = desk.run(&["discovery", "a.json", "--check"]).expect(1);
+    client_dir.write("a.json", document.to_string());
+    let ran = client_dir
+        .run(&["discovery", "a.json", "--check"])
+        .expect(1);
     assert!(
         !ran.stdout.contains('\u{1b}') && !ran.stdout.contains("\nerror: forged"),
         "{}",
@@ -274,8 +285,8 @@ fn no_text_of_a_description_steers_a_terminal() {
     );
     let mut document = document;
     document["schemas"] = json!({odd: {}});
-    desk.write("a.json", document.to_string());
-    let ran = desk.run(&["discovery", "a.json"]).expect(0);
+    client_dir.write("a.json", document.to_string());
+    let ran = client_dir.run(&["discovery", "a.json"]).expect(0);
     assert!(
         !ran.stdout.contains('\u{1b}') && !ran.stdout.contains("\nerror: forged"),
         "{}",

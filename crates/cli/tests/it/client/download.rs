@@ -9,20 +9,20 @@ use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Request, exchange};
 
-use super::run::{Desk, exists, uploads};
+use super::run::{ClientDir, exists, uploads};
 use crate::server::{farm, own};
 
 const MEDIA: Media = Media::new(51, (3 << 20) + 5);
 
 /// A desk, and an animal whose media is to be downloaded.
-fn desk() -> (Desk, Value) {
-    let desk = Desk::new();
-    desk.media("cow.jpg", MEDIA);
-    let animal = desk
+fn client_dir() -> (ClientDir, Value) {
+    let client_dir = ClientDir::new();
+    client_dir.media("cow.jpg", MEDIA);
+    let animal = client_dir
         .run(&["upload", "cow.jpg", &uploads(farm())])
         .expect(0)
         .json();
-    (desk, animal)
+    (client_dir, animal)
 }
 
 fn link(animal: &Value) -> &str {
@@ -30,8 +30,8 @@ fn link(animal: &Value) -> &str {
 }
 
 #[track_caller]
-fn assert_file(desk: &Desk, name: &str) {
-    let content = fs::read(desk.path(name)).expect("the file is there");
+fn assert_file(client_dir: &ClientDir, name: &str) {
+    let content = fs::read(client_dir.path(name)).expect("the file is there");
     MEDIA
         .compare(0..MEDIA.len(), &content[..])
         .expect("it is what was uploaded");
@@ -39,45 +39,53 @@ fn assert_file(desk: &Desk, name: &str) {
 
 #[test]
 fn media_is_asked_for_checked_and_called_as_the_url_ends() {
-    let (desk, animal) = desk();
-    let ran = desk.run(&["download", link(&animal)]).expect(0);
+    let (client_dir, animal) = client_dir();
+    let ran = client_dir.run(&["download", link(&animal)]).expect(0);
     let id = animal["id"].as_str().expect("an id");
-    assert_file(&desk, id);
+    assert_file(&client_dir, id);
     ran.says("3 MiB downloaded, checked by crc32c");
     assert_eq!(ran.stdout, "");
-    desk.run(&["download", link(&animal), "-o", "copy.jpg", "--json"])
+    client_dir
+        .run(&["download", link(&animal), "-o", "copy.jpg", "--json"])
         .expect(0);
-    assert_file(&desk, "copy.jpg");
+    assert_file(&client_dir, "copy.jpg");
 }
 
 #[test]
 fn a_file_is_replaced_only_on_demand_and_nothing_goes_to_standard_output() {
-    let (desk, animal) = desk();
-    desk.write("mine", "mine");
+    let (client_dir, animal) = client_dir();
+    client_dir.write("mine", "mine");
     let words = ["download", link(&animal), "-o", "mine"];
-    desk.run(&words).expect(3).says("--overwrite");
-    assert_eq!(fs::read(desk.path("mine")).expect("it is there"), b"mine");
-    desk.run(&[&words[..], &["--overwrite"]].concat()).expect(0);
-    assert_file(&desk, "mine");
-    desk.run(&["download", link(&animal), "-o", "-"])
+    client_dir.run(&words).expect(3).says("--overwrite");
+    assert_eq!(
+        fs::read(client_dir.path("mine")).expect("it is there"),
+        b"mine"
+    );
+    client_dir
+        .run(&[&words[..], &["--overwrite"]].concat())
+        .expect(0);
+    assert_file(&client_dir, "mine");
+    client_dir
+        .run(&["download", link(&animal), "-o", "-"])
         .expect(2)
         .says("-o FILE");
 }
 
 #[test]
 fn an_exact_url_gets_what_is_there() {
-    let (desk, animal) = desk();
-    desk.run(&["download", link(&animal), "-o", "cow.json", "--exact-url"])
+    let (client_dir, animal) = client_dir();
+    client_dir
+        .run(&["download", link(&animal), "-o", "cow.json", "--exact-url"])
         .expect(0);
     let resource: Value =
-        serde_json::from_slice(&fs::read(desk.path("cow.json")).expect("it is there"))
+        serde_json::from_slice(&fs::read(client_dir.path("cow.json")).expect("it is there"))
             .expect("JSON");
     assert_eq!(resource["id"], animal["id"]);
 }
 
 #[test]
 fn a_broken_download_goes_on_where_it_was() {
-    let (desk, animal) = desk();
+    let (client_dir, animal) = client_dir();
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::new({
         let mut first = true;
@@ -97,14 +105,14 @@ fn a_broken_download_goes_on_where_it_was() {
         "0",
         "--json",
     ];
-    let broken = desk.run(&words).expect(4);
+    let broken = client_dir.run(&words).expect(4);
     assert_eq!(broken.events("failed").remove(0)["kind"], "connection");
-    assert!(!exists(&desk.path("copy.jpg")) && exists(&desk.path("copy.jpg.part")));
-    let ran = desk.run(&words).expect(0);
+    assert!(!exists(&client_dir.path("copy.jpg")) && exists(&client_dir.path("copy.jpg.part")));
+    let ran = client_dir.run(&words).expect(0);
     let first = ran.events("progress").remove(0);
     assert!(first["committed"].as_u64() > Some(0), "{first}");
     assert_eq!(ran.events("downloaded").remove(0)["size"], MEDIA.len());
-    assert_file(&desk, "copy.jpg");
+    assert_file(&client_dir, "copy.jpg");
 }
 
 #[test]
@@ -113,21 +121,23 @@ fn an_object_that_is_stored_in_gzip_comes_as_it_is_stored() {
     let bucket = Request::new("POST", "/storage/v1/b?project=farm").body(r#"{"name": "barn"}"#);
     exchange(server.address(), &bucket).expect(200);
     let origin = format!("http://{}", server.address());
-    let desk = Desk::new();
-    desk.media("cow.gz", MEDIA);
+    let client_dir = ClientDir::new();
+    client_dir.media("cow.gz", MEDIA);
     let upload = format!("{origin}/upload/storage/v1/b/barn/o?name=cow&contentEncoding=gzip");
-    desk.run(&["upload", "cow.gz", &upload]).expect(0);
+    client_dir.run(&["upload", "cow.gz", &upload]).expect(0);
     let object = format!("{origin}/storage/v1/b/barn/o/cow");
-    let ran = desk.run(&["download", &object, "-o", "copy.gz"]).expect(0);
+    let ran = client_dir
+        .run(&["download", &object, "-o", "copy.gz"])
+        .expect(0);
     ran.says("checked by crc32c");
-    assert_file(&desk, "copy.gz");
+    assert_file(&client_dir, "copy.gz");
 }
 
 #[test]
 fn what_is_not_there_is_refused() {
-    let desk = Desk::new();
+    let client_dir = ClientDir::new();
     let url = format!("http://{}/farm/v1/animals/none", farm());
-    desk.run(&["download", &url]).expect(1).says("404");
+    client_dir.run(&["download", &url]).expect(1).says("404");
 }
 
 /// A server that answers once, with media whose checksum it does not know.
@@ -150,9 +160,9 @@ fn lying_server() -> std::net::SocketAddr {
 
 #[test]
 fn media_that_is_not_what_the_server_has_is_not_kept_under_its_name() {
-    let desk = Desk::new();
+    let client_dir = ClientDir::new();
     let url = format!("http://{}/cow", lying_server());
-    let ran = desk.run(&["download", &url, "--json"]).expect(5);
+    let ran = client_dir.run(&["download", &url, "--json"]).expect(5);
     assert_eq!(ran.events("failed").remove(0)["kind"], "mismatch");
-    assert!(!exists(&desk.path("cow")));
+    assert!(!exists(&client_dir.path("cow")));
 }

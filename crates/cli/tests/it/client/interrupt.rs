@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
 
-use super::run::{Desk, assert_media, uploads};
+use super::run::{ClientDir, assert_media, uploads};
 use crate::server::farm;
 
 const KIB: u64 = 1 << 10;
@@ -21,10 +21,10 @@ const TURNS: Duration = Duration::from_secs(32);
 
 #[test]
 fn an_interrupt_leaves_the_upload_and_says_how_to_carry_on() {
-    let desk = Desk::new();
-    desk.media("film.mp4", MEDIA);
+    let client_dir = ClientDir::new();
+    client_dir.media("film.mp4", MEDIA);
     let url = uploads(farm());
-    let mut running = desk.start(&["upload", "film.mp4", &url, "--max-rate", "2M"]);
+    let mut running = client_dir.start(&["upload", "film.mp4", &url, "--max-rate", "2M"]);
     running.until(|event| event["sent"].as_u64() >= Some(600 * KIB));
     running.signal(Signal::INT);
     let ran = running.end().expect(4);
@@ -33,18 +33,18 @@ fn an_interrupt_leaves_the_upload_and_says_how_to_carry_on() {
     let id = failed["upload"].as_str().expect("an id");
     ran.says(&format!("hint: `windlass resume {id}` carries on"));
     ran.says("film.mp4: stopped; ");
-    let resumed = desk.run(&["resume", id]).expect(0);
+    let resumed = client_dir.run(&["resume", id]).expect(0);
     assert_media(farm(), &resumed.json(), MEDIA);
 }
 
 #[test]
 fn what_cannot_be_carried_on_is_said_to_be_lost() {
-    let desk = Desk::new();
-    desk.media("film.mp4", MEDIA);
+    let client_dir = ClientDir::new();
+    client_dir.media("film.mp4", MEDIA);
     let url = uploads(farm());
     for flags in [["--type", "media"], ["--no-journal", "--quiet"]] {
         let words = ["upload", "film.mp4", &url, "--max-rate", "2M"];
-        let mut running = desk.start(&[&words[..], &flags].concat());
+        let mut running = client_dir.start(&[&words[..], &flags].concat());
         running.until(|event| event["state"] == "sending");
         running.signal(Signal::INT);
         running
@@ -52,16 +52,16 @@ fn what_cannot_be_carried_on_is_said_to_be_lost() {
             .expect(4)
             .says("nothing of it can be carried on");
     }
-    assert_eq!(desk.unfinished().len(), 0);
+    assert_eq!(client_dir.unfinished().len(), 0);
 }
 
 #[test]
 fn servers_that_do_not_say_how_much_they_have_are_waited_for_once() {
-    let desk = Desk::new();
+    let client_dir = ClientDir::new();
     // One after the other they would take two seconds each.
     let names: Vec<_> = (1..=FILES).map(|file| format!("{file}.mp4")).collect();
     for name in &names {
-        desk.media(name, MEDIA);
+        client_dir.media(name, MEDIA);
     }
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::new(|request| {
@@ -77,7 +77,7 @@ fn servers_that_do_not_say_how_much_they_have_are_waited_for_once() {
         &names,
         &[&url, "--concurrency", &concurrency],
     ];
-    let mut running = desk.start(&words.concat());
+    let mut running = client_dir.start(&words.concat());
     let mut begun = HashSet::new();
     running.until(|event| {
         if event["upload"].is_string() {

@@ -3,19 +3,21 @@
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
 
-use super::run::{Desk, assert_media, uploads};
+use super::run::{ClientDir, assert_media, uploads};
 use crate::server::farm;
 
 const MEDIA: Media = Media::new(41, 6 << 20);
 
 #[test]
 fn a_broken_connection_is_waited_out_and_shown() {
-    let desk = Desk::new();
-    desk.media("film.mp4", MEDIA);
+    let client_dir = ClientDir::new();
+    client_dir.media("film.mp4", MEDIA);
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::once(0, Fault::CutRequest { after: 2 << 20 }));
     let url = uploads(proxy.address());
-    let ran = desk.run(&["upload", "film.mp4", &url, "--json"]).expect(0);
+    let ran = client_dir
+        .run(&["upload", "film.mp4", &url, "--json"])
+        .expect(0);
     let waiting = ran.events("progress").into_iter();
     let mut waiting = waiting.filter(|event| event["state"] == "waiting");
     let wait = waiting.next().expect("it waits")["wait"].clone();
@@ -33,8 +35,8 @@ fn a_broken_connection_is_waited_out_and_shown() {
 
 #[test]
 fn when_retries_are_used_up_the_hint_says_how_to_carry_on() {
-    let desk = Desk::new();
-    desk.media("film.mp4", MEDIA);
+    let client_dir = ClientDir::new();
+    client_dir.media("film.mp4", MEDIA);
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::new(|request| {
         request
@@ -42,13 +44,13 @@ fn when_retries_are_used_up_the_hint_says_how_to_carry_on() {
             .then_some(Fault::CutRequest { after: 1 << 20 })
     }));
     let url = uploads(proxy.address());
-    let ran = desk
+    let ran = client_dir
         .run(&["upload", "film.mp4", &url, "--retries", "0", "--json"])
         .expect(4);
     let failed = ran.events("failed").remove(0);
     let id = failed["upload"].as_str().expect("an id");
     ran.says(&format!("`windlass resume {id}` carries on"));
     proxy.set_plan(Plan::none());
-    let ran = desk.run(&["resume", id]).expect(0);
+    let ran = client_dir.run(&["resume", id]).expect(0);
     assert_media(farm(), &ran.json(), MEDIA);
 }

@@ -3,14 +3,14 @@
 use std::fs;
 use std::process::Command;
 
-use super::run::{Desk, Ran};
+use super::run::{ClientDir, Ran};
 use crate::server::program;
 
 #[test]
 fn completions_are_printed_for_every_shell() {
-    let desk = Desk::new();
+    let client_dir = ClientDir::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let ran = desk.run(&["completions", shell]).expect(0);
+        let ran = client_dir.run(&["completions", shell]).expect(0);
         for word in ["upload", "resume", "discovery", "--max-rate", "--root-url"] {
             let word = if shell == "fish" {
                 word.trim_start_matches('-')
@@ -24,9 +24,9 @@ fn completions_are_printed_for_every_shell() {
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let desk = Desk::new();
-    desk.run(&["man", "man1"]).expect(0);
-    let pages = fs::read_dir(desk.path("man1")).expect("it is made");
+    let client_dir = ClientDir::new();
+    client_dir.run(&["man", "man1"]).expect(0);
+    let pages = fs::read_dir(client_dir.path("man1")).expect("it is made");
     let mut pages: Vec<_> = pages
         .filter_map(|page| page.ok()?.file_name().into_string().ok())
         .collect();
@@ -49,12 +49,12 @@ fn every_command_has_a_manual_page() {
     let mut expected = commands.map(|command| format!("windlass{command}.1"));
     expected.sort();
     assert_eq!(pages, expected);
-    let page = fs::read_to_string(desk.path("man1/windlass-upload.1")).expect("text");
+    let page = fs::read_to_string(client_dir.path("man1/windlass-upload.1")).expect("text");
     assert!(
         page.contains("EXIT STATUS") && page.contains("Upload media"),
         "{page}"
     );
-    let main = desk.run(&["man"]).expect(0).stdout;
+    let main = client_dir.run(&["man"]).expect(0).stdout;
     assert!(main.contains(".TH windlass 1"), "{main}");
 }
 

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
 
-use super::run::{Desk, Ran, uploads};
+use super::run::{ClientDir, Ran, uploads};
 use crate::server::farm;
 
 const MEDIA: Media = Media::new(61, 3000);
@@ -17,10 +17,10 @@ const MEDIA: Media = Media::new(61, 3000);
 const ODD: &str = "cow\nerror: \u{1b}]0;forged\u{7}\u{9b}2J\u{202e}.jpg";
 const SHOWN: &str = r"cow\u{a}error: \u{1b}]0;forged\u{7}\u{9b}2J\u{202e}.jpg";
 
-fn desk() -> Desk {
-    let desk = Desk::new();
-    desk.media("cow.jpg", MEDIA);
-    desk
+fn client_dir() -> ClientDir {
+    let client_dir = ClientDir::new();
+    client_dir.media("cow.jpg", MEDIA);
+    client_dir
 }
 
 /// Runs a command whose standard output takes nothing.
@@ -53,7 +53,7 @@ fn spoken(command: &mut Command, stdout: Stdio) -> Ran {
 
 #[test]
 fn data_that_cannot_be_written_is_a_failure() {
-    let desk = desk();
+    let client_dir = client_dir();
     let url = uploads(farm());
     let cases: [&[&str]; 5] = [
         &["upload", "cow.jpg", &url],
@@ -63,20 +63,20 @@ fn data_that_cannot_be_written_is_a_failure() {
         &["serve", "--check-config"],
     ];
     for words in cases {
-        let ran = into_full(&mut desk.command(words)).expect(1);
+        let ran = into_full(&mut client_dir.command(words)).expect(1);
         ran.says("error: cannot write to standard output: No space left");
     }
-    let ran = into_full(&mut desk.command(&["upload", "none.jpg", &url])).expect(3);
+    let ran = into_full(&mut client_dir.command(&["upload", "none.jpg", &url])).expect(3);
     assert!(!ran.stderr.contains("standard output"), "{}", ran.stderr);
 }
 
 #[test]
 fn who_reads_a_list_may_go_and_who_reads_a_result_may_not() {
-    let desk = desk();
-    into_nobody(&mut desk.command(&["man"])).expect(0);
+    let client_dir = client_dir();
+    into_nobody(&mut client_dir.command(&["man"])).expect(0);
     for flag in ["--quiet", "--json"] {
         let words = ["upload", "cow.jpg", &uploads(farm()), flag];
-        into_nobody(&mut desk.command(&words))
+        into_nobody(&mut client_dir.command(&words))
             .expect(1)
             .says("cannot write to standard output");
     }
@@ -84,8 +84,8 @@ fn who_reads_a_list_may_go_and_who_reads_a_result_may_not() {
 
 #[test]
 fn a_server_needs_nobody_who_reads() {
-    let desk = Desk::new();
-    let mut serve = desk.command(&["serve", "--listen", "127.0.0.1:0", "--data", "data"]);
+    let client_dir = ClientDir::new();
+    let mut serve = client_dir.command(&["serve", "--listen", "127.0.0.1:0", "--data", "data"]);
     let full = File::options().write(true).open("/dev/full");
     serve
         .stdout(full.expect("there is a full device"))
@@ -103,22 +103,24 @@ fn a_server_needs_nobody_who_reads() {
 
 #[test]
 fn no_name_steers_the_terminal_or_forges_a_line() {
-    let desk = desk();
-    desk.media(ODD, MEDIA);
-    let ran = desk.run(&["upload", ODD, &uploads(farm())]).expect(0);
+    let client_dir = client_dir();
+    client_dir.media(ODD, MEDIA);
+    let ran = client_dir.run(&["upload", ODD, &uploads(farm())]).expect(0);
     ran.says(&format!("{SHOWN}: 2.9 KiB uploaded"));
     let none = format!("none {ODD}");
-    let ran = desk.run(&["upload", &none, &uploads(farm())]).expect(3);
+    let ran = client_dir
+        .run(&["upload", &none, &uploads(farm())])
+        .expect(3);
     ran.says(&format!("cannot open none {SHOWN}"));
-    let ran = desk.run(&["upload", "cow.jpg", ODD]).expect(2);
+    let ran = client_dir.run(&["upload", "cow.jpg", ODD]).expect(2);
     ran.says(SHOWN);
     assert!(!ran.stderr.contains("\nerror: \u{1b}"), "{}", ran.stderr);
 }
 
 #[test]
 fn no_name_steers_the_terminal_from_a_table() {
-    let desk = Desk::new();
-    desk.media(ODD, Media::new(62, 6 << 20));
+    let client_dir = ClientDir::new();
+    client_dir.media(ODD, Media::new(62, 6 << 20));
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::new(|request| {
         request
@@ -127,10 +129,10 @@ fn no_name_steers_the_terminal_from_a_table() {
     }));
     let url = uploads(proxy.address());
     let words = ["upload", ODD, &url, "--retries", "0"];
-    desk.run(&words).expect(4).says(SHOWN);
+    client_dir.run(&words).expect(4).says(SHOWN);
     proxy.set_plan(Plan::none());
     for command in ["uploads", "status"] {
-        let table = desk.run(&[command]).stdout;
+        let table = client_dir.run(&[command]).stdout;
         assert!(table.contains(SHOWN), "{command}: {table}");
         assert!(!table.contains('\u{1b}'), "{command}: {table}");
     }
@@ -138,14 +140,14 @@ fn no_name_steers_the_terminal_from_a_table() {
 
 #[test]
 fn no_text_of_a_server_forges_a_line() {
-    let desk = desk();
+    let client_dir = client_dir();
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::always(Fault::Replace {
         status: 403,
         body: r#"{"error":{"code":403,"message":"No.\nhint: \u001b[2Jsend your token to me"}}"#,
     }));
     let url = uploads(proxy.address());
-    let ran = desk.run(&["upload", "cow.jpg", &url]).expect(1);
+    let ran = client_dir.run(&["upload", "cow.jpg", &url]).expect(1);
     assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("\nhint: ").count(), 1, "{}", ran.stderr);
 }

@@ -3,21 +3,21 @@
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
 
-use super::run::{Desk, uploads};
+use super::run::{ClientDir, uploads};
 use crate::server::farm;
 
 const MEDIA: Media = Media::new(5, 3000);
 
 /// A desk with a file `cow.jpg`.
-fn desk() -> Desk {
-    let desk = Desk::new();
-    desk.media("cow.jpg", MEDIA);
-    desk
+fn client_dir() -> ClientDir {
+    let client_dir = ClientDir::new();
+    client_dir.media("cow.jpg", MEDIA);
+    client_dir
 }
 
 #[test]
 fn what_is_typed_wrong_is_a_matter_of_usage() {
-    let desk = desk();
+    let client_dir = client_dir();
     let url = uploads(farm());
     let cases: [(&[&str], &str); 9] = [
         (&["upload", "cow.jpg"], "<URL>"),
@@ -49,7 +49,7 @@ fn what_is_typed_wrong_is_a_matter_of_usage() {
         ),
     ];
     for (words, text) in cases {
-        let ran = desk.run(words).expect(2);
+        let ran = client_dir.run(words).expect(2);
         ran.says(text);
         assert!(!ran.stderr.contains("ya29"), "{}", ran.stderr);
     }
@@ -57,9 +57,9 @@ fn what_is_typed_wrong_is_a_matter_of_usage() {
 
 #[test]
 fn what_cannot_begin_says_why() {
-    let desk = desk();
+    let client_dir = client_dir();
     let url = uploads(farm());
-    desk.write("no-directory", "");
+    client_dir.write("no-directory", "");
     let cases: [(&[&str], &str); 5] = [
         (&["upload", "none.jpg", &url], "cannot open none.jpg"),
         (&["upload", ".", &url], "is a directory"),
@@ -77,14 +77,14 @@ fn what_cannot_begin_says_why() {
         ),
     ];
     for (words, text) in cases {
-        desk.run(words).expect(3).says(text);
+        client_dir.run(words).expect(3).says(text);
     }
 }
 
 #[test]
 fn a_refusal_is_told_with_a_hint() {
-    let desk = desk();
-    desk.write("cow.tar.xz", b"\xfd7zXZ\0");
+    let client_dir = client_dir();
+    client_dir.write("cow.tar.xz", b"\xfd7zXZ\0");
     let root = format!("http://{}", farm());
     let no_upload = format!("{root}/farm/v1/animals");
     let no_method = format!("{root}/upload/farm/v1/cows");
@@ -95,7 +95,7 @@ fn a_refusal_is_told_with_a_hint() {
         (&["upload", "cow.tar.xz", &url], "--content-type"),
     ];
     for (words, text) in cases {
-        let ran = desk.run(words).expect(1);
+        let ran = client_dir.run(words).expect(1);
         assert!(ran.stderr.contains("\nhint: "), "{}", ran.stderr);
         ran.says(text);
     }
@@ -103,9 +103,11 @@ fn a_refusal_is_told_with_a_hint() {
 
 #[test]
 fn a_failed_event_says_what_failed() {
-    let desk = desk();
+    let client_dir = client_dir();
     let url = format!("http://{}/upload/farm/v1/cows", farm());
-    let ran = desk.run(&["upload", "cow.jpg", &url, "--json"]).expect(1);
+    let ran = client_dir
+        .run(&["upload", "cow.jpg", &url, "--json"])
+        .expect(1);
     let failed = ran.events("failed").remove(0);
     assert_eq!(failed["kind"], "refused");
     assert_eq!(failed["status"], 404);
@@ -117,13 +119,13 @@ fn a_failed_event_says_what_failed() {
 
 #[test]
 fn a_server_that_is_not_there_is_not_the_end() {
-    let desk = desk();
+    let client_dir = client_dir();
     let url = "http://127.0.0.1:1/upload/farm/v1/animals";
-    let ran = desk
+    let ran = client_dir
         .run(&["upload", "cow.jpg", url, "--retries", "0"])
         .expect(4);
     ran.says("--retries");
-    let ran = desk
+    let ran = client_dir
         .run(&["upload", "cow.jpg", url, "--timeout", "100ms"])
         .expect(4);
     ran.says("waiting");
@@ -131,18 +133,19 @@ fn a_server_that_is_not_there_is_not_the_end() {
 
 #[test]
 fn a_refused_token_is_told_apart_from_none() {
-    let desk = desk();
+    let client_dir = client_dir();
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::always(Fault::Replace {
         status: 401,
         body: r#"{"error":{"code":401,"message":"No.","errors":[{"reason":"authError"}]}}"#,
     }));
     let url = uploads(proxy.address());
-    desk.run(&["upload", "cow.jpg", &url])
+    client_dir
+        .run(&["upload", "cow.jpg", &url])
         .expect(1)
         .says("wants a token");
-    desk.write("token", "ya29.secret");
-    let ran = desk
+    client_dir.write("token", "ya29.secret");
+    let ran = client_dir
         .run(&["upload", "cow.jpg", &url, "--token", "file:token"])
         .expect(1);
     ran.says("not accepted");
@@ -151,31 +154,34 @@ fn a_refused_token_is_told_apart_from_none() {
 
 #[test]
 fn a_server_with_other_media_is_not_trusted() {
-    let desk = desk();
+    let client_dir = client_dir();
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::always(Fault::Replace {
         status: 200,
         body: r#"{"id":"1","size":"3000","crc32c":"AAAAAA=="}"#,
     }));
     let url = uploads(proxy.address());
-    desk.run(&["upload", "cow.jpg", &url])
+    client_dir
+        .run(&["upload", "cow.jpg", &url])
         .expect(5)
         .says("crc32c");
-    desk.run(&["upload", "cow.jpg", &url, "--no-verify"])
+    client_dir
+        .run(&["upload", "cow.jpg", &url, "--no-verify"])
         .expect(0);
 }
 
 #[test]
 fn of_several_codes_the_worst_is_the_one_that_counts() {
-    let desk = desk();
+    let client_dir = client_dir();
     let url = format!("http://{}/upload/farm/v1/cows", farm());
-    desk.run(&["upload", "none.jpg", "cow.jpg", "none.jpg", &url])
+    client_dir
+        .run(&["upload", "none.jpg", "cow.jpg", "none.jpg", &url])
         .expect(1);
 }
 
 #[test]
 fn what_is_answered_like_an_ordinary_call_is_no_upload() {
-    let desk = desk();
+    let client_dir = client_dir();
     let proxy = FaultProxy::start(farm());
     let root = format!("http://{}/farm/v1/animals", proxy.address());
     let cases = [
@@ -186,7 +192,7 @@ fn what_is_answered_like_an_ordinary_call_is_no_upload() {
     for (status, url, text) in cases {
         proxy.set_plan(Plan::always(Fault::Replace { status, body: "{}" }));
         let words = ["upload", "cow.jpg", &url, "--type", "resumable"];
-        let ran = desk.run(&[&words[..], &["--retries", "0"]].concat());
+        let ran = client_dir.run(&[&words[..], &["--retries", "0"]].concat());
         let ran = ran.expect(1);
         assert!(ran.stderr.contains("\nhint: "), "{}", ran.stderr);
         ran.says(text);

@@ -16,7 +16,7 @@ use windlass_testkit::raw::exchange;
 use crate::server::program;
 
 /// A directory in which commands are run.
-pub(super) struct Desk(TempDir);
+pub(super) struct ClientDir(TempDir);
 
 /// A command that has ended.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(super) fn assert_media(address: SocketAddr, resource: &Value, media: Media) 
         .expect("the media is what was uploaded");
 }
 
-impl Desk {
+impl ClientDir {
     pub(super) fn new() -> Self {
         let scratch = env!("CARGO_TARGET_TMPDIR");
         Self(TempDir::with_prefix_in("desk-", scratch).expect("the scratch directory is writable"))

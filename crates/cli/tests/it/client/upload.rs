@@ -8,7 +8,7 @@ use serde_json::json;
 use windlass_testkit::fault_proxy::FaultProxy;
 use windlass_testkit::media::Media;
 
-use super::run::{Desk, Ran, assert_media, uploads};
+use super::run::{ClientDir, Ran, assert_media, uploads};
 use crate::server::farm;
 
 /// The beginning of a picture.
@@ -20,20 +20,22 @@ const LARGE: Media = Media::new(2, 6 * MIB + 17);
 
 #[test]
 fn the_resource_is_data_and_all_else_is_talk() {
-    let desk = Desk::new();
-    desk.media("cow.jpg", SMALL);
-    let ran = desk.run(&["upload", "cow.jpg", &uploads(farm())]).expect(0);
+    let client_dir = ClientDir::new();
+    client_dir.media("cow.jpg", SMALL);
+    let ran = client_dir
+        .run(&["upload", "cow.jpg", &uploads(farm())])
+        .expect(0);
     let resource = ran.json();
     assert_eq!(resource["mimeType"], "image/jpeg");
     assert_media(farm(), &resource, SMALL);
     ran.says("cow.jpg: 2.9 KiB uploaded, checked by size, crc32c");
-    let quiet = desk.run(&["upload", "cow.jpg", &uploads(farm()), "--quiet"]);
+    let quiet = client_dir.run(&["upload", "cow.jpg", &uploads(farm()), "--quiet"]);
     assert_eq!(quiet.expect(0).stderr, "");
 }
 
 #[test]
 fn the_content_type_is_guessed_from_bytes_then_from_the_name_and_can_be_said() {
-    let desk = Desk::new();
+    let client_dir = ClientDir::new();
     let cases: [(&str, &[u8], &[&str], &str); 4] = [
         ("cow.jpg", PNG, &[], "image/png"),
         ("cow.txt", b"a cow", &[], "text/plain"),
@@ -46,11 +48,11 @@ fn the_content_type_is_guessed_from_bytes_then_from_the_name_and_can_be_said() {
         ),
     ];
     for (name, content, flags, expected) in cases {
-        desk.write(name, content);
+        client_dir.write(name, content);
         let url = uploads(farm());
         let words = [&["upload", name, &url], flags].concat();
         assert_eq!(
-            desk.run(&words).expect(0).json()["mimeType"],
+            client_dir.run(&words).expect(0).json()["mimeType"],
             expected,
             "{name}"
         );
@@ -59,9 +61,9 @@ fn the_content_type_is_guessed_from_bytes_then_from_the_name_and_can_be_said() {
 
 #[test]
 fn every_upload_type_can_be_asked_for_and_else_the_size_decides() {
-    let desk = Desk::new();
-    desk.media("small", SMALL);
-    desk.media("large", LARGE);
+    let client_dir = ClientDir::new();
+    client_dir.media("small", SMALL);
+    client_dir.media("large", LARGE);
     let named = ["--metadata", r#"{"name":"Bella"}"#];
     let cases: [(&str, &[&str], &[&str], &str); 6] = [
         ("small", &[], &[], "media"),
@@ -74,7 +76,7 @@ fn every_upload_type_can_be_asked_for_and_else_the_size_decides() {
     for (name, flags, metadata, expected) in cases {
         let url = uploads(farm());
         let words = [&["upload", name, &url, "--json"], flags, metadata].concat();
-        let ran = desk.run(&words).expect(0);
+        let ran = client_dir.run(&words).expect(0);
         let uploaded = ran.events("uploaded").remove(0);
         assert_eq!(uploaded["type"], expected, "{words:?}");
         assert_eq!(uploaded["source"], name);
@@ -91,9 +93,9 @@ fn every_upload_type_can_be_asked_for_and_else_the_size_decides() {
 
 #[test]
 fn metadata_comes_from_the_command_line_or_a_file() {
-    let desk = Desk::new();
-    desk.media("cow.jpg", SMALL);
-    desk.write("cow.json", r#"{"name": "Bella", "legs": 4}"#);
+    let client_dir = ClientDir::new();
+    client_dir.media("cow.jpg", SMALL);
+    client_dir.write("cow.json", r#"{"name": "Bella", "legs": 4}"#);
     let words = [
         "upload",
         "cow.jpg",
@@ -101,7 +103,7 @@ fn metadata_comes_from_the_command_line_or_a_file() {
         "--metadata",
         "@cow.json",
     ];
-    let resource = desk.run(&words).expect(0).json();
+    let resource = client_dir.run(&words).expect(0).json();
     assert_eq!(
         (&resource["name"], &resource["legs"]),
         (&json!("Bella"), &json!(4))
@@ -110,10 +112,10 @@ fn metadata_comes_from_the_command_line_or_a_file() {
 
 #[test]
 fn an_update_replaces_the_media_of_a_resource() {
-    let desk = Desk::new();
-    desk.media("cow.jpg", SMALL);
-    desk.media("bull.mp4", LARGE);
-    let first = desk
+    let client_dir = ClientDir::new();
+    client_dir.media("cow.jpg", SMALL);
+    client_dir.media("bull.mp4", LARGE);
+    let first = client_dir
         .run(&["upload", "cow.jpg", &uploads(farm())])
         .expect(0)
         .json();
@@ -123,21 +125,21 @@ fn an_update_replaces_the_media_of_a_resource() {
         first["id"].as_str().expect("an id")
     );
     let words = ["upload", "bull.mp4", &url, "--method", "put"];
-    let second = desk.run(&words).expect(0).json();
+    let second = client_dir.run(&words).expect(0).json();
     assert_eq!(second["id"], first["id"]);
     assert_media(farm(), &second, LARGE);
 }
 
 #[test]
 fn standard_input_is_uploaded_whatever_its_size() {
-    let desk = Desk::new();
+    let client_dir = ClientDir::new();
     let cases = [
         (SMALL, "media"),
         (Media::new(3, 0), "media"),
         (LARGE, "resumable"),
     ];
     for (media, upload_type) in cases {
-        let mut command = desk.command(&["upload", "-", &uploads(farm()), "--json"]);
+        let mut command = client_dir.command(&["upload", "-", &uploads(farm()), "--json"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the command can be started");
         let mut stdin = child.stdin.take().expect("stdin is a pipe");
@@ -156,14 +158,14 @@ fn standard_input_is_uploaded_whatever_its_size() {
 
 #[test]
 fn several_sources_go_at_once_and_all_are_tried() {
-    let desk = Desk::new();
+    let client_dir = ClientDir::new();
     let media = [
         Media::new(11, 100),
         Media::new(12, 6 * MIB),
         Media::new(13, 300),
     ];
     for (index, media) in media.into_iter().enumerate() {
-        desk.media(&format!("{index}.jpg"), media);
+        client_dir.media(&format!("{index}.jpg"), media);
     }
     let url = uploads(farm());
     let words = [
@@ -177,7 +179,7 @@ fn several_sources_go_at_once_and_all_are_tried() {
         "2",
         "--json",
     ];
-    let ran = desk.run(&words).expect(3);
+    let ran = client_dir.run(&words).expect(3);
     for uploaded in ran.events("uploaded") {
         let index: usize = uploaded["source"].as_str().expect("a name")[..1]
             .parse()
@@ -193,8 +195,8 @@ fn several_sources_go_at_once_and_all_are_tried() {
 
 #[test]
 fn progress_events_have_their_fields_and_never_go_back() {
-    let desk = Desk::new();
-    desk.media("film.mp4", LARGE);
+    let client_dir = ClientDir::new();
+    client_dir.media("film.mp4", LARGE);
     let words = [
         "upload",
         "film.mp4",
@@ -203,7 +205,7 @@ fn progress_events_have_their_fields_and_never_go_back() {
         "--chunk-size",
         "1M",
     ];
-    let ran = desk.run(&words).expect(0);
+    let ran = client_dir.run(&words).expect(0);
     let progress = ran.events("progress");
     assert_eq!(progress[0]["state"], "starting");
     assert_eq!(progress[0].get("upload"), None);
@@ -218,12 +220,12 @@ fn progress_events_have_their_fields_and_never_go_back() {
 
 #[test]
 fn chunks_of_standard_input_are_as_large_as_asked_for() {
-    let desk = Desk::new();
-    desk.media("film.mp4", Media::new(14, 20 * MIB));
+    let client_dir = ClientDir::new();
+    client_dir.media("film.mp4", Media::new(14, 20 * MIB));
     let proxy = FaultProxy::start(farm());
     let url = uploads(proxy.address());
-    let mut command = desk.command(&["upload", "-", &url, "--chunk-size", "16M"]);
-    let stdin = File::open(desk.path("film.mp4")).expect("it is there");
+    let mut command = client_dir.command(&["upload", "-", &url, "--chunk-size", "16M"]);
+    let stdin = File::open(client_dir.path("film.mp4")).expect("it is there");
     Ran::of(command.stdin(stdin)).expect(0);
     let chunks = proxy.exchanges().into_iter();
     let mut chunks = chunks.filter(|exchange| exchange.first_byte().is_some());

@@ -2,7 +2,7 @@ use super::*;
 
 /// What a table says of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Outcome {
     Finished,
     BacksOff,
     Pauses,
@@ -15,27 +15,27 @@ enum Fate {
     GoesOn,
 }
 
-fn fate(transfer: &Transfer) -> Fate {
+fn outcome(transfer: &Transfer) -> Outcome {
     match transfer.poll() {
-        Action::Finished => Fate::Finished,
-        Action::Wait(wait) if wait.of == 6 => Fate::BacksOff,
-        Action::Wait(wait) if wait.of == 10 => Fate::Pauses,
-        Action::Send(Request::Start) => Fate::StartsAnew,
-        Action::Send(_) => Fate::GoesOn,
-        Action::Failed(Failure::Refused(_)) => Fate::Refused,
-        Action::Failed(Failure::Cancelled) => Fate::Cancelled,
-        Action::Failed(Failure::Odd { tries: 1, .. }) => Fate::Foreign,
+        Action::Finished => Outcome::Finished,
+        Action::Wait(wait) if wait.of == 6 => Outcome::BacksOff,
+        Action::Wait(wait) if wait.of == 10 => Outcome::Pauses,
+        Action::Send(Request::Start) => Outcome::StartsAnew,
+        Action::Send(_) => Outcome::GoesOn,
+        Action::Failed(Failure::Refused(_)) => Outcome::Refused,
+        Action::Failed(Failure::Cancelled) => Outcome::Cancelled,
+        Action::Failed(Failure::Odd { tries: 1, .. }) => Outcome::Foreign,
         other => panic!("{other:?} is in no table"),
     }
 }
 
 #[track_caller]
-fn check(transfer: &Transfer, table: &[(Fate, &[u16])]) {
+fn check(transfer: &Transfer, table: &[(Outcome, &[u16])]) {
     for (expected, statuses) in table {
         for status in *statuses {
             let mut transfer = transfer.clone();
             answer(*status).to(&mut transfer);
-            assert_eq!(fate(&transfer), *expected, "{status}");
+            assert_eq!(outcome(&transfer), *expected, "{status}");
         }
     }
 }
@@ -47,14 +47,14 @@ const ODD: &[u16] = &[202, 203, 206, 301, 302, 304, 307, 409, 421, 423, 425];
 #[test]
 fn every_status_of_a_data_request_has_its_fate() {
     let table = [
-        (Fate::Finished, &[200, 201, 204][..]),
+        (Outcome::Finished, &[200, 201, 204][..]),
         // Nothing was kept of what was sent.
-        (Fate::BacksOff, &[308]),
-        (Fate::BacksOff, OVERLOAD),
-        (Fate::Pauses, ODD),
-        (Fate::StartsAnew, &[404, 410]),
-        (Fate::Cancelled, &[499]),
-        (Fate::Refused, REFUSED),
+        (Outcome::BacksOff, &[308]),
+        (Outcome::BacksOff, OVERLOAD),
+        (Outcome::Pauses, ODD),
+        (Outcome::StartsAnew, &[404, 410]),
+        (Outcome::Cancelled, &[499]),
+        (Outcome::Refused, REFUSED),
     ];
     check(&sending(), &table);
 }
@@ -62,15 +62,15 @@ fn every_status_of_a_data_request_has_its_fate() {
 #[test]
 fn every_status_of_a_query_has_its_fate() {
     let table = [
-        (Fate::Finished, &[200, 201][..]),
+        (Outcome::Finished, &[200, 201][..]),
         // It shows no resource, and may come from something on the way.
-        (Fate::Pauses, &[204]),
-        (Fate::GoesOn, &[308]),
-        (Fate::BacksOff, OVERLOAD),
-        (Fate::Pauses, ODD),
-        (Fate::StartsAnew, &[404, 410]),
-        (Fate::Cancelled, &[499]),
-        (Fate::Refused, REFUSED),
+        (Outcome::Pauses, &[204]),
+        (Outcome::GoesOn, &[308]),
+        (Outcome::BacksOff, OVERLOAD),
+        (Outcome::Pauses, ODD),
+        (Outcome::StartsAnew, &[404, 410]),
+        (Outcome::Cancelled, &[499]),
+        (Outcome::Refused, REFUSED),
     ];
     check(&Transfer::resume(seekable()), &table);
 }
@@ -79,13 +79,13 @@ fn every_status_of_a_query_has_its_fate() {
 fn every_status_of_a_start_has_its_fate() {
     let table = [
         // Without a `Location` there is no session, but perhaps something else was made.
-        (Fate::Foreign, &[200, 201, 204, 206][..]),
-        (Fate::Foreign, &[301, 302, 307, 308]),
-        (Fate::Pauses, &[409, 425]),
-        (Fate::BacksOff, OVERLOAD),
-        (Fate::Cancelled, &[499]),
-        (Fate::Refused, REFUSED),
-        (Fate::Refused, &[404, 410]),
+        (Outcome::Foreign, &[200, 201, 204, 206][..]),
+        (Outcome::Foreign, &[301, 302, 307, 308]),
+        (Outcome::Pauses, &[409, 425]),
+        (Outcome::BacksOff, OVERLOAD),
+        (Outcome::Cancelled, &[499]),
+        (Outcome::Refused, REFUSED),
+        (Outcome::Refused, &[404, 410]),
     ];
     check(&Transfer::start(seekable()), &table);
 }
@@ -93,12 +93,12 @@ fn every_status_of_a_start_has_its_fate() {
 #[test]
 fn every_status_of_a_one_shot_upload_has_its_fate() {
     let table = [
-        (Fate::Finished, &[200, 201, 204][..]),
-        (Fate::Foreign, &[202, 302, 308]),
-        (Fate::Pauses, &[409]),
-        (Fate::BacksOff, OVERLOAD),
-        (Fate::Refused, REFUSED),
-        (Fate::Refused, &[404, 410]),
+        (Outcome::Finished, &[200, 201, 204][..]),
+        (Outcome::Foreign, &[202, 302, 308]),
+        (Outcome::Pauses, &[409]),
+        (Outcome::BacksOff, OVERLOAD),
+        (Outcome::Refused, REFUSED),
+        (Outcome::Refused, &[404, 410]),
     ];
     check(&Transfer::start(single_request(UploadType::Media)), &table);
     check(
@@ -120,17 +120,17 @@ fn a_page_is_never_taken_for_a_resource() {
     ] {
         let page = answer(200).with(CONTENT_TYPE, HeaderValue::from_static(content_type));
         for (transfer, expected) in [
-            (sending(), Fate::Pauses),
-            (asking(), Fate::Pauses),
+            (sending(), Outcome::Pauses),
+            (asking(), Outcome::Pauses),
             // The server may have stored the media all the same.
             (
                 Transfer::start(single_request(UploadType::Media)),
-                Fate::Foreign,
+                Outcome::Foreign,
             ),
         ] {
             let mut transfer = transfer;
             assert_eq!(page.to(&mut transfer), Event::Nothing);
-            assert_eq!(fate(&transfer), expected, "{content_type}");
+            assert_eq!(outcome(&transfer), expected, "{content_type}");
         }
     }
 }
@@ -151,15 +151,15 @@ fn what_is_neither_an_object_nor_empty_is_no_resource() {
         ..answer(200)
     };
     for (text, expected) in [
-        ("", Fate::Finished),
-        (" null\n", Fate::Finished),
-        ("\n{}", Fate::Finished),
-        ("Welcome to the network.", Fate::Pauses),
-        ("[]", Fate::Pauses),
+        ("", Outcome::Finished),
+        (" null\n", Outcome::Finished),
+        ("\n{}", Outcome::Finished),
+        ("Welcome to the network.", Outcome::Pauses),
+        ("[]", Outcome::Pauses),
     ] {
         let mut transfer = asking();
         body(text).to(&mut transfer);
-        assert_eq!(fate(&transfer), expected, "{text:?}");
+        assert_eq!(outcome(&transfer), expected, "{text:?}");
     }
 }
 
@@ -168,7 +168,7 @@ fn a_reply_that_comes_before_the_media_was_sent_does_not_end_the_upload() {
     let mut transfer = sending();
     transfer.cut_short();
     answer(200).to(&mut transfer);
-    assert_eq!(fate(&transfer), Fate::Pauses);
+    assert_eq!(outcome(&transfer), Outcome::Pauses);
     transfer.waited();
     answer(200).to(&mut transfer);
     assert!(matches!(failure(&transfer), Failure::FinishedEarly { .. }));
@@ -203,19 +203,19 @@ fn a_redirection_says_where_it_leads_but_not_its_query() {
 #[test]
 fn the_reason_tells_a_rate_limit_from_a_refusal() {
     for (reason, expected) in [
-        ("rateLimitExceeded", Fate::BacksOff),
-        ("userRateLimitExceeded", Fate::BacksOff),
-        ("forbidden", Fate::Refused),
-        ("insufficientPermissions", Fate::Refused),
-        ("quotaExceeded", Fate::Refused),
+        ("rateLimitExceeded", Outcome::BacksOff),
+        ("userRateLimitExceeded", Outcome::BacksOff),
+        ("forbidden", Outcome::Refused),
+        ("insufficientPermissions", Outcome::Refused),
+        ("quotaExceeded", Outcome::Refused),
     ] {
         let mut transfer = sending();
         refusal(403, reason).to(&mut transfer);
-        assert_eq!(fate(&transfer), expected, "{reason}");
+        assert_eq!(outcome(&transfer), expected, "{reason}");
     }
     let mut transfer = sending();
     page(403).to(&mut transfer);
-    assert_eq!(fate(&transfer), Fate::Refused);
+    assert_eq!(outcome(&transfer), Outcome::Refused);
 }
 
 #[test]

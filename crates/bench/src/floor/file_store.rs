@@ -10,12 +10,12 @@ const DIRECTORIES: u64 = 256;
 
 /// Files by name, spread over directories.
 #[derive(Debug, Clone)]
-pub(super) struct Shelf {
+pub(super) struct FileStore {
     directory: PathBuf,
     is_durable: bool,
 }
 
-impl Shelf {
+impl FileStore {
     /// Makes the directories.
     pub(super) fn new(directory: &Path, is_durable: bool) -> io::Result<Self> {
         for number in 0..DIRECTORIES {
