@@ -14,7 +14,7 @@ use windlass_server::{DefaultHandler, ServedApi};
 use windlass_store::Resource;
 
 use crate::completion::completed;
-use crate::{Family, description};
+use crate::{ApiProvider, description};
 
 mod archive;
 mod assets;
@@ -23,10 +23,10 @@ mod html5;
 mod identifier;
 mod studio;
 
-pub(crate) const FAMILY: Family = Family {
+pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "dfareporting",
     built_in: |_| vec![served(own("v4")), served(own("v5"))],
-    adopt: |api, _| served(completed(api, &own("v5"), &[GET])),
+    from_document: |api, _| served(completed(api, &own("v5"), &[GET])),
 };
 
 const INSERT: &str = "dfareporting.creativeAssets.insert";

@@ -13,7 +13,7 @@ use windlass_server::{DefaultHandler, ServedApi};
 use windlass_store::Resource;
 
 use crate::record::Fields;
-use crate::{Family, description};
+use crate::{ApiProvider, description};
 
 mod file;
 mod list;
@@ -22,12 +22,12 @@ mod query;
 mod tree;
 mod write;
 
-pub(crate) const FAMILY: Family = Family {
+pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "drive",
     built_in: |_| vec![served(description(include_str!("drive/drive.toml")))],
-    adopt: |api, _| match api.version() {
+    from_document: |api, _| match api.version() {
         "v3" => served(with_settings(api)),
-        _ => ServedApi::generic(api),
+        _ => ServedApi::with_default_handler(api),
     },
 };
 

@@ -5,16 +5,16 @@
 
 use windlass_server::ServedApi;
 
-use crate::{Family, description};
+use crate::{ApiProvider, description};
 
-pub(crate) const FAMILY: Family = Family {
+pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "farm",
     built_in: |_| {
-        vec![ServedApi::generic(description(include_str!(
+        vec![ServedApi::with_default_handler(description(include_str!(
             "farm/farm.toml"
         )))]
     },
-    adopt: |api, _| ServedApi::generic(api),
+    from_document: |api, _| ServedApi::with_default_handler(api),
 };
 
 #[cfg(test)]
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn animals_have_every_method_and_media_with_all_that_write() {
-        let farm = (FAMILY.built_in)(&Options::default());
+        let farm = (PROVIDER.built_in)(&Options::default());
         let with_media = |method: &Method| method.upload.is_some();
         let methods: Vec<_> = farm[0]
             .api

@@ -16,14 +16,14 @@ use windlass_server::{DefaultHandler, ServedApi};
 use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::completion::completed;
-use crate::look::{invalid, look, refusal};
-use crate::picture::{Format, Picture, PictureError};
-use crate::{Family, description};
+use crate::image_header::{Format, ImageHeader, ImageHeaderError};
+use crate::inspect::{inspect, invalid, refusal};
+use crate::{ApiProvider, description};
 
-pub(crate) const FAMILY: Family = Family {
+pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "gamesConfiguration",
     built_in: |_| vec![served(own())],
-    adopt: |api, _| served(completed(api, &own(), &[UPLOAD, GET])),
+    from_document: |api, _| served(completed(api, &own(), &[UPLOAD, GET])),
 };
 
 const UPLOAD: &str = "gamesConfiguration.imageConfigurations.upload";
@@ -176,10 +176,10 @@ async fn find(call: &Call<'_>, slot: &Slot<'_>) -> Result<Resource, Rejection> {
 
 /// An icon is a PNG or a JPEG image, and what it says it is.
 async fn check(media: &Media, source: &MediaSource) -> Result<(), Rejection> {
-    let picture = look(source, |mut media| {
-        Picture::read(&mut media).map_err(unreadable)
+    let image_header = inspect(source, |mut media| {
+        ImageHeader::read(&mut media).map_err(unreadable)
     });
-    let format = picture.await?.format;
+    let format = image_header.await?.format;
     if format == Format::Gif {
         return Err(invalid(
             "it is a GIF image; an icon is a PNG or a JPEG image",
@@ -194,9 +194,9 @@ async fn check(media: &Media, source: &MediaSource) -> Result<(), Rejection> {
     )))
 }
 
-fn unreadable(error: PictureError) -> Rejection {
+fn unreadable(error: ImageHeaderError) -> Rejection {
     match error {
-        PictureError::Io(error) => refusal(error),
+        ImageHeaderError::Io(error) => refusal(error),
         other => invalid(other.to_string()),
     }
 }

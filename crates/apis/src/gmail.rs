@@ -25,7 +25,7 @@ use windlass_server::ServedApi;
 use windlass_server::handler::{Answer, ApiHandler, Call, Embedded, Rejection, Uploaded, Worker};
 use windlass_store::{Resource, ResourceChange};
 
-use crate::Family;
+use crate::ApiProvider;
 
 mod address;
 mod bounce;
@@ -55,7 +55,7 @@ use mailbox::Mailbox;
 use options::Options;
 use request::Request;
 
-pub(crate) const FAMILY: Family = Family {
+pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "gmail",
     built_in: |options| {
         vec![serve(
@@ -63,7 +63,7 @@ pub(crate) const FAMILY: Family = Family {
             options,
         )]
     },
-    adopt: serve,
+    from_document: serve,
 };
 
 /// What JSON takes more than the message inside, in bytes: other fields, quotes, white space.

@@ -19,8 +19,8 @@ mod drive;
 mod farm;
 mod games_configuration;
 pub mod gmail;
-mod look;
-mod picture;
+mod image_header;
+mod inspect;
 mod record;
 mod storage;
 mod youtube;
@@ -34,45 +34,45 @@ pub struct Options {
 
 /// The APIs of one name: those that come with Windlass, and the handler that gives meaning to others of
 /// the name.
-struct Family {
+struct ApiProvider {
     /// The name in discovery documents, e.g. `gmail`.
     name: &'static str,
     /// The versions that come with Windlass, the newest last.
     built_in: fn(&Options) -> Vec<ServedApi>,
-    /// A description of the user's own, such as a published document, with the family's handler.
-    adopt: fn(Api, &Options) -> ServedApi,
+    /// A description of the user's own, such as a published document, with the provider's handler.
+    from_document: fn(Api, &Options) -> ServedApi,
 }
 
-const FAMILIES: [Family; 7] = [
-    dfareporting::FAMILY,
-    drive::FAMILY,
-    farm::FAMILY,
-    games_configuration::FAMILY,
-    gmail::FAMILY,
-    storage::FAMILY,
-    youtube::FAMILY,
+const PROVIDERS: [ApiProvider; 7] = [
+    dfareporting::PROVIDER,
+    drive::PROVIDER,
+    farm::PROVIDER,
+    games_configuration::PROVIDER,
+    gmail::PROVIDER,
+    storage::PROVIDER,
+    youtube::PROVIDER,
 ];
 
 /// The names that [`by_name`] knows.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    FAMILIES.iter().map(|family| family.name)
+    PROVIDERS.iter().map(|provider| provider.name)
 }
 
 /// The APIs of this name, one for each version, the newest last.
 pub fn by_name(name: &str, options: &Options) -> Option<Vec<ServedApi>> {
-    Some((family(name)?.built_in)(options))
+    Some((provider(name)?.built_in)(options))
 }
 
-/// An API described by a file: with the handler that knows APIs of its name, else with the generic one.
-pub fn adopt(api: Api, options: &Options) -> ServedApi {
-    match family(api.name()) {
-        Some(family) => (family.adopt)(api, options),
-        None => ServedApi::generic(api),
+/// An API described by a file: with the handler that knows APIs of its name, else with the default one.
+pub fn from_document(api: Api, options: &Options) -> ServedApi {
+    match provider(api.name()) {
+        Some(provider) => (provider.from_document)(api, options),
+        None => ServedApi::with_default_handler(api),
     }
 }
 
-fn family(name: &str) -> Option<&'static Family> {
-    FAMILIES.iter().find(|family| family.name == name)
+fn provider(name: &str) -> Option<&'static ApiProvider> {
+    PROVIDERS.iter().find(|provider| provider.name == name)
 }
 
 /// Reads a description that is part of the binary.
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_description_of_no_known_name_is_served_by_the_generic_kind() {
         let forest = "name = \"forest\"\nversion = \"v1\"\n[collections.trees]\n";
-        let served = adopt(description(forest), &Options::default());
+        let served = from_document(description(forest), &Options::default());
         assert_eq!(served.api.name(), "forest");
     }
 }

@@ -21,7 +21,7 @@ use windlass_server::ServedApi;
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::Resource;
 
-use crate::{Family, description};
+use crate::{ApiProvider, description};
 
 mod bucket;
 mod bucket_fields;
@@ -38,11 +38,11 @@ mod preconditions;
 
 use object::Object;
 
-pub(crate) const FAMILY: Family = Family {
+pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "storage",
     built_in: |_| vec![served(own_description())],
     // What the libraries rely on and no discovery document says is in our own description.
-    adopt: |api, _| served(api.with_settings(own_description().settings().clone())),
+    from_document: |api, _| served(api.with_settings(own_description().settings().clone())),
 };
 
 fn own_description() -> Api {

@@ -14,7 +14,7 @@ use windlass_store::Resource;
 
 use crate::completion::completed;
 use crate::record::{Fields, text};
-use crate::{Family, description};
+use crate::{ApiProvider, description};
 
 mod captions;
 mod images;
@@ -23,12 +23,12 @@ mod parts;
 mod playlist_images;
 mod videos;
 
-pub(crate) const FAMILY: Family = Family {
+pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "youtube",
     built_in: |_| vec![served(own())],
-    adopt: |api, _| match api.version() {
+    from_document: |api, _| match api.version() {
         "v3" => served(completed(api, &own(), &ADDED)),
-        _ => ServedApi::generic(api),
+        _ => ServedApi::with_default_handler(api),
     },
 };
 

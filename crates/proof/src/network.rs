@@ -12,7 +12,7 @@
 //! afterwards the server has as many descriptors as before and no more memory than its bounds allow.
 
 mod namespace;
-mod vitals;
+mod process_stats;
 
 use std::path::{Path, PathBuf};
 use std::thread::{self, sleep};
@@ -31,7 +31,7 @@ use crate::outcome::{Lacking, Outcome, progress};
 use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
 use namespace::Namespace;
-use vitals::Vitals;
+use process_stats::ProcessStats;
 
 /// What a release waits minutes for.
 const LIMITS: [&str; 5] = [
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments, no_skip: bool) -> anyhow::Result<Outcom
         made => Some(made?),
     };
     let mut lab = Lab::new(arguments, namespace.as_ref(), scratch.path())?;
-    let before = lab.vitals()?;
+    let before = lab.process_stats()?;
     lab.bad_lines()?;
     let (deaf, silent) = (lab.deaf_clients()?, lab.silent_clients()?);
     if let Some(namespace) = &namespace {
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments, no_skip: bool) -> anyhow::Result<Outcom
         Ok(after) => after,
         Err(error) => {
             lab.blame(format!("{error:#}"));
-            Vitals::of(&lab.server)?
+            ProcessStats::of(&lab.server)?
         }
     };
     drop((deaf, silent));
@@ -169,11 +169,11 @@ impl<'a> Lab<'a> {
     }
 
     /// What the server holds after it has been warmed up.
-    fn vitals(&mut self) -> anyhow::Result<Vitals> {
+    fn process_stats(&mut self) -> anyhow::Result<ProcessStats> {
         let address = self.server.address();
         self.fleet.run_while(address, || sleep(SPELL / 4));
         self.look("warm");
-        Vitals::settled(&self.server)
+        ProcessStats::settled(&self.server)
     }
 
     /// Every upload must be as it was acknowledged, asked without a proxy between.

@@ -37,7 +37,7 @@ impl ServedApi {
     }
 
     /// An API served by the default handler, which works for any description, on every host.
-    pub fn generic(api: Api) -> Self {
+    pub fn with_default_handler(api: Api) -> Self {
         Self::new(with_digests(api), Arc::new(DefaultHandler))
     }
 

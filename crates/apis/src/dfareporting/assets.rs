@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded, first_version};
 use windlass_store::{Media, Resource, ResourceChange};
 
-mod look;
+mod inspect;
 mod names;
 
-pub(super) use look::inspect_head;
-use look::{Looks, inspect};
+pub(super) use inspect::inspect_head;
+use inspect::{Inspected, inspect};
 
 use super::identifier::{AssetIdentifier, AssetName};
-use crate::look::invalid;
+use crate::inspect::invalid;
 
 /// Refuses what is hopeless before the media comes.
 pub(super) fn admit(call: &Call<'_>) -> Result<(), Rejection> {
@@ -106,7 +106,7 @@ pub(super) fn numeric_id(call: &Call<'_>) -> String {
 }
 
 /// What the API tells of an asset (`CreativeAssetMetadata`).
-fn described(id: &str, identifier: &AssetIdentifier, looks: &Looks) -> Map<String, Value> {
+fn described(id: &str, identifier: &AssetIdentifier, looks: &Inspected) -> Map<String, Value> {
     let mut asset = object(json!({
         "kind": "dfareporting#creativeAssetMetadata",
         "assetIdentifier": identifier.show(),
@@ -138,7 +138,7 @@ fn described(id: &str, identifier: &AssetIdentifier, looks: &Looks) -> Map<Strin
 }
 
 /// What is told of the file (`CreativeAsset`).
-fn file_fields(name: &AssetName, looks: &Looks, media: &Media) -> Map<String, Value> {
+fn file_fields(name: &AssetName, looks: &Inspected, media: &Media) -> Map<String, Value> {
     let length = media.length.to_string();
     let mut fields = Map::new();
     if looks.is_bundle() {

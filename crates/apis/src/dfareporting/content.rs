@@ -4,7 +4,7 @@ use std::fmt;
 
 use memchr::memmem;
 
-use crate::picture::Format;
+use crate::image_header::Format;
 
 /// How many bytes are looked at.
 pub(super) const HEAD: u64 = 4096;
@@ -13,7 +13,7 @@ pub(super) const HEAD: u64 = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// An image whose size can be read.
-    Picture(Format),
+    Image(Format),
     /// An image of another format.
     OtherImage(&'static str),
     Html,
@@ -90,10 +90,10 @@ const HTML_WORDS: [&[u8]; 7] = [
 
 /// The suffixes of files, with what such a file may be.
 const SUFFIXES: [(&str, Content); 34] = [
-    ("png", Content::Picture(Format::Png)),
-    ("jpg", Content::Picture(Format::Jpeg)),
-    ("jpeg", Content::Picture(Format::Jpeg)),
-    ("gif", Content::Picture(Format::Gif)),
+    ("png", Content::Image(Format::Png)),
+    ("jpg", Content::Image(Format::Jpeg)),
+    ("jpeg", Content::Image(Format::Jpeg)),
+    ("gif", Content::Image(Format::Gif)),
     ("html", Content::Html),
     ("htm", Content::Html),
     ("zip", Content::Zip),
@@ -130,7 +130,7 @@ impl Content {
     /// What begins like this. [`HEAD`] bytes are enough.
     pub(super) fn of(head: &[u8]) -> Self {
         if let Some(format) = Format::of(head) {
-            return Self::Picture(format);
+            return Self::Image(format);
         }
         // Text may have any letters at any place, so it goes first.
         if is_html(head) {
@@ -181,7 +181,7 @@ impl Content {
     /// Its media type.
     pub(super) fn media_type(self) -> &'static str {
         match self {
-            Self::Picture(format) => format.media_type(),
+            Self::Image(format) => format.media_type(),
             Self::Html => "text/html",
             Self::Zip => "application/zip",
             Self::Flash => "application/x-shockwave-flash",
@@ -198,7 +198,7 @@ impl Content {
 impl fmt::Display for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Picture(format) => write!(f, "a {format} image"),
+            Self::Image(format) => write!(f, "a {format} image"),
             Self::Html => f.write_str("an HTML document"),
             Self::Zip => f.write_str("a ZIP archive"),
             Self::Flash => f.write_str("a Flash movie"),

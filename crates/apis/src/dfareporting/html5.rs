@@ -177,7 +177,7 @@ impl<'a> Reading<'a> {
     fn read_media(&mut self, at: usize, bytes: &[u8]) {
         let (_, suffix) = self.names[at].rsplit_once('.').unwrap_or_default();
         let suffix = suffix.to_ascii_lowercase();
-        let is_picture = |content| matches!(content, Content::Picture(_));
+        let is_picture = |content| matches!(content, Content::Image(_));
         let expected = Content::named(&suffix).any(is_picture);
         if expected && !is_picture(Content::of(bytes)) {
             self.warn(Rule::AssetInvalid);

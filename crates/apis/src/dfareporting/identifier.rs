@@ -152,7 +152,7 @@ impl AssetType {
 
     fn takes(self, content: Content) -> bool {
         match self {
-            Self::Image | Self::HtmlImage => matches!(content, Content::Picture(_)),
+            Self::Image | Self::HtmlImage => matches!(content, Content::Image(_)),
             Self::Flash => content == Content::Flash,
             Self::Video => matches!(content, Content::Video(_) | Content::Container(_)),
             Self::Html => matches!(content, Content::Html | Content::Zip),
@@ -265,15 +265,15 @@ mod tests {
 
     #[test]
     fn the_bytes_have_to_be_what_name_and_type_say() {
-        use crate::picture::Format::{Jpeg, Png};
+        use crate::image_header::Format::{Jpeg, Png};
         let table = [
-            ("a.png", "HTML_IMAGE", Content::Picture(Png), None),
-            ("a.png", "IMAGE", Content::Picture(Png), None),
-            ("a", "HTML_IMAGE", Content::Picture(Jpeg), None),
+            ("a.png", "HTML_IMAGE", Content::Image(Png), None),
+            ("a.png", "IMAGE", Content::Image(Png), None),
+            ("a", "HTML_IMAGE", Content::Image(Jpeg), None),
             (
                 "a.png",
                 "HTML_IMAGE",
-                Content::Picture(Jpeg),
+                Content::Image(Jpeg),
                 Some("it is a JPEG image, in a file named .png"),
             ),
             (

@@ -7,7 +7,7 @@ use windlass_store::{Resource, ResourceChange};
 
 use super::assets::{inspect_head, numeric_id};
 use super::content::Content;
-use crate::look::invalid;
+use crate::inspect::invalid;
 
 const COLLECTION: &str = "dfareporting/studio/assets";
 
@@ -91,7 +91,7 @@ fn id(field: &str, value: &Value) -> Result<i64, Rejection> {
 /// The type that Studio has for it.
 fn type_of(content: Content) -> &'static str {
     match content {
-        Content::Picture(_) | Content::OtherImage(_) => "IMAGE",
+        Content::Image(_) | Content::OtherImage(_) => "IMAGE",
         Content::Html | Content::Zip => "HTML",
         Content::Video(_) | Content::Container(_) => "VIDEO",
         Content::Font(_) => "FONT",

@@ -125,7 +125,7 @@ pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
     if token.is_some_and(|token| !token.starts_with('r')) {
         return Err(parameter("pageToken", "is not a token of this list"));
     }
-    let place = mailbox.shelf("drafts");
+    let place = mailbox.collection("drafts");
     let found: Vec<(String, Draft)> = mailbox.rows.list(&place, token, BUDGET).await?;
     let mut more = (found.len() == BUDGET).then(|| found[BUDGET - 1].0.clone());
     let mut drafts = Vec::new();

@@ -27,7 +27,7 @@ const BATCH: usize = 100;
 pub(super) async fn log(mailbox: &mut Mailbox<'_, '_>, event: &Event) -> Result<u64, Rejection> {
     let mut account = mailbox.account().await?;
     account.history += 1;
-    let place = mailbox.shelf("history");
+    let place = mailbox.collection("history");
     mailbox.rows.write(&place, &row_id(account.history), event);
     forget(mailbox, &mut account, event.at).await?;
     mailbox.set_account(&account);
@@ -40,7 +40,7 @@ async fn forget(
     account: &mut Account,
     now: u64,
 ) -> Result<(), Rejection> {
-    let place = mailbox.shelf("history");
+    let place = mailbox.collection("history");
     for _ in 0..FORGOTTEN_AT_ONCE {
         let next = account.forgotten.max(1) + 1;
         if next >= account.history {
@@ -67,7 +67,7 @@ pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let account = mailbox.account().await?;
     let start = start(request, &account)?;
-    let place = mailbox.shelf("history");
+    let place = mailbox.collection("history");
     let mut shown = Vec::new();
     let (mut at, mut looked, mut more) = (start, 0, true);
     while more && shown.len() < limit && looked < BUDGET {

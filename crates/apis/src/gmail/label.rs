@@ -67,7 +67,7 @@ pub(super) async fn named(
     if let Some(id) = system {
         return Ok(Some((*id).to_owned()));
     }
-    let place = mailbox.shelf("label-names");
+    let place = mailbox.collection("label-names");
     let named: Option<Named> = mailbox.rows.read(&place, &folded).await?;
     Ok(named.map(|named| named.label))
 }
@@ -110,7 +110,7 @@ pub(super) async fn counts(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<Co
 pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mailbox = Mailbox::open(&mut rows, &request.address);
-    let place = mailbox.shelf("labels");
+    let place = mailbox.collection("labels");
     let mut labels: Vec<_> = SYSTEM.iter().map(|id| system(id)).collect();
     let mut after: Option<String> = None;
     loop {
@@ -199,7 +199,7 @@ pub(super) async fn delete(request: &Request<'_>) -> Result<Answer, Rejection> {
     let id = request.id();
     let old = own(&mut mailbox, id).await?;
     leave_name(&mut mailbox, &old.name).await?;
-    let place = mailbox.shelf("labels");
+    let place = mailbox.collection("labels");
     mailbox.rows.delete(&place, id);
     let mut account = mailbox.account().await?;
     account.user_labels = account.user_labels.saturating_sub(1);
@@ -217,7 +217,7 @@ async fn own(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<Label, Rejection
 }
 
 async fn row(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<Option<Label>, Rejection> {
-    let place = mailbox.shelf("labels");
+    let place = mailbox.collection("labels");
     mailbox.rows.read(&place, id).await
 }
 
@@ -230,7 +230,7 @@ async fn row_or_system(
 }
 
 fn write(mailbox: &mut Mailbox<'_, '_>, id: &str, label: &Label) {
-    let place = mailbox.shelf("labels");
+    let place = mailbox.collection("labels");
     mailbox.rows.write(&place, id, label);
 }
 
@@ -241,7 +241,7 @@ async fn take_name(mailbox: &mut Mailbox<'_, '_>, name: &str, id: &str) -> Resul
             id: name.to_owned(),
         });
     }
-    let place = mailbox.shelf("label-names");
+    let place = mailbox.collection("label-names");
     let label = id.to_owned();
     mailbox.rows.write(&place, &folded(name), &Named { label });
     Ok(())
@@ -249,7 +249,7 @@ async fn take_name(mailbox: &mut Mailbox<'_, '_>, name: &str, id: &str) -> Resul
 
 async fn leave_name(mailbox: &mut Mailbox<'_, '_>, name: &str) -> Result<(), Rejection> {
     self::named(mailbox, name).await?;
-    let place = mailbox.shelf("label-names");
+    let place = mailbox.collection("label-names");
     mailbox.rows.delete(&place, &folded(name));
     Ok(())
 }

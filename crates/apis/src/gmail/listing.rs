@@ -213,7 +213,7 @@ impl Scan {
         if !self.more {
             return Ok(());
         }
-        let place = mailbox.shelf("entries");
+        let place = mailbox.collection("entries");
         let after = self.at.as_ref().map(Key::as_str);
         let found: Vec<(String, Entry)> = mailbox.rows.list(&place, after, BATCH).await?;
         self.more = found.len() == BATCH;

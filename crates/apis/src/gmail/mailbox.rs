@@ -53,7 +53,7 @@ impl<'r, 'a> Mailbox<'r, 'a> {
     }
 
     /// The name of one of the mailbox's collections.
-    pub(super) fn shelf(&self, name: &str) -> String {
+    pub(super) fn collection(&self, name: &str) -> String {
         format!("gmail/{}/{name}", self.address)
     }
 
@@ -67,50 +67,50 @@ impl<'r, 'a> Mailbox<'r, 'a> {
     }
 
     pub(super) async fn content(&mut self, id: &str) -> Result<Content, Rejection> {
-        let place = self.shelf("contents");
+        let place = self.collection("contents");
         let content = self.rows.read(&place, id).await?;
         content.ok_or_else(|| not_found("message", id))
     }
 
     pub(super) async fn entry(&mut self, id: &str) -> Result<Entry, Rejection> {
-        let place = self.shelf("messages");
+        let place = self.collection("messages");
         let pointer: Option<Pointer> = self.rows.read(&place, id).await?;
         let pointer = pointer.ok_or_else(|| not_found("message", id))?;
-        let place = self.shelf("entries");
+        let place = self.collection("entries");
         let entry = self.rows.read(&place, pointer.key.as_str()).await?;
         entry.ok_or_else(|| not_found("message", id))
     }
 
     /// An entry as the ledger has it.
     pub(super) async fn peek_entry(&self, key: &Key) -> Result<Option<Entry>, Rejection> {
-        let place = self.shelf("entries");
+        let place = self.collection("entries");
         self.rows.peek(&place, key.as_str()).await
     }
 
     /// The words of a message that its entry does not have, with a blank around each.
     pub(super) async fn peek_text(&self, id: &str) -> Result<String, Rejection> {
-        let text: Option<Text> = self.rows.peek(&self.shelf("texts"), id).await?;
+        let text: Option<Text> = self.rows.peek(&self.collection("texts"), id).await?;
         Ok(text.map(|text| text.words).unwrap_or_default())
     }
 
     /// A thread as the ledger has it.
     pub(super) async fn peek_thread(&self, id: &str) -> Result<Option<Thread>, Rejection> {
-        self.rows.peek(&self.shelf("threads"), id).await
+        self.rows.peek(&self.collection("threads"), id).await
     }
 
     pub(super) async fn thread(&mut self, id: &str) -> Result<Thread, Rejection> {
-        let place = self.shelf("threads");
+        let place = self.collection("threads");
         let thread = self.rows.read(&place, id).await?;
         thread.ok_or_else(|| thread::unknown(id))
     }
 
     pub(super) async fn known(&mut self, message_id: &str) -> Result<Option<Known>, Rejection> {
-        let place = self.shelf("message-ids");
+        let place = self.collection("message-ids");
         self.rows.read(&place, &message_id_row(message_id)).await
     }
 
     pub(super) async fn draft(&mut self, id: &str) -> Result<Draft, Rejection> {
-        let place = self.shelf("drafts");
+        let place = self.collection("drafts");
         let draft = self.rows.read(&place, id).await?;
         draft.ok_or_else(|| not_found("draft", id))
     }
@@ -120,12 +120,12 @@ impl<'r, 'a> Mailbox<'r, 'a> {
             message: entry.id.clone(),
             key: entry.key(),
         };
-        let place = self.shelf("drafts");
+        let place = self.collection("drafts");
         self.rows.write(&place, id, &draft);
     }
 
     pub(super) fn delete_draft(&mut self, id: &str) {
-        let place = self.shelf("drafts");
+        let place = self.collection("drafts");
         self.rows.delete(&place, id);
     }
 
@@ -148,14 +148,14 @@ impl<'r, 'a> Mailbox<'r, 'a> {
         entry.history = entry.arrival;
         let pointer = Pointer { key: entry.key() };
         self.rows
-            .write(&self.shelf("messages"), &entry.id, &pointer);
+            .write(&self.collection("messages"), &entry.id, &pointer);
         let content = Content {
             composition: new.letter.composition.clone(),
             structure: new.letter.structure.clone(),
         };
         let media = new.letter.media.clone();
         self.rows
-            .write_with(&self.shelf("contents"), &entry.id, &content, media);
+            .write_with(&self.collection("contents"), &entry.id, &content, media);
         self.write_entry(&entry);
         self.write_text(&entry.id, &new.letter.summary.text);
         self.remember(&entry).await?;
@@ -172,11 +172,11 @@ impl<'r, 'a> Mailbox<'r, 'a> {
         self.log(What::MessageDeleted, &entry, Labels::new())
             .await?;
         self.content(id).await?;
-        self.rows.delete(&self.shelf("contents"), id);
-        self.rows.delete(&self.shelf("messages"), id);
+        self.rows.delete(&self.collection("contents"), id);
+        self.rows.delete(&self.collection("messages"), id);
         self.rows
-            .delete(&self.shelf("entries"), entry.key().as_str());
-        let texts = self.shelf("texts");
+            .delete(&self.collection("entries"), entry.key().as_str());
+        let texts = self.collection("texts");
         if self.rows.read::<Text>(&texts, id).await?.is_some() {
             self.rows.delete(&texts, id);
         }
@@ -227,13 +227,13 @@ impl<'r, 'a> Mailbox<'r, 'a> {
     }
 
     fn write_entry(&mut self, entry: &Entry) {
-        let place = self.shelf("entries");
+        let place = self.collection("entries");
         self.rows.write(&place, entry.key().as_str(), entry);
     }
 
     fn write_text(&mut self, id: &str, words: &str) {
         if !words.is_empty() {
-            let place = self.shelf("texts");
+            let place = self.collection("texts");
             let words = padded(words);
             self.rows.write(&place, id, &Text { words });
         }
@@ -248,7 +248,7 @@ impl<'r, 'a> Mailbox<'r, 'a> {
                 message: entry.id.clone(),
                 thread: entry.thread.clone(),
             };
-            let place = self.shelf("message-ids");
+            let place = self.collection("message-ids");
             self.rows.write(&place, &message_id_row(message_id), &known);
         }
         Ok(())
@@ -260,7 +260,7 @@ impl<'r, 'a> Mailbox<'r, 'a> {
         };
         let known = self.known(message_id).await?;
         if known.is_some_and(|known| known.message == entry.id) {
-            let place = self.shelf("message-ids");
+            let place = self.collection("message-ids");
             self.rows.delete(&place, &message_id_row(message_id));
         }
         Ok(())
@@ -268,7 +268,7 @@ impl<'r, 'a> Mailbox<'r, 'a> {
 
     /// Puts the message into its thread as it is now; `subject` is that of a thread's first message.
     async fn join(&mut self, entry: &Entry, subject: &str) -> Result<(), Rejection> {
-        let place = self.shelf("threads");
+        let place = self.collection("threads");
         let found: Option<Thread> = self.rows.read(&place, &entry.thread).await?;
         let before = found.clone().unwrap_or_default();
         let mut after = found.unwrap_or_else(|| Thread {
@@ -294,7 +294,7 @@ impl<'r, 'a> Mailbox<'r, 'a> {
         after.history = self.account().await?.history;
         after.messages.retain(|member| member.id != entry.id);
         self.recount(&before, &after).await?;
-        let place = self.shelf("threads");
+        let place = self.collection("threads");
         if after.messages.is_empty() {
             self.rows.delete(&place, &entry.thread);
         } else {

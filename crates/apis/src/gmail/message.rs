@@ -177,7 +177,7 @@ pub(super) async fn media(
     mailbox: &mut Mailbox<'_, '_>,
     id: &str,
 ) -> Result<Option<Media>, Rejection> {
-    let place = mailbox.shelf("contents");
+    let place = mailbox.collection("contents");
     mailbox.rows.media(&place, id).await
 }
 

@@ -4,8 +4,8 @@ use serde_json::json;
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Media, Resource, ResourceChange};
 
-use crate::look::{invalid as invalid_media, look};
-use crate::picture::{Format, Picture, PictureError};
+use crate::image_header::{Format, ImageHeader, ImageHeaderError};
+use crate::inspect::{inspect, invalid as invalid_media};
 use crate::record::{self, Fields, etag, removing, replacing};
 
 use super::{found, invalid_parameter, videos};
@@ -36,23 +36,23 @@ impl Image {
     /// Looks at what was uploaded. Only PNG and JPEG are taken.
     pub(super) async fn read(uploaded: Uploaded) -> Result<Self, Rejection> {
         let read = |mut media| {
-            Picture::read(&mut media).map_err(|error| match error {
-                PictureError::Io(error) => crate::look::refusal(error),
+            ImageHeader::read(&mut media).map_err(|error| match error {
+                ImageHeaderError::Io(error) => crate::inspect::refusal(error),
                 error => invalid_media(error.to_string()),
             })
         };
-        let picture = look(&uploaded.source, read).await?;
-        if picture.format == Format::Gif {
+        let image_header = inspect(&uploaded.source, read).await?;
+        if image_header.format == Format::Gif {
             return Err(invalid_media("it is not a PNG or JPEG image"));
         }
-        let content_type = picture.format.media_type().to_owned();
+        let content_type = image_header.format.media_type().to_owned();
         Ok(Self {
             media: Media {
                 content_type,
                 ..uploaded.media
             },
-            width: picture.width,
-            height: picture.height,
+            width: image_header.width,
+            height: image_header.height,
         })
     }
 }

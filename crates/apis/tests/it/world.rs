@@ -9,7 +9,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 use tower_service::Service as _;
-use windlass_apis::{Options, adopt, by_name};
+use windlass_apis::{Options, by_name, from_document};
 use windlass_discovery::Api;
 use windlass_server::config::Limits;
 use windlass_server::{Clock, Registry, ServedApi, Server, Settings, Stores};
@@ -85,7 +85,7 @@ impl World {
     /// Serves a discovery document as it is published.
     pub(crate) fn adopting(document: &Value) -> Self {
         let api = Api::from_json(&document.to_string()).expect("tests write valid documents");
-        Self::serving(vec![adopt(api, &Options::default())])
+        Self::serving(vec![from_document(api, &Options::default())])
     }
 }
 

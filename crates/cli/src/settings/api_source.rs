@@ -95,7 +95,7 @@ impl ApiSource {
             Self::ShortForm(path) => load_file(path, Api::from_toml)?,
             Self::Document(path) => load_file(path, Api::from_json)?,
         };
-        Ok(vec![windlass_apis::adopt(api, options)])
+        Ok(vec![windlass_apis::from_document(api, options)])
     }
 }
 

@@ -96,7 +96,8 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
-        let registry = Registry::new([ServedApi::generic(farm)]).expect("there is one API");
+        let registry =
+            Registry::new([ServedApi::with_default_handler(farm)]).expect("there is one API");
         let stores = Stores {
             ledger: Arc::new(MemoryLedger::new()),
             vault: Arc::new(MemoryVault::new()),

@@ -16,7 +16,7 @@ fn api(name: &str, path: &str) -> ServedApi {
         "parameters": {"id": in_path, "name": in_path},
     }}});
     let document = serde_json::from_value(document).unwrap();
-    ServedApi::generic(Api::from_document(document).unwrap())
+    ServedApi::with_default_handler(Api::from_document(document).unwrap())
 }
 
 /// The method that answers `GET path` on a host.

@@ -26,7 +26,11 @@ impl Barn {
             vault: Arc::new(MemoryVault::new()),
         };
         let clock = Arc::new(ManualClock::default());
-        Self(World::of(ServedApi::generic(api), stores, clock))
+        Self(World::of(
+            ServedApi::with_default_handler(api),
+            stores,
+            clock,
+        ))
     }
 
     async fn call(&self, verb: &str, uri: &str, body: &Value) -> Reply {

@@ -114,7 +114,7 @@ impl ApiHandler for PostOffice {
     }
 
     fn worker(&self) -> Option<Arc<dyn Worker>> {
-        Some(Arc::new(Postman {
+        Some(Arc::new(OutboxWorker {
             woken: Arc::clone(&self.woken),
             emptied: Arc::clone(&self.emptied),
         }))
@@ -146,13 +146,13 @@ fn resource(call: &Call<'_>, collection: &str, id: &str, version: u64) -> Resour
 }
 
 /// Takes every letter away, as soon as it is told of one.
-struct Postman {
+struct OutboxWorker {
     woken: Arc<Notify>,
     emptied: Arc<Notify>,
 }
 
 #[async_trait]
-impl Worker for Postman {
+impl Worker for OutboxWorker {
     async fn run(&self, fixture: WorkerContext) {
         loop {
             self.woken.notified().await;
@@ -317,7 +317,7 @@ async fn a_method_that_answers_with_nothing_but_media_needs_no_alt() {
         methods."pictures.view" = { http = "GET", path = "pictures/{id}", download = true }
         schemas.Picture.id = "string"
     "#;
-    let album = ServedApi::generic(Api::from_toml(album).unwrap());
+    let album = ServedApi::with_default_handler(Api::from_toml(album).unwrap());
     let stores = Stores {
         ledger: Arc::new(MemoryLedger::default()),
         vault: Arc::new(MemoryVault::new()),

@@ -76,7 +76,7 @@ async fn commits_in_a_pause(before: usize, range: String, status: u16) {
         ..Limits::default()
     };
     let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
-    let farm = ServedApi::generic(farm);
+    let farm = ServedApi::with_default_handler(farm);
     let mut world = World::limited(farm, stores, Arc::default(), limits);
     let session = start(&mut world).await;
     let case = format!("{before} bytes of {range}");

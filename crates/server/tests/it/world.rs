@@ -91,7 +91,7 @@ impl World {
     /// A server of the Farm API that accepts chunks of any size.
     pub(crate) fn new(stores: Stores, clock: Arc<ManualClock>) -> Self {
         let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
-        Self::of(ServedApi::generic(farm), stores, clock)
+        Self::of(ServedApi::with_default_handler(farm), stores, clock)
     }
 
     /// A server of this API.
@@ -112,16 +112,21 @@ impl World {
     /// A server of the Farm API whose sessions die when nothing comes for so long.
     pub(crate) fn impatient(stores: Stores, clock: Arc<ManualClock>, idle: Duration) -> Self {
         let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
-        Self::set_up(ServedApi::generic(farm), stores, clock, |settings| {
-            settings.session_idle = Some(idle);
-        })
+        Self::set_up(
+            ServedApi::with_default_handler(farm),
+            stores,
+            clock,
+            |settings| {
+                settings.session_idle = Some(idle);
+            },
+        )
     }
 
     /// A server of the Farm API that commits when a request ends, and not before.
     pub(crate) fn without_checkpoints(stores: Stores) -> Self {
         let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
         Self::set_up(
-            ServedApi::generic(farm),
+            ServedApi::with_default_handler(farm),
             stores,
             Arc::default(),
             |settings| {

@@ -139,11 +139,11 @@ async fn a_file_that_says_it_is_empty_and_is_not_is_a_stream() {
     );
 }
 
-type Deed = fn(&Path);
+type Mutation = fn(&Path);
 
 #[tokio::test]
 async fn a_change_of_the_open_file_or_its_name_is_noticed() {
-    let deeds: [(Deed, Option<Change>); 7] = [
+    let mutations: [(Mutation, Option<Change>); 7] = [
         (|_| {}, None),
         (
             |path| fs::write(path.with_extension("other"), "").unwrap(),
@@ -172,12 +172,12 @@ async fn a_change_of_the_open_file_or_its_name_is_noticed() {
         ),
         (|path| fs::remove_file(path).unwrap(), Some(Change::Removed)),
     ];
-    for (index, (deed, expected)) in deeds.into_iter().enumerate() {
+    for (index, (mutation, expected)) in mutations.into_iter().enumerate() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("media");
         fs::write(&path, some_media(1000)).unwrap();
         let media = Source::path(&path).open().await.unwrap();
-        deed(&path);
+        mutation(&path);
         let found = match media.check_unchanged().await {
             Err(SourceError::Changed { change, .. }) => Some(change),
             other => {

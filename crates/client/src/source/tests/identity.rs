@@ -21,11 +21,11 @@ fn replace(path: &Path, bytes: &[u8]) {
     with_time_kept(path, || fs::rename(&other, path).unwrap());
 }
 
-type Deed = fn(&Path);
+type Mutation = fn(&Path);
 
 #[tokio::test]
 async fn a_file_is_another_when_its_size_time_or_ends_are_others() {
-    let deeds: [(&str, Deed, Option<Change>); 9] = [
+    let mutations: [(&str, Mutation, Option<Change>); 9] = [
         ("nothing", |_| {}, None),
         ("touch", touch, Some(Change::Modified)),
         (
@@ -64,12 +64,12 @@ async fn a_file_is_another_when_its_size_time_or_ends_are_others() {
             Some(Change::Replaced),
         ),
     ];
-    for (name, deed, expected) in deeds {
+    for (name, mutation, expected) in mutations {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("media");
         fs::write(&path, some_media(LEN)).unwrap();
         let before = SourceIdentity::of(&path).await.unwrap();
-        deed(&path);
+        mutation(&path);
         let now = SourceIdentity::of(&path).await.unwrap();
         assert_eq!(before.difference(&now), expected, "{name}");
     }

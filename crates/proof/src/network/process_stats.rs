@@ -18,21 +18,21 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What a server holds at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Vitals {
+pub(super) struct ProcessStats {
     /// Open descriptors.
     pub(super) descriptors: usize,
     /// Resident memory, in KiB.
     resident: u64,
 }
 
-impl fmt::Display for Vitals {
+impl fmt::Display for ProcessStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = self.resident >> 10;
         write!(f, "{} descriptors and {mib} MiB", self.descriptors)
     }
 }
 
-impl Vitals {
+impl ProcessStats {
     /// As it is now.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Vitals {
     /// As it is when nothing changes any more.
     ///
     /// # Errors
-    /// As [`Vitals::of`].
+    /// As [`ProcessStats::of`].
     pub(super) fn settled(server: &Server) -> anyhow::Result<Self> {
         let mut last = Self::of(server)?;
         loop {

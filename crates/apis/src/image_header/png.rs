@@ -4,7 +4,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 use crc_fast::CrcAlgorithm::Crc32IsoHdlc;
 
-use super::{Format, PictureError};
+use super::{Format, ImageHeaderError};
 
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
@@ -12,7 +12,7 @@ pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 const MOST_CHUNKS: usize = 65_536;
 
 /// Checks the header with its checksum, and that data and an end follow.
-pub(super) fn size(media: &mut (impl Read + Seek)) -> Result<(u32, u32), PictureError> {
+pub(super) fn size(media: &mut (impl Read + Seek)) -> Result<(u32, u32), ImageHeaderError> {
     // The signature, and a first chunk of 13 bytes with length, name and checksum.
     let mut head = [0; 8 + 4 + 4 + 13 + 4];
     Format::Png.read(media, &mut head)?;
@@ -21,7 +21,7 @@ pub(super) fn size(media: &mut (impl Read + Seek)) -> Result<(u32, u32), Picture
     Ok(size)
 }
 
-fn header(chunk: &[u8]) -> Result<(u32, u32), PictureError> {
+fn header(chunk: &[u8]) -> Result<(u32, u32), ImageHeaderError> {
     if chunk[..8] != *b"\0\0\0\x0dIHDR" {
         return Err(Format::Png.damaged("its first chunk is not a header"));
     }
@@ -48,7 +48,7 @@ fn depth_fits(depth: u8, colour: u8) -> bool {
 }
 
 /// From chunk to chunk to the end. An image that was cut off has none.
-fn walk(media: &mut (impl Read + Seek)) -> Result<(), PictureError> {
+fn walk(media: &mut (impl Read + Seek)) -> Result<(), ImageHeaderError> {
     let mut has_data = false;
     for _ in 0..MOST_CHUNKS {
         let mut head = [0; 8];
@@ -61,7 +61,7 @@ fn walk(media: &mut (impl Read + Seek)) -> Result<(), PictureError> {
         }
         let rest = i64::from(number(&head[..4])) + 4;
         let skipped = media.seek(SeekFrom::Current(rest));
-        skipped.map_err(PictureError::Io)?;
+        skipped.map_err(ImageHeaderError::Io)?;
     }
     Err(Format::Png.damaged("it has too many chunks"))
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use super::{Format, PictureError};
+use super::{Format, ImageHeaderError};
 
 /// More segments than this are not walked over. A camera writes a dozen; a colour profile may take
 /// 255.
@@ -12,7 +12,7 @@ const MOST_SEGMENTS: usize = 4096;
 const MOST_FILL: usize = 4096;
 
 /// Finds the frame header, wherever it is, and checks that a scan follows.
-pub(super) fn size(media: &mut (impl Read + Seek)) -> Result<(u32, u32), PictureError> {
+pub(super) fn size(media: &mut (impl Read + Seek)) -> Result<(u32, u32), ImageHeaderError> {
     Format::Jpeg.read(media, &mut [0; 2])?;
     let mut size = None;
     for _ in 0..MOST_SEGMENTS {
@@ -38,7 +38,7 @@ fn is_frame(marker: u8) -> bool {
     matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc)
 }
 
-fn marker(media: &mut impl Read) -> Result<u8, PictureError> {
+fn marker(media: &mut impl Read) -> Result<u8, ImageHeaderError> {
     let mut byte = [0];
     Format::Jpeg.read(media, &mut byte)?;
     if byte != [0xff] {
@@ -53,7 +53,7 @@ fn marker(media: &mut impl Read) -> Result<u8, PictureError> {
     Err(Format::Jpeg.damaged("it has too many fill bytes"))
 }
 
-fn frame(media: &mut (impl Read + Seek)) -> Result<(u32, u32), PictureError> {
+fn frame(media: &mut (impl Read + Seek)) -> Result<(u32, u32), ImageHeaderError> {
     // Length, precision, height, width.
     let mut head = [0; 7];
     Format::Jpeg.read(media, &mut head)?;
@@ -62,16 +62,16 @@ fn frame(media: &mut (impl Read + Seek)) -> Result<(u32, u32), PictureError> {
     Ok((u32::from(number(5)), u32::from(number(3))))
 }
 
-fn skip(media: &mut (impl Read + Seek)) -> Result<(), PictureError> {
+fn skip(media: &mut (impl Read + Seek)) -> Result<(), ImageHeaderError> {
     let mut length = [0; 2];
     Format::Jpeg.read(media, &mut length)?;
     skip_rest(media, u16::from_be_bytes(length), 2)
 }
 
 /// Goes to the end of a segment of this length, of which something is read already.
-fn skip_rest(media: &mut impl Seek, length: u16, already: u16) -> Result<(), PictureError> {
+fn skip_rest(media: &mut impl Seek, length: u16, already: u16) -> Result<(), ImageHeaderError> {
     let rest = length.checked_sub(already);
     let rest = rest.ok_or_else(|| Format::Jpeg.damaged("a segment is too short"))?;
     let skipped = media.seek(SeekFrom::Current(rest.into()));
-    skipped.map(drop).map_err(PictureError::Io)
+    skipped.map(drop).map_err(ImageHeaderError::Io)
 }

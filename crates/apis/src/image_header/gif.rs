@@ -2,10 +2,10 @@
 
 use std::io::Read;
 
-use super::{Format, PictureError};
+use super::{Format, ImageHeaderError};
 
 /// The size of the screen that all images of the animation are drawn on.
-pub(super) fn size(media: &mut impl Read) -> Result<(u32, u32), PictureError> {
+pub(super) fn size(media: &mut impl Read) -> Result<(u32, u32), ImageHeaderError> {
     // Signature, width, height, flags, background, aspect, and the first byte of what follows.
     let mut head = [0; 14];
     Format::Gif.read(media, &mut head)?;

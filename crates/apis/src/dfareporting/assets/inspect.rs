@@ -8,12 +8,12 @@ use super::super::archive::{Archive, ArchiveError};
 use super::super::content::{Content, HEAD};
 use super::super::html5::{Findings, MOST_TEXT};
 use super::super::identifier::AssetIdentifier;
-use crate::look::{invalid, look, refusal};
-use crate::picture::{Picture, PictureError};
+use crate::image_header::{ImageHeader, ImageHeaderError};
+use crate::inspect::{self, invalid, refusal};
 
 /// What an asset turned out to be.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct Inspected {
     pub(super) content: Content,
     /// Width and height in pixels, where it has a size.
     pub(super) size: Option<(u32, u32)>,
@@ -21,7 +21,7 @@ pub(super) struct Looks {
     pub(super) html5: Option<Findings>,
 }
 
-impl Looks {
+impl Inspected {
     /// Whether it is a page with its files.
     pub(super) fn is_bundle(&self) -> bool {
         self.content == Content::Zip
@@ -32,9 +32,9 @@ impl Looks {
 pub(super) async fn inspect(
     given: &AssetIdentifier,
     source: &MediaSource,
-) -> Result<Looks, Rejection> {
+) -> Result<Inspected, Rejection> {
     let given = given.clone();
-    let looked = look(source, move |mut media| {
+    let looked = inspect::inspect(source, move |mut media| {
         let content = Content::of(&beginning(&mut media, HEAD)?);
         given.check(content)?;
         look_into(media, content)
@@ -47,11 +47,11 @@ pub(in super::super) async fn inspect_head(source: &MediaSource) -> Result<Conte
     Ok(Content::of(&source.read(0..HEAD).await?))
 }
 
-fn look_into(mut media: BlockingMedia, content: Content) -> Result<Looks, Rejection> {
+fn look_into(mut media: BlockingMedia, content: Content) -> Result<Inspected, Rejection> {
     let (size, html5) = match content {
-        Content::Picture(_) => {
-            let picture = Picture::read(&mut media).map_err(unreadable)?;
-            (Some((picture.width, picture.height)), None)
+        Content::Image(_) => {
+            let image_header = ImageHeader::read(&mut media).map_err(unreadable)?;
+            (Some((image_header.width, image_header.height)), None)
         }
         Content::Html => {
             let findings = Findings::of_page(&beginning(&mut media, MOST_TEXT)?);
@@ -64,7 +64,7 @@ fn look_into(mut media: BlockingMedia, content: Content) -> Result<Looks, Reject
         }
         _ => (None, None),
     };
-    Ok(Looks {
+    Ok(Inspected {
         content,
         size,
         html5,
@@ -80,9 +80,9 @@ fn beginning(media: &mut BlockingMedia, length: u64) -> Result<Vec<u8>, Rejectio
     Ok(bytes)
 }
 
-fn unreadable(error: PictureError) -> Rejection {
+fn unreadable(error: ImageHeaderError) -> Rejection {
     match error {
-        PictureError::Io(error) => refusal(error),
+        ImageHeaderError::Io(error) => refusal(error),
         other => invalid(other.to_string()),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) const MOST_PIXELS: u64 = 100_000_000;
 
 /// An image, by its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Picture {
+pub(crate) struct ImageHeader {
     /// Its format.
     pub(crate) format: Format,
     /// Its width in pixels.
@@ -36,7 +36,7 @@ pub(crate) enum Format {
 
 /// Why an image cannot be read.
 #[derive(Debug, Error)]
-pub(crate) enum PictureError {
+pub(crate) enum ImageHeaderError {
     /// None of the formats that can be read.
     #[error("it is not a PNG, JPEG or GIF image")]
     Unknown,
@@ -64,29 +64,29 @@ pub(crate) enum PictureError {
     Io(io::Error),
 }
 
-impl Picture {
+impl ImageHeader {
     /// Reads the header of the image that begins where the reader stands at 0.
-    pub(crate) fn read(media: &mut (impl Read + Seek)) -> Result<Self, PictureError> {
-        media.rewind().map_err(PictureError::Io)?;
+    pub(crate) fn read(media: &mut (impl Read + Seek)) -> Result<Self, ImageHeaderError> {
+        media.rewind().map_err(ImageHeaderError::Io)?;
         let mut head = Vec::new();
         let read = media.by_ref().take(8).read_to_end(&mut head);
-        read.map_err(PictureError::Io)?;
-        let format = Format::of(&head).ok_or(PictureError::Unknown)?;
-        media.rewind().map_err(PictureError::Io)?;
+        read.map_err(ImageHeaderError::Io)?;
+        let format = Format::of(&head).ok_or(ImageHeaderError::Unknown)?;
+        media.rewind().map_err(ImageHeaderError::Io)?;
         let (width, height) = match format {
             Format::Png => png::size(media),
             Format::Jpeg => jpeg::size(media),
             Format::Gif => gif::size(media),
         }?;
-        let picture = Self {
+        let image_header = Self {
             format,
             width,
             height,
         };
-        picture.check_pixels()
+        image_header.check_pixels()
     }
 
-    fn check_pixels(self) -> Result<Self, PictureError> {
+    fn check_pixels(self) -> Result<Self, ImageHeaderError> {
         let Self {
             format,
             width,
@@ -96,7 +96,7 @@ impl Picture {
             return Err(format.damaged("it has no pixels"));
         }
         if u64::from(width) * u64::from(height) > MOST_PIXELS {
-            return Err(PictureError::TooManyPixels { width, height });
+            return Err(ImageHeaderError::TooManyPixels { width, height });
         }
         Ok(self)
     }
@@ -125,18 +125,18 @@ impl Format {
         }
     }
 
-    fn damaged(self, problem: &'static str) -> PictureError {
-        PictureError::Damaged {
+    fn damaged(self, problem: &'static str) -> ImageHeaderError {
+        ImageHeaderError::Damaged {
             format: self,
             problem,
         }
     }
 
     /// Fills `buf`; that there is no more means that the image is cut off.
-    fn read(self, media: &mut impl Read, buf: &mut [u8]) -> Result<(), PictureError> {
+    fn read(self, media: &mut impl Read, buf: &mut [u8]) -> Result<(), ImageHeaderError> {
         media.read_exact(buf).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => PictureError::Truncated(self),
-            _ => PictureError::Io(error),
+            io::ErrorKind::UnexpectedEof => ImageHeaderError::Truncated(self),
+            _ => ImageHeaderError::Io(error),
         })
     }
 }

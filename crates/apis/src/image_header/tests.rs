@@ -6,8 +6,8 @@ use windlass_testkit::images::{
 
 use super::*;
 
-fn read(bytes: &[u8]) -> Result<Picture, PictureError> {
-    Picture::read(&mut Cursor::new(bytes))
+fn read(bytes: &[u8]) -> Result<ImageHeader, ImageHeaderError> {
+    ImageHeader::read(&mut Cursor::new(bytes))
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn format_and_size_are_those_of_the_header() {
         (gif(300, 250), Format::Gif, 300, 250),
     ];
     for (bytes, format, width, height) in table {
-        let expected = Picture {
+        let expected = ImageHeader {
             format,
             width,
             height,
@@ -127,7 +127,7 @@ fn an_image_of_too_many_pixels_is_refused_by_its_header() {
     for bytes in table {
         let error = read(&bytes).unwrap_err();
         assert!(
-            matches!(error, PictureError::TooManyPixels { .. }),
+            matches!(error, ImageHeaderError::TooManyPixels { .. }),
             "{error}"
         );
     }

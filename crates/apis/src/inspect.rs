@@ -14,13 +14,13 @@ static LOOKS: Semaphore = Semaphore::const_new(8);
 /// How long a look waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs `look` over the media.
+/// Runs `inspect` over the media.
 ///
 /// # Errors
-/// [`Rejection::Busy`] when too many looks went on for too long, and whatever `look` refuses.
-pub(crate) async fn look<T: Send + 'static>(
+/// [`Rejection::Busy`] when too many looks went on for too long, and whatever `inspect` refuses.
+pub(crate) async fn inspect<T: Send + 'static>(
     source: &MediaSource,
-    look: impl FnOnce(BlockingMedia) -> Result<T, Rejection> + Send + 'static,
+    inspect: impl FnOnce(BlockingMedia) -> Result<T, Rejection> + Send + 'static,
 ) -> Result<T, Rejection> {
     let permit = timeout(PATIENCE, LOOKS.acquire()).await;
     let permit = permit.map_err(|_| Rejection::Busy)?;
@@ -28,7 +28,7 @@ pub(crate) async fn look<T: Send + 'static>(
     // The permit goes along: a request that is dropped leaves its look running.
     let looked = spawn_blocking(move || {
         let _permit = permit;
-        look(media)
+        inspect(media)
     });
     looked.await.map_err(|_| Rejection::Busy)?
 }
