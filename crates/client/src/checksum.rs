@@ -17,7 +17,7 @@ struct Stretch {
 }
 
 impl Checksum {
-    /// Takes bytes that begin at `offset`. Those that were taken before are passed over: after a broken
+    /// Takes bytes that begin at `offset`. Those that were taken before are ignored: after a broken
     /// request the same bytes come again. Bytes behind a gap begin a new stretch.
     pub(crate) fn take(&self, offset: u64, bytes: &[u8]) {
         let mut stretch = self.lock();

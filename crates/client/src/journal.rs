@@ -101,7 +101,7 @@ impl Journal {
     }
 
     /// The unfinished uploads, oldest first. Behind them come the records that cannot be read. Files
-    /// that are named otherwise are passed over.
+    /// that are named otherwise are ignored.
     pub fn entries(&self) -> Result<Vec<Entry>, JournalError> {
         let (mut records, mut damaged) = (Vec::new(), Vec::new());
         for id in self.recorded()? {

@@ -1,4 +1,4 @@
-//! Random numbers, drawn anew each time.
+//! Random numbers, drawn again each time.
 
 /// 32 random bits.
 pub(crate) fn random() -> u32 {

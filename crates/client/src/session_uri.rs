@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 use url::{Origin, Url};
 
-/// The URI of a resumable session. Whoever has it can upload to the session, so `Debug` and
+/// The URI of a resumable session. Anyone who has it can upload to the session, so `Debug` and
 /// `Display` show everything but its query; [`reveal`](Self::reveal) shows it all.
 ///
 /// ```

@@ -105,7 +105,7 @@ impl Source {
     }
 
     /// Keeps all that is read of a reader in an unnamed file in `directory`, in place of a window
-    /// in memory, so that an upload can even start anew. It costs as much room there as the media
+    /// in memory, so that an upload can even start again. It costs as much room there as the media
     /// is long, and is gone with the process.
     #[must_use]
     pub fn spilled_to(mut self, directory: impl Into<PathBuf>) -> Self {

@@ -50,7 +50,7 @@ pub struct TokenSource(Arc<Inner>);
 struct Inner {
     origin: Origin,
     kept: Mutex<Kept>,
-    /// How often the source was asked anew.
+    /// How often the source was asked again.
     renewals: AtomicU64,
 }
 
@@ -230,12 +230,12 @@ impl TokenSource {
         self.0.origin.fill(&mut kept).await
     }
 
-    /// Whether asking the source anew can bring another token.
+    /// Whether asking the source again can bring another token.
     pub(crate) fn may_renew(&self) -> bool {
         !matches!(self.0.origin, Origin::Fixed(_) | Origin::Environment(_))
     }
 
-    /// Asks the source anew, since a server has refused the token; `false` when the source can give
+    /// Asks the source again, since a server has refused the token; `false` when the source can give
     /// no other. Callers that come while the source is asked share what it gives.
     ///
     /// # Cancel safety

@@ -301,6 +301,6 @@ pub struct Uploaded {
     pub size: u64,
     /// What was compared with what the server says, and found equal.
     pub verified: Verified,
-    /// How often the upload had to start anew.
+    /// How often the upload had to start again.
     pub restarts: u32,
 }

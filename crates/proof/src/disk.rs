@@ -135,7 +135,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A mounted file system. It is unmounted when it is dropped; until then whoever uses it must have ended.
+/// A mounted file system. It is unmounted when it is dropped; until then anyone who uses it must have ended.
 #[derive(Debug)]
 pub(crate) struct Mount(PathBuf);
 
@@ -175,7 +175,7 @@ impl Mount {
         &self.0
     }
 
-    /// Unmounts it. Whoever was killed a moment ago may hold it a moment longer.
+    /// Unmounts it. Anyone who was killed a moment ago may hold it a moment longer.
     ///
     /// # Errors
     /// When somebody still uses it.

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::Context as _;
 
 /// A shell that waits for the end of this program, which it sees by the end of its stdin, and then puts things in order. When the
-/// guard is dropped, whoever holds it has done so already, and the shell goes away without a deed.
+/// guard is dropped, anyone who holds it has done so already, and the shell goes away without a deed.
 #[derive(Debug)]
 pub(crate) struct Guard(Child);
 

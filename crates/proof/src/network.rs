@@ -4,7 +4,7 @@
 //! - lines that are cut or reset after any byte of a request, that lose replies or cut them, that stop in the middle, that are slow;
 //! - clients that stop reading in the middle of a download, with a window that stays closed, and clients that stop sending in the
 //!   middle of an upload;
-//! - a link that goes down under running uploads, so that neither FIN nor RST ever comes (needs root; passed over without);
+//! - a link that goes down under running uploads, so that neither FIN nor RST ever comes (needs root; skipped without);
 //! - SIGSTOP and SIGCONT, with clients that wait and with clients that go away and come again;
 //! - a server that ends, by SIGTERM or `kill -9`, and comes back at another address while its clients are on slow lines.
 //!
@@ -68,7 +68,7 @@ const LONG: u64 = 24 << 20;
 ///
 /// By default about 70 seconds, with pauses of 3 seconds; `--long` stops the server for a minute each time and stays longer on each
 /// bad line. The link that goes down is a pair of virtual interfaces in a network namespace of its own, which needs root and `ip`;
-/// without them this part is passed over and the figures say so (with --no-skip it is a failure).
+/// without them this part is ignored and the figures say so (with --no-skip it is a failure).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

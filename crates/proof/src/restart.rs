@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ends the server and starts it again while a thousand uploads run.
 ///
-/// Every client has one upload of 1.5 MiB at the most, in chunks of 256 KiB, in one piece, with overlaps, or with connections that it breaks off.
+/// Every client has one upload of 1.5 MiB at most, in chunks of 256 KiB, in one piece, with overlaps, or with connections that it breaks off.
 /// Nobody sends a byte before all have a session, and at the first fault half of them must still be under way. All must come to their end.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {

@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     /// How many sessions there are.
     #[arg(long, default_value_t = 100_000)]
     sessions: u64,
-    /// How many clients are served meanwhile, each some hundred requests a second at the most.
+    /// How many clients are served meanwhile, each some hundred requests a second at most.
     #[arg(long, default_value_t = 4)]
     clients: usize,
     /// How often the server is killed before it may sweep to the end.
@@ -122,7 +122,7 @@ struct Ready {
     server: Server,
     /// The slowest start.
     slowest: Duration,
-    /// What was held right after it, at the most.
+    /// What was held right after it, at most.
     memory: u64,
     /// The longest write-ahead log that a kill left.
     wal: u64,

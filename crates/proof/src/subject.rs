@@ -244,7 +244,7 @@ impl Server {
         Pid::from_child(&self.child)
     }
 
-    /// How much memory it holds, and held at the most.
+    /// How much memory it holds, and held at most.
     ///
     /// # Errors
     /// When it has ended, or the operating system is not Linux.

@@ -80,7 +80,7 @@ impl Backoff {
         }
     }
 
-    /// The wait after one more failure; `None` when it is time to give up. `random` must be drawn anew
+    /// The wait after one more failure; `None` when it is time to give up. `random` must be drawn again
     /// for each wait.
     pub fn next(&mut self, random: u32) -> Option<Duration> {
         if self.waited == self.schedule.waits {

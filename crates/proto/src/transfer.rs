@@ -189,7 +189,7 @@ impl Transfer {
         }
     }
 
-    /// How often the upload started anew.
+    /// How often the upload started again.
     pub fn restarts(&self) -> u32 {
         self.restarts
     }
@@ -224,14 +224,14 @@ impl Transfer {
     }
 
     /// The request that [`poll`](Self::poll) asked for has no reply: no connection came about, or it
-    /// broke. `random` is drawn anew for each call.
+    /// broke. `random` is drawn again for each call.
     pub fn broke(&mut self, random: u32) {
         if let Some(goal) = self.sent_now() {
             self.interrupted(goal, Cause::Broken, None, random);
         }
     }
 
-    /// The request that [`poll`](Self::poll) asked for has a reply. `random` is drawn anew for each
+    /// The request that [`poll`](Self::poll) asked for has a reply. `random` is drawn again for each
     /// call.
     pub fn replied(&mut self, reply: &Reply<'_>, random: u32) -> Event {
         let cut_short = self.cut_short;

@@ -152,7 +152,7 @@ async fn sweep(server: Arc<ServerState>) {
     }
 }
 
-/// Whoever deletes or cancels wants the room, soon: that makes a pause shorter, never longer.
+/// Anyone who deletes or cancels wants the room, soon: that makes a pause shorter, never longer.
 async fn rest(pause: Duration, garbage: &Notify) {
     let wanted = async {
         garbage.notified().await;

@@ -95,7 +95,7 @@ impl std::fmt::Debug for Server {
 pub enum Ended {
     /// It was asked to.
     Drained,
-    /// Storage failed. The process must exit with an error and start anew, so that recovery can
+    /// Storage failed. The process must exit with an error and start again, so that recovery can
     /// look at what is really there.
     StorageFailed,
 }

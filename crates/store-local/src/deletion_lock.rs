@@ -1,6 +1,6 @@
 //! What keeps media from being deleted while a backup copies it.
 //!
-//! Backups share the lock of the file `deletion_lock` in the data directory. Whoever deletes media first looks
+//! Backups share the lock of the file `hold` in the data directory. Anyone who deletes media first looks
 //! whether somebody has it, and if so leaves the media to the next sweep. Looking first is enough,
 //! because media is deleted only after the ledger has let go of it: what a delete that has looked
 //! already takes away is not in a copy of the ledger that is made after the hold was taken.

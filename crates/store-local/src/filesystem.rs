@@ -24,7 +24,7 @@ pub(crate) use direct::{is_refused, takes_direct_writes, write_directly};
 pub(crate) use journal_health::JournalHealth;
 pub(crate) use safety::{Safety, judge};
 
-/// Makes a directory that only its owner may enter. Whoever wants it durable syncs its parent.
+/// Makes a directory that only its owner may enter. Anyone who wants it durable syncs its parent.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

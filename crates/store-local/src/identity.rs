@@ -7,7 +7,7 @@
 //! ledger.
 //!
 //! The vault is marked first, durably, and the ledger is made after it. Whatever crash comes between the
-//! two leaves no ledger, and the next start marks the vault anew; a ledger without its vault is
+//! two leaves no ledger, and the next start marks the vault again; a ledger without its vault is
 //! nothing that a crash leaves.
 
 use std::io;
@@ -95,7 +95,7 @@ mod tests {
         let unmarked = Some(IdentityMismatch::Unmarked);
         assert_eq!(identity.misses(&absent).unwrap(), unmarked);
         assert_eq!(identity.misses(vault.path()).unwrap(), unmarked);
-        // A crash may leave a part of a mark; it is made anew.
+        // A crash may leave a part of a mark; it is made again.
         std::fs::write(path(vault.path()), "abab").unwrap();
         let strange = Some(IdentityMismatch::Marked);
         assert_eq!(identity.misses(vault.path()).unwrap(), strange);

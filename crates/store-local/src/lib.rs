@@ -66,7 +66,7 @@
 //! | names of media | the same, once for each media |
 //!
 //! A commit or sync that fails is never tried again, and no later one succeeds either: everything
-//! answers with a fault from then on, until the process is started anew.
+//! answers with a fault from then on, until the process is started again.
 //!
 //! # Upkeep
 //!

@@ -89,7 +89,7 @@ pub struct Verified {
     pub remains: u64,
     /// Remains that were cleared away.
     pub remains_cleared: u64,
-    /// The ledger itself is damaged: rows may have been passed over, and nothing was mended.
+    /// The ledger itself is damaged: rows may have been skipped, and nothing was mended.
     pub ledger_is_damaged: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! They are complete: the server's tests run on them. And they are honest about durability:
 //! [`MemoryVault::crash`] loses what was written and not synced, [`MemoryLedger::crash`] loses the
-//! leases, and whoever held a writer from before the crash finds it dead. What a crash loses here
+//! leases, and anyone who held a writer from before the crash finds it dead. What a crash loses here
 //! is the worst that a disk may do; [`MemoryVault::crash_keeping`] does anything in between.
 //!
 //! Absent: every bound on memory, and any disk.

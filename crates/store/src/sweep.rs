@@ -1,6 +1,6 @@
 //! Clearing away: dead sessions, garbage, and media that nobody knows.
 //!
-//! The sweep is made of small steps; whoever runs it decides how often. It needs no lock and may be
+//! The sweep is made of small steps; anyone who runs it decides how often. It needs no lock and may be
 //! cut off anywhere: the ledger lets go of a media first, the vault deletes it next, and only then
 //! is it taken off the garbage list.
 
@@ -125,7 +125,7 @@ impl Sweep {
         Ok(swept)
     }
 
-    /// Goes on behind what was tried in vain; at the end of the list it begins anew.
+    /// Goes on behind what was tried in vain; at the end of the list it starts again.
     async fn delete_garbage(
         &mut self,
         ledger: &dyn Ledger,
@@ -153,7 +153,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Returns whether it has come to the end of the vault; then it begins anew.
+    /// Returns whether it has come to the end of the vault; then it starts again.
     async fn delete_orphans(
         &mut self,
         ledger: &dyn Ledger,

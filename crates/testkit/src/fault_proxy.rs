@@ -102,7 +102,7 @@ struct Shared {
 struct State {
     upstream: SocketAddr,
     exchanges: Vec<Exchange>,
-    /// All sockets, so that a stop can wake whoever waits for them. Weak, because a fault must be able
+    /// All sockets, so that a stop can wake anyone who waits for them. Weak, because a fault must be able
     /// to close its socket by dropping it.
     sockets: Vec<Weak<TcpStream>>,
     stopped: bool,

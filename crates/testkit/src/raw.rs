@@ -126,7 +126,7 @@ impl RawPeer {
         }
     }
 
-    /// Sends a request and reads the reply to it. Interim replies are passed over.
+    /// Sends a request and reads the reply to it. Interim replies are ignored.
     #[track_caller]
     pub fn exchange(&mut self, request: &Request) -> Reply {
         self.send(request.to_bytes());
@@ -151,7 +151,7 @@ impl RawPeer {
             .unwrap_or_else(|error| panic!("no reply: {error}"))
     }
 
-    /// Reads the next final reply; interim replies are passed over.
+    /// Reads the next final reply; interim replies are ignored.
     ///
     /// # Errors
     /// `UnexpectedEof` when the connection was closed instead, `WouldBlock` when nothing came in

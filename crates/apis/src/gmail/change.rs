@@ -113,7 +113,7 @@ pub(super) async fn batch_modify(request: &Request<'_>) -> Result<Answer, Reject
     Ok(finish(rows, Answer::default()))
 }
 
-/// `users.messages.batchDelete`. Messages that are not there, or no more, are passed over, as the
+/// `users.messages.batchDelete`. Messages that are not there, or no more, are ignored, as the
 /// service promises nothing about them.
 pub(super) async fn batch_delete(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();

@@ -60,7 +60,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Reads the writable fields of an object resource. What else is in there is passed over, as it
+    /// Reads the writable fields of an object resource. What else is in there is ignored, as it
     /// is by the service: clients send back what they were shown.
     pub(super) fn parse(metadata: &Map<String, Value>) -> Result<Self, Rejection> {
         if let Some(name) = NOT_SERVED

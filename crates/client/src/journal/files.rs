@@ -267,7 +267,7 @@ impl Files {
     /// Removes all files, the record first and the lock last. The record does not come back.
     pub(super) fn remove_all(&self, lock: Lock) -> Result<(), JournalError> {
         remove(&self.record)?;
-        // A record that a power cut brought back would start a finished upload anew, once the
+        // A record that a power cut brought back would start a finished upload again, once the
         // server has forgotten its session.
         sync_directory(&self.directory).map_err(|source| JournalError::Directory {
             directory: self.directory.clone(),

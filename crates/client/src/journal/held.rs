@@ -64,7 +64,7 @@ impl Held {
         Ok(())
     }
 
-    /// The upload starts anew, with another session. Durable.
+    /// The upload starts again, with another session. Durable.
     pub(crate) fn new_session(&mut self, session: SessionUri) -> Result<(), JournalError> {
         self.record.session = session;
         self.record.committed = 0;

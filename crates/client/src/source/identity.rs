@@ -132,7 +132,7 @@ impl SourceIdentity {
     /// How the media differs from what it is `now`. `None` when an upload may go on with it.
     ///
     /// Size, time of modification and the checksum of the ends decide. The numbers of device and
-    /// inode alone are no change: devices are numbered anew at a reboot or a mount, inodes at a
+    /// inode alone are no change: devices are numbered again at a reboot or a mount, inodes at a
     /// mount of some network file systems and by a backup that is put back, and the media is the
     /// same. They tell only *how* it changed: with another inode, the file was replaced. The path
     /// is not compared: a file may be moved.

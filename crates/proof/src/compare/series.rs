@@ -95,7 +95,7 @@ pub(super) fn run(
     Ok(row)
 }
 
-/// Lets the fleet ask for its uploads. A server that ends by itself meanwhile is started again, as a supervisor does it, and asked anew.
+/// Lets the fleet ask for its uploads. A server that ends by itself meanwhile is started again, as a supervisor does it, and asked again.
 fn look(
     mut ground: Ground,
     fleet: &mut Fleet,

@@ -1,6 +1,6 @@
 //! A file system that stands still.
 //!
-//! Injected: `fsfreeze` under live sessions, for some seconds; whoever writes waits. Then the thaw.
+//! Injected: `fsfreeze` under live sessions, for some seconds; anyone who writes waits. Then the thaw.
 //! To be survived: everything that was acknowledged. To be seen: nothing acknowledged while it stands still, and `/healthz` answered all
 //! the same; queries of sessions and downloads answered too, though perhaps only after the thaw: a reader of SQLite marks its place in a
 //! mapped file, which is a write. After the thaw everything goes on.
@@ -189,7 +189,7 @@ struct Questions {
 }
 
 impl Questions {
-    /// Asks what changes nothing. The clients are still at it: whoever was held up answers after the thaw.
+    /// Asks what changes nothing. The clients are still at it: anyone who was held up answers after the thaw.
     fn ask_for_a_while(&self) -> [Pulse; 3] {
         let pulses = [
             Pulse::of_health(self.address),

@@ -10,7 +10,7 @@ use crate::tool::{need, run};
 const PUT_IN_ORDER: &str = "fsfreeze --unfreeze \"$1\"; umount --lazy \"$1\"; losetup --detach \"$2\"; \
      rm -r --one-file-system \"$3\"";
 
-/// A mounted file system on a loop device. Whoever uses it must have ended before it is dropped.
+/// A mounted file system on a loop device. Anyone who uses it must have ended before it is dropped.
 #[derive(Debug)]
 pub(super) struct Volume {
     // Dropped in this order.

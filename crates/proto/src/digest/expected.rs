@@ -75,7 +75,7 @@ pub enum DigestMismatch {
 
 impl ExpectedDigests {
     /// Reads `X-Goog-Hash`, which speaks of the whole media in whatever request it comes. Digests
-    /// that are not known here are passed over.
+    /// that are not known here are ignored.
     pub fn from_goog_hash(headers: &HeaderMap) -> Result<Self, ExpectedDigestsError> {
         let mut expected = Self::default();
         for value in headers.get_all(X_GOOG_HASH) {

@@ -54,7 +54,7 @@ pub enum Event {
     },
     /// The upload is finished.
     Finished,
-    /// The session is lost; the upload starts anew.
+    /// The session is lost; the upload starts again.
     Lost,
     /// It did not work out. [`poll`](super::Transfer::poll) tells what follows.
     Nothing,

@@ -43,7 +43,7 @@ pub enum Failure {
     /// Every session was lost before the media was up.
     #[error("the server has lost the upload's session (status {}) {} times", .status.as_u16(), .restarts + 1)]
     SessionsLost {
-        /// How often the upload started anew.
+        /// How often the upload started again.
         restarts: u32,
         /// What was answered the last time.
         status: StatusCode,

@@ -23,7 +23,7 @@ use crate::body::RequestBody;
 use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
 
-/// A body is read by whoever does what the request asks for, and then only once.
+/// A body is read by anyone who does what the request asks for, and then only once.
 const UNTAKEN: &str = "nobody has taken the body yet";
 
 /// What a request to a session is answered.
@@ -340,7 +340,7 @@ impl ServerState {
         }
     }
 
-    /// Takes the session over from whoever writes to it.
+    /// Takes the session over from anyone who writes to it.
     async fn lease(&self, id: SessionId, path: &str) -> Result<Box<LockedSession>, Error> {
         let guard = self.take_turn(id).await?;
         drop(self.session_cache.take(id));

@@ -2,10 +2,10 @@
 //!
 //! A client that has started a session, or sent a chunk of its media, mostly comes back at once. What its next
 //! request needs is kept at hand for it: the row as it was committed, the lease, and the open media, whose last
-//! bytes need not be read back by whoever has just written them.
+//! bytes need not be read back by anyone who has just written them.
 //!
 //! Only the holder of a session's turn puts it here, when all that it has done is committed, and only the next
-//! holder takes it out. Whoever does not find it, or finds that it does not fit, asks the ledger; so it may be
+//! holder takes it out. Anyone who does not find it, or finds that it does not fit, asks the ledger; so it may be
 //! forgotten at any time. A commit under a lease that is no longer the newest is refused by the ledger, as ever.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -71,7 +71,7 @@ impl WriteBuffer {
     }
 
     /// Adds bytes, at most as many as there is room for. The memory of a few is kept; of a large batch they
-    /// are copied, so that whoever reads from the socket can use it again.
+    /// are copied, so that anyone who reads from the socket can use it again.
     pub(crate) fn push(&mut self, data: Bytes) {
         self.len += data.len();
         if let Some(block) = &mut self.block {

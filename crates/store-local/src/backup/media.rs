@@ -113,7 +113,7 @@ impl Backup<'_> {
     }
 
     /// Brings what is missing of the first `len` bytes of a media. A source that is gone or cannot be
-    /// read is passed over.
+    /// read is ignored.
     fn fetch(&mut self, id: MediaId, len: u64) -> Result<(), BackupError> {
         let Ok(source) = filesystem::open_for_reading(&self.source(id)) else {
             return Ok(());

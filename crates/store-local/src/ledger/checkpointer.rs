@@ -3,7 +3,7 @@
 //! With many small uploads a WAL is full several times a second, and its way into the database takes some
 //! tens of milliseconds, most of them for the disk. A thread of its own goes that way, so that commits do
 //! not wait. What they add meanwhile it copies as well, until little is left. The rest is the writer's,
-//! between two commits: SQLite begins the WAL anew only when all of it is in the database, and synced.
+//! between two commits: SQLite begins the WAL again only when all of it is in the database, and synced.
 
 use std::fs::File;
 use std::sync::{Arc, mpsc};
@@ -37,7 +37,7 @@ pub(super) struct CheckpointThread {
     pub(super) connection: Connection,
     pub(super) wal: Wal,
     /// The database, where it is to be synced. SQLite syncs it only after the last page of the WAL, which
-    /// would leave all of that to the writer. Whoever closes this lets go of all locks on the database that
+    /// would leave all of that to the writer. Anyone who closes this lets go of all locks on the database that
     /// the process has, so it must not be the last to have it.
     pub(super) database: Option<Arc<File>>,
     pub(super) fail_stop: FailStop,

@@ -211,7 +211,7 @@ impl Committer {
     }
 
     /// One attempt at it, after which no transaction is open. The file systems are asked twice: before the changes,
-    /// since they tell of media that was synced, and the first of them may begin the WAL anew, with commits in it that
+    /// since they tell of media that was synced, and the first of them may begin the WAL again, with commits in it that
     /// the database was synced for; and after them, since the commit is a sync itself.
     fn attempt(
         &self,
@@ -360,7 +360,7 @@ impl Committer {
         }
     }
 
-    /// Brings what is left into the database, and syncs that, so that the next commit begins the WAL anew.
+    /// Brings what is left into the database, and syncs that, so that the next commit begins the WAL again.
     fn finish_checkpoint(&self) {
         if self.fail_stop.check().is_err() {
             return;

@@ -14,8 +14,8 @@ const STEP_PAGES: i32 = 256;
 /// Copies the ledger in `source`, as it is at one moment, into a new file of its own: without a WAL
 /// and without garbage. The file is durable afterwards, its name is not.
 ///
-/// The moment is held by a read transaction as long as pages are copied. Whoever writes meanwhile is
-/// not held up; but the WAL cannot begin anew until it is over.
+/// The moment is held by a read transaction as long as pages are copied. Anyone who writes meanwhile is
+/// not held up; but the WAL cannot start again until it is over.
 pub(crate) fn copy(
     source: &Path,
     target: &Path,
@@ -37,7 +37,7 @@ pub(crate) fn copy(
 
 fn copy_pages(source: &Path, target: &Path, copied: &mut dyn FnMut()) -> Result<(), SchemaError> {
     let source = schema::open_onlooker(source)?;
-    // Without it every commit of the server would make the copy begin anew.
+    // Without it every commit of the server would make the copy start again.
     let moment = source.unchecked_transaction()?;
     moment.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     let mut target = connect(target)?;

@@ -89,7 +89,7 @@ impl CommitDelay {
         most.min(self.lately * 3 / 4)
     }
 
-    /// Notes that a commit carried so many calls. Whoever has come meanwhile was waiting with them.
+    /// Notes that a commit carried so many calls. Anyone who has come meanwhile was waiting with them.
     pub(super) fn note(&mut self, carried: usize) {
         let fewer = self.lately - self.lately.div_ceil(8);
         self.lately = fewer.max(carried + self.places.taken());

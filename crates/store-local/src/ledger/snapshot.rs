@@ -1,6 +1,6 @@
 //! The rows as somebody sees them who checks or copies the ledger from outside of its writer.
 //!
-//! Rows come in pages, each of them a read of its own: whoever looks through millions of rows holds
+//! Rows come in pages, each of them a read of its own: anyone who looks through millions of rows holds
 //! no snapshot meanwhile, which would keep the WAL from being brought into the database. A row that
 //! cannot be read is handed on as such and keeps nobody from the others.
 
@@ -20,7 +20,7 @@ const PAGE_LEN: i64 = 256;
 /// Lines of `PRAGMA integrity_check` that are worth having.
 const INTEGRITY_LINES: u32 = 20;
 
-/// A connection that only reads, beside whoever writes.
+/// A connection that only reads while others write.
 #[derive(Debug)]
 pub(crate) struct LedgerSnapshot {
     connection: Connection,

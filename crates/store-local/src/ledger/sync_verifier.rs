@@ -36,7 +36,7 @@ impl SyncVerifier {
         asked.map_err(|error| self.fail_stop.trip(error))
     }
 
-    /// To be called before a commit. Whoever reads asks from now on.
+    /// To be called before a commit. Anyone who reads asks from now on.
     pub(super) fn mark_pending(&self) {
         self.is_pending.store(true, Ordering::SeqCst);
     }

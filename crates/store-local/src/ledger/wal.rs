@@ -32,7 +32,7 @@ pub(super) struct Wal {
 struct Lengths {
     /// Pages in it, as of the last commit.
     pages: AtomicI64,
-    /// How many of them the database has. More than there are when the log has begun anew.
+    /// How many of them the database has. More than there are when the log has started again.
     copied: AtomicI64,
 }
 
@@ -60,7 +60,7 @@ impl Wal {
         Ok(wal)
     }
 
-    /// Pages that are not in the database. After the log has begun anew it may be less than there are,
+    /// Pages that are not in the database. After the log has started again it may be less than there are,
     /// by no more than were copied before.
     pub(super) fn waiting(&self) -> i64 {
         let pages = self.lengths.pages.load(Ordering::Relaxed);

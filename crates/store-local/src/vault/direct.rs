@@ -4,7 +4,7 @@
 //! have to be found, filled and written back, which takes the processor longer than all else that a large
 //! upload needs. A direct write hands its bytes to the disk and is done.
 //!
-//! The kernel wants memory, offset and length of such a write in units of a few KiB at the most. What lies
+//! The kernel wants memory, offset and length of such a write in units of a few KiB at most. What lies
 //! otherwise takes the way of all writes. In both cases bytes are durable only after a sync.
 
 use std::fs::File;

@@ -18,7 +18,7 @@ use crate::filesystem;
 pub(super) struct Layout {
     root: PathBuf,
     /// Directories whose names are durable. Each is synced once in the life of the process, also
-    /// when it existed before: whoever made it may have died before its sync.
+    /// when it existed before: anyone who made it may have died before its sync.
     durable: Mutex<HashSet<PathBuf>>,
 }
 

@@ -76,7 +76,7 @@ impl LocalWriter {
     }
 
     /// Sends what the page cache has to the disk when there is enough of it. A sync that fails is the end of all
-    /// syncs, so whoever wants to acknowledge these bytes will learn of it.
+    /// syncs, so anyone who wants to acknowledge these bytes will learn of it.
     fn write_back(&self, cached: u64) {
         if self.shared.durability == Durability::Os || !self.write_back.is_due(cached) {
             return;

@@ -24,7 +24,7 @@ pub(crate) fn path(root: &Path, id: MediaId) -> PathBuf {
 }
 
 /// Shows all of a vault, directory by directory and in order. Directories that vanish meanwhile are
-/// passed over.
+/// skipped.
 pub(crate) fn walk<E: From<io::Error>>(
     root: &Path,
     mut show: impl FnMut(Shard) -> Result<(), E>,

@@ -16,7 +16,7 @@ pub struct Finding {
     pub subject: Subject,
     /// What it is.
     pub fault: Fault,
-    /// The repair has mended it. After that a session has failed and its client begins anew; media
+    /// The repair has mended it. After that a session has failed and its client starts again; media
     /// that nothing names is gone; named media is not garbage any more.
     pub is_mended: bool,
 }

@@ -121,7 +121,7 @@ async fn garbage_that_cannot_be_deleted_keeps_no_other_from_it() {
     assert_eq!((expired, garbage), (20, 20 - usize::from(IMMUTABLE)));
     let stuck: Vec<_> = (0..IMMUTABLE).map(media_id).collect();
     assert_eq!(ledger.garbage(None, 100).await.unwrap(), stuck);
-    // It begins anew with what it has tried in vain.
+    // It starts again with what it has tried in vain.
     let mut sweep = sweep();
     for _ in 0..2 {
         let mut failed = Vec::new();

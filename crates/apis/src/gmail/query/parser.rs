@@ -55,7 +55,7 @@ impl Parser<'_> {
             if let Some(closing) = self.eat_any(&[')', '}']) {
                 match close {
                     Some(wanted) if wanted == closing => return Ok(terms),
-                    // One too many is passed over.
+                    // One too many is ignored.
                     _ => continue,
                 }
             }

@@ -10,7 +10,7 @@ use http::StatusCode;
 use super::*;
 use crate::transport::{Reply, TransportError};
 
-/// Serves one media to whoever asks.
+/// Serves one media to anyone who asks.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) media: Bytes,
@@ -31,7 +31,7 @@ pub(super) enum Fault {
     BreaksAfter(usize),
     /// Another status, with these headers.
     Status(u16, Vec<(&'static str, String)>),
-    /// The range is passed over.
+    /// The range is ignored.
     IgnoresRange,
     /// This status, these headers and this body.
     Reply(u16, Vec<(&'static str, String)>, Bytes),
