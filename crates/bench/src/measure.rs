@@ -48,7 +48,7 @@ impl Site {
             Task::Upload(load) => self.uploads(part, load, data),
             Task::Slow(slow) => slow::measure(self, part, slow, data),
             Task::Start => start::measure(self, part, data),
-            Task::Query(beside) => query::measure(self, part, beside, data),
+            Task::Query(concurrent) => query::measure(self, part, concurrent, data),
         }
     }
 

@@ -6,8 +6,8 @@ use std::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 use url::{Origin, Url};
 
-/// The URI of a resumable session. Anyone who has it can upload to the session, so `Debug` and
-/// `Display` show everything but its query; [`reveal`](Self::reveal) shows it all.
+/// The URI of a resumable session. It is a credential for that session, so `Debug` and `Display` show
+/// everything but its query; [`reveal`](Self::reveal) shows it all.
 ///
 /// ```
 /// use windlass_client::SessionUri;

@@ -135,8 +135,8 @@ impl Capacity {
         if text.len() <= SHORT_REPLY {
             return Ok(text);
         }
-        let mut share = self.replies.share();
-        share.resize(text.len() as u64)?;
-        Ok(share.with(text))
+        let mut permit = self.replies.permit();
+        permit.resize(text.len() as u64)?;
+        Ok(permit.with(text))
     }
 }

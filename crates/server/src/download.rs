@@ -181,7 +181,7 @@ struct Download {
 impl Download {
     /// The next bytes; empty at the end.
     async fn next(&mut self) -> Result<Bytes, VaultError> {
-        let mut share = self.memory.share();
+        let mut permit = self.memory.permit();
         let is_taken = std::mem::replace(&mut self.is_taken, true);
         let sizes: &[usize] = if is_taken {
             &[READ_LEN, MODEST_PIECE]
@@ -191,12 +191,12 @@ impl Download {
         let fits = sizes
             .iter()
             .copied()
-            .find(|size| share.resize(*size as u64).is_ok());
+            .find(|size| permit.resize(*size as u64).is_ok());
         let piece = self.reader.next(fits.unwrap_or(LEAST_PIECE)).await?;
         if fits.is_some() {
             // It is no more than before.
-            share.resize(piece.len() as u64).ok();
+            permit.resize(piece.len() as u64).ok();
         }
-        Ok(share.with(piece))
+        Ok(permit.with(piece))
     }
 }

@@ -66,7 +66,7 @@ impl<'a> Origin<'a> {
     /// The base URL for the request, without a slash at its end. `virtual_host` is the host that was asked
     /// for, when it has APIs of its own.
     ///
-    /// In this order: the configured one, at the site's host; what a trusted proxy says; the
+    /// In this order: the configured one, at the virtual host; what a trusted proxy says; the
     /// request's own `Host`; the address of the socket.
     pub(crate) fn base_url(&self, virtual_host: Option<&Host>) -> String {
         if let Some(url) = &self.settings.public_url {

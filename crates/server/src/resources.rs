@@ -253,16 +253,16 @@ async fn collect(
 ) -> Result<(Vec<u8>, Permit), Error> {
     let capacity = &server.capacity;
     let usual = server.settings.limits.metadata;
-    let (mut text, mut share) = (Vec::new(), capacity.large_bodies.share());
+    let (mut text, mut permit) = (Vec::new(), capacity.large_bodies.permit());
     while body.append(&mut text, limit).await? {
         if text.len() <= usual {
             body.hold(text.capacity() as u64)?;
             continue;
         }
         let unusual = COPIES * (text.len() - usual) as u64;
-        share.resize_in_time(unusual, capacity.patience).await?;
+        permit.resize_in_time(unusual, capacity.patience).await?;
     }
-    Ok((text, share))
+    Ok((text, permit))
 }
 
 /// Whether a body is surely no JSON. Clients that state no type, or a vague one, are believed to

@@ -45,7 +45,7 @@ where
     let (mut head, body) = request.into_parts();
     let mut body = RequestBody::new(body, &head.headers, &server.settings.limits);
     let admitted = server.capacity.requests.take().and_then(|place| {
-        body.count(server.capacity.metadata.share(), memory_of(&head))?;
+        body.count(server.capacity.metadata.permit(), memory_of(&head))?;
         Ok(place)
     });
     let read_to_end = body.end_flag();

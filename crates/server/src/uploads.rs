@@ -10,7 +10,7 @@
 //! | [`session`] | start, query, append, cancel |
 //! | [`append`] | the bytes of one request, from the body to a commit |
 //! | [`finish`] | from committed media to a resource and a stored reply |
-//! | [`sink`], [`write_buffer`], [`buffer_pool`], [`mark`], [`background_hasher`] | from bytes to durable media, with its digests |
+//! | [`sink`], [`write_buffer`], [`buffer_pool`], [`running_checksum`], [`background_hasher`] | from bytes to durable media, with its digests |
 //! | [`detach_on_drop`] | work goes on without its client |
 //! | [`lease`] | one writer per session |
 //! | [`session_cache`] | sessions between two of their requests |

@@ -4,7 +4,7 @@ use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Anyone who is silent for so long is taken for dead.
+/// A peer that sends nothing for this long counts as dead.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What is read from the socket at once.

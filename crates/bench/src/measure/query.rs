@@ -13,21 +13,21 @@ use super::{Figures, Site};
 pub(super) fn measure(
     site: &Site,
     part: &Part<'_>,
-    beside: &ConcurrentQueries,
+    concurrent: &ConcurrentQueries,
     data: &Path,
 ) -> anyhow::Result<Figures> {
     let server = site.start_warm(part, data)?;
     let aim = site.aim(part, &server);
-    let sessions = prepare(aim, beside)?;
-    let operation = match beside.question {
+    let sessions = prepare(aim, concurrent)?;
+    let operation = match concurrent.question {
         Question::Status => Operation::Status(&sessions),
         Question::List => Operation::List,
     };
     let queries = Load {
-        connections: beside.connections,
-        ..beside.uploads.clone()
+        connections: concurrent.connections,
+        ..concurrent.uploads.clone()
     };
-    let upload = || load::carry_out(aim, &beside.uploads, Operation::Upload);
+    let upload = || load::carry_out(aim, &concurrent.uploads, Operation::Upload);
     let alone = upload()?;
     let (both, asked) = thread::scope(|scope| {
         let asking = scope.spawn(|| load::carry_out(aim, &queries, operation));
@@ -44,14 +44,14 @@ pub(super) fn measure(
 }
 
 /// Makes what will be asked for. Returns where the sessions are, if it is those.
-fn prepare(aim: Aim<'_>, beside: &ConcurrentQueries) -> anyhow::Result<Vec<String>> {
-    match beside.question {
-        Question::Status => Ok(load::begin(aim, &beside.uploads, beside.subjects)?),
+fn prepare(aim: Aim<'_>, concurrent: &ConcurrentQueries) -> anyhow::Result<Vec<String>> {
+    match concurrent.question {
+        Question::Status => Ok(load::begin(aim, &concurrent.uploads, concurrent.subjects)?),
         Question::List => {
             let resources = Load {
                 size: Fixture::MEDIA,
-                count: beside.subjects,
-                ..beside.uploads.clone()
+                count: concurrent.subjects,
+                ..concurrent.uploads.clone()
             };
             load::carry_out(aim, &resources, Operation::Upload)?;
             load::check_list(aim, &resources)?;

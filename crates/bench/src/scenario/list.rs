@@ -213,7 +213,7 @@ impl Size {
     }
 
     fn queries(&self) -> Vec<Scenario> {
-        let beside = |question| ConcurrentQueries {
+        let concurrent = |question| ConcurrentQueries {
             uploads: Load {
                 count: u64::MAX,
                 limit: self.limit / 3,
@@ -223,8 +223,9 @@ impl Size {
             connections: 4,
             subjects: 1000,
         };
-        let queries =
-            |name, title, question| scenario(name, title, Task::Query(beside(question)), QUERIES);
+        let queries = |name, title, question| {
+            scenario(name, title, Task::Query(concurrent(question)), QUERIES)
+        };
         vec![
             queries(
                 "S10",

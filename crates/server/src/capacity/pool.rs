@@ -1,4 +1,4 @@
-//! A bound on something that many requests share.
+//! A bound on something that many requests permit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use super::{Full, LimitedResource, Usage};
 /// In what steps bytes are counted.
 const KIB: u64 = 1024;
 
-/// A share of a pool of bytes is small up to this. The last eighth of the pool is for small ones, so that a few clients
-/// with large documents do not lock out all others; and no share has more than three quarters, so that one alone gets as
+/// A permit of a pool of bytes is small up to this. The last eighth of the pool is for small ones, so that a few clients
+/// with large documents do not lock out all others; and no permit has more than three quarters, so that one alone gets as
 /// much although there are small ones.
 const SMALL: u64 = 64 * KIB;
 
@@ -27,7 +27,7 @@ struct State {
     /// What one unit stands for.
     unit: u64,
     total: u32,
-    /// The most that one share has, unless it is small, and what others leave for small ones.
+    /// The most that one permit has, unless it is small, and what others leave for small ones.
     most: u32,
     kept: u32,
     free: Semaphore,
@@ -74,20 +74,20 @@ impl Pool {
 
     /// One thing.
     pub(crate) fn take(&self) -> Result<Permit, Full> {
-        let mut share = self.share();
-        share.resize(1)?;
-        Ok(share)
+        let mut permit = self.permit();
+        permit.resize(1)?;
+        Ok(permit)
     }
 
-    /// A share that is nothing yet.
-    pub(crate) fn share(&self) -> Permit {
+    /// A permit that is nothing yet.
+    pub(crate) fn permit(&self) -> Permit {
         Permit {
             pool: self.clone(),
             units: 0,
         }
     }
 
-    /// A share of so much, for which the caller waits behind those who came earlier. The caller must have no share of
+    /// A permit of so much, for which the caller waits behind those who came earlier. The caller must have no permit of
     /// this pool: two that wait with one would wait for each other.
     pub(crate) async fn wait(&self, amount: u64, patience: Duration) -> Result<Permit, Full> {
         let taken = tokio::time::timeout(patience, self.wait_for_ever(amount));
@@ -123,7 +123,7 @@ impl Pool {
         }
     }
 
-    /// The units for an amount, as far as one share can have them.
+    /// The units for an amount, as far as one permit can have them.
     fn wanted(&self, amount: u64) -> u32 {
         let State {
             unit, total, most, ..
@@ -167,7 +167,7 @@ impl Permit {
         Ok(())
     }
 
-    /// As [`Permit::resize`], but a share that is nothing yet is waited for.
+    /// As [`Permit::resize`], but waits if the permit holds nothing yet.
     pub(crate) async fn resize_in_time(
         &mut self,
         amount: u64,
@@ -179,7 +179,7 @@ impl Permit {
         self.resize(amount)
     }
 
-    /// Bytes that keep this share until the last of them is dropped.
+    /// Bytes that keep this permit until the last of them is dropped.
     pub(crate) fn with(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Kept {
             bytes,
@@ -239,12 +239,12 @@ mod tests {
     #[test]
     fn a_share_grows_and_shrinks_by_what_it_lacks() {
         let pool = Pool::of_bytes(LimitedResource::Metadata, MIB);
-        let mut share = pool.share();
+        let mut permit = pool.permit();
         for (amount, expected) in [(1, KIB), (100 * KIB, 100 * KIB), (60 * KIB, 60 * KIB)] {
-            share.resize(amount).unwrap();
+            permit.resize(amount).unwrap();
             assert_eq!(used(&pool), expected);
         }
-        let bytes = share.with(Bytes::from_static(b"windlass"));
+        let bytes = permit.with(Bytes::from_static(b"windlass"));
         assert_eq!((&bytes[..], used(&pool)), (&b"windlass"[..], 60 * KIB));
         let copy = bytes.clone();
         drop(bytes);
@@ -256,16 +256,16 @@ mod tests {
     #[test]
     fn large_shares_leave_room_for_small_ones() {
         let pool = Pool::of_bytes(LimitedResource::Metadata, MIB);
-        let (mut small, mut large) = (pool.share(), pool.share());
+        let (mut small, mut large) = (pool.permit(), pool.permit());
         small.resize(SMALL).unwrap();
         large.resize(u64::MAX).unwrap();
         assert_eq!(used(&pool), MIB / 4 * 3 + SMALL);
-        assert!(pool.share().resize(SMALL + 1).is_err());
-        let mut more: Vec<_> = (0..3).map(|_| pool.share()).collect();
-        for share in &mut more {
-            share.resize(SMALL).unwrap();
+        assert!(pool.permit().resize(SMALL + 1).is_err());
+        let mut more: Vec<_> = (0..3).map(|_| pool.permit()).collect();
+        for permit in &mut more {
+            permit.resize(SMALL).unwrap();
         }
-        assert!(pool.share().resize(1).is_err());
+        assert!(pool.permit().resize(1).is_err());
         assert!(small.resize(SMALL + 1).is_err());
         assert_eq!(used(&pool), MIB, "a share that cannot grow stays");
         drop(more);
@@ -304,7 +304,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_two_that_grow_into_each_other_one_goes_on() {
         let pool = Pool::for_large(LimitedResource::LargeBodies, MIB);
-        let (mut first, mut second) = (pool.share(), pool.share());
+        let (mut first, mut second) = (pool.permit(), pool.permit());
         first.resize_in_time(600 * KIB, PATIENCE).await.unwrap();
         second.resize_in_time(400 * KIB, PATIENCE).await.unwrap();
         let begun = tokio::time::Instant::now();
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(begun.elapsed(), Duration::ZERO, "it has something already");
         drop(second);
         first.resize_in_time(u64::MAX, PATIENCE).await.unwrap();
-        let mut third = pool.share();
+        let mut third = pool.permit();
         assert!(third.resize_in_time(1, PATIENCE).await.is_err());
         assert_eq!(begun.elapsed(), PATIENCE);
     }

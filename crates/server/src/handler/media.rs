@@ -92,9 +92,9 @@ impl MediaSource {
         let StoreHandles {
             reading, patience, ..
         } = &self.store_handles;
-        let share = reading.wait(range.end - range.start, *patience).await;
+        let permit = reading.wait(range.end - range.start, *patience).await;
         Ok(MediaBytes {
-            _share: share?,
+            _share: permit?,
             bytes: self.fetch(range).await?,
         })
     }

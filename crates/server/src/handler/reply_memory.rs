@@ -14,11 +14,11 @@ pub struct ReplyMemoryPermit {
     /// For media inside of the reply. Calls hold media that they read at the same time, so that counts elsewhere.
     large: Pool,
     patience: Duration,
-    held: Mutex<Shares>,
+    held: Mutex<Permits>,
 }
 
 #[derive(Debug)]
-struct Shares {
+struct Permits {
     /// What the rows take that the reply shows.
     rows: Permit,
     row_bytes: u64,
@@ -30,8 +30,8 @@ impl ReplyMemoryPermit {
         Self {
             large: capacity.large_replies.clone(),
             patience: capacity.patience,
-            held: Mutex::new(Shares {
-                rows: capacity.replies.share(),
+            held: Mutex::new(Permits {
+                rows: capacity.replies.permit(),
                 row_bytes: 0,
                 large: None,
             }),
@@ -45,9 +45,9 @@ impl ReplyMemoryPermit {
     /// [`Rejection::Full`] when memory was not to be had in time.
     pub async fn reserve(&self, bytes: u64) -> Result<(), Rejection> {
         // Two calls that wait with a share might wait for each other.
-        self.shares().large = None;
-        let share = self.large.wait(bytes, self.patience).await;
-        self.shares().large = Some(share?);
+        self.permits().large = None;
+        let permit = self.large.wait(bytes, self.patience).await;
+        self.permits().large = Some(permit?);
         Ok(())
     }
 
@@ -56,27 +56,27 @@ impl ReplyMemoryPermit {
     /// # Errors
     /// [`Rejection::Full`] when other replies have the memory.
     pub fn hold_row(&self, row: &[u8]) -> Result<(), Rejection> {
-        let mut shares = self.shares();
-        shares.row_bytes += row.len() as u64 + json_cost(row);
-        let bytes = shares.row_bytes;
-        Ok(shares.rows.resize(bytes)?)
+        let mut permits = self.permits();
+        permits.row_bytes += row.len() as u64 + json_cost(row);
+        let bytes = permits.row_bytes;
+        Ok(permits.rows.resize(bytes)?)
     }
 
     /// The text of the reply, which keeps the memory that it takes until it is sent.
     pub(crate) fn into_reply(self, text: Bytes) -> Result<Bytes, Full> {
-        let shares = self.held.into_inner();
-        let mut shares = shares.unwrap_or_else(PoisonError::into_inner);
-        if let Some(large) = shares.large {
+        let permits = self.held.into_inner();
+        let mut permits = permits.unwrap_or_else(PoisonError::into_inner);
+        if let Some(large) = permits.large {
             return Ok(large.with(text));
         }
         if text.len() <= SHORT_REPLY {
             return Ok(text);
         }
-        shares.rows.resize(text.len() as u64)?;
-        Ok(shares.rows.with(text))
+        permits.rows.resize(text.len() as u64)?;
+        Ok(permits.rows.with(text))
     }
 
-    fn shares(&self) -> MutexGuard<'_, Shares> {
+    fn permits(&self) -> MutexGuard<'_, Permits> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
