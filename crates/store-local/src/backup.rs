@@ -32,9 +32,8 @@ use windlass_store::Cause;
 
 use crate::ledger::{self, LedgerSnapshot};
 use crate::verify::Finding;
-use crate::{OpenError, deletion_lock, filesystem, open};
+use crate::{OpenError, directory, filesystem};
 use target::Target;
-pub(crate) use target::{refuse_incomplete, take_over};
 
 /// What a backup tells while it is made.
 #[derive(Debug)]
@@ -141,13 +140,13 @@ pub fn backup(
     tell: &mut dyn FnMut(BackupEvent),
 ) -> Result<BackedUp, BackupError> {
     if !filesystem::exists(&dir.join("ledger.sqlite")).map_err(BackupError::io(dir))? {
-        refuse_incomplete(dir)?;
+        directory::refuse_incomplete(dir)?;
         let dir = dir.to_owned();
         return Err(BackupError::NoStore { dir });
     }
     let live = LedgerSnapshot::open(&dir.join("ledger.sqlite"))?;
     let identity = live.identity()?;
-    open::check_identity(&dir.join("vault"), identity)?;
+    directory::check_identity(&dir.join("vault"), identity)?;
     let backup = Backup {
         target: Target::open(dir, target, identity)?,
         dir,
@@ -169,7 +168,8 @@ impl Backup<'_> {
     fn make(mut self, live: LedgerSnapshot) -> Result<BackedUp, BackupError> {
         self.fetch_all(&live)?;
         drop(live);
-        let deletion_lock = deletion_lock::take(self.dir).map_err(BackupError::io(self.dir))?;
+        let deletion_lock =
+            directory::lock_deletion(self.dir).map_err(BackupError::io(self.dir))?;
         let copy = self.copy_ledger()?;
         self.fetch_all(&copy)?;
         drop(deletion_lock);

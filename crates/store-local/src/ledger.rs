@@ -35,17 +35,16 @@ use windlass_store::{
     OffsetCommit, Resource, Session, SessionId, Space, Timestamp,
 };
 
+use crate::directory::{DirectoryLock, Identity, StoreShared};
 use crate::fail_stop::FailStop;
-use crate::filesystem;
-use crate::identity::Identity;
-use crate::open::OpenError;
-use crate::{DirectoryLock, Durability, StoreShared};
+use crate::{Durability, OpenError, filesystem};
 use change::Change;
 use checkpointer::CheckpointThread;
 use committer::{Committer, WriterShared};
 use leases::Leases;
 use readers::Readers;
 use room::{Look, Room, Used};
+use schema::SchemaError;
 use sync_verifier::SyncVerifier;
 use tables::SHRINK_PAGES;
 use wal::{PAGE_LEN, Wal};
@@ -53,7 +52,7 @@ use writer::Writer;
 
 pub(crate) use copy::copy;
 pub(crate) use repair::Repair;
-pub(crate) use schema::{SchemaError, identity_in};
+pub(crate) use schema::identity_in;
 pub(crate) use snapshot::{LedgerSnapshot, Page, ResourceRow, SessionRow, TableScan};
 pub(crate) use unreadable::is_unreadable;
 
@@ -94,7 +93,7 @@ impl LocalLedger {
         let database = prepare_files(path, durability);
         let database = database.map_err(|source| OpenError::io(path, source))?;
         Failpoint::WalRewritten.reach();
-        let refused = |source| OpenError::ledger(path, source);
+        let refused = |source: SchemaError| source.at(path);
         let mut connection = schema::open_writer(path, identity, durability).map_err(refused)?;
         let readers = (0..READERS).map(|_| schema::open_reader(path));
         let readers = readers

@@ -77,23 +77,23 @@
 //! as a statement about an upload.
 
 pub mod backup;
-mod deletion_lock;
+mod directory;
+mod error;
 mod fail_stop;
 mod filesystem;
-mod identity;
 mod ledger;
 mod open;
-#[cfg(test)]
-mod patience;
+mod options;
 mod reserve;
+#[cfg(test)]
+mod test_util;
 mod vault;
 pub mod verify;
 
-pub use identity::IdentityMismatch;
+pub use error::{IdentityMismatch, OpenError};
 pub use ledger::LocalLedger;
-pub use open::{Durability, LocalStore, OpenError, Options};
+pub use open::LocalStore;
+pub use options::{Durability, Options};
 pub use vault::LocalVault;
 #[cfg(feature = "failpoints")]
 pub use windlass_store::failpoint;
-
-use open::{DirectoryLock, StoreShared};

@@ -28,9 +28,9 @@ use windlass_store::{
 
 pub(crate) use direct::Writes;
 
-use crate::deletion_lock::{DeletionLock, DeletionLocked};
+use crate::directory::{DeletionLock, DeletionLocked, DirectoryLock, StoreShared};
 use crate::fail_stop::FailStop;
-use crate::{DirectoryLock, Durability, StoreShared, filesystem};
+use crate::{Durability, filesystem};
 use io_pools::IoPools;
 use layout::Layout;
 use media::{LocalReader, LocalWriter};

@@ -27,10 +27,10 @@ use std::time::Duration;
 
 use windlass_store::{Cause, MediaId, MediaLocation, MediaRef, SweepOptions, Timestamp};
 
-use crate::identity::Identity;
+use crate::directory::{self, Identity};
 use crate::ledger::{LedgerSnapshot, Repair};
 use crate::reserve::{self, Reserve};
-use crate::{IdentityMismatch, OpenError, backup, deletion_lock, filesystem, open};
+use crate::{IdentityMismatch, OpenError, filesystem};
 use check::Expected;
 pub use finding::{Fault, Finding, Severity, Subject};
 
@@ -147,7 +147,7 @@ pub fn verify(
 ) -> Result<Verified, VerifyError> {
     let ledger = dir.join("ledger.sqlite");
     if !filesystem::exists(&ledger)? {
-        backup::refuse_incomplete(dir)?;
+        directory::refuse_incomplete(dir)?;
         let dir = dir.to_owned();
         return Err(VerifyError::NoStore { dir });
     }
@@ -167,7 +167,9 @@ pub fn verify(
     let (identity, stranger) = identify(&ledger, &vault)?;
     let deletion_lock = hold_for_repair(dir, options)?;
     let mendable = identity.filter(|_| options.repair && stranger.is_none());
-    let vault_lock = mendable.map(|_| open::lock_vault(&vault)).transpose()?;
+    let vault_lock = mendable
+        .map(|_| directory::lock_vault(&vault))
+        .transpose()?;
     let repair = mendable.map(|identity| Repair::open(&ledger, identity));
     let verifier = Verifier {
         repair: repair.transpose()?,
@@ -204,7 +206,7 @@ fn hold_for_repair(dir: &Path, options: VerifyOptions) -> Result<Option<File>, V
     if !options.repair {
         return Ok(None);
     }
-    match deletion_lock::exclude_backups(dir)? {
+    match directory::exclude_backups(dir)? {
         Some(deletion_lock) => Ok(Some(deletion_lock)),
         None => Err(VerifyError::DeletionLocked {
             dir: dir.to_owned(),

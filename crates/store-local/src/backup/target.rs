@@ -11,14 +11,11 @@ use std::path::{Path, PathBuf};
 use windlass_store::MediaId;
 
 use super::BackupError;
-use crate::identity::Identity;
+use crate::directory::{
+    COMPLETE_BACKUP, INCOMPLETE_BACKUP, Identity, LEDGER, NEW_LEDGER, lock_vault,
+};
 use crate::vault::scan;
-use crate::{OpenError, filesystem, ledger, open};
-
-const COMPLETE: &str = "backup";
-const INCOMPLETE: &str = "backup.incomplete";
-const LEDGER: &str = "ledger.sqlite";
-const NEW_LEDGER: &str = "ledger.sqlite.new";
+use crate::{OpenError, filesystem, ledger};
 
 /// The destination, in use by this backup alone.
 #[derive(Debug)]
@@ -52,7 +49,7 @@ impl Target {
         // A server may have had it meanwhile, and made a store of it.
         refuse_others(dir)?;
         target.refuse_others_backup(identity)?;
-        target.mark(INCOMPLETE)?;
+        target.mark(INCOMPLETE_BACKUP)?;
         target.take_vault(identity)?;
         Ok(target)
     }
@@ -73,7 +70,7 @@ impl Target {
         let vault = self.vault();
         let io = |error| BackupError::io(&vault)(error);
         filesystem::make_directories_durably(&vault).map_err(io)?;
-        self.locks.push(open::lock_vault(&vault)?);
+        self.locks.push(lock_vault(&vault)?);
         if identity.misses(&vault).map_err(io)?.is_some() {
             identity.mark_durably(&vault).map_err(io)?;
         }
@@ -120,8 +117,8 @@ impl Target {
 
     /// Says that the backup is complete.
     pub(super) fn close(&self) -> Result<(), BackupError> {
-        self.mark(COMPLETE)?;
-        let removed = filesystem::remove(&self.dir.join(INCOMPLETE));
+        self.mark(COMPLETE_BACKUP)?;
+        let removed = filesystem::remove(&self.dir.join(INCOMPLETE_BACKUP));
         let durably = removed.and_then(|()| filesystem::sync_directory(&self.dir));
         durably.map_err(BackupError::io(&self.dir))
     }
@@ -162,31 +159,6 @@ fn is_for_backups(dir: &Path) -> io::Result<bool> {
     let names = filesystem::names(dir)?;
     let is_marked = names
         .iter()
-        .any(|name| name == COMPLETE || name == INCOMPLETE);
+        .any(|name| name == COMPLETE_BACKUP || name == INCOMPLETE_BACKUP);
     Ok(is_marked || names.iter().all(|name| name == "lock"))
-}
-
-/// Refuses a backup that has never been completed.
-pub(crate) fn refuse_incomplete(dir: &Path) -> Result<(), OpenError> {
-    if is_there(dir, INCOMPLETE)? && !is_there(dir, LEDGER)? {
-        let dir = dir.to_owned();
-        return Err(OpenError::IncompleteBackup { dir });
-    }
-    Ok(())
-}
-
-/// Makes a store of a backup that was completed, when a server opens it.
-pub(crate) fn take_over(dir: &Path) -> Result<(), OpenError> {
-    if is_there(dir, INCOMPLETE)? || is_there(dir, COMPLETE)? {
-        let io = |error| OpenError::io(dir, error);
-        for name in [NEW_LEDGER, INCOMPLETE, COMPLETE] {
-            filesystem::remove(&dir.join(name)).map_err(io)?;
-        }
-        filesystem::sync_directory(dir).map_err(io)?;
-    }
-    Ok(())
-}
-
-fn is_there(dir: &Path, name: &str) -> Result<bool, OpenError> {
-    filesystem::exists(&dir.join(name)).map_err(|error| OpenError::io(dir, error))
 }

@@ -29,9 +29,9 @@ pub(crate) fn copy(
     copy_pages(source, target, copied).map_err(|error| {
         // It is the copy that grows.
         let of = if error.is_full() { target } else { source };
-        OpenError::ledger(of, error)
+        error.at(of)
     })?;
-    settle(target).map_err(|error| OpenError::ledger(target, error))?;
+    settle(target).map_err(|error| error.at(target))?;
     file.sync_all().map_err(io)
 }
 

@@ -9,7 +9,7 @@ use super::change::ChangeError;
 use super::leases::Leases;
 use super::tables::Tables;
 use super::{prepare_files, schema};
-use crate::identity::Identity;
+use crate::directory::Identity;
 use crate::{Durability, OpenError};
 
 /// The connection that a repair writes on. Every change is a transaction of its own, durable when
@@ -28,7 +28,7 @@ impl Repair {
         prepare_files(path, Durability::Disk).map_err(|source| OpenError::io(path, source))?;
         let connection = schema::open_writer(path, identity, Durability::Disk);
         Ok(Self {
-            connection: connection.map_err(|source| OpenError::ledger(path, source))?,
+            connection: connection.map_err(|source| source.at(path))?,
             leases: Leases::default(),
         })
     }

@@ -1,13 +1,15 @@
 //! The database file: its schema, and how a connection to it is set up.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use windlass_store::Cause;
 
 use super::wal::is_full;
-use crate::identity::Identity;
+use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
 
 /// "Wndl": says in the file's header whose it is.
@@ -95,6 +97,18 @@ impl SchemaError {
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Sqlite(error) if is_full(error))
     }
+
+    /// Why the store whose ledger is in `path` was not opened.
+    pub(super) fn at(self, path: &Path) -> OpenError {
+        let path = path.to_owned();
+        let is_full = self.is_full();
+        let source: Cause = Arc::new(self);
+        if is_full {
+            OpenError::NoSpace { path, source }
+        } else {
+            OpenError::Ledger { path, source }
+        }
+    }
 }
 
 /// Opens the connection that writes, and makes the tables when the file is new: those of the store of
@@ -159,9 +173,7 @@ pub(crate) fn identity_in(path: &Path) -> Result<Option<Identity>, OpenError> {
         Err(SchemaError::Empty) => return Ok(None),
         opened => opened.and_then(|connection| Ok(identity(&connection)?)),
     };
-    found
-        .map(Some)
-        .map_err(|error| OpenError::ledger(path, error))
+    found.map(Some).map_err(|error| error.at(path))
 }
 
 /// The identity of the store whose ledger this is.

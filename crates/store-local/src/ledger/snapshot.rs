@@ -12,7 +12,7 @@ use windlass_store::{Epoch, Extent, MediaId, MediaRef, SessionId, SessionState};
 
 use super::{rows, schema};
 use crate::OpenError;
-use crate::identity::Identity;
+use crate::directory::Identity;
 
 /// Rows that are read at once.
 const PAGE_LEN: i64 = 256;
@@ -87,7 +87,7 @@ impl LedgerSnapshot {
     /// its last commits.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let connection = schema::open_onlooker(path);
-        let connection = connection.map_err(|source| OpenError::ledger(path, source))?;
+        let connection = connection.map_err(|source| source.at(path))?;
         Ok(Self { connection })
     }
 

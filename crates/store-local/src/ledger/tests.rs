@@ -14,8 +14,8 @@ use windlass_testkit::wait::PATIENCE;
 
 use super::*;
 use crate::filesystem::JournalHealth;
-use crate::patience::{free_lock, soon};
 use crate::reserve::{Purpose, Reserve};
+use crate::test_util::{eventually, free_lock};
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);
 
@@ -105,7 +105,7 @@ impl Bench {
     }
 
     async fn until_queued(&self, calls: usize) {
-        soon(async || (self.ledger.writer.queued() >= calls).then_some(())).await;
+        eventually(async || (self.ledger.writer.queued() >= calls).then_some(())).await;
     }
 
     fn start(&self, n: u8) -> impl Future<Output = Result<(), LedgerError>> + Send + 'static {

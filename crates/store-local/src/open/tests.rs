@@ -1,13 +1,13 @@
 //! What options change that does not show from outside.
 
 use super::*;
-use crate::patience::free_lock;
+use crate::test_util::free_lock;
 
 #[test]
 fn direct_writes_can_be_turned_off() {
     let vault = tempfile::tempdir().unwrap();
     Identity::random().mark_durably(vault.path()).unwrap();
-    let takes_direct = filesystem::takes_direct_writes(&identity::path(vault.path()));
+    let takes_direct = filesystem::takes_direct_writes(&identity_path(vault.path()));
     for durability in [Durability::Disk, Durability::Os] {
         for page_cache in [false, true] {
             let options = Options {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use windlass_store::MediaId;
 
 use super::layout;
+use crate::directory::identity_path;
 use crate::filesystem::{self, Entry};
-use crate::identity;
 
 /// What lies together in one directory of a vault.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ pub(crate) fn walk<E: From<io::Error>>(
     mut show: impl FnMut(Shard) -> Result<(), E>,
 ) -> Result<(), E> {
     let (outer, mut foreign) = directories(root)?;
-    foreign.retain(|path| *path != identity::path(root));
+    foreign.retain(|path| *path != identity_path(root));
     show(Shard {
         foreign,
         ..Shard::default()

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use windlass_store::READ_LEN;
 
 use super::*;
-use crate::patience::{free_lock, soon};
+use crate::test_util::{eventually, free_lock};
 
 fn open(dir: &TempDir, durability: Durability) -> LocalVault {
     let lock = free_lock(&dir.path().join("lock"));
@@ -94,7 +94,7 @@ async fn much_goes_to_the_disk_before_it_is_asked_for() {
     let writer = vault.create(id(1)).await.unwrap();
     let before = vault.syncs();
     writer.write(0, much()).await.unwrap();
-    soon(async || (vault.syncs() > before).then_some(())).await;
+    eventually(async || (vault.syncs() > before).then_some(())).await;
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_failed_sync_that_nobody_asked_for_counts_as_well() {
         .write(0, much())
         .await
         .unwrap();
-    soon(async || sound.sync().await.err()).await;
+    eventually(async || sound.sync().await.err()).await;
     is_fault(sound.sync().await);
 }
 
