@@ -22,18 +22,20 @@
 //!
 //! Absent: a limit on the pace, and whatever brings a backup to another machine.
 
-mod media;
-mod target;
-
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_store::Cause;
+use windlass_store::{Cause, MediaId, MediaLocation, MediaRef};
 
-use crate::ledger::{self, LedgerSnapshot};
-use crate::verify::Finding;
-use crate::{OpenError, directory, filesystem};
-use target::Target;
+use crate::directory::{
+    self, COMPLETE_BACKUP, INCOMPLETE_BACKUP, Identity, LEDGER, NEW_LEDGER, lock_vault,
+};
+use crate::ledger::{self, LedgerSnapshot, Page, ResourceRow, SessionRow, TableScan};
+use crate::vault::layout;
+use crate::verify::{Expected, Fault, Finding, Subject, check_file};
+use crate::{OpenError, filesystem};
 
 /// What a backup tells while it is made.
 #[derive(Debug)]
@@ -201,4 +203,367 @@ impl Backup<'_> {
     fn progress(&mut self) {
         (self.tell)(BackupEvent::Progress(self.counts));
     }
+}
+
+/// As much as is copied at once.
+const PIECE_LEN: u64 = 1 << 20;
+
+/// What a row says of media in the vault.
+struct Named {
+    subject: Subject,
+    media: MediaId,
+    expected: Expected,
+}
+
+impl Backup<'_> {
+    /// Brings all media that a ledger names, as far as it is there. Whether it was is for
+    /// [`Backup::check_all`] to say.
+    fn fetch_all(&mut self, ledger: &LedgerSnapshot) -> Result<(), BackupError> {
+        self.each(ledger, |backup, row| match row {
+            Ok(Some(named)) => backup.fetch(named.media, named.expected.len),
+            _ => Ok(()),
+        })
+    }
+
+    /// Compares all media with the copy of the ledger, makes it durable, and counts.
+    fn check_all(&mut self, ledger: &LedgerSnapshot) -> Result<(), BackupError> {
+        self.each(ledger, |backup, row| {
+            match row {
+                Ok(Some(named)) => backup.check(named)?,
+                Ok(None) => {}
+                Err(finding) => backup.report(finding),
+            }
+            Ok(())
+        })?;
+        self.counts.sessions = ledger.count("sessions")?;
+        self.counts.resources = ledger.count("resources")?;
+        Ok(())
+    }
+
+    /// Deletes what the ledger that is now in the backup does not name.
+    fn delete_unnamed(&mut self) -> Result<(), BackupError> {
+        let ledger = LedgerSnapshot::open(&self.target.ledger())?;
+        let vault = self.target.vault();
+        let mut names = Ok(());
+        let walked = layout::walk(&vault, |lot| -> io::Result<()> {
+            match ledger.unknown_media(lot.media) {
+                Ok(unnamed) => unnamed.into_iter().try_for_each(|id| {
+                    self.counts.deleted += 1;
+                    filesystem::remove(&layout::media_path(&vault, id))
+                }),
+                Err(error) => {
+                    names = Err(error);
+                    Ok(())
+                }
+            }
+        });
+        walked.map_err(BackupError::io(&vault))?;
+        Ok(names?)
+    }
+
+    /// Shows all rows that a ledger has now, in pages.
+    fn each(
+        &mut self,
+        ledger: &LedgerSnapshot,
+        mut show: impl FnMut(&mut Self, Result<Option<Named>, Finding>) -> Result<(), BackupError>,
+    ) -> Result<(), BackupError> {
+        self.each_row(
+            ledger,
+            "sessions",
+            LedgerSnapshot::sessions,
+            of_session,
+            &mut show,
+        )?;
+        self.each_row(
+            ledger,
+            "resources",
+            LedgerSnapshot::resources,
+            of_resource,
+            &mut show,
+        )
+    }
+
+    fn each_row<T>(
+        &mut self,
+        ledger: &LedgerSnapshot,
+        table: &'static str,
+        page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
+        named: fn(i64, &T) -> Option<Named>,
+        show: &mut impl FnMut(&mut Self, Result<Option<Named>, Finding>) -> Result<(), BackupError>,
+    ) -> Result<(), BackupError> {
+        let mut walk = TableScan::begin(ledger, table, page)?;
+        while let Some(rows) = walk.next(ledger)? {
+            for (row, read) in rows {
+                let read = read.map(|found| named(row, &found));
+                show(self, read.map_err(|error| unreadable(table, row, error)))?;
+            }
+            self.progress();
+        }
+        Ok(())
+    }
+
+    /// Brings what is missing of the first `len` bytes of a media. A source that is gone or cannot be
+    /// read is ignored.
+    fn fetch(&mut self, id: MediaId, len: u64) -> Result<(), BackupError> {
+        let Ok(source) = filesystem::open_for_reading(&self.source(id)) else {
+            return Ok(());
+        };
+        let (path, file) = self.target.media(id)?;
+        let mut at = file.metadata().map_err(BackupError::io(&path))?.len();
+        while at < len {
+            let step = usize::try_from((len - at).min(PIECE_LEN)).expect("at most a piece");
+            let Ok(piece) = filesystem::read_at(&source, at, step) else {
+                return Ok(());
+            };
+            if piece.is_empty() {
+                return Ok(());
+            }
+            let read = piece.len() as u64;
+            let written = filesystem::write_all_at(&file, &[piece], at);
+            written.map_err(|stopped| BackupError::io(&path)(stopped.error))?;
+            at += read;
+            self.counts.copied += read;
+            self.progress();
+        }
+        Ok(())
+    }
+
+    /// What differs here and is sound in the store is copied once more: it has rotted here since a
+    /// former backup.
+    fn check(&mut self, named: Named) -> Result<(), BackupError> {
+        let Named {
+            subject,
+            media,
+            expected,
+        } = named;
+        self.counts.media += 1;
+        self.counts.bytes += expected.len;
+        let mut fault = self.fault_of(media, &expected);
+        let source = self.source(media);
+        if fault.is_some() && check_file(&source, media, &expected, &mut |_| ()).is_none() {
+            let (path, file) = self.target.media(media)?;
+            filesystem::cut(&file, 0).map_err(BackupError::io(&path))?;
+            self.fetch(media, expected.len)?;
+            fault = self.fault_of(media, &expected);
+        }
+        if let Some(fault) = fault {
+            let is_mended = false;
+            self.report(Finding {
+                subject,
+                fault,
+                is_mended,
+            });
+        }
+        self.sync(media)
+    }
+
+    fn fault_of(&mut self, media: MediaId, expected: &Expected) -> Option<Fault> {
+        let path = layout::media_path(&self.target.vault(), media);
+        check_file(&path, media, expected, &mut |_| self.progress())
+    }
+
+    /// A file whose sync has failed is worth nothing: a later sync would say that all is well.
+    fn sync(&self, id: MediaId) -> Result<(), BackupError> {
+        let path = layout::media_path(&self.target.vault(), id);
+        let synced = filesystem::open(&path).and_then(|file: File| filesystem::sync_data(&file));
+        match synced {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => {
+                filesystem::remove(&path).ok();
+                Err(BackupError::io(&path)(error))
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn source(&self, id: MediaId) -> PathBuf {
+        layout::media_path(&self.dir.join("vault"), id)
+    }
+}
+
+fn of_session(row: i64, session: &SessionRow) -> Option<Named> {
+    Some(Named {
+        media: session.media.and_then(in_vault)?,
+        expected: Expected::of_session(session),
+        subject: Subject::Session {
+            id: session.id,
+            row,
+        },
+    })
+}
+
+fn of_resource(_row: i64, resource: &ResourceRow) -> Option<Named> {
+    let (media, len, digests) = resource.media?;
+    Some(Named {
+        media: in_vault(media)?,
+        expected: Expected::of_resource(len, digests),
+        subject: Subject::Resource {
+            collection: resource.collection.clone(),
+            id: resource.id.clone(),
+        },
+    })
+}
+
+fn in_vault(media: MediaRef) -> Option<MediaId> {
+    (media.location == MediaLocation::Vault).then_some(media.id)
+}
+
+fn unreadable(table: &'static str, row: i64, error: rusqlite::Error) -> Finding {
+    Finding {
+        subject: Subject::Row { table, row },
+        fault: Fault::Row(Arc::new(error)),
+        is_mended: false,
+    }
+}
+
+/// The directory of a backup: a data directory with a mark.
+///
+/// `backup` says that it was completed once, `backup.incomplete` that a backup into it is running or
+/// was interrupted. A server that opens it takes the marks away: from then on it is a store, and no
+/// backup is made into it.
+///
+/// The destination, in use by this backup alone.
+#[derive(Debug)]
+struct Target {
+    dir: PathBuf,
+    /// Of the directory, and of its vault.
+    locks: Vec<File>,
+}
+
+impl Target {
+    /// Makes `dir` the destination of a backup of the store in `store`, or finds that it is none.
+    ///
+    /// Its vault is marked as the store's. A former backup that is whole needs its mark as long as it is, so
+    /// it can only be one of the same store.
+    fn open(store: &Path, dir: &Path, identity: Identity) -> Result<Self, BackupError> {
+        let io = |error| BackupError::io(dir)(error);
+        if is_inside(store, dir).map_err(io)? {
+            let target = dir.to_owned();
+            return Err(BackupError::Inside { target });
+        }
+        filesystem::make_directories_durably(dir).map_err(io)?;
+        refuse_others(dir)?;
+        let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
+        let lock = lock.ok_or_else(|| OpenError::InUse {
+            dir: dir.to_owned(),
+        })?;
+        let mut target = Self {
+            locks: vec![lock],
+            dir: dir.to_owned(),
+        };
+        // A server may have had it meanwhile, and made a store of it.
+        refuse_others(dir)?;
+        target.refuse_others_backup(identity)?;
+        target.mark(INCOMPLETE_BACKUP)?;
+        target.take_vault(identity)?;
+        Ok(target)
+    }
+
+    /// A ledger here that cannot be read has rotted, and is replaced.
+    fn refuse_others_backup(&self, identity: Identity) -> Result<(), BackupError> {
+        match ledger::identity_in(&self.ledger()) {
+            Ok(Some(other)) if other != identity => {
+                let target = self.dir.clone();
+                Err(BackupError::OfAnother { target })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Marks the vault, which may be a link to one that a server uses.
+    fn take_vault(&mut self, identity: Identity) -> Result<(), BackupError> {
+        let vault = self.vault();
+        let io = |error| BackupError::io(&vault)(error);
+        filesystem::make_directories_durably(&vault).map_err(io)?;
+        self.locks.push(lock_vault(&vault)?);
+        if identity.misses(&vault).map_err(io)?.is_some() {
+            identity.mark_durably(&vault).map_err(io)?;
+        }
+        Ok(())
+    }
+
+    /// The ledger of the backup.
+    fn ledger(&self) -> PathBuf {
+        self.dir.join(LEDGER)
+    }
+
+    /// The ledger that takes its place.
+    fn new_ledger(&self) -> PathBuf {
+        self.dir.join(NEW_LEDGER)
+    }
+
+    fn vault(&self) -> PathBuf {
+        self.dir.join("vault")
+    }
+
+    /// The file of a media, made now if it does not exist.
+    fn media(&self, id: MediaId) -> Result<(PathBuf, File), BackupError> {
+        let path = layout::media_path(&self.vault(), id);
+        let inner = path.parent().expect("a media lies two directories deep");
+        let outer = inner.parent().expect("a media lies two directories deep");
+        let file = filesystem::make_directory(outer)
+            .and_then(|()| filesystem::make_directory(inner))
+            .and_then(|()| filesystem::open_or_create(&path));
+        Ok((path.clone(), file.map_err(BackupError::io(&path))?))
+    }
+
+    /// Puts the new ledger in the place of the old one. All names of media are durable before it, the
+    /// ledger's is after it. The new ledger has no sidecars, and what is left of the old one's are not
+    /// its.
+    fn complete(&self) -> Result<(), BackupError> {
+        let io = |error| BackupError::io(&self.dir)(error);
+        layout::sync_names(&self.vault()).map_err(io)?;
+        for suffix in ["-wal", "-shm", "-journal"] {
+            filesystem::remove(&filesystem::beside(&self.ledger(), suffix)).map_err(io)?;
+        }
+        filesystem::rename(&self.new_ledger(), &self.ledger()).map_err(io)?;
+        filesystem::sync_directory(&self.dir).map_err(io)
+    }
+
+    /// Says that the backup is complete.
+    fn close(&self) -> Result<(), BackupError> {
+        self.mark(COMPLETE_BACKUP)?;
+        let removed = filesystem::remove(&self.dir.join(INCOMPLETE_BACKUP));
+        let durably = removed.and_then(|()| filesystem::sync_directory(&self.dir));
+        durably.map_err(BackupError::io(&self.dir))
+    }
+
+    fn mark(&self, name: &str) -> Result<(), BackupError> {
+        let path = self.dir.join(name);
+        let marked = filesystem::open_or_create(&path)
+            .and_then(|file| file.sync_all())
+            .and_then(|()| filesystem::sync_directory(&self.dir));
+        marked.map_err(BackupError::io(&path))
+    }
+}
+
+/// Whether a directory, which need not exist, is the store's or will be in it, or in its vault.
+fn is_inside(store: &Path, dir: &Path) -> io::Result<bool> {
+    let dir = std::path::absolute(dir)?;
+    let mut above = dir.ancestors();
+    let nearest = above.find(|above| above.exists()).unwrap_or(&dir);
+    let nearest = filesystem::canonical(nearest)?;
+    let is_below = |place: &Path| filesystem::canonical(place).map(|it| nearest.starts_with(it));
+    // The vault may be a link to another disk.
+    let vault = store.join("vault");
+    Ok(is_below(store)? || filesystem::exists(&vault)? && is_below(&vault)?)
+}
+
+/// Refuses a directory that is not for backups.
+fn refuse_others(dir: &Path) -> Result<(), BackupError> {
+    if is_for_backups(dir).map_err(BackupError::io(dir))? {
+        return Ok(());
+    }
+    let target = dir.to_owned();
+    Err(BackupError::NotABackup { target })
+}
+
+/// Whether a directory is empty or a backup. A lock file alone is what is left of a backup that was
+/// interrupted before its mark.
+fn is_for_backups(dir: &Path) -> io::Result<bool> {
+    let names = filesystem::names(dir)?;
+    let is_marked = names
+        .iter()
+        .any(|name| name == COMPLETE_BACKUP || name == INCOMPLETE_BACKUP);
+    Ok(is_marked || names.iter().all(|name| name == "lock"))
 }

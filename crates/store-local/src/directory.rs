@@ -26,8 +26,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::filesystem::{self, JournalHealth};
+use crate::filesystem;
 use crate::reserve::Reserve;
+use crate::sync_health::JournalHealth;
 use crate::{Durability, IdentityMismatch, OpenError};
 
 /// The ledger of a store or of a backup.

@@ -1,14 +1,10 @@
 //! The only room that names the operating system's file calls.
 //!
 //! Everything here blocks. What is durable after a call is said at each function; nothing is ever
-//! synced a second time after a sync failed (see [`crate::fail_stop`]), and one that succeeded is relied on only
-//! when the file system is alive after it (see [`JournalHealth`]).
+//! synced a second time after a sync failed (see [`crate::sync_health::FailStop`]), and one that succeeded is relied on only
+//! when the file system is alive after it (see [`JournalHealth`](crate::sync_health::JournalHealth)).
 
-mod direct;
-mod journal_health;
-#[cfg(target_os = "linux")]
-mod magic;
-mod safety;
+pub(crate) mod features;
 
 use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
@@ -20,9 +16,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use windlass_store::{Space, Timestamp};
 
-pub(crate) use direct::{is_refused, takes_direct_writes, write_directly};
-pub(crate) use journal_health::JournalHealth;
-pub(crate) use safety::{Safety, judge};
+pub(crate) use features::{Safety, is_refused, judge, takes_direct_writes, write_directly};
 
 /// Makes a directory that only its owner may enter. Anyone who wants it durable syncs its parent.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {

@@ -3,58 +3,47 @@
 //! One connection writes ([`writer`]), a few others read ([`readers`]), and SQLite's WAL keeps
 //! them apart. Nothing here reads a clock, and nothing walks a table at the start.
 
-mod change;
-mod checkpointer;
+mod changes;
 mod committer;
-mod copy;
-mod group_commit;
-mod leases;
-mod readers;
-mod repair;
-mod room;
+mod maintenance;
 mod rows;
 mod schema;
-mod snapshot;
-mod sync_verifier;
-mod tables;
 #[cfg(test)]
 mod tests;
-mod unreadable;
 mod wal;
 mod writer;
 
 use std::fs::File;
-use std::path::Path;
-use std::sync::Arc;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rusqlite::params;
+use rusqlite::{Connection, params};
+use tokio::sync::Semaphore;
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Failpoint, Ledger, LedgerError, MediaId, NewSession,
     OffsetCommit, Resource, Session, SessionId, Space, Timestamp,
 };
 
 use crate::directory::{DirectoryLock, Identity, StoreShared};
-use crate::fail_stop::FailStop;
+use crate::reserve::Reserve;
+use crate::sync_health::{FailStop, SyncVerifier};
 use crate::{Durability, OpenError, filesystem};
-use change::Change;
-use checkpointer::CheckpointThread;
+use changes::{Change, Leases, SHRINK_PAGES};
 use committer::{Committer, WriterShared};
-use leases::Leases;
-use readers::Readers;
-use room::{Look, Room, Used};
+use rows::Unreadable;
 use schema::SchemaError;
-use sync_verifier::SyncVerifier;
-use tables::SHRINK_PAGES;
-use wal::{PAGE_LEN, Wal};
+use wal::{CheckpointThread, PAGE_LEN, Wal, is_busy};
 use writer::Writer;
 
-pub(crate) use copy::copy;
-pub(crate) use repair::Repair;
+pub(crate) use maintenance::{
+    LedgerSnapshot, Page, Repair, ResourceRow, SessionRow, TableScan, copy,
+};
+pub(crate) use rows::is_unreadable;
 pub(crate) use schema::identity_in;
-pub(crate) use snapshot::{LedgerSnapshot, Page, ResourceRow, SessionRow, TableScan};
-pub(crate) use unreadable::is_unreadable;
 
 /// Reads that run at once. They come from the page cache almost always, so few are enough.
 const READERS: usize = 4;
@@ -319,5 +308,153 @@ impl Ledger for LocalLedger {
 
     async fn check(&self) -> Result<(), LedgerError> {
         self.fail_stop.check().map_err(LedgerError::Fault)
+    }
+}
+
+/// They are not waited for longer when the ledger closes.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether they are over.
+const GLANCE: Duration = Duration::from_millis(1);
+
+/// Reads run on tokio's blocking threads, on one of these connections. Each sees the last commit,
+/// and neither waits for the writer nor holds it up.
+#[derive(Debug)]
+struct Readers {
+    idle: Arc<Mutex<Vec<Connection>>>,
+    permits: Arc<Semaphore>,
+    sync_verifier: Arc<SyncVerifier>,
+    fail_stop: FailStop,
+    unreadable: Unreadable,
+    /// How long reads are waited for that nobody waits for any more.
+    patience: Duration,
+}
+
+impl Readers {
+    fn new(
+        connections: Vec<Connection>,
+        sync_verifier: Arc<SyncVerifier>,
+        fail_stop: FailStop,
+    ) -> Self {
+        let permits = Arc::new(Semaphore::new(connections.len()));
+        Self {
+            idle: Arc::new(Mutex::new(connections)),
+            permits,
+            sync_verifier,
+            fail_stop,
+            unreadable: Unreadable::default(),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Runs a query. A failure is a fault like any other: a database that cannot be read promises
+    /// nothing. But a single row that makes no sense fails this query alone.
+    async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.fail_stop.check().map_err(LedgerError::Fault)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
+        let (idle, sync_verifier) = (Arc::clone(&self.idle), Arc::clone(&self.sync_verifier));
+        let task = tokio::task::spawn_blocking(move || {
+            let lock = || idle.lock().expect("nothing panics while it is held");
+            let connection = lock().pop().expect("there are as many as permits");
+            let result = query(&connection);
+            let result = result.map(|found| sync_verifier.confirm_read().map(|()| found));
+            lock().push(connection);
+            drop(permit);
+            result
+        });
+        match task.await {
+            Ok(Ok(found)) => found.map_err(LedgerError::Fault),
+            Ok(Err(error)) if is_busy(&error) => Err(LedgerError::Busy),
+            Ok(Err(error)) if self.unreadable.note(&error) => Err(LedgerError::Unreadable),
+            Ok(Err(error)) => Err(LedgerError::Fault(self.fail_stop.trip(error))),
+            Err(panic) => Err(LedgerError::Fault(self.fail_stop.trip(panic))),
+        }
+    }
+}
+
+/// Waits for reads that nobody waits for any more, but not long: while one has its connection, the writer's
+/// is not the last that closes, and leaves the WAL to the next start.
+impl Drop for Readers {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        while Arc::strong_count(&self.idle) > 1 && begun.elapsed() < self.patience {
+            std::thread::sleep(GLANCE);
+        }
+    }
+}
+
+/// Less than this may stay idle, however full the disk is.
+const FEW: u64 = 256 << 10;
+
+/// What stays idle is less than the free space of the disk divided by this.
+const SHARE: u64 = 16;
+
+/// The disk of the database, and what is kept of it.
+#[derive(Debug, Clone)]
+struct Room {
+    database: PathBuf,
+    reserve: Arc<Reserve>,
+}
+
+impl Room {
+    fn of(database: &Path, reserve: Arc<Reserve>) -> Self {
+        Self {
+            database: database.to_owned(),
+            reserve,
+        }
+    }
+
+    /// Looks at the disk, and takes the reserve if there is plenty. What the database's file lacks of all that is
+    /// committed is still to be written by a checkpoint, which needs the room.
+    fn look(&self, used: Used) -> io::Result<Look> {
+        let space = filesystem::space(&self.database)?;
+        let len = self.database.metadata()?.len();
+        let available = space.available.saturating_sub(used.len.saturating_sub(len));
+        self.reserve.take(available);
+        Ok(Look {
+            space: Space { available, ..space },
+            idle: used.unused + len.saturating_sub(used.len),
+        })
+    }
+}
+
+/// What a look at the disk has found.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    space: Space,
+    /// Bytes of the database's file that hold nothing.
+    idle: u64,
+}
+
+impl Look {
+    /// Whether what is idle would make a difference to the disk.
+    fn is_short(self) -> bool {
+        self.idle >= FEW && self.idle >= self.space.available / SHARE
+    }
+}
+
+/// What the database takes up, with what only the log has of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Used {
+    /// Bytes, all of it.
+    len: u64,
+    /// Bytes of these that deleted rows have left, to be used again.
+    unused: u64,
+}
+
+impl Used {
+    fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        let bytes = |pragma| {
+            let pages = connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+            pages.map(|pages| pages.unsigned_abs() * PAGE_LEN)
+        };
+        Ok(Self {
+            len: bytes("page_count")?,
+            unused: bytes("freelist_count")?,
+        })
     }
 }

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use crate::directory::{
     self, DirectoryLock, Identity, LEDGER, StoreShared, check_identity, identity_path, lock_vault,
 };
-use crate::filesystem::{self, JournalHealth, Safety};
+use crate::filesystem::{self, Safety};
 use crate::ledger::{self, LocalLedger};
 use crate::reserve::{self, Reserve};
-use crate::vault::{LocalVault, Writes, scan};
+use crate::sync_health::JournalHealth;
+use crate::vault::{LocalVault, Writes, layout};
 use crate::{Durability, OpenError, Options};
 
 /// A ledger and a vault that share a data directory.
@@ -113,7 +114,7 @@ fn identify(ledger: &Path, vault: &Path) -> Result<(Identity, File), OpenError> 
 fn mark_new(vault: &Path) -> Result<(Identity, File), OpenError> {
     let io = |source| OpenError::io(vault, source);
     filesystem::make_directories_durably(vault).map_err(io)?;
-    if !scan::is_bare(vault).map_err(io)? {
+    if !layout::is_bare(vault).map_err(io)? {
         let vault = vault.to_owned();
         return Err(OpenError::NoLedger { vault });
     }

@@ -2,16 +2,18 @@
 //!
 //! A media is a file that has its final name from birth; there is no rename. The name and the
 //! length mean nothing: the ledger says which media there are and how much of each counts.
+//!
+//! Blocking work, in pools that cannot take each other's threads.
+//!
+//! All of it runs on tokio's blocking threads, of which there are 512. A disk that has become slow
+//! would soon have them all waiting in fdatasync; so each kind of work has its own number of them,
+//! and what is beyond waits as a future, without a thread.
 
 mod direct;
-mod io_pools;
-mod layout;
+pub(crate) mod layout;
 mod media;
-pub(crate) mod scan;
 #[cfg(test)]
 mod tests;
-mod write_back;
-mod write_fence;
 
 use std::fs::File;
 use std::io;
@@ -21,6 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use windlass_proto::digest::Crc32cHasher;
 use windlass_store::{
     Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
@@ -29,13 +33,10 @@ use windlass_store::{
 pub(crate) use direct::Writes;
 
 use crate::directory::{DeletionLock, DeletionLocked, DirectoryLock, StoreShared};
-use crate::fail_stop::FailStop;
+use crate::sync_health::FailStop;
 use crate::{Durability, filesystem};
-use io_pools::IoPools;
 use layout::Layout;
-use media::{LocalReader, LocalWriter};
-use write_back::WriteBack;
-use write_fence::FenceMap;
+use media::{FenceMap, LocalReader, LocalWriter, WriteBack};
 
 /// A [`Vault`] in a directory.
 ///
@@ -356,4 +357,76 @@ fn unreadable(id: MediaId, cause: Cause) -> VaultError {
 
 fn out_of_reach(id: MediaId, error: io::Error) -> VaultError {
     unreadable(id, Arc::new(error))
+}
+
+/// The pools of the vault.
+///
+/// Syncs profit from going together, as the file system puts their journal commits into one: 32
+/// at once were three times as fast as one after another, and more than that gave nothing.
+/// Direct writes wait for the disk, which is busy with sixteen of them. Other writes and reads mostly end in the
+/// page cache; they need a thread for each processor and some for those that wait.
+#[derive(Debug)]
+struct IoPools {
+    /// Syncs, and the last write before one.
+    sync: BlockingPool,
+    /// Syncs that nobody waits for, and that shall not be waited for.
+    write_back: BlockingPool,
+    /// Writes past the page cache.
+    direct: BlockingPool,
+    /// Other writes, and what is as quick: reopening, deleting.
+    write: BlockingPool,
+    read: BlockingPool,
+}
+
+impl IoPools {
+    fn new() -> Self {
+        Self {
+            sync: BlockingPool::new(32),
+            write_back: BlockingPool::new(8),
+            direct: BlockingPool::new(16),
+            write: BlockingPool::new(32),
+            read: BlockingPool::new(32),
+        }
+    }
+}
+
+/// A bounded number of blocking threads.
+#[derive(Debug, Clone)]
+struct BlockingPool(Arc<Semaphore>);
+
+impl BlockingPool {
+    fn new(width: usize) -> Self {
+        Self(Arc::new(Semaphore::new(width)))
+    }
+
+    /// Runs `work`. Once begun it runs to its end, also when the future is dropped.
+    ///
+    /// # Errors
+    /// When the work panicked, or the runtime is going down.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Cause> {
+        let permit = Arc::clone(&self.0).acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
+        let task = spawn(permit, work);
+        task.await.map_err(|error| Arc::new(error) as Cause)
+    }
+
+    /// Begins `work`, for whose end nobody waits, if a thread is free. Whether it has begun.
+    fn begin(&self, work: impl FnOnce() + Send + 'static) -> bool {
+        let permit = Arc::clone(&self.0).try_acquire_owned();
+        permit.map(|permit| spawn(permit, work)).is_ok()
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    permit: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(permit);
+        done
+    })
 }

@@ -14,24 +14,26 @@
 //!
 //! Absent: a clock (time comes in), and anything that makes damaged bytes whole again.
 
-pub(crate) mod check;
 mod finding;
-pub(crate) mod media;
-mod rows;
-mod vault;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_store::{Cause, MediaId, MediaLocation, MediaRef, SweepOptions, Timestamp};
+use windlass_store::{
+    Cause, MediaId, MediaLocation, MediaRef, SessionState, SweepOptions, Timestamp,
+};
 
 use crate::directory::{self, Identity};
-use crate::ledger::{LedgerSnapshot, Repair};
+use crate::ledger::{
+    LedgerSnapshot, Page, Repair, ResourceRow, SessionRow, TableScan, is_unreadable,
+};
 use crate::reserve::{self, Reserve};
+use crate::vault::layout::{self, Shard};
 use crate::{IdentityMismatch, OpenError, filesystem};
-use check::Expected;
+use finding::Check;
+pub(crate) use finding::{Expected, check_file};
 pub use finding::{Fault, Finding, Severity, Subject};
 
 /// How a store is verified.
@@ -306,7 +308,226 @@ impl Verifier<'_> {
     }
 
     fn path(&self, id: MediaId) -> PathBuf {
-        crate::vault::scan::path(&self.vault, id)
+        layout::media_path(&self.vault, id)
+    }
+}
+
+// Row by row: sessions, resources, small media and garbage.
+impl Verifier<'_> {
+    /// Looks at all rows that a table has now.
+    fn each<T>(
+        &mut self,
+        table: &'static str,
+        page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
+        check: fn(&mut Self, i64, &T) -> Result<(), VerifyError>,
+    ) -> Result<(), VerifyError> {
+        let mut walk = TableScan::begin(&self.snapshot, table, page)?;
+        while let Some(rows) = walk.next(&self.snapshot)? {
+            for (row, read) in rows {
+                match read {
+                    Ok(found) => check(self, row, &found)?,
+                    Err(error) => self.unreadable_row(table, row, error)?,
+                }
+            }
+            self.progress();
+        }
+        Ok(())
+    }
+
+    /// What such a row names is not known, so that nothing can be called unnamed from here on.
+    fn unreadable_row(
+        &mut self,
+        table: &'static str,
+        row: i64,
+        error: rusqlite::Error,
+    ) -> Result<(), VerifyError> {
+        if !is_unreadable(&error) {
+            return Err(error.into());
+        }
+        self.repair = None;
+        let fault = Fault::Row(Arc::new(error));
+        self.report(Subject::Row { table, row }, fault, false);
+        Ok(())
+    }
+
+    fn check_session(&mut self, row: i64, session: &SessionRow) -> Result<(), VerifyError> {
+        self.counts.sessions += 1;
+        let id = session.id;
+        let subject = Subject::Session { id, row };
+        if let Some(reason) = contradiction(session) {
+            // It may have named anything before it came to this.
+            self.repair = None;
+            self.report(subject, Fault::Contradiction(reason), false);
+            return Ok(());
+        }
+        let Some(media) = session.media else {
+            return Ok(());
+        };
+        let expected = Expected::of_session(session);
+        let Some(fault) = self.fault_of(media, &expected)? else {
+            return Ok(());
+        };
+        // Never continued on other bytes than were acknowledged, as when a server meets it. What cannot
+        // be read may be readable another time.
+        let is_loss = !matches!(fault, Fault::Unreadable { .. });
+        let mended = match &self.repair {
+            Some(repair) if is_loss => repair.fail_session(id, session.epoch)?,
+            _ => false,
+        };
+        self.report(subject, fault, mended);
+        Ok(())
+    }
+
+    fn check_resource(&mut self, _row: i64, resource: &ResourceRow) -> Result<(), VerifyError> {
+        self.counts.resources += 1;
+        let Some((media, length, digests)) = resource.media else {
+            return Ok(());
+        };
+        let expected = Expected::of_resource(length, digests);
+        if let Some(fault) = self.fault_of(media, &expected)? {
+            let ResourceRow { collection, id, .. } = resource.clone();
+            self.report(Subject::Resource { collection, id }, fault, false);
+        }
+        Ok(())
+    }
+
+    fn check_small(
+        &mut self,
+        _row: i64,
+        &(id, is_named): &(MediaId, bool),
+    ) -> Result<(), VerifyError> {
+        if !is_named {
+            let mended = match &self.repair {
+                Some(repair) => repair.drop_small_media(id)?,
+                None => false,
+            };
+            self.report(Subject::Media(id), Fault::UnnamedInLedger, mended);
+        }
+        Ok(())
+    }
+
+    /// Beside a server garbage is on its way out, and nothing to be told.
+    fn check_garbage(&mut self) -> Result<(), VerifyError> {
+        let mut after = None;
+        loop {
+            let page = self.snapshot.garbage(after)?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
+            after = Some(*last);
+            for (id, is_named) in page {
+                let fault = match is_named {
+                    true => Fault::NamedGarbage,
+                    false if self.counts.beside_server => continue,
+                    false => Fault::Garbage,
+                };
+                let mended = self.clear_garbage(id, is_named)?;
+                self.report(Subject::Media(id), fault, mended);
+            }
+            self.progress();
+        }
+    }
+
+    fn clear_garbage(&self, id: MediaId, is_named: bool) -> Result<bool, VerifyError> {
+        let Some(repair) = &self.repair else {
+            return Ok(false);
+        };
+        if !is_named {
+            filesystem::remove(&self.path(id))?;
+        }
+        Ok(repair.forget_garbage(id)?)
+    }
+}
+
+impl Verifier<'_> {
+    fn fault_in_vault(&mut self, media: MediaId, expected: &Expected) -> Option<Fault> {
+        check_file(&self.path(media), media, expected, &mut |len| {
+            self.counts.bytes += len;
+            self.progress();
+        })
+    }
+
+    fn fault_in_ledger(
+        &mut self,
+        media: MediaId,
+        expected: &Expected,
+    ) -> Result<Option<Fault>, VerifyError> {
+        let Some(bytes) = self.snapshot.small_media(media)? else {
+            return Ok(Some(Fault::Missing { media }));
+        };
+        let wanted = usize::try_from(expected.len).map_or(bytes.len(), |len| len.min(bytes.len()));
+        let mut check = Check::new(expected);
+        check.take(&bytes[..wanted]);
+        self.counts.bytes += wanted as u64;
+        Ok(check.finish(media))
+    }
+}
+
+// What lies in the vault, against the names that the ledger knows.
+impl Verifier<'_> {
+    fn check_vault(&mut self) -> Result<(), VerifyError> {
+        let root = self.vault.clone();
+        layout::walk(&root, |lot| self.check_names(lot))
+    }
+
+    fn check_names(&mut self, lot: Shard) -> Result<(), VerifyError> {
+        self.counts.files += lot.media.len() as u64;
+        for path in lot.foreign {
+            self.report(Subject::Path(path), Fault::Foreign, false);
+        }
+        for id in self.snapshot.unknown_media(lot.media)? {
+            self.check_unnamed(id)?;
+        }
+        self.progress();
+        Ok(())
+    }
+
+    /// The ledger does not know it. Beside a server its upload may not have committed yet, or the
+    /// sweep may have deleted it between the listing and the look into the ledger.
+    fn check_unnamed(&mut self, id: MediaId) -> Result<(), VerifyError> {
+        let path = self.path(id);
+        let Some(modified) = filesystem::modified(&path)? else {
+            return Ok(());
+        };
+        let old = self.options.now.saturating_sub(self.options.grace);
+        if self.counts.beside_server && modified >= old {
+            return Ok(());
+        }
+        if self.repair.is_some() {
+            filesystem::remove(&path)?;
+        }
+        self.report(Subject::Media(id), Fault::Unnamed, self.repair.is_some());
+        Ok(())
+    }
+}
+
+/// What cannot be true of a session, whatever its bytes are.
+fn contradiction(session: &SessionRow) -> Option<&'static str> {
+    use SessionState::{Active, Finished, Finishing};
+    let is_open = matches!(session.state, Active | Finishing);
+    match session {
+        SessionRow {
+            media: None,
+            offset: 1..,
+            ..
+        } if is_open => Some("bytes are committed and no media is named"),
+        SessionRow { media: Some(_), .. } if !is_open => Some("it has ended and still names media"),
+        SessionRow {
+            total: Some(total),
+            offset,
+            ..
+        } if offset > total => Some("more is committed than the media is long"),
+        SessionRow {
+            state: Finished,
+            has_reply: false,
+            ..
+        } => Some("it is finished and has no final reply"),
+        SessionRow {
+            extent: Some(extent),
+            offset,
+            ..
+        } if extent.start > *offset => Some("its last extent begins behind the committed offset"),
+        _ => None,
     }
 }
 

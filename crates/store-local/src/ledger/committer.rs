@@ -21,16 +21,11 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use windlass_store::{Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
 
-use super::change::{Change, ChangeError, Refusal};
-use super::checkpointer::{CheckpointThread, Checkpointer};
-use super::leases::Leases;
-use super::rows;
-use super::sync_verifier::SyncVerifier;
-use super::tables::Tables;
-use super::unreadable::Unreadable;
-use super::wal::{Wal, is_busy, is_full};
-use crate::fail_stop::FailStop;
+use super::changes::{Change, ChangeError, Leases, Refusal, Tables};
+use super::rows::{self, Unreadable};
+use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy, is_full};
 use crate::reserve::{Purpose, Reserve};
+use crate::sync_health::{FailStop, SyncVerifier};
 
 /// Most leases that wait in memory for their session's next change; more are written.
 const LEASES_WAITING: usize = 1 << 16;
@@ -96,7 +91,7 @@ impl Committer {
         Arc::clone(&self.commits)
     }
 
-    /// Raises a session's epoch. It sees nothing that is not committed, and costs no commit ([`super::leases`]).
+    /// Raises a session's epoch. It sees nothing that is not committed, and costs no commit ([`Leases`]).
     pub(super) fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.fail_stop.check().map_err(LedgerError::Fault)?;
         let found = match rows::session(&self.connection, id) {

@@ -13,8 +13,8 @@ use windlass_store::{Progress, ResourceChange, SessionState};
 use windlass_testkit::wait::PATIENCE;
 
 use super::*;
-use crate::filesystem::JournalHealth;
 use crate::reserve::{Purpose, Reserve};
+use crate::sync_health::JournalHealth;
 use crate::test_util::{eventually, free_lock};
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);
@@ -282,7 +282,7 @@ async fn leases_that_nothing_follows_are_written_when_they_are_too_many() {
     bench
         .do_any(move |connection| {
             let leases = Leases::default();
-            tables::Tables {
+            changes::Tables {
                 connection,
                 leases: &leases,
             }

@@ -2,6 +2,8 @@
 //!
 //! Ids are random, so the directories fill evenly: writers do not meet in one directory's lock, and
 //! ten million media are 150 names in each.
+//!
+//! All that lies in a vault, looked at from outside of the process that serves it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,7 +13,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use windlass_store::{Listing, MediaId, StoredMedia};
 
-use crate::filesystem;
+use crate::directory::identity_path;
+use crate::filesystem::{self, Entry};
 
 /// The directory of the vault.
 #[derive(Debug)]
@@ -35,7 +38,7 @@ impl Layout {
     }
 
     pub(super) fn path(&self, id: MediaId) -> PathBuf {
-        path(&self.root, id)
+        media_path(&self.root, id)
     }
 
     /// Makes the directories for a media, not durable yet.
@@ -163,7 +166,7 @@ impl<H: Fn(MediaId) -> bool> ShardScan<'_, H> {
 }
 
 /// Where a media lies in the vault at `root`.
-pub(super) fn path(root: &Path, id: MediaId) -> PathBuf {
+pub(crate) fn media_path(root: &Path, id: MediaId) -> PathBuf {
     let name = id.to_string();
     root.join(&name[..2]).join(&name[2..4]).join(name)
 }
@@ -190,4 +193,90 @@ fn sorted(directory: &Path, digits: usize, from: &str) -> io::Result<Vec<String>
     names.retain(|name| name.len() == digits && is_hex(name) && name.as_str() >= from);
     names.sort_unstable();
     Ok(names)
+}
+
+/// What lies together in one directory of a vault.
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    /// Media in its place.
+    pub(crate) media: Vec<MediaId>,
+    /// Names that Windlass does not give.
+    pub(crate) foreign: Vec<PathBuf>,
+}
+
+/// Shows all of a vault, directory by directory and in order. Directories that vanish meanwhile are
+/// skipped.
+pub(crate) fn walk<E: From<io::Error>>(
+    root: &Path,
+    mut show: impl FnMut(Shard) -> Result<(), E>,
+) -> Result<(), E> {
+    let (outer, mut foreign) = shards(root)?;
+    foreign.retain(|path| *path != identity_path(root));
+    show(Shard {
+        foreign,
+        ..Shard::default()
+    })?;
+    for outer in outer {
+        let (inner, foreign) = shards(&outer)?;
+        show(Shard {
+            foreign,
+            ..Shard::default()
+        })?;
+        for inner in inner {
+            show(shard(root, &inner)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether no media was ever put into a vault, as far as its directories tell.
+pub(crate) fn is_bare(root: &Path) -> io::Result<bool> {
+    Ok(shards(root)?.0.is_empty())
+}
+
+/// Makes all names in a vault durable, from the bottom up.
+pub(crate) fn sync_names(root: &Path) -> io::Result<()> {
+    for outer in shards(root)?.0 {
+        for inner in shards(&outer)?.0 {
+            filesystem::sync_directory(&inner)?;
+        }
+        filesystem::sync_directory(&outer)?;
+    }
+    filesystem::sync_directory(root)
+}
+
+/// The directories of two digits in a directory, and what else is there.
+fn shards(directory: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let entries = filesystem::entries(directory)?;
+    let (ours, foreign): (Vec<_>, Vec<_>) = entries
+        .into_iter()
+        .partition(|entry| entry.kind.is_dir() && is_digits(name(&entry.path)));
+    let paths = |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.path).collect();
+    Ok((paths(ours), paths(foreign)))
+}
+
+fn shard(root: &Path, directory: &Path) -> io::Result<Shard> {
+    let mut shard = Shard::default();
+    for Entry { path, kind } in filesystem::entries(directory)? {
+        let id = MediaId::parse(name(&path)).filter(|_| kind.is_file());
+        match id {
+            Some(id) if media_path(root, id) == path => shard.media.push(id),
+            _ => shard.foreign.push(path),
+        }
+    }
+    Ok(shard)
+}
+
+fn is_digits(name: &str) -> bool {
+    name.len() == 2
+        && name
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The last name of a path; one that is not Unicode is none of ours.
+fn name(path: &Path) -> &str {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default()
 }

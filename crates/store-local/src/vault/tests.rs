@@ -347,3 +347,20 @@ async fn directories_that_were_removed_are_made_again() {
     vault.create(id).await.unwrap();
     assert!(outer.join("01").join(id.to_string()).exists());
 }
+
+#[tokio::test]
+async fn nothing_is_begun_while_no_thread_is_free() {
+    let lane = BlockingPool::new(1);
+    let (let_go, held) = std::sync::mpsc::channel::<()>();
+    assert!(lane.begin(move || held.recv().unwrap_or_default()));
+    assert!(!lane.begin(|| ()));
+    drop(let_go);
+    assert_eq!(lane.run(|| 3).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_panic_is_told_and_gives_the_place_back() {
+    let lane = BlockingPool::new(1);
+    lane.run(|| panic!("on purpose")).await.unwrap_err();
+    assert_eq!(lane.run(|| 1).await.unwrap(), 1);
+}

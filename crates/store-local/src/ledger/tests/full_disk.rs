@@ -169,7 +169,7 @@ async fn what_deleted_rows_took_goes_back_to_a_disk_that_is_short_of_room() {
     ledger.start(new_session(8)).await.unwrap();
     let all = Timestamp::from_millis(2);
     assert_eq!(ledger.expire(all, 100).await.unwrap(), 8);
-    let used = async || ledger.readers.read(room::Used::of).await.unwrap();
+    let used = async || ledger.readers.read(Used::of).await.unwrap();
     let before = used().await;
     let idle = before.unused;
     assert!(idle > 8 << 20, "{before:?}");
@@ -180,7 +180,7 @@ async fn what_deleted_rows_took_goes_back_to_a_disk_that_is_short_of_room() {
             total,
             disk,
         };
-        room::Look { space, idle }
+        Look { space, idle }
     };
 
     ledger.shrink(look(1 << 40)).await.unwrap();
@@ -207,7 +207,7 @@ async fn room_that_the_log_still_has_to_bring_into_the_database_is_not_free() {
     bench.ledger.start(large).await.unwrap();
     let database = path.metadata().unwrap().len();
     assert!(database < 1 << 20, "it is in the log only: {database}");
-    let mut used = bench.ledger.readers.read(room::Used::of).await.unwrap();
+    let mut used = bench.ledger.readers.read(Used::of).await.unwrap();
     assert!(used.len > 8 << 20, "{used:?}");
     let room = Room::of(
         &path,

@@ -1,10 +1,32 @@
-//! Which file systems can keep the promise.
+//! What is known of file systems: which one holds a file, whether it can be relied on, and whether it takes writes
+//! past the page cache.
+//!
+//! File systems by the numbers that statfs(2) has for them; see `linux/magic.h`.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use rustix::io::Errno;
+
 #[cfg(target_os = "linux")]
-use super::magic;
+/// ext2, ext3 and ext4.
+pub(crate) const EXT: u32 = 0x0000_EF53;
+#[cfg(target_os = "linux")]
+pub(crate) const XFS: u32 = 0x5846_5342;
+#[cfg(target_os = "linux")]
+const F2FS: u32 = 0xF2F5_2010;
+
+#[cfg(target_os = "linux")]
+/// The number of the file system that holds `path`. Only the low 32 bits count: some architectures extend the sign.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the low 32 bits"
+)]
+pub(crate) fn magic(path: &Path) -> io::Result<u32> {
+    Ok(rustix::fs::statfs(path)?.f_type as u32)
+}
 
 /// What is known of a file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +44,7 @@ pub(crate) enum Safety {
 pub(crate) fn judge(dir: &Path) -> io::Result<Safety> {
     use std::os::unix::fs::MetadataExt;
 
-    let by_magic = judge_magic(magic::of(dir)?);
+    let by_magic = judge_magic(magic(dir)?);
     let device = dir.metadata()?.dev();
     let device = format!(
         "{}:{}",
@@ -47,9 +69,9 @@ pub(crate) fn judge(_dir: &Path) -> io::Result<Safety> {
 #[cfg(target_os = "linux")]
 fn judge_magic(magic: u32) -> Safety {
     match magic {
-        magic::EXT
-        | magic::XFS
-        | magic::F2FS
+        EXT
+        | XFS
+        | F2FS
         | 0x9123_683E // Btrfs
         | 0x2FC1_2FC1 // ZFS
         | 0xCA45_1A4E // bcachefs
@@ -89,6 +111,68 @@ fn judge_mount(mounts: &str, device: &str) -> Safety {
         return Safety::Unsafe("it is mounted with an option that gives durability up");
     }
     Safety::Safe
+}
+
+/// Whether writes past the page cache, in units of [`WRITE_UNIT`](windlass_store::WRITE_UNIT), are what the file
+/// system of this file is good at.
+///
+/// Linux tells since 6.1 (`STATX_DIOALIGN` in statx(2)). Where it does not, the file systems are named of which it
+/// is known. Btrfs is not among them: it takes such writes, and sends them through the page cache for its checksums.
+#[cfg(target_os = "linux")]
+pub(crate) fn takes_direct_writes(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxFlags};
+
+    let told = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN);
+    if let Ok(told) = told
+        && StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::DIOALIGN)
+    {
+        let fits =
+            |align: u32| align > 0 && windlass_store::WRITE_UNIT.is_multiple_of(align as usize);
+        return fits(told.stx_dio_mem_align) && fits(told.stx_dio_offset_align);
+    }
+    magic(path).is_ok_and(is_known_for_it)
+}
+
+#[cfg(target_os = "linux")]
+fn is_known_for_it(magic: u32) -> bool {
+    matches!(magic, EXT | XFS | F2FS)
+}
+
+/// From now on writes of this descriptor go past the page cache, or no longer do.
+///
+/// # Errors
+/// One that [`is_refused`] knows when the file system cannot do that.
+#[cfg(target_os = "linux")]
+pub(crate) fn write_directly(file: &File, is_direct: bool) -> io::Result<()> {
+    use rustix::fs::OFlags;
+
+    let flags = if is_direct {
+        OFlags::DIRECT
+    } else {
+        OFlags::empty()
+    };
+    Ok(rustix::fs::fcntl_setfl(file, flags)?)
+}
+
+/// Whether such writes are what the file system is good at: not known on this operating system.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn takes_direct_writes(_path: &Path) -> bool {
+    false
+}
+
+/// Other operating systems are not asked.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn write_directly(_file: &File, is_direct: bool) -> io::Result<()> {
+    if is_direct {
+        return Err(Errno::INVAL.into());
+    }
+    Ok(())
+}
+
+/// Whether the file system does not do what it was asked for.
+pub(crate) fn is_refused(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INVAL | Errno::OPNOTSUPP))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -140,5 +224,15 @@ mod tests {
                 "{device}"
             );
         }
+    }
+
+    #[test]
+    fn who_is_said_to_take_direct_writes_can_be_asked_for_them() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        if takes_direct_writes(file.path()) {
+            write_directly(file.as_file(), true).unwrap();
+        }
+        assert!(!takes_direct_writes(Path::new("/dev/null")));
+        assert!(is_known_for_it(0xEF53) && !is_known_for_it(0x9123_683E));
     }
 }

@@ -1,18 +1,156 @@
+//! What can be changed in the database, change by change.
+//!
+//! A change runs inside the writer's transaction and says no by an error; the writer then takes back
+//! whatever it had done.
+//!
 //! The changes, statement by statement.
 //!
 //! Everything here runs inside the writer's transaction, which takes a change back that is refused: a
 //! method may leave its work half-done then.
+//!
+//! The epochs that are in force and not yet in the database.
+//!
+//! A lease need not survive a crash, so it costs no commit: its epoch waits here until the session's
+//! next change carries it into the row. It waits outside of the database's transactions, because a
+//! transaction that is rolled back (the disk is full) would take it back, and the next lease would
+//! get the same epoch once more.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, FinishSession, Media, MediaId, MediaLocation, MediaRef,
-    NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId, SessionState,
-    Timestamp,
+    ChangeSet, EndSession, Epoch, FinishSession, LedgerError, Media, MediaId, MediaLocation,
+    MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,
+    SessionState, Timestamp,
 };
 
-use super::change::{ChangeError, Refusal};
-use super::leases::Leases;
 use super::rows;
+use crate::reserve::Purpose;
+
+/// A change that waits for its turn.
+pub(super) enum Change {
+    Start(NewSession),
+    OffsetCommit {
+        id: SessionId,
+        epoch: Epoch,
+        advance: OffsetCommit,
+    },
+    End {
+        id: SessionId,
+        epoch: Epoch,
+        end: EndSession,
+    },
+    Apply(ChangeSet),
+    Expire {
+        now: Timestamp,
+        limit: usize,
+    },
+    ForgetGarbage(Vec<MediaId>),
+    /// Makes the database shorter by some of the pages that hold nothing.
+    Shrink,
+    /// Anything a test wants to happen inside the transaction.
+    #[cfg(test)]
+    Any(super::tests::AnyChange),
+}
+
+/// Why a change was not made.
+#[derive(Debug)]
+pub(super) enum ChangeError {
+    /// The contract says no.
+    Refused(Refusal),
+    /// The database did not do it.
+    Sqlite(rusqlite::Error),
+}
+
+/// An answer that is no fault: the ledger goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Fenced,
+    Conflict,
+    NoSpace,
+    Busy,
+    Unreadable,
+}
+
+impl From<Refusal> for LedgerError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Fenced => Self::Fenced,
+            Refusal::Conflict => Self::Conflict,
+            Refusal::NoSpace => Self::NoSpace,
+            Refusal::Busy => Self::Busy,
+            Refusal::Unreadable => Self::Unreadable,
+        }
+    }
+}
+
+impl From<Refusal> for ChangeError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<rusqlite::Error> for ChangeError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl Change {
+    /// Makes the change. Returns the sessions that are forgotten with it, which only expiry does.
+    pub(super) fn run(&self, to: &Tables<'_>) -> Result<Vec<SessionId>, ChangeError> {
+        match self {
+            Self::Start(session) => to.start(session)?,
+            Self::OffsetCommit { id, epoch, advance } => to.commit_offset(*id, *epoch, advance)?,
+            Self::End { id, epoch, end } => to.end(*id, *epoch, *end)?,
+            Self::Apply(changes) => to.apply(changes)?,
+            Self::Expire { now, limit } => return to.expire(*now, *limit),
+            Self::ForgetGarbage(ids) => to.forget_garbage(ids)?,
+            Self::Shrink => to.shrink()?,
+            #[cfg(test)]
+            Self::Any(change) => (change.work)(to.connection)?,
+        }
+        Ok(Vec::new())
+    }
+
+    /// What the reserve may be used for, if this change may use it: never to take more room.
+    pub(super) fn purpose(&self) -> Option<Purpose> {
+        match self {
+            Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
+                Some(Purpose::MakeRoom)
+            }
+            Self::Apply(changes) if changes.makes_room() => Some(Purpose::MakeRoom),
+            Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
+            Self::OffsetCommit { advance, .. } if advance.small_media.is_none() => {
+                Some(Purpose::Finish)
+            }
+            // The disk has the room only after a checkpoint: until then a shorter database takes more.
+            Self::Start(_) | Self::OffsetCommit { .. } | Self::Apply(_) | Self::Shrink => None,
+            #[cfg(test)]
+            Self::Any(change) => change.purpose,
+        }
+    }
+
+    /// Whether the database has fewer pages afterwards.
+    pub(super) fn shrinks(&self) -> bool {
+        matches!(self, Self::Shrink)
+    }
+
+    /// The lease that the change is made under; its epoch is in the row afterwards.
+    pub(super) fn lease(&self) -> Option<(SessionId, Epoch)> {
+        match self {
+            Self::OffsetCommit { id, epoch, .. } | Self::End { id, epoch, .. } => {
+                Some((*id, *epoch))
+            }
+            Self::Apply(ChangeSet {
+                finish: Some(finish),
+                ..
+            }) => Some((finish.id, finish.epoch)),
+            _ => None,
+        }
+    }
+}
 
 /// Pages by which the database is made shorter at once: 2 MiB.
 pub(super) const SHRINK_PAGES: u64 = 512;
@@ -424,5 +562,57 @@ fn one_or(changed: usize, refusal: Refusal) -> Changed {
         Ok(())
     } else {
         Err(refusal.into())
+    }
+}
+
+/// The epochs in force. Raised and settled by the writer only, so that they change in the order of
+/// its work; readers look.
+#[derive(Debug, Default)]
+pub(super) struct Leases(Mutex<HashMap<SessionId, Epoch>>);
+
+impl Leases {
+    /// The newest epoch of a session whose row says `row`.
+    pub(super) fn newest(&self, id: SessionId, row: Epoch) -> Epoch {
+        self.waiting(id).map_or(row, |epoch| epoch.max(row))
+    }
+
+    /// The epoch that waits for a session. Looked at before the row is read: a lease that is
+    /// settled in between is then in the row.
+    pub(super) fn waiting(&self, id: SessionId) -> Option<Epoch> {
+        self.map().get(&id).copied()
+    }
+
+    /// Grants a new lease of a session whose row says `row`.
+    pub(super) fn raise(&self, id: SessionId, row: Epoch) -> Epoch {
+        let next = Epoch(self.newest(id, row).0 + 1);
+        self.map().insert(id, next);
+        next
+    }
+
+    /// The row of a session has `epoch` now, durably.
+    pub(super) fn settle(&self, id: SessionId, epoch: Epoch) {
+        let mut map = self.map();
+        if map.get(&id) == Some(&epoch) {
+            map.remove(&id);
+        }
+    }
+
+    /// The session is gone, durably.
+    pub(super) fn forget(&self, id: SessionId) {
+        self.map().remove(&id);
+    }
+
+    /// All that wait, when they have become more than `limit`: sessions that were leased and then
+    /// never moved.
+    pub(super) fn overflow(&self, limit: usize) -> Vec<(SessionId, Epoch)> {
+        let map = self.map();
+        if map.len() <= limit {
+            return Vec::new();
+        }
+        map.iter().map(|(id, epoch)| (*id, *epoch)).collect()
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<SessionId, Epoch>> {
+        self.0.lock().expect("nothing panics while it is held")
     }
 }

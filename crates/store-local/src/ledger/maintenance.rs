@@ -1,3 +1,5 @@
+//! The ledger as backups, verification and repairs use it, from outside of the server.
+//!
 //! The rows as somebody sees them who checks or copies the ledger from outside of its writer.
 //!
 //! Rows come in pages, each of them a read of its own: anyone who looks through millions of rows holds
@@ -6,13 +8,18 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OpenFlags, Row, params};
 use windlass_proto::digest::{Crc32c, Digests};
-use windlass_store::{Epoch, Extent, MediaId, MediaRef, SessionId, SessionState};
+use windlass_store::{
+    EndSession, Epoch, Extent, MediaId, MediaLocation, MediaRef, SessionId, SessionState,
+};
 
-use super::{rows, schema};
-use crate::OpenError;
+use super::changes::{ChangeError, Leases, Tables};
+use super::schema::{self, SchemaError};
+use super::{prepare_files, rows};
 use crate::directory::Identity;
+use crate::{Durability, OpenError, filesystem};
 
 /// Rows that are read at once.
 const PAGE_LEN: i64 = 256;
@@ -217,4 +224,116 @@ impl LedgerSnapshot {
         }
         Ok(page)
     }
+}
+
+/// The connection that a repair writes on. Every change is a transaction of its own, durable when
+/// the call returns.
+#[derive(Debug)]
+pub(crate) struct Repair {
+    connection: Connection,
+    /// None is ever given out: the caller holds the directory.
+    leases: Leases,
+}
+
+impl Repair {
+    /// Opens the ledger in `path`, which must exist, as a server does. It is that of the store of this
+    /// identity. The caller holds the lock of the directory.
+    pub(crate) fn open(path: &Path, identity: Identity) -> Result<Self, OpenError> {
+        prepare_files(path, Durability::Disk).map_err(|source| OpenError::io(path, source))?;
+        let connection = schema::open_writer(path, identity, Durability::Disk);
+        Ok(Self {
+            connection: connection.map_err(|source| source.at(path))?,
+            leases: Leases::default(),
+        })
+    }
+
+    /// Marks a session as failed, and lets go of its media. False when it is no longer open under
+    /// `epoch`.
+    pub(crate) fn fail_session(&self, id: SessionId, epoch: Epoch) -> rusqlite::Result<bool> {
+        self.change(|tables| tables.end(id, epoch, EndSession::Failed))
+    }
+
+    /// Takes media off the list of garbage.
+    pub(crate) fn forget_garbage(&self, id: MediaId) -> rusqlite::Result<bool> {
+        self.change(|tables| tables.forget_garbage(&[id]))
+    }
+
+    /// Drops a small media, unless a row names it.
+    pub(crate) fn drop_small_media(&self, id: MediaId) -> rusqlite::Result<bool> {
+        let location = MediaLocation::Ledger;
+        self.change(|tables| tables.let_go(MediaRef { id, location }))
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(&Tables<'_>) -> Result<(), ChangeError>,
+    ) -> rusqlite::Result<bool> {
+        let transaction = self.connection.unchecked_transaction()?;
+        let tables = Tables {
+            connection: &self.connection,
+            leases: &self.leases,
+        };
+        match change(&tables) {
+            Ok(()) => transaction.commit().map(|()| true),
+            Err(ChangeError::Refused(_)) => Ok(false),
+            Err(ChangeError::Sqlite(error)) => Err(error),
+        }
+    }
+}
+
+/// Pages that are copied between two reports.
+const STEP_PAGES: i32 = 256;
+
+/// Copies the ledger in `source`, as it is at one moment, into a new file of its own: without a WAL
+/// and without garbage. The file is durable afterwards, its name is not.
+///
+/// The moment is held by a read transaction as long as pages are copied. Anyone who writes meanwhile is
+/// not held up; but the WAL cannot start again until it is over.
+pub(crate) fn copy(
+    source: &Path,
+    target: &Path,
+    copied: &mut dyn FnMut(),
+) -> Result<(), OpenError> {
+    let io = |error| OpenError::io(target, error);
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        filesystem::remove(&filesystem::beside(target, suffix)).map_err(io)?;
+    }
+    let file = filesystem::create(target).map_err(io)?;
+    copy_pages(source, target, copied).map_err(|error| {
+        // It is the copy that grows.
+        let of = if error.is_full() { target } else { source };
+        error.at(of)
+    })?;
+    settle(target).map_err(|error| error.at(target))?;
+    file.sync_all().map_err(io)
+}
+
+fn copy_pages(source: &Path, target: &Path, copied: &mut dyn FnMut()) -> Result<(), SchemaError> {
+    let source = schema::open_onlooker(source)?;
+    // Without it every commit of the server would make the copy start again.
+    let moment = source.unchecked_transaction()?;
+    moment.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    let mut target = connect(target)?;
+    let backup = Backup::new(&moment, &mut target)?;
+    while backup.step(STEP_PAGES)? != StepResult::Done {
+        copied();
+    }
+    Ok(())
+}
+
+/// Makes one file of the copy, and forgets garbage: the media of that is not copied.
+fn settle(target: &Path) -> Result<(), SchemaError> {
+    let target = connect(target)?;
+    target.pragma_update(None, "journal_mode", "delete")?;
+    target.execute("DELETE FROM garbage", [])?;
+    Ok(())
+}
+
+/// Nothing is synced on the way: the copy is synced as a whole, or never used.
+fn connect(target: &Path) -> rusqlite::Result<Connection> {
+    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(target, access)?;
+    connection.pragma_update(None, "synchronous", "off")?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    Ok(connection)
 }
