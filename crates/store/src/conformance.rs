@@ -17,10 +17,185 @@
 #![expect(clippy::unwrap_used, reason = "a check panics when its rule is broken")]
 
 mod ledger;
-mod restart;
-mod samples;
 mod vault;
 
-pub use ledger::ledger;
-pub use restart::{ledger_restart, vault_restart};
-pub use vault::vault;
+use bytes::Bytes;
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, Md5, Sha256};
+
+use crate::ledger::{ChangeSet, FinishSession, OffsetCommit, ResourceChange};
+use crate::records::{
+    Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource,
+    SessionId, SessionState, Timestamp,
+};
+
+pub use ledger::{ledger, ledger_restart};
+pub use vault::{vault, vault_restart};
+
+/// A moment that no check reaches.
+const FAR: Timestamp = Timestamp::from_millis(4_000_000_000_000);
+
+/// The names that one check uses. They begin alike and differ from those of all other checks.
+#[derive(Debug, Clone, Copy)]
+struct Names(&'static str);
+
+impl Names {
+    const fn of(check: &'static str) -> Self {
+        Self(check)
+    }
+
+    /// The `n`th session; a greater `n` comes later in order.
+    fn session(self, n: u8) -> SessionId {
+        let mut id = [0; 32];
+        id[..8].copy_from_slice(&self.hash());
+        id[31] = n;
+        SessionId::from_bytes(id)
+    }
+
+    /// The `n`th media; a greater `n` comes later in order.
+    fn media(self, n: u8) -> MediaId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.hash());
+        id[15] = n;
+        MediaId::from_bytes(id)
+    }
+
+    /// The `n`th media, in the ledger.
+    fn small(self, n: u8) -> MediaRef {
+        MediaRef {
+            id: self.media(n),
+            location: MediaLocation::Ledger,
+        }
+    }
+
+    /// The `n`th media, in the vault.
+    fn large(self, n: u8) -> MediaRef {
+        MediaRef {
+            id: self.media(n),
+            location: MediaLocation::Vault,
+        }
+    }
+
+    /// The collection of the check.
+    fn collection(self) -> String {
+        self.0.to_owned()
+    }
+
+    /// A session about to be started that does not die.
+    fn new_session(self, n: u8) -> NewSession {
+        NewSession {
+            id: self.session(n),
+            context: self.0.as_bytes().to_vec(),
+            created: Timestamp::from_millis(1_000),
+            expires: FAR,
+            total: Some(1_000_000),
+        }
+    }
+
+    /// Version 1 of a resource, with or without media.
+    fn resource(self, id: &str, media: Option<MediaRef>) -> Resource {
+        Resource {
+            collection: self.collection(),
+            id: id.to_owned(),
+            version: 1,
+            body: Bytes::from(format!(r#"{{"id":"{id}"}}"#)),
+            media: media.map(|at| Media {
+                at,
+                length: 42,
+                content_type: "image/jpeg".to_owned(),
+                digests: Digests {
+                    crc32c: Crc32c(u32::MAX),
+                    md5: Some(Md5([7; 16])),
+                    sha256: Some(Sha256([9; 32])),
+                },
+            }),
+            created: Timestamp::from_millis(2_000),
+            updated: Timestamp::from_millis(3_000),
+        }
+    }
+
+    /// Like the name of the check in eight bytes (FNV-1a).
+    fn hash(self) -> [u8; 8] {
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        self.0
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, step)
+            .to_be_bytes()
+    }
+}
+
+/// `resource` in its next version.
+fn next_version(resource: &Resource) -> Resource {
+    Resource {
+        version: resource.version + 1,
+        ..resource.clone()
+    }
+}
+
+/// What is committed of a session at `offset`.
+fn progress(offset: u64, media: Option<MediaRef>) -> Progress {
+    let in_vault = media.is_some_and(|media| media.location == MediaLocation::Vault);
+    Progress {
+        offset,
+        total: Some(1_000_000),
+        crc32c: Crc32c(0xdead_beef),
+        slow_digests: vec![1, 2, 3],
+        media,
+        extent: in_vault.then_some(Extent {
+            start: 0,
+            crc32c: Crc32c(0xffff_0000),
+        }),
+    }
+}
+
+/// A step of an active session whose media lies in the vault, or nowhere yet.
+fn step(from: u64, to: u64, media: Option<MediaRef>) -> OffsetCommit {
+    OffsetCommit {
+        from,
+        progress: progress(to, media),
+        small_media: None,
+        state: SessionState::Active,
+        expires: None,
+    }
+}
+
+/// A step of an active session whose media lies in the ledger.
+fn small_step(from: u64, media: MediaRef, bytes: &'static [u8]) -> OffsetCommit {
+    let small_media = Some(Bytes::from_static(bytes));
+    OffsetCommit {
+        small_media,
+        ..step(from, bytes.len() as u64, Some(media))
+    }
+}
+
+/// The end of a session whose media is `media`.
+fn finish(id: SessionId, epoch: Epoch, media: Option<MediaRef>) -> FinishSession {
+    FinishSession {
+        id,
+        epoch,
+        progress: progress(100, media),
+        reply: b"200".to_vec(),
+    }
+}
+
+/// A change set that changes one resource.
+fn one(change: ResourceChange) -> ChangeSet {
+    ChangeSet {
+        resources: vec![change],
+        ..ChangeSet::default()
+    }
+}
+
+/// A change set that makes one resource with new media of the vault.
+fn insert_with_new(resource: Resource) -> ChangeSet {
+    let media = resource.media.as_ref().map(|media| media.at.id);
+    ChangeSet {
+        new_media: media,
+        ..one(ResourceChange::Insert(resource))
+    }
+}
+
+fn crc32c(data: &[u8]) -> Crc32c {
+    let mut hasher = Crc32cHasher::default();
+    hasher.update(data);
+    hasher.value()
+}

@@ -1,30 +1,582 @@
 //! The rules of [`Ledger`].
 
-mod clearing;
-mod endings;
 mod resources;
-mod sessions;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::samples::Names;
-use crate::ledger::{ChangeSet, FinishSession, Ledger, LedgerError, ResourceChange};
-use crate::records::{MediaId, NewSession, Resource, Session, SessionId};
+use super::{FAR, Names, finish, one, progress, small_step, step};
+use crate::ledger::{
+    ChangeSet, EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange,
+};
+use crate::records::{
+    Epoch, MediaId, NewSession, Progress, Resource, Session, SessionId, SessionState, Timestamp,
+};
+
+use ResourceChange::Insert;
 
 /// Checks an empty ledger against every rule of the contract.
 ///
 /// # Panics
 /// When it breaks one.
 pub async fn ledger(ledger: &dyn Ledger) {
-    sessions::checks(ledger).await;
-    endings::checks(ledger).await;
-    resources::checks(ledger).await;
-    clearing::checks(ledger).await;
+    check_sessions(ledger).await;
+    check_endings(ledger).await;
+    resources::check_resources(ledger).await;
+    resources::check_clearing(ledger).await;
     assert!(ledger.check().await.is_ok(), "a sound ledger says so");
     let space = ledger.space().await.unwrap();
     assert!(
         space.available <= space.total && space.total > 0,
         "{space:?}"
+    );
+}
+
+/// Checks that a ledger keeps over a restart what it has committed.
+///
+/// `open` opens the same ledger each time; the one before has been dropped then. It may let a crash
+/// happen in between.
+///
+/// # Panics
+/// When the ledger has lost something.
+pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
+    let names = Names::of("ledger_restart");
+    let ledger = open().await;
+    for n in 0..5 {
+        ledger.start(names.new_session(n)).await.unwrap();
+    }
+    let epochs = [0, 1, 2, 3].map(|n| ledger.lease(names.session(n)));
+    let mut leased = Vec::new();
+    for lease in epochs {
+        leased.push(lease.await.unwrap().expect("it was started").epoch);
+    }
+    let ids = [0, 1, 2, 3].map(|n| names.session(n));
+    let (large, small) = (names.large(0), names.small(1));
+    ledger
+        .commit_offset(ids[0], leased[0], step(0, 10, Some(large)))
+        .await
+        .unwrap();
+    ledger
+        .commit_offset(ids[1], leased[1], small_step(0, small, b"wind"))
+        .await
+        .unwrap();
+    ledger
+        .commit_offset(ids[2], leased[2], step(0, 10, Some(names.large(2))))
+        .await
+        .unwrap();
+    ledger
+        .end(ids[2], leased[2], EndSession::Cancelled)
+        .await
+        .unwrap();
+    let resource = names.resource("llama", Some(names.small(3)));
+    let changes = ChangeSet {
+        small_media: Some((names.media(3), Bytes::from_static(b"lass"))),
+        finish: Some(finish(ids[3], leased[3], Some(names.small(3)))),
+        ..one(ResourceChange::Insert(resource.clone()))
+    };
+    ledger.apply(changes).await.unwrap();
+    let mut before = Vec::new();
+    for id in ids {
+        before.push(ledger.session(id).await.unwrap());
+    }
+    // A lease that nothing was done under, and that a crash may take back.
+    ledger.lease(names.session(4)).await.unwrap();
+    drop(ledger);
+
+    let ledger = open().await;
+    for (id, before) in ids.into_iter().zip(before) {
+        assert_eq!(ledger.session(id).await.unwrap(), before);
+    }
+    let kept = ledger.resource(&names.collection(), "llama").await.unwrap();
+    assert_eq!(kept, Some(resource));
+    let bytes = ledger.small_media(names.media(3)).await.unwrap();
+    assert_eq!(bytes.as_deref(), Some(&b"lass"[..]));
+    let bytes = ledger.small_media(small.id).await.unwrap();
+    assert_eq!(bytes.as_deref(), Some(&b"wind"[..]));
+    assert_eq!(ledger.garbage(None, 10).await.unwrap(), [names.media(2)]);
+
+    let again = ledger.lease(ids[0]).await.unwrap().expect("it is there");
+    assert!(
+        again.epoch > leased[0],
+        "an epoch that was used is not given out again"
+    );
+    assert_eq!(
+        (again.state, again.progress.offset),
+        (SessionState::Active, 10)
+    );
+    ledger
+        .commit_offset(ids[0], again.epoch, step(10, 20, Some(large)))
+        .await
+        .unwrap();
+}
+
+/// Starting, leasing and advancing a session.
+async fn check_sessions(ledger: &dyn Ledger) {
+    a_started_session_is_active_and_empty(ledger).await;
+    a_session_id_is_taken_once(ledger).await;
+    an_unknown_session_is_nowhere(ledger).await;
+    every_lease_fences_the_ones_before(ledger).await;
+    an_ended_session_is_leased_as_it_is(ledger).await;
+    an_advance_commits_all_it_says(ledger).await;
+    an_advance_from_another_offset_is_fenced(ledger).await;
+    one_of_many_equal_advances_wins(ledger).await;
+    small_media_grows_with_its_session(ledger).await;
+    small_media_that_moves_to_the_vault_leaves_the_ledger(ledger).await;
+}
+
+async fn a_started_session_is_active_and_empty(ledger: &dyn Ledger) {
+    let names = Names::of("a_started_session_is_active_and_empty");
+    let new = names.new_session(0);
+    let session = start(ledger, new.clone()).await;
+    let expected = Session {
+        id: new.id,
+        context: new.context,
+        created: new.created,
+        expires: new.expires,
+        state: SessionState::Active,
+        epoch: Epoch(0),
+        progress: Progress::none(new.total),
+        reply: None,
+    };
+    assert_eq!(session, expected);
+
+    let without_total = start(
+        ledger,
+        NewSession {
+            total: None,
+            ..names.new_session(1)
+        },
+    )
+    .await;
+    assert_eq!(without_total.progress, Progress::none(None));
+}
+
+async fn a_session_id_is_taken_once(ledger: &dyn Ledger) {
+    let names = Names::of("a_session_id_is_taken_once");
+    let first = start(ledger, names.new_session(0)).await;
+    let second = NewSession {
+        context: b"another".to_vec(),
+        ..names.new_session(0)
+    };
+    conflicts(ledger.start(second).await);
+    assert_eq!(session(ledger, first.id).await, first);
+}
+
+async fn an_unknown_session_is_nowhere(ledger: &dyn Ledger) {
+    let names = Names::of("an_unknown_session_is_nowhere");
+    let id = names.session(0);
+    assert_eq!(ledger.session(id).await.unwrap(), None);
+    assert_eq!(ledger.lease(id).await.unwrap(), None);
+    fenced(ledger.commit_offset(id, Epoch(1), step(0, 1, None)).await);
+    fenced(ledger.end(id, Epoch(1), EndSession::Cancelled).await);
+    fenced(
+        ledger
+            .apply(finishing(finish(id, Epoch(1), None), vec![]))
+            .await,
+    );
+    assert_eq!(ledger.session(id).await.unwrap(), None);
+}
+
+async fn every_lease_fences_the_ones_before(ledger: &dyn Ledger) {
+    let names = Names::of("every_lease_fences_the_ones_before");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let media = Some(names.large(0));
+    let first = lease(ledger, id).await;
+    ledger
+        .commit_offset(id, first.epoch, step(0, 10, media))
+        .await
+        .unwrap();
+    let second = lease(ledger, id).await;
+    let third = lease(ledger, id).await;
+    assert!(Epoch(0) < first.epoch && first.epoch < second.epoch && second.epoch < third.epoch);
+    assert_eq!(third.progress.offset, 10, "a lease shows what is committed");
+    assert_eq!(
+        session(ledger, id).await.epoch,
+        third.epoch,
+        "a lease is in force at once"
+    );
+
+    for stale in [
+        Epoch(0),
+        first.epoch,
+        second.epoch,
+        Epoch(third.epoch.0 + 1),
+    ] {
+        fenced(ledger.commit_offset(id, stale, step(10, 20, media)).await);
+        fenced(ledger.end(id, stale, EndSession::Cancelled).await);
+        fenced(
+            ledger
+                .apply(finishing(finish(id, stale, media), vec![]))
+                .await,
+        );
+    }
+    assert_eq!(session(ledger, id).await, third);
+    ledger
+        .commit_offset(id, third.epoch, step(10, 20, media))
+        .await
+        .unwrap();
+    ledger
+        .commit_offset(id, third.epoch, step(20, 30, media))
+        .await
+        .unwrap();
+}
+
+async fn an_ended_session_is_leased_as_it_is(ledger: &dyn Ledger) {
+    let names = Names::of("an_ended_session_is_leased_as_it_is");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let epoch = lease(ledger, id).await.epoch;
+    ledger.end(id, epoch, EndSession::Cancelled).await.unwrap();
+    let ended = session(ledger, id).await;
+    assert_eq!(ended.epoch, epoch);
+    assert_eq!(lease(ledger, id).await, ended);
+}
+
+async fn an_advance_commits_all_it_says(ledger: &dyn Ledger) {
+    let names = Names::of("an_advance_commits_all_it_says");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let leased = lease(ledger, id).await;
+    let (state, expires) = (
+        SessionState::Finishing,
+        Timestamp::from_millis(FAR.as_millis() + 1),
+    );
+    let progress = progress(1 << 40, Some(names.large(0)));
+    let advance = OffsetCommit {
+        from: 0,
+        progress: progress.clone(),
+        small_media: None,
+        state,
+        expires: Some(expires),
+    };
+    ledger
+        .commit_offset(id, leased.epoch, advance.clone())
+        .await
+        .unwrap();
+    let expected = Session {
+        expires,
+        state,
+        progress,
+        ..leased
+    };
+    assert_eq!(session(ledger, id).await, expected);
+
+    let nothing_new = OffsetCommit {
+        from: 1 << 40,
+        expires: None,
+        ..advance
+    };
+    ledger
+        .commit_offset(id, expected.epoch, nothing_new)
+        .await
+        .unwrap();
+    assert_eq!(
+        session(ledger, id).await,
+        expected,
+        "without a new expiry the old one stays"
+    );
+}
+
+async fn an_advance_from_another_offset_is_fenced(ledger: &dyn Ledger) {
+    let names = Names::of("an_advance_from_another_offset_is_fenced");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let epoch = lease(ledger, id).await.epoch;
+    let media = Some(names.large(0));
+    ledger
+        .commit_offset(id, epoch, step(0, 10, media))
+        .await
+        .unwrap();
+    let before = session(ledger, id).await;
+    for (from, to) in [(0, 20), (9, 20), (11, 20), (10, 9), (10, 0)] {
+        fenced(ledger.commit_offset(id, epoch, step(from, to, media)).await);
+        assert_eq!(session(ledger, id).await, before, "from {from} to {to}");
+    }
+}
+
+async fn one_of_many_equal_advances_wins(ledger: &dyn Ledger) {
+    let names = Names::of("one_of_many_equal_advances_wins");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let epoch = lease(ledger, id).await.epoch;
+    let advance = |to| ledger.commit_offset(id, epoch, step(0, to, None));
+    let (a, b, c, d) = tokio::join!(advance(1), advance(2), advance(3), advance(4));
+    let won: Vec<u64> = [(1, a), (2, b), (3, c), (4, d)]
+        .into_iter()
+        .filter_map(|(to, result)| result.is_ok().then_some(to))
+        .collect();
+    assert_eq!(won, [session(ledger, id).await.progress.offset]);
+}
+
+async fn small_media_grows_with_its_session(ledger: &dyn Ledger) {
+    let names = Names::of("small_media_grows_with_its_session");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let epoch = lease(ledger, id).await.epoch;
+    let media = names.small(0);
+    assert_eq!(small(ledger, media.id).await, None);
+    ledger
+        .commit_offset(id, epoch, small_step(0, media, b"wind"))
+        .await
+        .unwrap();
+    assert_eq!(small(ledger, media.id).await.as_deref(), Some(&b"wind"[..]));
+    ledger
+        .commit_offset(id, epoch, small_step(4, media, b"windlass"))
+        .await
+        .unwrap();
+    assert_eq!(
+        small(ledger, media.id).await.as_deref(),
+        Some(&b"windlass"[..])
+    );
+    fenced(
+        ledger
+            .commit_offset(id, epoch, small_step(4, media, b"windmill"))
+            .await,
+    );
+    assert_eq!(
+        small(ledger, media.id).await.as_deref(),
+        Some(&b"windlass"[..])
+    );
+
+    let unchanged = OffsetCommit {
+        state: SessionState::Finishing,
+        ..step(8, 8, Some(media))
+    };
+    ledger.commit_offset(id, epoch, unchanged).await.unwrap();
+    assert_eq!(
+        small(ledger, media.id).await.as_deref(),
+        Some(&b"windlass"[..])
+    );
+}
+
+async fn small_media_that_moves_to_the_vault_leaves_the_ledger(ledger: &dyn Ledger) {
+    let names = Names::of("small_media_that_moves_to_the_vault_leaves_the_ledger");
+    for (n, vault) in [(0, names.large(0)), (1, names.large(9))] {
+        let id = start(ledger, names.new_session(n)).await.id;
+        let epoch = lease(ledger, id).await.epoch;
+        let media = names.small(n);
+        ledger
+            .commit_offset(id, epoch, small_step(0, media, b"wind"))
+            .await
+            .unwrap();
+        ledger
+            .commit_offset(id, epoch, step(4, 70_000, Some(vault)))
+            .await
+            .unwrap();
+        assert_eq!(small(ledger, media.id).await, None);
+        assert_eq!(session(ledger, id).await.progress.media, Some(vault));
+        assert!(!is_garbage(ledger, vault.id).await);
+    }
+}
+
+/// The ends of a session, with a resource and without.
+async fn check_endings(ledger: &dyn Ledger) {
+    an_ended_session_lets_go_of_its_media(ledger).await;
+    an_ended_session_takes_nothing_more(ledger).await;
+    finishing_makes_the_resource_and_keeps_the_reply(ledger).await;
+    a_resource_takes_small_media_over_from_its_session(ledger).await;
+    finishing_without_the_lease_makes_nothing(ledger).await;
+    finishing_never_moves_the_offset_back(ledger).await;
+    media_that_no_resource_takes_over_is_let_go(ledger).await;
+}
+
+async fn an_ended_session_lets_go_of_its_media(ledger: &dyn Ledger) {
+    let names = Names::of("an_ended_session_lets_go_of_its_media");
+    let ends = [
+        (EndSession::Cancelled, SessionState::Cancelled),
+        (EndSession::Failed, SessionState::Failed),
+    ];
+    for (n, (end, state)) in (0..).zip(ends) {
+        let large = start(ledger, names.new_session(2 * n)).await.id;
+        let epoch = lease(ledger, large).await.epoch;
+        let media = names.large(2 * n);
+        ledger
+            .commit_offset(large, epoch, step(0, 10, Some(media)))
+            .await
+            .unwrap();
+        ledger.end(large, epoch, end).await.unwrap();
+        let ended = session(ledger, large).await;
+        assert_eq!((ended.state, ended.progress.offset), (state, 10));
+        assert_eq!((ended.progress.media, ended.progress.extent), (None, None));
+        assert_eq!(ended.context, b"", "nobody finishes it any more");
+        assert!(is_garbage(ledger, media.id).await);
+
+        let little = start(ledger, names.new_session(2 * n + 1)).await.id;
+        let epoch = lease(ledger, little).await.epoch;
+        let media = names.small(2 * n + 1);
+        ledger
+            .commit_offset(little, epoch, small_step(0, media, b"wind"))
+            .await
+            .unwrap();
+        ledger.end(little, epoch, end).await.unwrap();
+        assert_eq!(small(ledger, media.id).await, None);
+        assert!(
+            !is_garbage(ledger, media.id).await,
+            "only the vault has garbage"
+        );
+    }
+}
+
+async fn an_ended_session_takes_nothing_more(ledger: &dyn Ledger) {
+    let names = Names::of("an_ended_session_takes_nothing_more");
+    for n in 0..3 {
+        let id = start(ledger, names.new_session(n)).await.id;
+        let epoch = lease(ledger, id).await.epoch;
+        match n {
+            0 => ledger.end(id, epoch, EndSession::Cancelled).await.unwrap(),
+            1 => ledger.end(id, epoch, EndSession::Failed).await.unwrap(),
+            _ => ledger
+                .apply(finishing(finish(id, epoch, None), vec![]))
+                .await
+                .unwrap(),
+        }
+        let ended = session(ledger, id).await;
+        let offset = ended.progress.offset;
+        fenced(
+            ledger
+                .commit_offset(id, epoch, step(offset, offset + 1, None))
+                .await,
+        );
+        fenced(ledger.end(id, epoch, EndSession::Cancelled).await);
+        let resource = Insert(names.resource("late", None));
+        fenced(
+            ledger
+                .apply(finishing(finish(id, epoch, None), vec![resource]))
+                .await,
+        );
+        assert_eq!(session(ledger, id).await, ended);
+    }
+    assert_eq!(
+        ledger.resource(&names.collection(), "late").await.unwrap(),
+        None
+    );
+}
+
+async fn finishing_makes_the_resource_and_keeps_the_reply(ledger: &dyn Ledger) {
+    let names = Names::of("finishing_makes_the_resource_and_keeps_the_reply");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let leased = lease(ledger, id).await;
+    let media = names.large(0);
+    ledger
+        .commit_offset(id, leased.epoch, step(0, 10, Some(media)))
+        .await
+        .unwrap();
+    let resource = names.resource("llama", Some(media));
+    let last = finish(id, leased.epoch, Some(media));
+    ledger
+        .apply(finishing(last.clone(), vec![Insert(resource.clone())]))
+        .await
+        .unwrap();
+
+    assert_eq!(found(ledger, &names, "llama").await, Some(resource));
+    let expected = Session {
+        state: SessionState::Finished,
+        progress: Progress {
+            media: None,
+            extent: None,
+            ..last.progress
+        },
+        reply: Some(last.reply),
+        ..leased
+    };
+    assert_eq!(session(ledger, id).await, expected);
+    assert!(!is_garbage(ledger, media.id).await);
+    assert_eq!(ledger.unknown_media(&[media.id]).await.unwrap(), []);
+}
+
+async fn a_resource_takes_small_media_over_from_its_session(ledger: &dyn Ledger) {
+    let names = Names::of("a_resource_takes_small_media_over_from_its_session");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let epoch = lease(ledger, id).await.epoch;
+    let kept = names.small(0);
+    ledger
+        .commit_offset(id, epoch, small_step(0, kept, b"wind"))
+        .await
+        .unwrap();
+    let resource = Insert(names.resource("kept", Some(kept)));
+    ledger
+        .apply(finishing(finish(id, epoch, Some(kept)), vec![resource]))
+        .await
+        .unwrap();
+    assert_eq!(small(ledger, kept.id).await.as_deref(), Some(&b"wind"[..]));
+
+    let id = start(ledger, names.new_session(1)).await.id;
+    let epoch = lease(ledger, id).await.epoch;
+    let grown = names.small(1);
+    ledger
+        .commit_offset(id, epoch, small_step(0, grown, b"wind"))
+        .await
+        .unwrap();
+    let changes = ChangeSet {
+        small_media: Some((grown.id, Bytes::from_static(b"windlass"))),
+        ..finishing(
+            finish(id, epoch, Some(grown)),
+            vec![Insert(names.resource("grown", Some(grown)))],
+        )
+    };
+    ledger.apply(changes).await.unwrap();
+    assert_eq!(
+        small(ledger, grown.id).await.as_deref(),
+        Some(&b"windlass"[..])
+    );
+}
+
+async fn finishing_without_the_lease_makes_nothing(ledger: &dyn Ledger) {
+    let names = Names::of("finishing_without_the_lease_makes_nothing");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let stale = lease(ledger, id).await.epoch;
+    let leased = lease(ledger, id).await;
+    let media = names.small(0);
+    let changes = ChangeSet {
+        small_media: Some((media.id, Bytes::from_static(b"wind"))),
+        ..finishing(
+            finish(id, stale, Some(media)),
+            vec![Insert(names.resource("llama", Some(media)))],
+        )
+    };
+    fenced(ledger.apply(changes).await);
+    assert_eq!(found(ledger, &names, "llama").await, None);
+    assert_eq!(small(ledger, media.id).await, None);
+    assert_eq!(session(ledger, id).await, leased);
+}
+
+async fn finishing_never_moves_the_offset_back(ledger: &dyn Ledger) {
+    let names = Names::of("finishing_never_moves_the_offset_back");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let epoch = lease(ledger, id).await.epoch;
+    ledger
+        .commit_offset(id, epoch, step(0, 101, None))
+        .await
+        .unwrap();
+    fenced(
+        ledger
+            .apply(finishing(finish(id, epoch, None), vec![]))
+            .await,
+    );
+    assert_eq!(session(ledger, id).await.progress.offset, 101);
+}
+
+async fn media_that_no_resource_takes_over_is_let_go(ledger: &dyn Ledger) {
+    let names = Names::of("media_that_no_resource_takes_over_is_let_go");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let epoch = lease(ledger, id).await.epoch;
+    ledger
+        .commit_offset(id, epoch, step(0, 10, Some(names.large(0))))
+        .await
+        .unwrap();
+    let changes = ChangeSet {
+        small_media: Some((names.media(2), Bytes::from_static(b"wind"))),
+        ..finishing(finish(id, epoch, Some(names.large(1))), vec![])
+    };
+    ledger.apply(changes).await.unwrap();
+    assert!(
+        is_garbage(ledger, names.media(0)).await,
+        "what the session had"
+    );
+    assert!(
+        is_garbage(ledger, names.media(1)).await,
+        "what it came to have at its end"
+    );
+    assert_eq!(
+        small(ledger, names.media(2)).await,
+        None,
+        "what the change set brought"
     );
 }
 

@@ -1,10 +1,11 @@
 //! The rules of [`Vault`].
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::samples::{Names, crc32c};
+use super::{Names, crc32c};
 use crate::records::{Extent, MediaId};
 use crate::vault::{MediaReader, MediaWriter, READ_LEN, StoredMedia, Vault, VaultError};
 
@@ -28,6 +29,40 @@ pub async fn vault(vault: &dyn Vault) {
     reopening_ends_the_writers_before(vault).await;
     media_is_listed_in_order(vault).await;
     there_is_no_more_room_than_there_is(vault).await;
+}
+
+/// Checks that a vault keeps over a restart what it has synced.
+///
+/// `open` opens the same vault each time; the one before has been dropped then. It may let a crash
+/// happen in between.
+///
+/// # Panics
+/// When the vault has lost something.
+pub async fn vault_restart(open: impl AsyncFn() -> Arc<dyn Vault>) {
+    let names = Names::of("vault_restart");
+    let vault = open().await;
+    let writer = create(&*vault, names.media(0), b"windlass").await;
+    write(&*writer, 8, &[b"not synced"]).await;
+    vault.create(names.media(1)).await.unwrap();
+    drop(writer);
+    drop(vault);
+
+    let vault = open().await;
+    let extent = Extent {
+        start: 4,
+        crc32c: crc32c(b"lass"),
+    };
+    let writer = vault.reopen(names.media(0), 8, Some(extent)).await.unwrap();
+    assert_eq!(read(&*vault, names.media(0), 0..8).await, b"windlass");
+    write(&*writer, 8, &[b"es"]).await;
+    writer.sync().await.unwrap();
+    drop(writer);
+    drop(vault);
+
+    let vault = open().await;
+    vault.reopen(names.media(0), 10, None).await.unwrap();
+    assert_eq!(read(&*vault, names.media(0), 0..10).await, b"windlasses");
+    vault.reopen(names.media(1), 0, None).await.unwrap();
 }
 
 async fn an_empty_vault_lists_nothing(vault: &dyn Vault) {
@@ -236,19 +271,19 @@ async fn there_is_no_more_room_than_there_is(vault: &dyn Vault) {
     );
 }
 
-pub(super) async fn create(vault: &dyn Vault, id: MediaId, bytes: &[u8]) -> Box<dyn MediaWriter> {
+async fn create(vault: &dyn Vault, id: MediaId, bytes: &[u8]) -> Box<dyn MediaWriter> {
     let writer = vault.create(id).await.unwrap();
     write(&*writer, 0, &[bytes]).await;
     writer.sync().await.unwrap();
     writer
 }
 
-pub(super) async fn write(writer: &dyn MediaWriter, offset: u64, pieces: &[&[u8]]) {
+async fn write(writer: &dyn MediaWriter, offset: u64, pieces: &[&[u8]]) {
     let pieces = pieces.iter().map(|piece| Bytes::copy_from_slice(piece));
     writer.write(offset, pieces.collect()).await.unwrap();
 }
 
-pub(super) async fn read(vault: &dyn Vault, id: MediaId, range: Range<u64>) -> Vec<u8> {
+async fn read(vault: &dyn Vault, id: MediaId, range: Range<u64>) -> Vec<u8> {
     read_all(vault, id, range).await.unwrap()
 }
 
