@@ -1,7 +1,8 @@
 //! The ledger on SQLite.
 //!
-//! One connection writes ([`writer`]), a few others read ([`readers`]), and SQLite's WAL keeps
-//! them apart. Nothing here reads a clock, and nothing walks a table at the start.
+//! One connection writes ([`writer`]), a few others read ([`Readers`]), and SQLite's WAL lets both
+//! work at the same time. The code here reads no clock to decide anything, and opening a ledger
+//! scans no table.
 
 mod changes;
 mod committer;
@@ -34,7 +35,7 @@ use crate::sync_health::{FailStop, SyncVerifier};
 use crate::{Durability, OpenError, filesystem};
 use changes::{Change, Leases, SHRINK_PAGES};
 use committer::{Committer, WriterShared};
-use rows::Unreadable;
+use rows::UnreadableRows;
 use schema::SchemaError;
 use wal::{CheckpointThread, PAGE_LEN, Wal, is_busy};
 use writer::Writer;
@@ -45,40 +46,44 @@ pub(crate) use maintenance::{
 pub(crate) use rows::is_unreadable;
 pub(crate) use schema::identity_in;
 
-/// Reads that run at once. They come from the page cache almost always, so few are enough.
+/// Maximum number of concurrent reads. Nearly all are served from the page cache, so a few are
+/// enough.
 const READERS: usize = 4;
 
-/// Steps in which unused pages are given back after one look at the disk: 16 MiB in all.
+/// Maximum number of steps by which one call of [`Ledger::space`] shortens the database: 16 MiB in
+/// all.
 const SHRINK_STEPS: u32 = 8;
 
 /// A [`Ledger`] in an SQLite database.
 ///
-/// Made by [`LocalStore::open`](crate::LocalStore::open). Dropping it finishes what was queued and
-/// closes the database; that may take the time of a commit and of a checkpoint.
+/// It is opened by [`LocalStore::open`](crate::LocalStore::open). Dropping it makes the queued
+/// changes and closes the database. This blocks for about the time of a commit and a checkpoint.
 #[derive(Debug)]
 pub struct LocalLedger {
-    // Dropped in this order: the last connection that closes is the writer's, which checkpoints.
+    // Fields are dropped in this order. The writer's connection must be the last one to close:
+    // only it knows whether the WAL may be checkpointed and removed.
     readers: Readers,
     writer: Writer,
-    room: Room,
+    disk: DiskProbe,
     leases: Arc<Leases>,
     fail_stop: FailStop,
+    /// Dropped last: no other process may open the directory before the database is closed.
     _lock: Arc<DirectoryLock>,
 }
 
 impl LocalLedger {
-    /// Opens the ledger in `path`, made now if it does not exist, of the store of this identity.
+    /// Opens the ledger at `path`, or creates it, for the store with this identity.
     pub(crate) fn open(
         path: &Path,
         identity: Identity,
-        keep: StoreShared,
+        shared: StoreShared,
     ) -> Result<Self, OpenError> {
         let StoreShared {
             durability,
             reserve,
             lock,
             journals,
-        } = keep;
+        } = shared;
         let database = prepare_files(path, durability);
         let database = database.map_err(|source| OpenError::io(path, source))?;
         Failpoint::WalRewritten.reach();
@@ -88,10 +93,11 @@ impl LocalLedger {
         let readers = readers
             .collect::<Result<_, _>>()
             .map_err(|error| refused(error.into()))?;
-        let copier =
-            schema::open_copier(path, durability).map_err(|error| refused(error.into()))?;
+        let checkpointing =
+            schema::open_checkpointing(path, durability).map_err(|error| refused(error.into()))?;
         if durability == Durability::Disk {
-            // The names of the database and of the WAL, which are there now at the latest.
+            // After all connections are open, so that the WAL exists: its name must be durable as
+            // well as that of the database.
             let directory = path.parent().expect("the data directory");
             filesystem::sync_directory(directory).map_err(|source| OpenError::io(path, source))?;
         }
@@ -102,39 +108,41 @@ impl LocalLedger {
         let log = filesystem::len(&filesystem::beside(path, "-wal")).map_err(io)?;
         let wal = Wal::watch(&mut connection, disk, log).map_err(|error| refused(error.into()))?;
         let (leases, fail_stop) = (Arc::<Leases>::default(), FailStop::default());
-        let copier = CheckpointThread {
-            connection: copier,
+        let checkpoint_thread = CheckpointThread {
+            connection: checkpointing,
             wal,
             database: database.map(Arc::new),
             fail_stop: fail_stop.clone(),
         };
         let sync_verifier = Arc::new(SyncVerifier::new(journals, fail_stop.clone()));
-        // The syncs of what the process before has left.
+        // The WAL of an earlier process has been written and synced again, and replayed. Before
+        // anything of it is served, the file systems must confirm that sync.
         sync_verifier.check().map_err(|source| OpenError::Ledger {
             path: path.to_owned(),
             source,
         })?;
-        let room = Room::of(path, Arc::clone(&reserve));
-        let helpers = WriterShared {
+        let disk = DiskProbe::of(path, Arc::clone(&reserve));
+        let shared = WriterShared {
             leases: Arc::clone(&leases),
             reserve,
             sync_verifier: Arc::clone(&sync_verifier),
         };
-        let writer = Committer::new(connection, copier, helpers)
+        let writer = Committer::new(connection, checkpoint_thread, shared)
             .and_then(|committer| Writer::start(committer, fail_stop.clone()))
             .map_err(|source| OpenError::io(path, source))?;
         let readers = Readers::new(readers, sync_verifier, fail_stop.clone());
         Ok(Self {
             readers,
             writer,
-            room,
+            disk,
             leases,
             fail_stop,
             _lock: lock,
         })
     }
 
-    /// How many transactions were committed since the start. Many changes share one.
+    /// Returns the number of transactions committed since the start. One transaction may carry many
+    /// changes.
     pub fn commits(&self) -> u64 {
         self.writer.commits()
     }
@@ -143,36 +151,39 @@ impl LocalLedger {
         self.writer.change(change).await.map(drop)
     }
 
-    /// Gives a disk that is short of room what deleted rows have taken, since media may need it. It goes step by step
-    /// because other changes wait during each, and ends after [`SHRINK_STEPS`] because the caller waits for all. A disk
-    /// without any room may have none for this either.
-    async fn shrink(&self, mut look: Look) -> Result<(), LedgerError> {
+    /// Returns the pages of deleted rows to a disk that is short of space, since media may need it.
+    async fn shrink(&self, mut report: SpaceReport) -> Result<(), LedgerError> {
+        // In steps, because other changes wait during each of them; bounded, because the caller
+        // waits for all.
         for _ in 0..SHRINK_STEPS {
-            if !look.is_short() {
+            if !report.is_short() {
                 break;
             }
             match self.change(Change::Shrink).await {
                 Ok(()) => {}
+                // A disk without any space may have none for this either. The next call tries
+                // again.
                 Err(LedgerError::NoSpace | LedgerError::Busy) => break,
                 Err(error) => return Err(error),
             }
-            look.idle = look.idle.saturating_sub(SHRINK_PAGES * PAGE_LEN);
+            report.free = report.free.saturating_sub(SHRINK_PAGES * PAGE_LEN);
         }
         Ok(())
     }
 }
 
-/// Makes the database's file, and makes durable whatever a process that died left in the WAL. Returns the
-/// file where it has to be synced.
+/// Creates the database file if it does not exist, and makes durable what an earlier process has
+/// left in the WAL. Returns the file if it is to be synced.
 ///
 /// The WAL may end in a transaction that was written and never synced. SQLite would take it as
-/// committed; a power cut later would take it back.
+/// committed, and a later power cut would undo it.
 fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<Option<File>> {
     let file = filesystem::open_or_create(path)?;
     if durability == Durability::Os {
         return Ok(None);
     }
     filesystem::rewrite_durably(&filesystem::beside(path, "-wal"))?;
+    // The earlier process may have died in a checkpoint, before the database was synced.
     file.sync_all()?;
     Ok(Some(file))
 }
@@ -184,6 +195,7 @@ impl Ledger for LocalLedger {
     }
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+        // Before the row: a lease that is settled in between is then found in the row.
         let leased = self.leases.waiting(id);
         let found = self
             .readers
@@ -203,9 +215,9 @@ impl Ledger for LocalLedger {
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: OffsetCommit,
+        commit: OffsetCommit,
     ) -> Result<(), LedgerError> {
-        self.change(Change::OffsetCommit { id, epoch, advance })
+        self.change(Change::OffsetCommit { id, epoch, commit })
             .await
     }
 
@@ -246,8 +258,11 @@ impl Ledger for LocalLedger {
         after: Option<SessionId>,
         limit: usize,
     ) -> Result<Vec<SessionId>, LedgerError> {
+        // Every id is greater than the empty blob.
         let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
-        let query = move |connection: &rusqlite::Connection| {
+        // State 1 is finishing, as a number: a parameter would rule out the partial index. An id of
+        // another length is skipped, so that one bad row does not keep the others from being found.
+        let query = move |connection: &Connection| {
             connection
                 .prepare_cached(
                     "SELECT id FROM sessions WHERE state = 1 AND id > ?1 AND length(id) = 32 ORDER BY id LIMIT ?2",
@@ -269,7 +284,7 @@ impl Ledger for LocalLedger {
         limit: usize,
     ) -> Result<Vec<MediaId>, LedgerError> {
         let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
-        let query = move |connection: &rusqlite::Connection| {
+        let query = move |connection: &Connection| {
             connection
                 .prepare_cached(
                     "SELECT media FROM garbage WHERE media > ?1 AND length(media) = 16 ORDER BY media LIMIT ?2",
@@ -293,17 +308,19 @@ impl Ledger for LocalLedger {
     }
 
     async fn space(&self) -> Result<Space, LedgerError> {
-        let room = self.room.clone();
-        let looked = self
+        let disk = self.disk.clone();
+        let probed = self
             .readers
             .read(move |connection| {
-                let used = Used::of(connection)?;
-                Ok(room.look(used))
+                let database = DatabaseLen::of(connection)?;
+                Ok(disk.probe(database))
             })
             .await?;
-        let look = looked.map_err(|error| LedgerError::Fault(Arc::new(error)))?;
-        self.shrink(look).await?;
-        Ok(look.space)
+        // It fails this call alone: a disk that cannot be asked has lost nothing.
+        let report = probed.map_err(|error| LedgerError::Fault(Arc::new(error)))?;
+        self.shrink(report).await?;
+        // As of before the shrinking, whose pages come free with the next checkpoint.
+        Ok(report.space)
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
@@ -311,23 +328,24 @@ impl Ledger for LocalLedger {
     }
 }
 
-/// They are not waited for longer when the ledger closes.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long closing a ledger waits for reads whose callers have gone away.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How often it is looked whether they are over.
-const GLANCE: Duration = Duration::from_millis(1);
+/// How often closing a ledger checks whether such reads have ended.
+const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Reads run on tokio's blocking threads, on one of these connections. Each sees the last commit,
-/// and neither waits for the writer nor holds it up.
+/// The connections that only read.
+///
+/// Reads run on tokio's blocking threads. Each sees the last commit, and neither waits for the
+/// writer nor delays it.
 #[derive(Debug)]
 struct Readers {
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
     sync_verifier: Arc<SyncVerifier>,
     fail_stop: FailStop,
-    unreadable: Unreadable,
-    /// How long reads are waited for that nobody waits for any more.
-    patience: Duration,
+    unreadable_rows: UnreadableRows,
+    close_timeout: Duration,
 }
 
 impl Readers {
@@ -342,18 +360,21 @@ impl Readers {
             permits,
             sync_verifier,
             fail_stop,
-            unreadable: Unreadable::default(),
-            patience: PATIENCE,
+            unreadable_rows: UnreadableRows::default(),
+            close_timeout: CLOSE_TIMEOUT,
         }
     }
 
-    /// Runs a query. A failure is a fault like any other: a database that cannot be read promises
-    /// nothing. But a single row that makes no sense fails this query alone.
+    /// Runs a query.
+    ///
+    /// A failure is a fault like any other, since a database that cannot be read promises nothing.
+    /// But a single row whose values make no sense fails this query alone.
     async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
         self.fail_stop.check().map_err(LedgerError::Fault)?;
+        // A permit before a thread, so that reads which wait for a connection occupy no thread.
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let (idle, sync_verifier) = (Arc::clone(&self.idle), Arc::clone(&self.sync_verifier));
@@ -361,46 +382,50 @@ impl Readers {
             let lock = || idle.lock().expect("nothing panics while it is held");
             let connection = lock().pop().expect("there are as many as permits");
             let result = query(&connection);
+            // After the query: the commit that it has seen may not be confirmed yet.
             let result = result.map(|found| sync_verifier.confirm_read().map(|()| found));
             lock().push(connection);
+            // After the connection is back: a permit promises that one is idle.
             drop(permit);
             result
         });
         match task.await {
             Ok(Ok(found)) => found.map_err(LedgerError::Fault),
             Ok(Err(error)) if is_busy(&error) => Err(LedgerError::Busy),
-            Ok(Err(error)) if self.unreadable.note(&error) => Err(LedgerError::Unreadable),
+            Ok(Err(error)) if self.unreadable_rows.log(&error) => Err(LedgerError::Unreadable),
             Ok(Err(error)) => Err(LedgerError::Fault(self.fail_stop.trip(error))),
+            // A panic is a fault, too: it has dropped the connection, for which the permit stands.
             Err(panic) => Err(LedgerError::Fault(self.fail_stop.trip(panic))),
         }
     }
 }
 
-/// Waits for reads that nobody waits for any more, but not long: while one has its connection, the writer's
-/// is not the last that closes, and leaves the WAL to the next start.
+/// Waits for reads whose callers have gone away, for half a second at most. While such a read has
+/// its connection, the writer's is not the last one to close, and the WAL is left to the next start.
 impl Drop for Readers {
     fn drop(&mut self) {
-        let begun = Instant::now();
-        while Arc::strong_count(&self.idle) > 1 && begun.elapsed() < self.patience {
-            std::thread::sleep(GLANCE);
+        let started = Instant::now();
+        // Each running read has a clone. Polled, because a drop cannot wait for a task.
+        while Arc::strong_count(&self.idle) > 1 && started.elapsed() < self.close_timeout {
+            std::thread::sleep(CLOSE_POLL_INTERVAL);
         }
     }
 }
 
-/// Less than this may stay idle, however full the disk is.
-const FEW: u64 = 256 << 10;
+/// Free pages of less than this, in bytes, stay in the database however full the disk is.
+const MIN_SHRINK: u64 = 256 << 10;
 
-/// What stays idle is less than the free space of the disk divided by this.
-const SHARE: u64 = 16;
+/// Free pages stay in the database while they are less than this fraction of the disk's free space.
+const FREE_FRACTION: u64 = 16;
 
-/// The disk of the database, and what is kept of it.
+/// Measures the disk of the database.
 #[derive(Debug, Clone)]
-struct Room {
+struct DiskProbe {
     database: PathBuf,
     reserve: Arc<Reserve>,
 }
 
-impl Room {
+impl DiskProbe {
     fn of(database: &Path, reserve: Arc<Reserve>) -> Self {
         Self {
             database: database.to_owned(),
@@ -408,53 +433,54 @@ impl Room {
         }
     }
 
-    /// Looks at the disk, and takes the reserve if there is plenty. What the database's file lacks of all that is
-    /// committed is still to be written by a checkpoint, which needs the room.
-    fn look(&self, used: Used) -> io::Result<Look> {
+    /// Measures the free space, and refills the reserve if there is plenty.
+    fn probe(&self, database: DatabaseLen) -> io::Result<SpaceReport> {
         let space = filesystem::space(&self.database)?;
-        let len = self.database.metadata()?.len();
-        let available = space.available.saturating_sub(used.len.saturating_sub(len));
+        let file_len = self.database.metadata()?.len();
+        // Pages that are only in the WAL will be written by a checkpoint, which needs the space.
+        let available = space
+            .available
+            .saturating_sub(database.total.saturating_sub(file_len));
         self.reserve.take(available);
-        Ok(Look {
+        Ok(SpaceReport {
             space: Space { available, ..space },
-            idle: used.unused + len.saturating_sub(used.len),
+            free: database.free + file_len.saturating_sub(database.total),
         })
     }
 }
 
-/// What a look at the disk has found.
+/// Space on the disk and in the database.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct SpaceReport {
     space: Space,
-    /// Bytes of the database's file that hold nothing.
-    idle: u64,
+    /// Number of bytes in the database file that hold nothing.
+    free: u64,
 }
 
-impl Look {
-    /// Whether what is idle would make a difference to the disk.
+impl SpaceReport {
+    /// Returns whether the free pages would make a difference to the disk.
     fn is_short(self) -> bool {
-        self.idle >= FEW && self.idle >= self.space.available / SHARE
+        self.free >= MIN_SHRINK && self.free >= self.space.available / FREE_FRACTION
     }
 }
 
-/// What the database takes up, with what only the log has of it.
+/// Length of the database in bytes, including pages that only the WAL has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Used {
-    /// Bytes, all of it.
-    len: u64,
-    /// Bytes of these that deleted rows have left, to be used again.
-    unused: u64,
+struct DatabaseLen {
+    total: u64,
+    /// Bytes in pages that deleted rows have left, to be used again.
+    free: u64,
 }
 
-impl Used {
+impl DatabaseLen {
     fn of(connection: &Connection) -> rusqlite::Result<Self> {
         let bytes = |pragma| {
             let pages = connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
             pages.map(|pages| pages.unsigned_abs() * PAGE_LEN)
         };
         Ok(Self {
-            len: bytes("page_count")?,
-            unused: bytes("freelist_count")?,
+            total: bytes("page_count")?,
+            free: bytes("freelist_count")?,
         })
     }
 }

@@ -1,22 +1,18 @@
-//! Fail-stop: after one failure nothing succeeds any more.
+//! Whether syncs can be relied on.
 //!
-//! On Linux a second fdatasync after a failed one says OK while the disk still has not got the
-//! bytes. So a failed sync or commit is never retried; it ends the right to acknowledge, for the
-//! whole process.
+//! **Fail-stop.** On Linux a second `fdatasync` after a failed one reports success while the disk
+//! still lacks the bytes. So a failed sync or commit is never retried. It ends all acknowledging in
+//! this process ([`FailStop`]).
 //!
-//! Asking a file system whether it still stands by its syncs.
+//! **Successful syncs are checked.** A file system that cannot write its journal stops, and the sync
+//! that waits for the journal fails. Another sync that reaches the same journal entry a moment later
+//! may find it closed and succeed: Linux does not distinguish an entry that failed from one that is
+//! on the disk (`jbd2_complete_transaction` of ext4). XFS likewise treats a file that has no changes
+//! left in its log as synced, and stopping leaves it none. So synced bytes are durable only if the
+//! file system has not stopped by then, and that must be asked for ([`JournalHealth`]).
 //!
-//! A file system that cannot write its journal stops, and says so to the sync that waits for the journal. Another
-//! sync, which comes to the same entry of the journal a moment later, may find it over and succeed: Linux does not
-//! tell an entry that failed from one that is on the disk (`jbd2_complete_transaction` of ext4). XFS likewise takes
-//! a file that has no changes left in its log for synced, and stopping leaves it none. So what was synced is durable
-//! only if the file system has not stopped by then, and somebody has to ask.
-//!
-//! Whether what SQLite calls committed can be relied on.
-//!
-//! A commit is seen by readers as soon as its sync has succeeded, which is a moment before it is known whether the
-//! file system still stands by its syncs ([`JournalHealth`]). Until then it is in doubt, and who reads
-//! has to ask as well.
+//! **Readers too.** Readers see a commit as soon as its sync has succeeded, a moment before the file
+//! systems have been asked. Until then a reader asks for itself ([`SyncVerifier`]).
 
 use std::error::Error;
 use std::fmt;
@@ -30,12 +26,12 @@ use windlass_store::Cause;
 #[cfg(target_os = "linux")]
 use crate::filesystem;
 
-/// The first failure, shared by all who must stop because of it.
+/// The first failure. Everything that shares it refuses to work from then on.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FailStop(Arc<OnceLock<Cause>>);
 
 impl FailStop {
-    /// The failure, if there was one.
+    /// Returns the failure, if there was one.
     pub(crate) fn check(&self) -> Result<(), Cause> {
         match self.0.get() {
             Some(cause) => Err(Arc::clone(cause)),
@@ -43,36 +39,37 @@ impl FailStop {
         }
     }
 
-    /// Records a failure and returns the first there was.
+    /// Records a failure and returns the first one.
     pub(crate) fn trip(&self, error: impl Error + Send + Sync + 'static) -> Cause {
         Arc::clone(self.0.get_or_init(|| Arc::new(error)))
     }
 }
 
-/// A question to a file system.
-pub(crate) struct JournalHealth(Question);
+/// Asks a file system whether it has stopped.
+pub(crate) struct JournalHealth(Probe);
 
-type Question = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
+type Probe = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
 impl JournalHealth {
-    /// By the file `path`.
+    /// Asks the file system of the file at `path`.
     ///
-    /// ext4 and XFS are asked by a change, as they look at their journal only when one begins, and the smallest that
-    /// they refuse aloud: the file gets the flags that it has. It costs some microseconds, and no sync. Of others it
-    /// is not known that they need it. They are relied on, and so are those two where the file belongs to another user,
-    /// with a warning.
+    /// ext4 and XFS look at the state of their journal only when a change begins. So they are asked
+    /// by the smallest change whose refusal they report: the file is given the flags that it has. It
+    /// costs some microseconds and no sync. Other file systems are not known to need it and are
+    /// never asked. Nor are those two if the file belongs to another user, which is logged as a
+    /// warning.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        question(path).map(Self)
+        probe(path).map(Self)
     }
 
-    /// A question that is answered by `answer`.
+    /// Asks `answer` in place of a file system.
     #[cfg(test)]
     pub(crate) fn by(answer: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Self {
         Self(Box::new(answer))
     }
 
-    /// Fails when the file system has stopped. Of a sync that had succeeded before, on any of its files, this tells
-    /// whether it can be relied on.
+    /// Fails if the file system has stopped. Otherwise every sync that has succeeded before, on any of
+    /// its files, can be relied on.
     pub(crate) fn check(&self) -> io::Result<()> {
         (self.0)()
     }
@@ -80,49 +77,56 @@ impl JournalHealth {
 
 impl fmt::Debug for JournalHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pulse").finish_non_exhaustive()
+        f.debug_struct("JournalHealth").finish_non_exhaustive()
     }
 }
 
 #[cfg(target_os = "linux")]
-fn question(path: &Path) -> io::Result<Question> {
+fn probe(path: &Path) -> io::Result<Probe> {
     use filesystem::features::{EXT, XFS, magic};
 
     if !matches!(magic(path)?, EXT | XFS) {
         return Ok(Box::new(|| Ok(())));
     }
-    by_flags(path)
+    probe_by_flags(path)
 }
 
 /// Other operating systems are not asked.
 #[cfg(not(target_os = "linux"))]
-fn question(_path: &Path) -> io::Result<Question> {
+fn probe(_path: &Path) -> io::Result<Probe> {
     Ok(Box::new(|| Ok(())))
 }
 
 #[cfg(target_os = "linux")]
-fn by_flags(path: &Path) -> io::Result<Question> {
+fn probe_by_flags(path: &Path) -> io::Result<Probe> {
     use rustix::fs::{ioctl_getflags, ioctl_setflags};
     use rustix::io::Errno;
 
+    // Kept open: an open that fails later, for lack of a descriptor, would look like a file system
+    // that has stopped.
     let file = filesystem::open_for_reading(path)?;
     match ioctl_getflags(&file).and_then(|flags| ioctl_setflags(&file, flags).map(|()| flags)) {
         Ok(flags) => Ok(Box::new(move || Ok(ioctl_setflags(&file, flags)?))),
         Err(error @ (Errno::PERM | Errno::ACCESS | Errno::NOTTY | Errno::OPNOTSUPP)) => {
             let path = path.display();
-            tracing::warn!(%path, %error, "its file system cannot be asked whether it has stopped: the file should be the server's");
+            tracing::warn!(%path, %error, "cannot ask the file system whether it has stopped; the file should belong to the user of the server");
             Ok(Box::new(|| Ok(())))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Shared by the writer and the readers of a ledger.
+/// Tells whether what SQLite calls committed can be relied on. The writer and the readers of a
+/// ledger share it.
 #[derive(Debug)]
 pub(crate) struct SyncVerifier {
-    /// Of the file systems that have synced what a commit tells of.
+    /// The file systems that have synced what a commit refers to.
     journals: Arc<[JournalHealth]>,
     fail_stop: FailStop,
+    /// A commit may be visible to readers and is not confirmed yet.
+    ///
+    /// Sequentially consistent: readers see a commit through SQLite's shared memory, and a reader
+    /// that has seen it must see this flag, too. SQLite puts full barriers around that memory.
     is_pending: AtomicBool,
 }
 
@@ -135,25 +139,28 @@ impl SyncVerifier {
         }
     }
 
-    /// Asks whether all syncs before can be relied on.
+    /// Checks that all syncs so far can be relied on.
     pub(crate) fn check(&self) -> Result<(), Cause> {
         let asked = self.journals.iter().try_for_each(JournalHealth::check);
         asked.map_err(|error| self.fail_stop.trip(error))
     }
 
-    /// To be called before a commit. Anyone who reads asks from now on.
+    /// Makes readers ask for themselves. Called before a commit.
     pub(crate) fn mark_pending(&self) {
         self.is_pending.store(true, Ordering::SeqCst);
     }
 
-    /// To be called after it, when it has succeeded: asks whether its sync, and all before it, can be relied on.
+    /// Checks that the sync of the commit, and all before it, can be relied on. Called after a commit
+    /// that has succeeded.
     pub(crate) fn confirm(&self) -> Result<(), Cause> {
+        // On a failure the flag stays: readers go on asking, and fail.
         self.check()?;
         self.is_pending.store(false, Ordering::SeqCst);
         Ok(())
     }
 
-    /// To be called after a read, before anybody is told what it found.
+    /// Checks, if a commit is pending, that what a read has found can be relied on. Called after the
+    /// read and before its result is used.
     pub(crate) fn confirm_read(&self) -> Result<(), Cause> {
         if self.is_pending.load(Ordering::SeqCst) {
             self.check()?;
@@ -167,23 +174,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_that_goes_on_is_believed() {
+    fn a_sound_file_system_passes() {
         let file = tempfile::NamedTempFile::new().unwrap();
         JournalHealth::of(file.path()).unwrap().check().unwrap();
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn one_that_cannot_be_asked_is_believed() {
+    fn a_file_system_that_cannot_be_asked_passes() {
         JournalHealth::of(Path::new("/proc/self/status"))
             .unwrap()
             .check()
             .unwrap();
-        by_flags(Path::new("/dev/null")).unwrap()().unwrap();
+        probe_by_flags(Path::new("/dev/null")).unwrap()().unwrap();
     }
 
     #[test]
-    fn a_read_asks_only_while_a_commit_is_in_doubt() {
+    fn a_read_asks_only_while_a_commit_is_pending() {
         let stopped = SyncVerifier::new(
             Arc::new([JournalHealth::by(|| {
                 Err(std::io::Error::other("it has stopped"))

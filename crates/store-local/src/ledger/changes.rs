@@ -1,19 +1,8 @@
-//! What can be changed in the database, change by change.
+//! The changes of the database: which there are, their statements, and the leases they are made
+//! under.
 //!
-//! A change runs inside the writer's transaction and says no by an error; the writer then takes back
-//! whatever it had done.
-//!
-//! The changes, statement by statement.
-//!
-//! Everything here runs inside the writer's transaction, which takes a change back that is refused: a
-//! method may leave its work half-done then.
-//!
-//! The epochs that are in force and not yet in the database.
-//!
-//! A lease need not survive a crash, so it costs no commit: its epoch waits here until the session's
-//! next change carries it into the row. It waits outside of the database's transactions, because a
-//! transaction that is rolled back (the disk is full) would take it back, and the next lease would
-//! get the same epoch once more.
+//! A change runs inside the writer's transaction ([`super::committer`]). To refuse it, a method
+//! returns an error. It may leave its work half done then, because the writer rolls it back.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -28,13 +17,13 @@ use windlass_store::{
 use super::rows;
 use crate::reserve::Purpose;
 
-/// A change that waits for its turn.
+/// A queued change.
 pub(super) enum Change {
     Start(NewSession),
     OffsetCommit {
         id: SessionId,
         epoch: Epoch,
-        advance: OffsetCommit,
+        commit: OffsetCommit,
     },
     End {
         id: SessionId,
@@ -47,9 +36,9 @@ pub(super) enum Change {
         limit: usize,
     },
     ForgetGarbage(Vec<MediaId>),
-    /// Makes the database shorter by some of the pages that hold nothing.
+    /// Removes some of the free pages from the database.
     Shrink,
-    /// Anything a test wants to happen inside the transaction.
+    /// Runs any statements of a test inside the transaction.
     #[cfg(test)]
     Any(super::tests::AnyChange),
 }
@@ -57,13 +46,13 @@ pub(super) enum Change {
 /// Why a change was not made.
 #[derive(Debug)]
 pub(super) enum ChangeError {
-    /// The contract says no.
+    /// The contract refuses it.
     Refused(Refusal),
-    /// The database did not do it.
+    /// The database failed.
     Sqlite(rusqlite::Error),
 }
 
-/// An answer that is no fault: the ledger goes on.
+/// A reply that is no fault: the ledger goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     Fenced,
@@ -98,11 +87,11 @@ impl From<rusqlite::Error> for ChangeError {
 }
 
 impl Change {
-    /// Makes the change. Returns the sessions that are forgotten with it, which only expiry does.
+    /// Makes the change. Returns the sessions that it has forgotten, which only an expiry does.
     pub(super) fn run(&self, to: &Tables<'_>) -> Result<Vec<SessionId>, ChangeError> {
         match self {
             Self::Start(session) => to.start(session)?,
-            Self::OffsetCommit { id, epoch, advance } => to.commit_offset(*id, *epoch, advance)?,
+            Self::OffsetCommit { id, epoch, commit } => to.commit_offset(*id, *epoch, commit)?,
             Self::End { id, epoch, end } => to.end(*id, *epoch, *end)?,
             Self::Apply(changes) => to.apply(changes)?,
             Self::Expire { now, limit } => return to.expire(*now, *limit),
@@ -114,7 +103,8 @@ impl Change {
         Ok(Vec::new())
     }
 
-    /// What the reserve may be used for, if this change may use it: never to take more room.
+    /// Returns what the change may use the reserve for. A change that only takes space gets `None`:
+    /// it would use up what is kept for those that make space.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
             Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
@@ -122,22 +112,23 @@ impl Change {
             }
             Self::Apply(changes) if changes.makes_room() => Some(Purpose::MakeRoom),
             Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
-            Self::OffsetCommit { advance, .. } if advance.small_media.is_none() => {
+            Self::OffsetCommit { commit, .. } if commit.small_media.is_none() => {
                 Some(Purpose::Finish)
             }
-            // The disk has the room only after a checkpoint: until then a shorter database takes more.
+            // Shrinking takes space in the WAL at once, and gives space to the disk only with the
+            // next checkpoint.
             Self::Start(_) | Self::OffsetCommit { .. } | Self::Apply(_) | Self::Shrink => None,
             #[cfg(test)]
             Self::Any(change) => change.purpose,
         }
     }
 
-    /// Whether the database has fewer pages afterwards.
+    /// Returns whether the database has fewer pages afterwards.
     pub(super) fn shrinks(&self) -> bool {
         matches!(self, Self::Shrink)
     }
 
-    /// The lease that the change is made under; its epoch is in the row afterwards.
+    /// Returns the lease that the change is made under. Its epoch is in the row afterwards.
     pub(super) fn lease(&self) -> Option<(SessionId, Epoch)> {
         match self {
             Self::OffsetCommit { id, epoch, .. } | Self::End { id, epoch, .. } => {
@@ -152,7 +143,8 @@ impl Change {
     }
 }
 
-/// Pages by which the database is made shorter at once: 2 MiB.
+/// Number of pages, 2 MiB, by which one change shortens the database. The other changes of its
+/// commit wait for it.
 pub(super) const SHRINK_PAGES: u64 = 512;
 
 /// The tables, inside a transaction.
@@ -161,10 +153,10 @@ pub(super) struct Tables<'a> {
     pub(super) leases: &'a Leases,
 }
 
-type Changed = Result<(), ChangeError>;
+type ChangeResult = Result<(), ChangeError>;
 
-/// An open session that is held under the caller's epoch.
-struct Held {
+/// The row of an open session whose newest lease is the caller's.
+struct LeasedRow {
     rowid: i64,
     state: SessionState,
     offset: u64,
@@ -172,7 +164,7 @@ struct Held {
 }
 
 impl Tables<'_> {
-    pub(super) fn start(&self, new: &NewSession) -> Changed {
+    pub(super) fn start(&self, new: &NewSession) -> ChangeResult {
         let inserted = self.execute(
             "INSERT INTO sessions
                  (id, context, created, expires, state, epoch, offset, total, crc32c, slow_digests)
@@ -193,25 +185,26 @@ impl Tables<'_> {
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: &OffsetCommit,
-    ) -> Changed {
-        let held = self.held(id, epoch)?;
-        if held.offset != advance.from || advance.progress.offset < advance.from {
+        commit: &OffsetCommit,
+    ) -> ChangeResult {
+        let leased = self.leased(id, epoch)?;
+        // The epoch alone would accept a commit that its own writer repeats, or sends out of order.
+        if leased.offset != commit.from || commit.progress.offset < commit.from {
             return Err(Refusal::Fenced.into());
         }
-        if let (Some(media), Some(bytes)) = (advance.progress.media, &advance.small_media) {
+        if let (Some(media), Some(bytes)) = (commit.progress.media, &commit.small_media) {
             self.put_small_media(media.id, bytes)?;
         }
-        self.write_progress(&held, epoch, &advance.progress)?;
-        self.write_state(&held, advance.state)?;
-        if let Some(expires) = advance.expires {
-            self.write_expires(&held, expires)?;
+        self.write_progress(&leased, epoch, &commit.progress)?;
+        self.write_state(&leased, commit.state)?;
+        if let Some(expires) = commit.expires {
+            self.write_expires(&leased, expires)?;
         }
-        self.move_media(&held, advance.progress.media)
+        self.replace_media(&leased, commit.progress.media)
     }
 
-    pub(super) fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Changed {
-        let held = self.held(id, epoch)?;
+    pub(super) fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> ChangeResult {
+        let leased = self.leased(id, epoch)?;
         let state = match end {
             EndSession::Cancelled => SessionState::Cancelled,
             EndSession::Failed => SessionState::Failed,
@@ -219,41 +212,45 @@ impl Tables<'_> {
         self.execute(
             "UPDATE sessions SET epoch = ?2, context = x'', extent_start = NULL, extent_crc32c = NULL
              WHERE rowid = ?1",
-            params![held.rowid, epoch.0.cast_signed()],
+            params![leased.rowid, epoch.0.cast_signed()],
         )?;
-        self.write_state(&held, state)?;
-        self.move_media(&held, None)
+        self.write_state(&leased, state)?;
+        self.replace_media(&leased, None)
     }
 
-    pub(super) fn apply(&self, changes: &ChangeSet) -> Changed {
-        let held = match &changes.finish {
-            Some(finish) => Some(self.held_to_finish(finish)?),
+    pub(super) fn apply(&self, changes: &ChangeSet) -> ChangeResult {
+        let leased = match &changes.finish {
+            Some(finish) => Some(self.leased_to_finish(finish)?),
             None => None,
         };
-        // What loses a name is let go of at the end, when all new names are there.
-        let mut loose: Vec<_> = changes.new_media().collect();
+        // Released at the end only, when all new references are there: media that moves from one
+        // resource to another within the set must survive.
+        let mut released: Vec<_> = changes.new_media().collect();
         if let Some((id, bytes)) = &changes.small_media {
             self.put_small_media(*id, bytes)?;
         }
         for change in &changes.resources {
             if let Some(media) = change.media() {
-                self.expect_media(media, &loose)?;
+                self.expect_media(media, &released)?;
             }
-            loose.extend(self.change_resource(change)?);
+            released.extend(self.change_resource(change)?);
         }
-        if let (Some(held), Some(finish)) = (held, &changes.finish) {
-            self.finish(&held, finish)?;
-            loose.extend(held.media);
+        if let (Some(leased), Some(finish)) = (leased, &changes.finish) {
+            self.finish(&leased, finish)?;
+            released.extend(leased.media);
         }
-        // Mostly there is one change, and its resource has the media.
+        // The usual set has one change, whose resource takes the media. This saves the look-up by
+        // which `release` would find that it is referenced.
         if let [change] = &changes.resources[..] {
-            loose.retain(|media| !change.names(*media));
+            released.retain(|media| !change.names(*media));
         }
-        loose.into_iter().try_for_each(|media| self.let_go(media))
+        released
+            .into_iter()
+            .try_for_each(|media| self.release(media))
     }
 
-    /// The media is the resource's from now on.
-    fn finish(&self, held: &Held, finish: &FinishSession) -> Changed {
+    /// Marks the session as finished. Its media belongs to the resource from here on.
+    fn finish(&self, leased: &LeasedRow, finish: &FinishSession) -> ChangeResult {
         let progress = &finish.progress;
         self.execute(
             "UPDATE sessions SET epoch = ?2, offset = ?3, total = ?4, crc32c = ?5,
@@ -261,7 +258,7 @@ impl Tables<'_> {
                  reply = ?8
              WHERE rowid = ?1",
             params![
-                held.rowid,
+                leased.rowid,
                 finish.epoch.0.cast_signed(),
                 progress.offset.cast_signed(),
                 progress.total.map(u64::cast_signed),
@@ -271,15 +268,18 @@ impl Tables<'_> {
                 finish.reply,
             ],
         )?;
-        self.write_media(held, None)
+        self.write_media(leased, None)
     }
 
-    /// Rows that cannot be read stay, and keep no others from expiring.
+    /// Deletes expired sessions and returns their ids. Rows that cannot be read are skipped.
     pub(super) fn expire(
         &self,
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<SessionId>, ChangeError> {
+        // A finishing session (state 1) is finished first, whenever it expires: its bytes are
+        // acknowledged as complete. The conditions on lengths and places skip rows whose
+        // conversion would fail, and with it the expiry of all others.
         let mut statement = self.connection.prepare_cached(
             "SELECT rowid, id, media, place FROM sessions
              WHERE expires < ?1 AND state <> 1 AND length(id) = 32
@@ -290,11 +290,12 @@ impl Tables<'_> {
         let dead = statement.query_map(bounds, |row| {
             Ok((row.get("rowid")?, row.get("id")?, rows::media_ref(row)?))
         })?;
+        // Collected before the first DELETE, which would change the index that the query walks.
         let dead: Vec<(i64, [u8; 32], Option<MediaRef>)> = dead.collect::<Result<_, _>>()?;
         for (rowid, _, media) in &dead {
             self.execute("DELETE FROM sessions WHERE rowid = ?1", [rowid])?;
             if let Some(media) = media {
-                self.let_go(*media)?;
+                self.release(*media)?;
             }
         }
         Ok(dead
@@ -303,26 +304,28 @@ impl Tables<'_> {
             .collect())
     }
 
-    pub(super) fn forget_garbage(&self, ids: &[MediaId]) -> Changed {
+    pub(super) fn forget_garbage(&self, ids: &[MediaId]) -> ChangeResult {
         for id in ids {
             self.execute("DELETE FROM garbage WHERE media = ?1", [id.as_bytes()])?;
         }
         Ok(())
     }
 
-    /// Makes the database shorter by a step. One that was not made for it (`auto_vacuum`) stays as it is.
-    pub(super) fn shrink(&self) -> Changed {
+    /// Removes up to [`SHRINK_PAGES`] free pages. A database that was created without `auto_vacuum`
+    /// stays as it is.
+    pub(super) fn shrink(&self) -> ChangeResult {
         let sql = format!("PRAGMA incremental_vacuum({SHRINK_PAGES})");
         let mut statement = self.connection.prepare_cached(&sql)?;
-        // Each page is a row, without columns.
+        // The pragma removes one page for each step of the statement, so it is stepped to its end.
         let mut pages = statement.query([])?;
         while pages.next()?.is_some() {}
         Ok(())
     }
 
-    /// Puts the epochs of leases into their rows. Rows that have moved on stay as they are.
+    /// Writes the epochs of leases into their rows.
     pub(super) fn write_epochs(&self, epochs: &[(SessionId, Epoch)]) -> rusqlite::Result<()> {
         for (id, epoch) in epochs {
+            // A row that a change of the same transaction has given a newer epoch keeps it.
             self.execute(
                 "UPDATE sessions SET epoch = ?2 WHERE id = ?1 AND epoch < ?2",
                 params![id.as_bytes(), epoch.0.cast_signed()],
@@ -331,47 +334,54 @@ impl Tables<'_> {
         Ok(())
     }
 
-    fn held_to_finish(&self, finish: &FinishSession) -> Result<Held, ChangeError> {
-        let held = self.held(finish.id, finish.epoch)?;
-        if finish.progress.offset < held.offset {
+    fn leased_to_finish(&self, finish: &FinishSession) -> Result<LeasedRow, ChangeError> {
+        let leased = self.leased(finish.id, finish.epoch)?;
+        if finish.progress.offset < leased.offset {
             return Err(Refusal::Fenced.into());
         }
-        Ok(held)
+        Ok(leased)
     }
 
-    /// The session, if it is held under `epoch` and still open.
-    fn held(&self, id: SessionId, epoch: Epoch) -> Result<Held, ChangeError> {
+    /// Returns the row of a session that is open and whose newest lease is `epoch`.
+    fn leased(&self, id: SessionId, epoch: Epoch) -> Result<LeasedRow, ChangeError> {
         let mut statement = self.connection.prepare_cached(
             "SELECT rowid, state, epoch, offset, media, place FROM sessions WHERE id = ?1",
         )?;
         let found = statement.query_row([id.as_bytes()], |row| {
-            let held = Held {
+            let leased = LeasedRow {
                 rowid: row.get("rowid")?,
                 state: rows::state(row)?,
                 offset: rows::count(row, "offset")?,
                 media: rows::media_ref(row)?,
             };
-            Ok((held, Epoch(rows::count(row, "epoch")?)))
+            Ok((leased, Epoch(rows::count(row, "epoch")?)))
         });
-        let Some((held, row_epoch)) = found.optional()? else {
+        let Some((leased, row_epoch)) = found.optional()? else {
             return Err(Refusal::Fenced.into());
         };
-        let is_open = matches!(held.state, SessionState::Active | SessionState::Finishing);
+        let is_open = matches!(leased.state, SessionState::Active | SessionState::Finishing);
         if !is_open || self.leases.newest(id, row_epoch) != epoch {
             return Err(Refusal::Fenced.into());
         }
-        Ok(held)
+        Ok(leased)
     }
 
-    /// Writes what changes at every step. State, expiry and media are indexed and mostly stay as
-    /// they are: naming them here would make each step write pages of their indexes too.
-    fn write_progress(&self, held: &Held, epoch: Epoch, progress: &Progress) -> Changed {
+    /// Writes the columns that change with every commit of an offset.
+    fn write_progress(
+        &self,
+        leased: &LeasedRow,
+        epoch: Epoch,
+        progress: &Progress,
+    ) -> ChangeResult {
+        // State, expiry and media are indexed and mostly stay as they are. Naming them here would
+        // make SQLite write pages of their indexes with every commit, so they have statements of
+        // their own.
         self.execute(
             "UPDATE sessions SET epoch = ?2, offset = ?3, total = ?4, crc32c = ?5,
                  slow_digests = ?6, extent_start = ?7, extent_crc32c = ?8
              WHERE rowid = ?1",
             params![
-                held.rowid,
+                leased.rowid,
                 epoch.0.cast_signed(),
                 progress.offset.cast_signed(),
                 progress.total.map(u64::cast_signed),
@@ -384,39 +394,39 @@ impl Tables<'_> {
         Ok(())
     }
 
-    fn write_state(&self, held: &Held, state: SessionState) -> Changed {
-        if state != held.state {
+    fn write_state(&self, leased: &LeasedRow, state: SessionState) -> ChangeResult {
+        if state != leased.state {
             self.execute(
                 "UPDATE sessions SET state = ?2 WHERE rowid = ?1",
-                params![held.rowid, rows::sql_state(state)],
+                params![leased.rowid, rows::sql_state(state)],
             )?;
         }
         Ok(())
     }
 
-    fn write_expires(&self, held: &Held, expires: Timestamp) -> Changed {
+    fn write_expires(&self, leased: &LeasedRow, expires: Timestamp) -> ChangeResult {
         self.execute(
             "UPDATE sessions SET expires = ?2 WHERE rowid = ?1",
-            params![held.rowid, rows::sql_moment(expires)],
+            params![leased.rowid, rows::sql_moment(expires)],
         )?;
         Ok(())
     }
 
-    /// Makes the session name `media`, and lets go of what it named before.
-    fn move_media(&self, held: &Held, media: Option<MediaRef>) -> Changed {
-        self.write_media(held, media)?;
-        match held.media {
-            Some(before) if media != Some(before) => self.let_go(before),
+    /// Makes the session reference `media`, and releases what it referenced before.
+    fn replace_media(&self, leased: &LeasedRow, media: Option<MediaRef>) -> ChangeResult {
+        self.write_media(leased, media)?;
+        match leased.media {
+            Some(before) if media != Some(before) => self.release(before),
             _ => Ok(()),
         }
     }
 
-    fn write_media(&self, held: &Held, media: Option<MediaRef>) -> Changed {
-        if media != held.media {
+    fn write_media(&self, leased: &LeasedRow, media: Option<MediaRef>) -> ChangeResult {
+        if media != leased.media {
             self.execute(
                 "UPDATE sessions SET media = ?2, place = ?3 WHERE rowid = ?1",
                 params![
-                    held.rowid,
+                    leased.rowid,
                     media.as_ref().map(|media| media.id.as_bytes()),
                     media.map(|media| rows::sql_location(media.location)),
                 ],
@@ -425,9 +435,9 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Media that no row names may be deleted at any moment. `known` is what the change set brings or has taken
-    /// from a resource.
-    fn expect_media(&self, media: MediaRef, known: &[MediaRef]) -> Changed {
+    /// Refuses media that no row references, since it may be deleted at any moment. `known` is media
+    /// that the change set brings or has taken from a resource.
+    fn expect_media(&self, media: MediaRef, known: &[MediaRef]) -> ChangeResult {
         if known.contains(&media) || rows::is_named(self.connection, media)? {
             Ok(())
         } else {
@@ -435,7 +445,7 @@ impl Tables<'_> {
         }
     }
 
-    /// Makes one change. Returns the media that the resource had before.
+    /// Makes one change. Returns the media that the resource has lost.
     fn change_resource(&self, change: &ResourceChange) -> Result<Option<MediaRef>, ChangeError> {
         match change {
             ResourceChange::Insert(resource) => self.insert(resource).map(|()| None),
@@ -448,7 +458,7 @@ impl Tables<'_> {
         }
     }
 
-    fn insert(&self, resource: &Resource) -> Changed {
+    fn insert(&self, resource: &Resource) -> ChangeResult {
         let inserted = self.write_resource(
             "INSERT INTO resources
                  (collection, id, version, body, media, place, length, content_type, crc32c, md5,
@@ -486,7 +496,7 @@ impl Tables<'_> {
         Ok(before)
     }
 
-    /// The media of a resource, if it has the version that the caller expects.
+    /// Returns the media of a resource, if the resource has the version that the caller expects.
     fn expect_version(
         &self,
         collection: &str,
@@ -528,7 +538,7 @@ impl Tables<'_> {
         )
     }
 
-    fn put_small_media(&self, id: MediaId, bytes: &[u8]) -> Changed {
+    fn put_small_media(&self, id: MediaId, bytes: &[u8]) -> ChangeResult {
         self.execute(
             "INSERT INTO small_media (id, bytes) VALUES (?1, ?2)
              ON CONFLICT (id) DO UPDATE SET bytes = excluded.bytes",
@@ -537,8 +547,8 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// A row that named `media` has gone or names another: drops the media when it was the last.
-    pub(super) fn let_go(&self, media: MediaRef) -> Changed {
+    /// Deletes media, or puts it on the garbage list, if no row references it any more.
+    pub(super) fn release(&self, media: MediaRef) -> ChangeResult {
         if rows::is_named(self.connection, media)? {
             return Ok(());
         }
@@ -557,7 +567,7 @@ impl Tables<'_> {
     }
 }
 
-fn one_or(changed: usize, refusal: Refusal) -> Changed {
+fn one_or(changed: usize, refusal: Refusal) -> ChangeResult {
     if changed == 1 {
         Ok(())
     } else {
@@ -565,45 +575,52 @@ fn one_or(changed: usize, refusal: Refusal) -> Changed {
     }
 }
 
-/// The epochs in force. Raised and settled by the writer only, so that they change in the order of
-/// its work; readers look.
+/// The epochs that are in force and not yet in the database.
+///
+/// A lease need not survive a crash, so it costs no commit: its epoch waits here until the
+/// session's next change writes it into the row. It does not wait in an open transaction, because a
+/// rollback (on a full disk) would undo it, and the next lease would get the same epoch again.
+///
+/// Only the writer raises and settles epochs, in the order of its work. Readers look them up.
 #[derive(Debug, Default)]
 pub(super) struct Leases(Mutex<HashMap<SessionId, Epoch>>);
 
 impl Leases {
-    /// The newest epoch of a session whose row says `row`.
+    /// Returns the newest epoch of a session whose row has `row`.
     pub(super) fn newest(&self, id: SessionId, row: Epoch) -> Epoch {
         self.waiting(id).map_or(row, |epoch| epoch.max(row))
     }
 
-    /// The epoch that waits for a session. Looked at before the row is read: a lease that is
-    /// settled in between is then in the row.
+    /// Returns the epoch that waits for a session. A reader must call it before it reads the row: a
+    /// lease that is settled in between is then found in the row.
     pub(super) fn waiting(&self, id: SessionId) -> Option<Epoch> {
         self.map().get(&id).copied()
     }
 
-    /// Grants a new lease of a session whose row says `row`.
+    /// Grants a new lease of a session whose row has `row`.
     pub(super) fn raise(&self, id: SessionId, row: Epoch) -> Epoch {
+        // Two locks, and no race: the writer is the only one that raises.
         let next = Epoch(self.newest(id, row).0 + 1);
         self.map().insert(id, next);
         next
     }
 
-    /// The row of a session has `epoch` now, durably.
+    /// Records that the row of a session has `epoch`, durably.
     pub(super) fn settle(&self, id: SessionId, epoch: Epoch) {
         let mut map = self.map();
+        // A newer epoch, raised since the change was queued, goes on waiting.
         if map.get(&id) == Some(&epoch) {
             map.remove(&id);
         }
     }
 
-    /// The session is gone, durably.
+    /// Records that a session was deleted, durably.
     pub(super) fn forget(&self, id: SessionId) {
         self.map().remove(&id);
     }
 
-    /// All that wait, when they have become more than `limit`: sessions that were leased and then
-    /// never moved.
+    /// Returns all waiting epochs if there are more than `limit`: those of sessions that were leased
+    /// and then never changed.
     pub(super) fn overflow(&self, limit: usize) -> Vec<(SessionId, Epoch)> {
         let map = self.map();
         if map.len() <= limit {

@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! BEGIN
-//! is the file system alive?     else syncs before it are not relied on
-//!   change                      | for each change
-//! COMMIT                        = one sync of the WAL
-//! is it alive still?            else this one is not
+//! ask the file systems          a failure means that earlier syncs cannot be relied on
+//!   change                      for each change
+//! COMMIT                        one sync of the WAL
+//! ask the file systems again    a failure means that this sync cannot be relied on
 //! ```
 //!
-//! A change that is refused must leave no trace. Since hardly ever one is, they run unprotected at first;
-//! if one is refused, all is taken back and done again, each change under a savepoint of its own.
+//! A refused change must leave no trace. Refusals are rare, so changes first run without
+//! protection. If one is refused, the whole transaction is rolled back and repeated with each
+//! change under a savepoint of its own.
 //!
-//! The writer's thread has it to itself ([`super::writer`]).
+//! Only the writer thread ([`super::writer`]) uses this connection.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -22,15 +23,16 @@ use rusqlite::config::DbConfig;
 use windlass_store::{Epoch, Failpoint, LedgerError, Session, SessionId, SessionState};
 
 use super::changes::{Change, ChangeError, Leases, Refusal, Tables};
-use super::rows::{self, Unreadable};
+use super::rows::{self, UnreadableRows};
 use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy, is_full};
 use crate::reserve::{Purpose, Reserve};
 use crate::sync_health::{FailStop, SyncVerifier};
 
-/// Most leases that wait in memory for their session's next change; more are written.
-const LEASES_WAITING: usize = 1 << 16;
+/// Maximum number of leases that wait in memory for the next change of their session. Beyond it
+/// all of them are written, which bounds the memory of sessions that are leased and never changed.
+const MAX_WAITING_LEASES: usize = 1 << 16;
 
-/// What is shared with others.
+/// State that the committer shares with the readers and the opening code.
 #[derive(Debug)]
 pub(super) struct WriterShared {
     pub(super) leases: Arc<Leases>,
@@ -38,78 +40,78 @@ pub(super) struct WriterShared {
     pub(super) sync_verifier: Arc<SyncVerifier>,
 }
 
-/// The only connection that writes, with what belongs to its commits.
+/// The only connection that writes, with everything that belongs to its commits.
 #[derive(Debug)]
 pub(super) struct Committer {
     checkpointer: Checkpointer,
     connection: Connection,
-    /// The database that the checkpointer syncs, to be closed after all connections.
+    /// The database file that the checkpoint thread syncs. It is closed after all connections: see
+    /// [`Committer::close`].
     database: Option<Arc<File>>,
     wal: Wal,
-    helpers: WriterShared,
+    shared: WriterShared,
     fail_stop: FailStop,
-    unreadable: Unreadable,
+    unreadable_rows: UnreadableRows,
     commits: Arc<AtomicU64>,
-    /// The database has fewer pages than its file.
+    /// A commit has removed pages from the database, and its file has not been shortened yet.
     has_shrunk: bool,
 }
 
-/// What became of one change of a transaction: the sessions it made forgotten, or why it was not
-/// made.
+/// The outcome of one change: the sessions it has forgotten, or why it was refused.
 pub(super) type Outcome = Result<Vec<SessionId>, Refusal>;
 
-/// Whether there was no room for a change.
-fn is_refused(outcome: &Outcome) -> bool {
+fn lacks_space(outcome: &Outcome) -> bool {
     matches!(outcome, Err(Refusal::NoSpace))
 }
 
-/// How a change is made in a transaction. `None` when it cannot go on.
+/// How a change runs in a transaction. `None` means that the transaction cannot go on.
 type Step = fn(&Committer, &Change, &Tables<'_>) -> rusqlite::Result<Option<Outcome>>;
 
 impl Committer {
-    /// Takes the connection, and starts the thread that brings the WAL into the database.
+    /// Takes over the connection and starts the checkpoint thread.
     pub(super) fn new(
         connection: Connection,
-        copier: CheckpointThread,
-        helpers: WriterShared,
+        checkpoint_thread: CheckpointThread,
+        shared: WriterShared,
     ) -> std::io::Result<Self> {
         Ok(Self {
-            wal: copier.wal.clone(),
-            database: copier.database.clone(),
-            fail_stop: copier.fail_stop.clone(),
-            checkpointer: Checkpointer::start(copier)?,
+            wal: checkpoint_thread.wal.clone(),
+            database: checkpoint_thread.database.clone(),
+            fail_stop: checkpoint_thread.fail_stop.clone(),
+            checkpointer: Checkpointer::start(checkpoint_thread)?,
             connection,
-            helpers,
-            unreadable: Unreadable::default(),
+            shared,
+            unreadable_rows: UnreadableRows::default(),
             commits: Arc::default(),
             has_shrunk: false,
         })
     }
 
-    /// How many transactions were committed since the start, counted on.
+    /// Returns the counter of committed transactions.
     pub(super) fn commits(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.commits)
     }
 
-    /// Raises a session's epoch. It sees nothing that is not committed, and costs no commit ([`Leases`]).
+    /// Raises a session's epoch. It reads committed rows only, and costs no commit ([`Leases`]).
     pub(super) fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.fail_stop.check().map_err(LedgerError::Fault)?;
         let found = match rows::session(&self.connection, id) {
-            Err(error) if self.unreadable.note(&error) => return Err(LedgerError::Unreadable),
+            Err(error) if self.unreadable_rows.log(&error) => return Err(LedgerError::Unreadable),
             found => found.map_err(|error| self.fault(error))?,
         };
         Ok(found.map(|mut session| {
             session.epoch = match session.state {
                 SessionState::Active | SessionState::Finishing => {
-                    self.helpers.leases.raise(id, session.epoch)
+                    self.shared.leases.raise(id, session.epoch)
                 }
+                // No change of an ended session is ever accepted, so its epoch stays as it is.
                 _ => session.epoch,
             };
             session
         }))
     }
 
-    /// Makes the changes in one transaction. An error means that none was made.
+    /// Makes the changes in one transaction. On an error none was made.
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         self.fail_stop.check().map_err(LedgerError::Fault)?;
         let outcomes = self.transaction_with_reserve(changes)?;
@@ -118,130 +120,151 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// What is due after a commit, and nobody has to wait for.
+    /// Does what is due after a commit and what no caller waits for.
     pub(super) fn upkeep(&mut self) {
+        // After a failed sync the success of another one means nothing, so the WAL must stay as it
+        // is for the next process.
         if self.fail_stop.check().is_err() {
             return;
         }
         if std::mem::take(&mut self.has_shrunk) {
-            // Only a checkpoint of all makes the file shorter.
+            // SQLite shortens the file only when a checkpoint has copied the whole WAL.
             self.empty_wal();
         } else {
             self.checkpoint();
         }
     }
 
-    /// As [`Committer::transaction`]. Changes for which a full disk has no room are tried again: with a WAL that begins
-    /// at its start, and then, if they make room or end something, with the room that is kept for them. Nothing of them
-    /// was synced before: they were taken back when a write found no room.
+    /// Runs [`Committer::transaction`], and repeats the changes for which a full disk has no space:
+    /// first with an emptied WAL and then, if they make space or end a session, with the reserve.
+    ///
+    /// Repeating is safe here, unlike after a failed sync: the transaction was rolled back when a
+    /// write found no space, and nothing of it had been synced.
     fn transaction_with_reserve(
         &mut self,
         changes: &[Change],
     ) -> Result<Vec<Outcome>, LedgerError> {
         let mut outcomes = vec![Err(Refusal::NoSpace); changes.len()];
-        if self.try_those_without_room(changes, &mut outcomes, None)? && self.empty_wal() {
-            self.try_those_without_room(changes, &mut outcomes, None)?;
+        // An emptied WAL is written again from its start, in space that it already has. So this
+        // comes before the reserve, which it may save.
+        if self.retry_without_space(changes, &mut outcomes, None)? && self.empty_wal() {
+            self.retry_without_space(changes, &mut outcomes, None)?;
         }
         for purpose in [Purpose::Finish, Purpose::MakeRoom] {
-            while self.try_those_without_room(changes, &mut outcomes, Some(purpose))?
-                && self.helpers.reserve.give_back(purpose)
+            // One step of the reserve at a time: what is released to the file system may be taken
+            // by other programs at once.
+            while self.retry_without_space(changes, &mut outcomes, Some(purpose))?
+                && self.shared.reserve.give_back(purpose)
             {}
         }
         Ok(outcomes)
     }
 
-    /// Makes, in one transaction, those changes that have found no room and may use the reserve for `purpose`. Whether
-    /// there is none for some of them this time either.
-    fn try_those_without_room(
+    /// Makes, in one transaction, the changes that have found no space so far and may use the
+    /// reserve for `purpose`. Returns whether some of them have found no space again.
+    fn retry_without_space(
         &self,
         changes: &[Change],
         outcomes: &mut [Outcome],
         purpose: Option<Purpose>,
     ) -> Result<bool, LedgerError> {
-        let (chosen, mut found): (Vec<_>, Vec<_>) = changes
+        // `None` is less than every purpose, so without one all changes are chosen.
+        let (chosen, mut pending): (Vec<_>, Vec<_>) = changes
             .iter()
             .zip(outcomes)
-            .filter(|(change, outcome)| is_refused(outcome) && change.purpose() >= purpose)
+            .filter(|(change, outcome)| lacks_space(outcome) && change.purpose() >= purpose)
             .unzip();
         if chosen.is_empty() {
             return Ok(false);
         }
         match self.transaction(&chosen) {
             Err(LedgerError::NoSpace) => Ok(true),
+            // The busy timeout has passed already: repeating would keep all callers waiting.
             Err(LedgerError::Busy) => {
-                for outcome in found {
+                for outcome in pending {
                     *outcome = Err(Refusal::Busy);
                 }
                 Ok(false)
             }
             Err(error) => Err(error),
             Ok(made) => {
-                for (outcome, made) in found.iter_mut().zip(made) {
+                for (outcome, made) in pending.iter_mut().zip(made) {
                     **outcome = made;
                 }
-                Ok(found.iter().any(|outcome| is_refused(outcome)))
+                Ok(pending.iter().any(|outcome| lacks_space(outcome)))
             }
         }
     }
 
-    /// Brings all of the WAL into the database, so that the room it has can be used again. Whether that
-    /// made a difference.
+    /// Copies the whole WAL into the database, so that its space can be used again. Returns whether
+    /// that has made a difference.
     fn empty_wal(&mut self) -> bool {
         let was_busy = self.checkpointer.is_busy();
+        // SQLite runs one checkpoint at a time; a second one would be refused as busy.
         self.checkpointer.wait();
-        let was_waiting = self.wal.waiting() > 0;
-        if was_waiting {
+        let had_pending = self.wal.pending_pages() > 0;
+        if had_pending {
             self.finish_checkpoint();
         }
-        (was_busy || was_waiting) && self.wal.waiting() == 0
+        (was_busy || had_pending) && self.wal.pending_pages() == 0
     }
 
-    /// One transaction around all changes. An error means that none was made.
+    /// Runs one transaction around all changes. On an error none was made.
     fn transaction(&self, changes: &[&Change]) -> Result<Vec<Outcome>, LedgerError> {
-        let mut result = self.attempt(changes, Self::unprotected);
+        let mut result = self.attempt(changes, Self::run_unprotected);
         if let Ok(None) = result {
-            result = self.attempt(changes, Self::under_savepoint);
+            result = self.attempt(changes, Self::run_under_savepoint);
         }
-        result.map(|outcomes| outcomes.expect("a savepoint takes a refused change back"))
+        result.map(|outcomes| outcomes.expect("a savepoint rolls a refused change back"))
     }
 
-    /// One attempt at it, after which no transaction is open. The file systems are asked twice: before the changes,
-    /// since they tell of media that was synced, and the first of them may begin the WAL again, with commits in it that
-    /// the database was synced for; and after them, since the commit is a sync itself.
+    /// Runs one attempt of a transaction. No transaction is open afterwards.
     fn attempt(
         &self,
         changes: &[&Change],
         step: Step,
     ) -> Result<Option<Vec<Outcome>>, LedgerError> {
-        let sync_verifier = &self.helpers.sync_verifier;
-        let result = self.told(self.sql("BEGIN IMMEDIATE")).and_then(|()| {
+        let sync_verifier = &self.shared.sync_verifier;
+        // IMMEDIATE takes the write lock now. So a lock of another program is met here, where
+        // nothing has been changed, and never in the middle of a transaction.
+        let begun = self.ledger_error(self.sql("BEGIN IMMEDIATE"));
+        let result = begun.and_then(|()| {
+            // Before the changes, for two reasons. They name media that was synced before. And the
+            // first of them may restart the WAL, which overwrites commits that the database was
+            // synced for.
             sync_verifier.check().map_err(LedgerError::Fault)?;
-            self.told(self.try_transaction(changes, step))
+            self.ledger_error(self.try_transaction(changes, step))
         });
+        // Does nothing after a successful COMMIT.
         self.roll_back();
         let outcomes = result?;
+        // After the commit, because the commit is a sync itself. Nobody is answered before.
         sync_verifier.confirm().map_err(LedgerError::Fault)?;
         Ok(outcomes)
     }
 
-    /// What callers are told of a failure.
-    fn told<T>(&self, result: rusqlite::Result<T>) -> Result<T, LedgerError> {
+    /// Converts SQLite's error to the one that callers get.
+    fn ledger_error<T>(&self, result: rusqlite::Result<T>) -> Result<T, LedgerError> {
         result.map_err(|error| match error {
+            // Neither is a fault: SQLite has written nothing that counts.
             error if is_full(&error) => LedgerError::NoSpace,
             error if is_busy(&error) => LedgerError::Busy,
+            // No retry: after a failed sync Linux reports success for the next one, although the
+            // bytes are not on the disk.
             error => self.fault(error),
         })
     }
 
-    /// Takes back what was not committed.
+    /// Rolls back what was not committed.
     fn roll_back(&self) {
         if !self.connection.is_autocommit() {
-            // A transaction that stays open all the same is never committed: the next BEGIN fails.
+            // If it fails, the transaction stays open and is never committed: the next BEGIN
+            // fails inside of it, which ends the ledger.
             let _ = self.sql("ROLLBACK");
         }
     }
 
-    /// Makes the changes, each by `step`, and commits. `None` when a step cannot go on.
+    /// Runs each change by `step`, then commits. Returns `None` when a step cannot go on.
     fn try_transaction(
         &self,
         changes: &[&Change],
@@ -249,7 +272,7 @@ impl Committer {
     ) -> rusqlite::Result<Option<Vec<Outcome>>> {
         let tables = Tables {
             connection: &self.connection,
-            leases: &self.helpers.leases,
+            leases: &self.shared.leases,
         };
         Failpoint::TransactionBegun.reach();
         let mut outcomes = Vec::with_capacity(changes.len());
@@ -259,21 +282,27 @@ impl Committer {
                 None => return Ok(None),
             }
         }
+        // A transaction without changes is rolled back, which costs no sync.
         if outcomes.iter().any(Result::is_ok) {
-            let overflow = self.helpers.leases.overflow(LEASES_WAITING);
+            let overflow = self.shared.leases.overflow(MAX_WAITING_LEASES);
             tables.write_epochs(&overflow)?;
             Failpoint::TransactionFilled.reach();
-            self.helpers.sync_verifier.mark_pending();
+            // Before COMMIT: readers see the rows as soon as it has synced, and until the file
+            // systems have been asked they must ask for themselves.
+            self.shared.sync_verifier.mark_pending();
             self.sql("COMMIT")?;
             Failpoint::TransactionCommitted.reach();
+            // A statistic. Nothing is ordered by it.
             self.commits.fetch_add(1, Ordering::Relaxed);
+            // After COMMIT: a rolled-back transaction must not remove an epoch from memory, or the
+            // next lease would get the same one.
             self.settle_leases(changes, &outcomes, overflow);
         }
         Ok(Some(outcomes))
     }
 
-    /// The epochs that a commit has put into rows need not wait any more, nor do those whose rows
-    /// it has deleted.
+    /// Removes from memory the epochs that the commit has written, and those of sessions that it
+    /// has deleted.
     fn settle_leases(
         &self,
         changes: &[&Change],
@@ -283,68 +312,72 @@ impl Committer {
         for (change, outcome) in changes.iter().zip(outcomes) {
             if let Ok(forgotten) = outcome {
                 for id in forgotten {
-                    self.helpers.leases.forget(*id);
+                    self.shared.leases.forget(*id);
                 }
                 if let Some((id, epoch)) = change.lease() {
-                    self.helpers.leases.settle(id, epoch);
+                    self.shared.leases.settle(id, epoch);
                 }
             }
         }
         for (id, epoch) in written {
-            self.helpers.leases.settle(id, epoch);
+            self.shared.leases.settle(id, epoch);
         }
     }
 
-    /// One change. `None` when it was refused, perhaps in the middle. An error is the end of the
-    /// whole transaction.
-    fn unprotected(
+    /// Runs one change. Returns `None` when it was refused, perhaps halfway. An error ends the
+    /// transaction.
+    fn run_unprotected(
         &self,
         change: &Change,
         tables: &Tables<'_>,
     ) -> rusqlite::Result<Option<Outcome>> {
-        self.make(change, tables)
-            .map(|outcome| outcome.ok().map(Ok))
+        self.run(change, tables).map(|outcome| outcome.ok().map(Ok))
     }
 
-    /// One change under its savepoint. An error is the end of the whole transaction.
-    fn under_savepoint(
+    /// Runs one change under a savepoint. An error ends the transaction.
+    fn run_under_savepoint(
         &self,
         change: &Change,
         tables: &Tables<'_>,
     ) -> rusqlite::Result<Option<Outcome>> {
         self.sql("SAVEPOINT change")?;
-        let outcome = self.make(change, tables)?;
+        let outcome = self.run(change, tables)?;
         if outcome.is_err() {
             self.sql("ROLLBACK TO change")?;
         }
+        // ROLLBACK TO leaves the savepoint open, so it is released in both cases.
         self.sql("RELEASE change")?;
         Ok(Some(outcome))
     }
 
-    fn make(&self, change: &Change, tables: &Tables<'_>) -> rusqlite::Result<Outcome> {
+    fn run(&self, change: &Change, tables: &Tables<'_>) -> rusqlite::Result<Outcome> {
         match change.run(tables) {
             Ok(forgotten) => Ok(Ok(forgotten)),
             Err(ChangeError::Refused(refusal)) => Ok(Err(refusal)),
-            // SQLite may have rolled back everything by itself then.
+            // On SQLITE_FULL SQLite may roll back the whole transaction by itself
+            // (sqlite.org/lang_transaction.html, 3). Then no single change can be refused, and the
+            // error ends the transaction.
             Err(ChangeError::Sqlite(error))
                 if is_full(&error) && !self.connection.is_autocommit() =>
             {
                 Ok(Err(Refusal::NoSpace))
             }
-            Err(ChangeError::Sqlite(error)) if self.unreadable.note(&error) => {
+            // A value that cannot be converted is a fault of one row, not of the database.
+            Err(ChangeError::Sqlite(error)) if self.unreadable_rows.log(&error) => {
                 Ok(Err(Refusal::Unreadable))
             }
             Err(ChangeError::Sqlite(error)) => Err(error),
         }
     }
 
-    /// Has the WAL brought into the database when it has grown long, and does what is left of that.
+    /// Starts a checkpoint when the WAL is long, and completes one that the thread has ended.
     fn checkpoint(&mut self) {
         if self.checkpointer.is_busy() {
+            // If commits are faster than the thread, the WAL would grow without a bound.
             if self.wal.is_too_long() {
                 self.checkpointer.wait();
             } else {
-                self.checkpointer.look();
+                self.checkpointer.poll();
             }
             if !self.checkpointer.is_busy() {
                 self.finish_checkpoint();
@@ -355,8 +388,10 @@ impl Committer {
         }
     }
 
-    /// Brings what is left into the database, and syncs that, so that the next commit begins the WAL again.
+    /// Copies the remaining pages into the database and syncs it, so that the next commit restarts
+    /// the WAL. It runs between two commits: while pages are added the WAL cannot be emptied.
     fn finish_checkpoint(&self) {
+        // The checkpoint thread may have met a failed sync. Checkpointing again would be a retry.
         if self.fail_stop.check().is_err() {
             return;
         }
@@ -367,18 +402,23 @@ impl Committer {
         }
     }
 
-    /// Closes the connection, the last one: SQLite brings all of the WAL into the database then, and removes
-    /// it. Not after a fault: a sync that failed may seem to succeed the second time, and the WAL has what
-    /// the database then lacks. Nor when a panic has come before.
+    /// Closes the connection, which is the last one: SQLite then copies the WAL into the database
+    /// and removes it.
+    ///
+    /// It does not after a fault: a sync that has failed once may seem to succeed the second time,
+    /// and the WAL holds what the database then lacks. Nor does it after a panic of the writer,
+    /// since this method is not called then.
     pub(super) fn close(self) {
-        // What it is at may fail.
+        // First, because its last checkpoint may fail, and the next line asks for that.
         drop(self.checkpointer);
         if self.fail_stop.check().is_ok() {
-            let keeps = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            let keeps_wal = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             // If that fails, the WAL is there at the next start.
-            let _ = self.connection.set_db_config(keeps, false);
+            let _ = self.connection.set_db_config(keeps_wal, false);
         }
         drop(self.connection);
+        // Last: closing any descriptor of a file drops the POSIX locks that the process has on it,
+        // those of SQLite's connections included (sqlite.org/howtocorrupt.html, 2.2).
         drop(self.database);
     }
 

@@ -1,10 +1,9 @@
-//! The ledger as backups, verification and repairs use it, from outside of the server.
+//! The ledger as backups, verifications and repairs use it: read page by page, copied, repaired.
 //!
-//! The rows as somebody sees them who checks or copies the ledger from outside of its writer.
-//!
-//! Rows come in pages, each of them a read of its own: anyone who looks through millions of rows holds
-//! no snapshot meanwhile, which would keep the WAL from being brought into the database. A row that
-//! cannot be read is handed on as such and keeps nobody from the others.
+//! They run outside of the server's process, mostly while it works. Rows are read in pages, and each
+//! page is a read transaction of its own. Reading millions of rows therefore holds no snapshot, which
+//! would keep the WAL from being checkpointed. A row that cannot be read is returned as such and does
+//! not end the scan.
 
 use std::path::Path;
 
@@ -21,22 +20,22 @@ use super::{prepare_files, rows};
 use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
 
-/// Rows that are read at once.
+/// Maximum number of rows in a page.
 const PAGE_LEN: i64 = 256;
 
-/// Lines of `PRAGMA integrity_check` that are worth having.
+/// Maximum number of lines of `PRAGMA integrity_check`. A few show that the file is damaged.
 const INTEGRITY_LINES: u32 = 20;
 
-/// A connection that only reads while others write.
+/// A connection that only reads, while another process may write.
 #[derive(Debug)]
 pub(crate) struct LedgerSnapshot {
     connection: Connection,
 }
 
-/// Some rows of a table with their rowids, in order. Empty at the end.
+/// Consecutive rows of a table with their rowids. Empty at the end of the table.
 pub(crate) type Page<T> = Vec<(i64, Result<T, rusqlite::Error>)>;
 
-/// A walk over all rows that a table has at its beginning, page by page.
+/// A scan of all rows that a table has when the scan begins, page by page.
 pub(crate) struct TableScan<T> {
     page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
     at: i64,
@@ -49,11 +48,12 @@ impl<T> TableScan<T> {
         table: &'static str,
         page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
     ) -> rusqlite::Result<Self> {
+        // The end is fixed now: beside a busy server a scan to the moving end might never end.
         let last = snapshot.last_row(table)?;
         Ok(Self { page, at: 0, last })
     }
 
-    /// The next page; `None` at the end.
+    /// Returns the next page, or `None` at the end.
     pub(crate) fn next(&mut self, snapshot: &LedgerSnapshot) -> rusqlite::Result<Option<Page<T>>> {
         if self.at >= self.last {
             return Ok(None);
@@ -66,7 +66,7 @@ impl<T> TableScan<T> {
     }
 }
 
-/// What a session's row says of its bytes.
+/// The columns of a session that describe its bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionRow {
     pub(crate) id: SessionId,
@@ -80,7 +80,7 @@ pub(crate) struct SessionRow {
     pub(crate) has_reply: bool,
 }
 
-/// What a resource's row says of its media.
+/// The columns of a resource that describe its media.
 #[derive(Debug, Clone)]
 pub(crate) struct ResourceRow {
     pub(crate) collection: String,
@@ -90,21 +90,20 @@ pub(crate) struct ResourceRow {
 }
 
 impl LedgerSnapshot {
-    /// Opens the ledger in `path`, which must exist. Changes nothing in it, not even the place of
-    /// its last commits.
+    /// Opens the ledger at `path`, which must exist. Changes nothing: what the WAL holds stays there.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
-        let connection = schema::open_onlooker(path);
+        let connection = schema::open_observer(path);
         let connection = connection.map_err(|source| source.at(path))?;
         Ok(Self { connection })
     }
 
-    /// The identity of the store.
+    /// Returns the identity of the store.
     pub(crate) fn identity(&self) -> rusqlite::Result<Identity> {
         schema::identity(&self.connection)
     }
 
-    /// What SQLite finds wrong with the file; nothing when it is sound. `thorough` compares indexes
-    /// with their tables too, which takes longer. It is one long read.
+    /// Returns what SQLite finds wrong with the file, which is nothing when it is sound. `thorough`
+    /// compares indexes with their tables too, which takes longer. The check is one read transaction.
     pub(crate) fn integrity(&self, thorough: bool) -> rusqlite::Result<Vec<String>> {
         let check = if thorough { "integrity" } else { "quick" };
         let pragma = format!("PRAGMA {check}_check({INTEGRITY_LINES})");
@@ -114,20 +113,20 @@ impl LedgerSnapshot {
         Ok(lines.into_iter().filter(|line| line != "ok").collect())
     }
 
-    /// The largest rowid of a table.
+    /// Returns the largest rowid of a table.
     fn last_row(&self, table: &'static str) -> rusqlite::Result<i64> {
         let newest = format!("SELECT coalesce(max(rowid), 0) FROM {table}");
         self.connection.query_row(&newest, [], |row| row.get(0))
     }
 
-    /// How many rows a table has.
+    /// Returns the number of rows of a table.
     pub(crate) fn count(&self, table: &'static str) -> rusqlite::Result<u64> {
         let count = format!("SELECT count(*) FROM {table}");
         let rows: i64 = self.connection.query_row(&count, [], |row| row.get(0))?;
         Ok(rows.cast_unsigned())
     }
 
-    /// Sessions behind a rowid.
+    /// Returns the page of sessions after a rowid.
     pub(crate) fn sessions(&self, after: i64) -> rusqlite::Result<Page<SessionRow>> {
         let sql = "SELECT rowid, id, state, epoch, offset, total, crc32c, media, place,
                        extent_start, extent_crc32c, reply IS NOT NULL AS has_reply
@@ -147,7 +146,7 @@ impl LedgerSnapshot {
         })
     }
 
-    /// Resources behind a rowid.
+    /// Returns the page of resources after a rowid.
     pub(crate) fn resources(&self, after: i64) -> rusqlite::Result<Page<ResourceRow>> {
         let sql = "SELECT rowid, collection, id, media, place, length, content_type, crc32c, md5,
                        sha256
@@ -156,6 +155,7 @@ impl LedgerSnapshot {
             let media = match rows::media_ref(row)? {
                 None => None,
                 Some(at) => {
+                    // Not used, but read: a server could not return a resource without it.
                     row.get::<_, String>("content_type")?;
                     Some((at, rows::count(row, "length")?, rows::digests(row)?))
                 }
@@ -168,7 +168,7 @@ impl LedgerSnapshot {
         })
     }
 
-    /// Small media behind a rowid, each with whether a row names it.
+    /// Returns the page of small media after a rowid, each with whether a row references it.
     pub(crate) fn small_media_names(&self, after: i64) -> rusqlite::Result<Page<(MediaId, bool)>> {
         let sql = "SELECT rowid, id,
                        EXISTS (SELECT 1 FROM sessions WHERE media = small_media.id AND place = 0)
@@ -179,7 +179,8 @@ impl LedgerSnapshot {
         })
     }
 
-    /// Garbage behind `after`, each with whether a row names it, which none should.
+    /// Returns the page of garbage after `after`, each with whether a row references it, which none
+    /// should.
     pub(crate) fn garbage(&self, after: Option<MediaId>) -> rusqlite::Result<Vec<(MediaId, bool)>> {
         let sql = "SELECT media,
                        EXISTS (SELECT 1 FROM sessions
@@ -195,17 +196,17 @@ impl LedgerSnapshot {
         found.collect()
     }
 
-    /// The bytes of a small media.
+    /// Returns the bytes of a small media.
     pub(crate) fn small_media(&self, id: MediaId) -> rusqlite::Result<Option<Vec<u8>>> {
         rows::small_media(&self.connection, id)
     }
 
-    /// Whether a session or a resource names a media.
+    /// Returns whether a session or a resource references a media.
     pub(crate) fn is_named(&self, media: MediaRef) -> rusqlite::Result<bool> {
         rows::is_named(&self.connection, media)
     }
 
-    /// Those of `ids` that neither a session, nor a resource, nor the list of garbage names.
+    /// Returns those of `ids` that no session, resource or garbage entry references.
     pub(crate) fn unknown_media(&self, ids: Vec<MediaId>) -> rusqlite::Result<Vec<MediaId>> {
         rows::unknown_media(&self.connection, ids)
     }
@@ -226,18 +227,18 @@ impl LedgerSnapshot {
     }
 }
 
-/// The connection that a repair writes on. Every change is a transaction of its own, durable when
+/// The connection on which a repair writes. Every change is a transaction of its own, durable when
 /// the call returns.
 #[derive(Debug)]
 pub(crate) struct Repair {
     connection: Connection,
-    /// None is ever given out: the caller holds the directory.
+    /// Always empty: no server runs, so no lease is in force.
     leases: Leases,
 }
 
 impl Repair {
-    /// Opens the ledger in `path`, which must exist, as a server does. It is that of the store of this
-    /// identity. The caller holds the lock of the directory.
+    /// Opens the ledger at `path`, which must exist and belong to the store with this identity, as a
+    /// server does. The caller holds the lock of the directory.
     pub(crate) fn open(path: &Path, identity: Identity) -> Result<Self, OpenError> {
         prepare_files(path, Durability::Disk).map_err(|source| OpenError::io(path, source))?;
         let connection = schema::open_writer(path, identity, Durability::Disk);
@@ -247,21 +248,21 @@ impl Repair {
         })
     }
 
-    /// Marks a session as failed, and lets go of its media. False when it is no longer open under
+    /// Marks a session as failed and releases its media. Returns `false` if it is no longer open under
     /// `epoch`.
     pub(crate) fn fail_session(&self, id: SessionId, epoch: Epoch) -> rusqlite::Result<bool> {
         self.change(|tables| tables.end(id, epoch, EndSession::Failed))
     }
 
-    /// Takes media off the list of garbage.
+    /// Removes media from the garbage list.
     pub(crate) fn forget_garbage(&self, id: MediaId) -> rusqlite::Result<bool> {
         self.change(|tables| tables.forget_garbage(&[id]))
     }
 
-    /// Drops a small media, unless a row names it.
+    /// Deletes a small media, unless a row references it.
     pub(crate) fn drop_small_media(&self, id: MediaId) -> rusqlite::Result<bool> {
         let location = MediaLocation::Ledger;
-        self.change(|tables| tables.let_go(MediaRef { id, location }))
+        self.change(|tables| tables.release(MediaRef { id, location }))
     }
 
     fn change(
@@ -281,14 +282,14 @@ impl Repair {
     }
 }
 
-/// Pages that are copied between two reports.
+/// Number of pages copied between two calls of the progress callback: 1 MiB.
 const STEP_PAGES: i32 = 256;
 
-/// Copies the ledger in `source`, as it is at one moment, into a new file of its own: without a WAL
-/// and without garbage. The file is durable afterwards, its name is not.
+/// Copies the ledger at `source`, as of one moment, into a new file without a WAL and without
+/// garbage. The file is durable afterwards, its name is not.
 ///
-/// The moment is held by a read transaction as long as pages are copied. Anyone who writes meanwhile is
-/// not held up; but the WAL cannot start again until it is over.
+/// A read transaction keeps the moment while pages are copied. Writers are not delayed, but the WAL
+/// cannot restart until it has ended.
 pub(crate) fn copy(
     source: &Path,
     target: &Path,
@@ -300,7 +301,7 @@ pub(crate) fn copy(
     }
     let file = filesystem::create(target).map_err(io)?;
     copy_pages(source, target, copied).map_err(|error| {
-        // It is the copy that grows.
+        // Only the copy grows, so it is the one that lacks space.
         let of = if error.is_full() { target } else { source };
         error.at(of)
     })?;
@@ -309,9 +310,11 @@ pub(crate) fn copy(
 }
 
 fn copy_pages(source: &Path, target: &Path, copied: &mut dyn FnMut()) -> Result<(), SchemaError> {
-    let source = schema::open_onlooker(source)?;
-    // Without it every commit of the server would make the copy start again.
+    let source = schema::open_observer(source)?;
+    // Without the transaction every commit of the server would make the copy start again
+    // (sqlite.org/c3ref/backup_finish.html).
     let moment = source.unchecked_transaction()?;
+    // A deferred transaction takes its snapshot with the first read.
     moment.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     let mut target = connect(target)?;
     let backup = Backup::new(&moment, &mut target)?;
@@ -321,7 +324,7 @@ fn copy_pages(source: &Path, target: &Path, copied: &mut dyn FnMut()) -> Result<
     Ok(())
 }
 
-/// Makes one file of the copy, and forgets garbage: the media of that is not copied.
+/// Turns the copy into a single file, and empties its garbage list, whose media is not copied.
 fn settle(target: &Path) -> Result<(), SchemaError> {
     let target = connect(target)?;
     target.pragma_update(None, "journal_mode", "delete")?;
@@ -329,11 +332,12 @@ fn settle(target: &Path) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Nothing is synced on the way: the copy is synced as a whole, or never used.
 fn connect(target: &Path) -> rusqlite::Result<Connection> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(target, access)?;
+    // The copy is synced once at its end, or never used.
     connection.pragma_update(None, "synchronous", "off")?;
+    // As for the ledger itself: see super::schema.
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(connection)
 }

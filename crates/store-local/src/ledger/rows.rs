@@ -1,12 +1,11 @@
-//! Rows to records and back.
+//! Conversion of rows to records and back.
 //!
-//! SQLite has signed integers. Counts are stored bit for bit; `expires`, which is compared in SQL,
-//! stops at the largest signed one.
+//! SQLite has signed integers. Counts are stored bit for bit. `expires`, which is compared in SQL,
+//! saturates at the largest signed integer.
 //!
-//! Rows that hold what no version of the store has written.
-//!
-//! SQLite has read them without an error, so the database is as good as ever; what is in them makes no sense. A request
-//! that needs such a row fails. Everything else goes on.
+//! A row may hold values that no version of the store has written. SQLite has read it without an
+//! error, so the database itself is sound. A request that needs such a row fails; everything else
+//! goes on.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +18,7 @@ use windlass_store::{
     SessionState, Timestamp,
 };
 
-/// One session.
+/// Returns one session.
 pub(super) fn session(connection: &Connection, id: SessionId) -> rusqlite::Result<Option<Session>> {
     let mut statement = connection.prepare_cached(
         "SELECT context, created, expires, state, epoch, offset, total, crc32c, slow_digests,
@@ -52,7 +51,7 @@ fn read_session(id: SessionId, row: &Row<'_>) -> rusqlite::Result<Session> {
     })
 }
 
-/// One resource.
+/// Returns one resource.
 pub(super) fn resource(
     connection: &Connection,
     collection: &str,
@@ -65,14 +64,14 @@ pub(super) fn resource(
         .optional()
 }
 
-/// Up to `limit` resources of a collection behind `after`.
+/// Returns up to `limit` resources of a collection whose ids are greater than `after`.
 pub(super) fn resources(
     connection: &Connection,
     collection: &str,
     after: Option<&str>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Resource>> {
-    // Every string but the empty one is greater than the empty one; "not before" lets that in too.
+    // An id may be empty, so "greater than the empty string" would miss one.
     let comparison = if after.is_some() { ">" } else { ">=" };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT * FROM resources WHERE collection = ?1 AND id {comparison} ?2 ORDER BY id LIMIT ?3"
@@ -102,12 +101,13 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
     })
 }
 
-/// Those of `ids` that no row names. One statement sees one state: media that moves from a session
-/// to its resource meanwhile is never seen between the two.
+/// Returns those of `ids` that no row references.
 pub(super) fn unknown_media(
     connection: &Connection,
     ids: Vec<MediaId>,
 ) -> rusqlite::Result<Vec<MediaId>> {
+    // One statement for the three tables, because a statement reads one snapshot: media that moves
+    // from a session to its resource meanwhile is never missed in both.
     let mut statement = connection.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1)
              OR EXISTS (SELECT 1 FROM resources WHERE media = ?1)
@@ -122,7 +122,7 @@ pub(super) fn unknown_media(
     Ok(unknown)
 }
 
-/// Whether a session or a resource names a media.
+/// Returns whether a session or a resource references a media.
 pub(super) fn is_named(connection: &Connection, media: MediaRef) -> rusqlite::Result<bool> {
     connection
         .prepare_cached(
@@ -135,7 +135,7 @@ pub(super) fn is_named(connection: &Connection, media: MediaRef) -> rusqlite::Re
         )
 }
 
-/// The bytes of a small media.
+/// Returns the bytes of a small media.
 pub(super) fn small_media(
     connection: &Connection,
     id: MediaId,
@@ -146,13 +146,13 @@ pub(super) fn small_media(
         .optional()
 }
 
-/// The column `total` of a session.
+/// Reads the column `total` of a session.
 pub(super) fn total(row: &Row<'_>) -> rusqlite::Result<Option<u64>> {
     let total: Option<i64> = row.get("total")?;
     Ok(total.map(i64::cast_unsigned))
 }
 
-/// The columns of a session that tell of its last stretch.
+/// Reads the columns of a session that describe its last extent.
 pub(super) fn extent(row: &Row<'_>) -> rusqlite::Result<Option<Extent>> {
     let start: Option<i64> = row.get("extent_start")?;
     let crc32c: Option<u32> = row.get("extent_crc32c")?;
@@ -162,7 +162,7 @@ pub(super) fn extent(row: &Row<'_>) -> rusqlite::Result<Option<Extent>> {
     }))
 }
 
-/// The columns of a resource that tell what its media comes to.
+/// Reads the columns of a resource that hold the digests of its media.
 pub(super) fn digests(row: &Row<'_>) -> rusqlite::Result<Digests> {
     Ok(Digests {
         crc32c: Crc32c(row.get("crc32c")?),
@@ -171,7 +171,7 @@ pub(super) fn digests(row: &Row<'_>) -> rusqlite::Result<Digests> {
     })
 }
 
-/// The columns `media` and `place`.
+/// Reads the columns `media` and `place`.
 pub(super) fn media_ref(row: &Row<'_>) -> rusqlite::Result<Option<MediaRef>> {
     let Some(id) = row.get::<_, Option<[u8; 16]>>("media")? else {
         return Ok(None);
@@ -185,7 +185,7 @@ pub(super) fn media_ref(row: &Row<'_>) -> rusqlite::Result<Option<MediaRef>> {
     Ok(Some(MediaRef { id, location }))
 }
 
-/// The column `place`.
+/// Returns the value of the column `place`.
 pub(super) fn sql_location(location: MediaLocation) -> i64 {
     match location {
         MediaLocation::Ledger => 0,
@@ -193,7 +193,7 @@ pub(super) fn sql_location(location: MediaLocation) -> i64 {
     }
 }
 
-/// The column `state`.
+/// Reads the column `state`.
 pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<SessionState> {
     Ok(match row.get("state")? {
         0 => SessionState::Active,
@@ -205,7 +205,8 @@ pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<SessionState> {
     })
 }
 
-/// The column `state`; two indexes of the schema know the 1 by number.
+/// Returns the value of the column `state`. An index of the schema and several statements contain
+/// the 1 of a finishing session as a number.
 pub(super) fn sql_state(state: SessionState) -> i64 {
     match state {
         SessionState::Active => 0,
@@ -216,50 +217,54 @@ pub(super) fn sql_state(state: SessionState) -> i64 {
     }
 }
 
-/// A column that holds a count.
+/// Reads a column that holds a count.
 pub(super) fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
 }
 
-/// A moment in a column that is compared.
+/// Returns the value of a column that is compared with a point in time.
 pub(super) fn sql_moment(moment: Timestamp) -> i64 {
+    // Stored bit for bit, a time beyond the signed range would be negative, and expired at once.
     i64::try_from(moment.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A `LIMIT`.
+/// Returns the value of a `LIMIT`.
 pub(super) fn sql_limit(limit: usize) -> i64 {
+    // SQLite takes a negative limit for no limit.
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 fn unknown_number(column: &str, number: i64) -> rusqlite::Error {
-    let reason = format!("{number} is no {column}");
+    let reason = format!("{number} is not a value of the column {column}");
     rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, reason.into())
 }
 
-/// Most different errors that go to the log.
-const MOST_TOLD: usize = 100;
+/// Maximum number of different errors that are logged, so that neither the log nor the memory grows
+/// with the number of damaged rows.
+const MAX_LOGGED: usize = 100;
 
-/// Tells of such rows, of each kind of error once.
+/// Logs errors of unreadable rows, each different one once.
 #[derive(Debug, Default)]
-pub(super) struct Unreadable {
-    told: Mutex<HashSet<String>>,
+pub(super) struct UnreadableRows {
+    logged: Mutex<HashSet<String>>,
 }
 
-impl Unreadable {
-    /// Whether an error is that of a row that makes no sense. Then the log tells, if it has not yet.
-    pub(super) fn note(&self, error: &Error) -> bool {
+impl UnreadableRows {
+    /// Returns whether an error means that a row cannot be read, and logs it if it is new.
+    pub(super) fn log(&self, error: &Error) -> bool {
         if !is_unreadable(error) {
             return false;
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() < MOST_TOLD && told.insert(error.to_string()) {
-            tracing::error!(%error, "a row of the ledger cannot be read; `windlass verify` says which");
+        // After a panic the set is still good: it is changed by one call.
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() < MAX_LOGGED && logged.insert(error.to_string()) {
+            tracing::error!(%error, "a row of the ledger cannot be read; `windlass verify` finds it");
         }
         true
     }
 }
 
-/// Whether a value of a row could not be converted.
+/// Returns whether an error means that a value of a row could not be converted.
 pub(crate) fn is_unreadable(error: &Error) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! The database file: its schema, and how a connection to it is set up.
+//! The database file: its schema and the settings of its connections.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,19 +12,21 @@ use super::wal::is_full;
 use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
 
-/// "Wndl": says in the file's header whose it is.
+/// `Wndl` in ASCII. The header of the file shows by it that it is Windlass's.
 const APPLICATION_ID: i32 = 0x576E_646C;
 
-/// The schema below. A file of a newer one is refused.
+/// Version of the schema below. A file with a newer one is refused.
 pub(crate) const VERSION: i32 = 1;
 
 /// The tables.
 ///
-/// The first has one row. The others have rowids on purpose: ids are random, and rows that are written
-/// at about the same time then share pages, of which a commit writes whole ones.
+/// `store` has one row. `sessions`, `resources` and `small_media` have rowids on purpose: rows that
+/// are written at about the same time then share pages, whatever their ids are, and a commit writes
+/// whole pages.
 ///
-/// States are numbered in [`super::rows`]; 1 is finishing. A finishing session never expires, but is in
-/// `sessions_expires` all the same: an index that names the state is written when a session ends.
+/// [`super::rows`] numbers the states; 1 is finishing. A finishing session never expires, yet
+/// `sessions_expires` contains it: an index with a condition on the state would be written whenever
+/// a session ends.
 const TABLES: &str = "
 CREATE TABLE store (
     identity BLOB NOT NULL
@@ -79,12 +81,12 @@ CREATE TABLE garbage (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Why a database file was not taken.
+/// Why a database file was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchemaError {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    #[error("it has schema version {found}; this build knows versions up to {VERSION}")]
+    #[error("its schema has version {found}, and this build supports versions up to {VERSION}")]
     Newer { found: i32 },
     #[error("it is empty")]
     Empty,
@@ -93,12 +95,12 @@ pub(crate) enum SchemaError {
 }
 
 impl SchemaError {
-    /// Whether only the room for it is lacking.
+    /// Returns whether only disk space is lacking.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Sqlite(error) if is_full(error))
     }
 
-    /// Why the store whose ledger is in `path` was not opened.
+    /// Converts it to the error of the store whose ledger is at `path`.
     pub(super) fn at(self, path: &Path) -> OpenError {
         let path = path.to_owned();
         let is_full = self.is_full();
@@ -111,39 +113,49 @@ impl SchemaError {
     }
 }
 
-/// Opens the connection that writes, and makes the tables when the file is new: those of the store of
-/// this identity.
+/// Opens the connection that writes. In an empty file it creates the tables of the store with this
+/// identity.
 pub(super) fn open_writer(
     path: &Path,
     identity: Identity,
     durability: Durability,
 ) -> Result<Connection, SchemaError> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Only a database that is empty takes it. It costs a page more in commits that take or leave pages, and lets the
-    // database become shorter without being written as a whole.
+    // Lets the database become shorter without being rewritten as a whole. It costs one more page in
+    // commits that take or free pages. Only an empty database accepts it, so it comes first.
     connection.pragma_update(None, "auto_vacuum", "incremental")?;
+    // Readers see a snapshot and never block the writer, and a commit is one sync, of the log.
     connection.pragma_update(None, "journal_mode", "wal")?;
     set_durability(&connection, durability)?;
-    // The writer has its own way of checkpointing, after it has answered.
+    // An automatic checkpoint would run inside COMMIT, before callers are answered. The writer starts
+    // checkpoints itself (super::wal).
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    // A WAL that has grown beyond twice the usual length is truncated when it restarts. Otherwise its
+    // file would keep its greatest length for ever.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    // Nor does it when it is closed, unless it is known that it may.
+    // Closing it must not checkpoint, unless it is known that no sync has failed
+    // (Committer::close).
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     make_tables(&mut connection, identity)?;
     Ok(connection)
 }
 
-/// Opens a connection that brings the WAL into the database.
-pub(super) fn open_copier(path: &Path, durability: Durability) -> rusqlite::Result<Connection> {
+/// Opens a connection that copies the WAL into the database.
+pub(super) fn open_checkpointing(
+    path: &Path,
+    durability: Durability,
+) -> rusqlite::Result<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     set_durability(&connection, durability)?;
     open_wal(&connection)?;
     Ok(connection)
 }
 
-/// Opens a connection that only reads, and sees only what is committed. Closing it, though it be the last,
-/// brings nothing into the database: that is for the writer, who knows whether it may.
+/// Opens a connection that only reads. Closing it never checkpoints the WAL, even if it is the last
+/// connection: only the writer knows whether that is safe.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+    // Not opened read-only: a reader of a WAL writes its mark into the index, and the first one
+    // after a crash rebuilds the index. `query_only` refuses changes of the database.
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "query_only", true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -151,9 +163,9 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Opens a connection that only reads in a database that somebody else may be writing, or that a
-/// crash has left. It leaves the WAL to them.
-pub(super) fn open_onlooker(path: &Path) -> Result<Connection, SchemaError> {
+/// Opens a connection that only reads a database which another process may be writing, or which a
+/// crash has left. It leaves the WAL as it is.
+pub(super) fn open_observer(path: &Path) -> Result<Connection, SchemaError> {
     let connection = open_reader(path)?;
     match marks(&connection)? {
         (APPLICATION_ID, VERSION) => Ok(connection),
@@ -163,38 +175,40 @@ pub(super) fn open_onlooker(path: &Path) -> Result<Connection, SchemaError> {
     }
 }
 
-/// The identity of the store whose ledger is in `path`; `None` when there is no file, or nothing in it.
-/// Changes nothing.
+/// Returns the identity of the store whose ledger is at `path`, or `None` if the file does not exist
+/// or is empty. Changes nothing.
 pub(crate) fn identity_in(path: &Path) -> Result<Option<Identity>, OpenError> {
     if !filesystem::exists(path).map_err(|source| OpenError::io(path, source))? {
         return Ok(None);
     }
-    let found = match open_onlooker(path) {
+    let found = match open_observer(path) {
         Err(SchemaError::Empty) => return Ok(None),
         opened => opened.and_then(|connection| Ok(identity(&connection)?)),
     };
     found.map(Some).map_err(|error| error.at(path))
 }
 
-/// The identity of the store whose ledger this is.
+/// Returns the identity of the store whose ledger this is.
 pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
     let identity = connection.query_row("SELECT identity FROM store", [], |row| row.get(0));
     identity.map(Identity::from_bytes)
 }
 
-/// A connection is used by one thread at a time, so SQLite need not lock it.
 fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    // One thread at a time uses a connection, so SQLite need not lock it.
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    // Nobody else writes; this is for an operator who looks into the file meanwhile.
+    // The ledger has one writer. The timeout is for an operator who works in the file meanwhile.
     connection.busy_timeout(Duration::from_secs(5))?;
+    // More than there are statements, so that each is compiled once. rusqlite's default is 16.
     connection.set_prepared_statement_cache_capacity(64);
-    // A long transaction or a sort would spill into a temporary file. When that cannot be opened,
-    // for want of a descriptor or of room in /tmp, it would look like a ledger that failed.
+    // A long transaction or a sort would spill into a temporary file. If that could not be opened,
+    // for lack of a descriptor or of space in /tmp, it would look like a failed ledger.
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(connection)
 }
 
-/// The first read opens the WAL, with a call that waits on a file system that stands still.
+/// Opens the WAL by a first read. Later, on a frozen file system, the call that opens it would keep
+/// the reader waiting.
 fn open_wal(connection: &Connection) -> rusqlite::Result<()> {
     let version = |row: &rusqlite::Row<'_>| row.get::<_, i32>(0);
     connection
@@ -204,13 +218,15 @@ fn open_wal(connection: &Connection) -> rusqlite::Result<()> {
 
 fn set_durability(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", synchronous(durability))?;
-    // Where fsync does not reach the platter by itself (macOS), these make it.
+    // On macOS fsync does not reach the medium; these use F_FULLFSYNC there, and do nothing
+    // elsewhere.
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)
 }
 
-/// WAL with FULL loses nothing that was committed; with NORMAL a power cut takes the last commits.
 fn synchronous(durability: Durability) -> &'static str {
+    // In WAL mode only FULL syncs the log with each commit. With NORMAL a power cut may undo the
+    // last commits (sqlite.org/pragma.html#pragma_synchronous).
     match durability {
         Durability::Disk => "full",
         Durability::Os => "off",
@@ -218,6 +234,7 @@ fn synchronous(durability: Durability) -> &'static str {
 }
 
 fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), SchemaError> {
+    // One transaction: a crash leaves an empty file, or one with its tables, identity and version.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match marks(&transaction)? {
         (0, 0) => {
@@ -233,7 +250,7 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
     Ok(transaction.commit()?)
 }
 
-/// Whose database it is, and of which version.
+/// Reads the application id and the version of the schema.
 fn marks(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
     let read = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     Ok((read("application_id")?, read("user_version")?))

@@ -302,7 +302,7 @@ async fn a_lease_sees_only_what_is_committed() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     let epoch = bench.ledger.lease(id(1)).await.unwrap().unwrap().epoch;
-    let advance = {
+    let commit = {
         let ledger = Arc::clone(&bench.ledger);
         async move {
             ledger
@@ -316,7 +316,7 @@ async fn a_lease_sees_only_what_is_committed() {
         async move { ledger.lease(id(1)).await }
     };
     let calls: Vec<std::pin::Pin<Box<dyn Future<Output = _> + Send>>> =
-        vec![Box::pin(advance), Box::pin(lease)];
+        vec![Box::pin(commit), Box::pin(lease)];
     let results = bench.queue(calls).await;
     assert!(
         matches!(results[0], Err(LedgerError::Fenced)),
@@ -669,7 +669,7 @@ async fn a_ledger_that_closes_waits_for_reads_that_nobody_waits_for() {
     read.abort();
     assert!(read.await.unwrap_err().is_cancelled());
     let mut ledger = Arc::into_inner(ledger).expect("no call is under way");
-    ledger.readers.patience = PATIENCE;
+    ledger.readers.close_timeout = PATIENCE;
     drop(ledger);
     assert!(!dir.path().join("ledger.sqlite-wal").exists());
 }

@@ -1,27 +1,21 @@
-//! The one thread that writes, and its group commit.
+//! The writer thread and its group commit.
 //!
-//! While a commit waits for the disk, changes queue up; the next transaction takes them all, and all
-//! are answered after the one commit. With one change at a time every change costs a sync; with 64
-//! clients a sync carries dozens. Where syncs are quick a commit waits a little for more callers
-//! ([`CommitDelay`]).
+//! One thread makes all changes. While a commit waits for the disk, further changes queue up. The
+//! next transaction carries all of them, and one sync makes them durable together.
 //!
 //! ```text
-//! callers --(bounded queue)--> more callers, waited for
+//! callers --(bounded queue)--> wait for siblings             [`CommitDelay`]
 //!                              leases, answered at once
 //!                              one transaction               ([`super::committer`])
-//!                              answers
-//!                              checkpoint, when it is due    beside the next commits
+//!                              replies
+//!                              checkpoint when it is due     in parallel with the next commits
 //! ```
 //!
-//! Leases go first and outside of the transaction: so they see nothing that is not committed, and
-//! cost no commit ([`super::changes::Leases`]).
-//!
-//! How long a commit waits for other callers.
-//!
-//! A commit writes a page or more of every table and index that it touches, and syncs once, for one
-//! change as for ten. Where syncs are quick the processor is the limit, and small batches waste it: a
-//! batch is what came during the last commit, which did not take long. So the writer waits for a moment,
-//! until most of those are there who were waiting together before. Who is alone does not wait.
+//! A commit writes at least a page of every table and index that it touches, and syncs once, for
+//! one change as for ten. Where syncs are fast the processor is the bottleneck, and small batches
+//! waste it: a batch is what arrived during the last commit, which did not take long. So the writer
+//! waits a moment for siblings, as PostgreSQL does with `commit_delay` and `commit_siblings`. A
+//! caller that is alone does not wait.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -35,52 +29,64 @@ use super::changes::Change;
 use super::committer::Committer;
 use crate::sync_health::FailStop;
 
-/// Most calls that wait for the writer. Further ones wait for room.
+/// Maximum number of queued calls. Further callers wait for a slot.
 const QUEUE_LEN: usize = 4096;
 
-/// Most calls that one commit carries. It bounds how long the first of them waits.
+/// Maximum number of calls in one commit. It bounds how long the first of them waits.
 const BATCH_LEN: usize = 512;
 
-/// The callers' side: hands calls to the thread, and ends it when dropped.
+/// Longest time that a commit waits for siblings.
+///
+/// With 32 clients on two cores, a shorter delay gave smaller batches and a longer one left the
+/// processor idle.
+const COMMIT_DELAY: Duration = Duration::from_micros(500);
+
+/// The callers' handle of the writer thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Writer {
+    /// `None` only during the drop.
     queue: Option<mpsc::Sender<Queued>>,
-    places: Arc<QueueSlots>,
+    slots: Arc<QueueSlots>,
     fail_stop: FailStop,
     commits: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A call in the queue, with its place in it.
+/// A queued call.
 struct Queued {
     call: Call,
-    _place: OwnedSemaphorePermit,
+    /// Freed when the writer takes the call, before the commit: [`CommitDelay::record`] counts the
+    /// callers that arrived during the commit by it.
+    _slot: OwnedSemaphorePermit,
 }
 
 #[expect(clippy::large_enum_variant, reason = "nearly all calls are changes")]
 enum Call {
-    Lease(SessionId, Answer<Option<Session>>),
-    Change(Change, Answer<usize>),
+    Lease(SessionId, Reply<Option<Session>>),
+    Change(Change, Reply<usize>),
 }
 
-type Answer<T> = oneshot::Sender<Result<T, LedgerError>>;
+type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
 
 impl Writer {
     /// Starts the thread.
     pub(super) fn start(committer: Committer, fail_stop: FailStop) -> std::io::Result<Self> {
+        // Unbounded, and bounded by the slots instead: a full bounded channel would block the
+        // caller's worker thread, while a semaphore suspends its task.
         let (queue, calls) = mpsc::channel();
-        let places = Arc::new(QueueSlots::new(QUEUE_LEN));
+        let slots = Arc::new(QueueSlots::new(QUEUE_LEN));
         let commits = committer.commits();
         let thread = WriterThread {
             committer,
-            group_commit: CommitDelay::new(Arc::clone(&places)),
+            commit_delay: CommitDelay::new(Arc::clone(&slots)),
         };
+        // Not a task of tokio: a store is opened and dropped without a runtime, too.
         let thread = thread::Builder::new()
             .name("ledger-writer".to_owned())
             .spawn(move || thread.run(&calls))?;
         Ok(Self {
             queue: Some(queue),
-            places,
+            slots,
             fail_stop,
             commits,
             thread: Some(thread),
@@ -89,44 +95,47 @@ impl Writer {
 
     /// Raises a session's epoch.
     pub(super) async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        self.call(|answer| Call::Lease(id, answer)).await
+        self.call(|reply| Call::Lease(id, reply)).await
     }
 
-    /// Makes a change. Resolves when it is durable.
+    /// Makes a change and returns when it is durable. Returns the number of forgotten sessions.
     pub(super) async fn change(&self, change: Change) -> Result<usize, LedgerError> {
-        self.call(|answer| Call::Change(change, answer)).await
+        self.call(|reply| Call::Change(change, reply)).await
     }
 
-    /// How many transactions were committed since the start.
+    /// Returns the number of transactions committed since the start.
     pub(super) fn commits(&self) -> u64 {
+        // A statistic. Nothing is ordered by it.
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// How many calls wait in the queue.
+    /// Returns the number of queued calls.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
-        self.places.taken()
+        self.slots.taken()
     }
 
-    async fn call<T>(&self, call: impl FnOnce(Answer<T>) -> Call) -> Result<T, LedgerError> {
+    async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> Call) -> Result<T, LedgerError> {
+        // After a failure nothing is queued any more: the writer would refuse it anyway, but only
+        // after whatever it is waiting for.
         self.fail_stop.check().map_err(LedgerError::Fault)?;
-        let (answer, answered) = oneshot::channel();
+        let (reply, replied) = oneshot::channel();
         let queued = Queued {
-            call: call(answer),
-            _place: self.places.take().await,
+            call: call(reply),
+            _slot: self.slots.acquire().await,
         };
         let queue = self.queue.as_ref().expect("it is there until the drop");
-        // Without a thread there is no answer; both errors say so.
+        // A dead thread shows as either error: the queue refuses the call, or drops its reply.
         if queue.send(queued).is_err() {
             return Err(self.stopped());
         }
         if let Some(thread) = &self.thread {
-            self.places.tell(thread.thread());
+            self.slots.wake_if_enough(thread.thread());
         }
-        answered.await.unwrap_or_else(|_| Err(self.stopped()))
+        replied.await.unwrap_or_else(|_| Err(self.stopped()))
     }
 
-    /// The thread is gone: it panicked.
+    /// The error of a thread that has panicked.
     fn stopped(&self) -> LedgerError {
         LedgerError::Fault(self.fail_stop.trip(WriterStopped))
     }
@@ -136,88 +145,91 @@ impl Writer {
 /// when the connection closes.
 impl Drop for Writer {
     fn drop(&mut self) {
+        // The thread ends when it has received all that was sent and no sender is left.
         drop(self.queue.take());
         if let Some(thread) = self.thread.take() {
-            // A panic has been answered with faults already.
+            // A panic of the thread has been answered with faults already.
             let _ = thread.join();
         }
     }
 }
 
-/// The writer's thread ended before its time.
+/// The writer thread has ended early.
 #[derive(Debug, thiserror::Error)]
-#[error("the ledger's writer has stopped")]
+#[error("the ledger's writer thread has panicked")]
 struct WriterStopped;
 
-/// The thread's side.
+/// The state of the writer thread.
 struct WriterThread {
     committer: Committer,
-    group_commit: CommitDelay,
+    commit_delay: CommitDelay,
 }
 
 impl WriterThread {
-    /// Until no more calls can come.
+    /// Runs until no more calls can arrive.
     fn run(mut self, calls: &mpsc::Receiver<Queued>) {
         while let Ok(first) = calls.recv() {
+            // A lease costs no commit, so it gains nothing by waiting for siblings.
             if matches!(first.call, Call::Change(..)) {
-                self.group_commit.wait_for_siblings(BATCH_LEN);
+                self.commit_delay.wait_for_siblings(BATCH_LEN);
             }
             let batch = std::iter::once(first)
                 .chain(calls.try_iter())
                 .take(BATCH_LEN);
-            self.carry_out(batch);
+            self.execute(batch);
         }
         self.committer.close();
     }
 
-    /// Leases at once, changes in one transaction.
-    fn carry_out(&mut self, calls: impl Iterator<Item = Queued>) {
-        let (mut changes, mut answers) = (Vec::new(), Vec::new());
+    /// Answers leases at once and makes all changes in one transaction.
+    fn execute(&mut self, calls: impl Iterator<Item = Queued>) {
+        let (mut changes, mut replies) = (Vec::new(), Vec::new());
         for Queued { call, .. } in calls {
             match call {
-                Call::Lease(id, answer) => drop(answer.send(self.committer.lease(id))),
-                Call::Change(change, answer) => {
+                // Before the transaction begins, so that a lease sees only committed rows. A
+                // caller that has gone away holds a lease that nobody uses, which is harmless.
+                Call::Lease(id, reply) => drop(reply.send(self.committer.lease(id))),
+                Call::Change(change, reply) => {
                     changes.push(change);
-                    answers.push(answer);
+                    replies.push(reply);
                 }
             }
         }
         if changes.is_empty() {
             return;
         }
-        self.commit(&changes, answers);
-        // Those who have come meanwhile are counted, too.
-        self.group_commit.note(changes.len());
+        self.commit(&changes, replies);
+        // After the replies, so that callers which come back at once are counted.
+        self.commit_delay.record(changes.len());
+        // Also after the replies: nobody waits for a checkpoint.
         self.committer.upkeep();
     }
 
-    /// Makes the changes in one transaction, then answers them all.
-    fn commit(&mut self, changes: &[Change], answers: Vec<Answer<usize>>) {
+    /// Makes the changes in one transaction and answers all of them.
+    fn commit(&mut self, changes: &[Change], replies: Vec<Reply<usize>>) {
         let outcomes = self.committer.commit(changes);
-        for (index, answer) in answers.into_iter().enumerate() {
+        for (index, reply) in replies.into_iter().enumerate() {
             let outcome = match &outcomes {
                 Ok(outcomes) => match &outcomes[index] {
                     Ok(forgotten) => Ok(forgotten.len()),
                     Err(refusal) => Err(LedgerError::from(*refusal)),
                 },
                 Err(LedgerError::Fault(cause)) => Err(LedgerError::Fault(Arc::clone(cause))),
+                // The committer turns all other errors into outcomes of single changes.
                 Err(_) => Err(LedgerError::NoSpace),
             };
-            // A caller that has gone away is told by the next read.
-            let _ = answer.send(outcome);
+            // A caller that has gone away learns the outcome by its next read.
+            let _ = reply.send(outcome);
         }
     }
 }
 
-/// Longest time that a commit waits for other callers. On two cores, with 32 clients, less waiting gave smaller
-/// batches, and more left the processor idle.
-const PATIENCE: Duration = Duration::from_micros(500);
-
-/// The queue's places: how many calls wait, and how many the writer wants to see there.
+/// The slots of the queue: how many calls it holds, and how many the writer waits for.
 #[derive(Debug)]
 struct QueueSlots {
     len: usize,
     free: Arc<Semaphore>,
+    /// Number of queued calls at which the writer is woken; `usize::MAX` while it does not wait.
     wanted: AtomicUsize,
 }
 
@@ -230,66 +242,77 @@ impl QueueSlots {
         }
     }
 
-    /// A place in the queue, until it is dropped.
-    async fn take(&self) -> OwnedSemaphorePermit {
-        let place = Arc::clone(&self.free).acquire_owned().await;
-        place.expect("the semaphore is never closed")
+    /// Takes a slot, which is freed when the permit is dropped.
+    async fn acquire(&self) -> OwnedSemaphorePermit {
+        let slot = Arc::clone(&self.free).acquire_owned().await;
+        slot.expect("the semaphore is never closed")
     }
 
-    /// How many places are taken.
+    /// Returns the number of slots taken.
     fn taken(&self) -> usize {
         self.len - self.free.available_permits()
     }
 
-    /// Wakes the writer if it waits for no more calls than there are; to be called when one has been
-    /// put into the queue.
-    fn tell(&self, writer: &thread::Thread) {
+    /// Wakes the writer if as many calls are queued as it waits for. Called after a call has been
+    /// queued.
+    fn wake_if_enough(&self, writer: &thread::Thread) {
+        // This side takes a slot and then reads `wanted`; the writer stores `wanted` and then
+        // counts the slots. Sequential consistency keeps both from missing the other. A wake-up
+        // that is missed all the same costs no more than COMMIT_DELAY: the writer's wait is timed.
         if self.taken() >= self.wanted.load(Ordering::SeqCst) {
             writer.unpark();
         }
     }
 }
 
-/// The writer's side: waits for other callers, as long as some are to be expected.
+/// The writer's side: waits for siblings as long as some are to be expected.
 #[derive(Debug)]
 struct CommitDelay {
-    places: Arc<QueueSlots>,
-    /// How many callers were lately waiting at the same time.
-    lately: usize,
+    slots: Arc<QueueSlots>,
+    /// Number of callers that recently waited at the same time.
+    recent: usize,
 }
 
 impl CommitDelay {
-    fn new(places: Arc<QueueSlots>) -> Self {
-        Self { places, lately: 0 }
+    fn new(slots: Arc<QueueSlots>) -> Self {
+        Self { slots, recent: 0 }
     }
 
-    /// Waits for other callers before a commit, which carries so many calls at most.
-    fn wait_for_siblings(&self, most: usize) {
-        self.wait_for_siblings_within(PATIENCE, most);
+    /// Waits for siblings before a commit that carries at most `max` calls.
+    fn wait_for_siblings(&self, max: usize) {
+        self.wait_for_siblings_within(COMMIT_DELAY, max);
     }
 
-    fn wait_for_siblings_within(&self, patience: Duration, most: usize) {
-        let enough = self.enough(most);
-        let begun = Instant::now();
-        self.places.wanted.store(enough, Ordering::SeqCst);
-        while self.places.taken() < enough {
-            let Some(rest) = patience.checked_sub(begun.elapsed()) else {
+    fn wait_for_siblings_within(&self, timeout: Duration, max: usize) {
+        let wanted = self.siblings_wanted(max);
+        let started = Instant::now();
+        // Before the slots are counted: see `wake_if_enough`.
+        self.slots.wanted.store(wanted, Ordering::SeqCst);
+        // In a loop, because an `unpark` from before the wait ends the first park early.
+        while self.slots.taken() < wanted {
+            let Some(rest) = timeout.checked_sub(started.elapsed()) else {
                 break;
             };
             thread::park_timeout(rest);
         }
-        self.places.wanted.store(usize::MAX, Ordering::SeqCst);
+        // From here on callers need not spend a system call on waking a thread that is awake.
+        self.slots.wanted.store(usize::MAX, Ordering::SeqCst);
     }
 
-    /// How many calls a commit waits for. It carries no more than `most`.
-    fn enough(&self, most: usize) -> usize {
-        most.min(self.lately * 3 / 4)
+    /// Returns the number of calls that a commit waits for, at most `max`.
+    fn siblings_wanted(&self, max: usize) -> usize {
+        // Three quarters: waiting for the last of them would mostly run into the timeout. Of one
+        // or two recent callers this leaves at most one, the caller itself, which does not wait.
+        max.min(self.recent * 3 / 4)
     }
 
-    /// Notes that a commit carried so many calls. Anyone who has come meanwhile was waiting with them.
-    fn note(&mut self, carried: usize) {
-        let fewer = self.lately - self.lately.div_ceil(8);
-        self.lately = fewer.max(carried + self.places.taken());
+    /// Records that a commit carried `carried` calls. Callers that queued up during it were
+    /// waiting at the same time.
+    fn record(&mut self, carried: usize) {
+        // Falls by an eighth for each commit, so that callers which are gone are soon not waited
+        // for, and rises at once.
+        let decayed = self.recent - self.recent.div_ceil(8);
+        self.recent = decayed.max(carried + self.slots.taken());
     }
 }
 
@@ -298,65 +321,65 @@ mod tests {
     use super::*;
 
     /// Longer than a test waits for a thread.
-    const FOR_EVER: Duration = Duration::from_secs(3600);
+    const FOREVER: Duration = Duration::from_secs(3600);
 
     /// How long a test waits for a thread. It takes that long only when it fails.
-    const LONG: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
-    async fn with(taken: usize, lately: usize) -> (CommitDelay, Vec<OwnedSemaphorePermit>) {
-        let places = Arc::new(QueueSlots::new(100));
+    async fn with(taken: usize, recent: usize) -> (CommitDelay, Vec<OwnedSemaphorePermit>) {
+        let slots = Arc::new(QueueSlots::new(100));
         let mut held = Vec::new();
         for _ in 0..taken {
-            held.push(places.take().await);
+            held.push(slots.acquire().await);
         }
-        (CommitDelay { places, lately }, held)
+        (CommitDelay { slots, recent }, held)
     }
 
     #[tokio::test]
-    async fn who_is_alone_does_not_wait() {
-        for lately in [0, 1, 2] {
-            let (group_commit, _held) = with(1, lately).await;
-            assert!(group_commit.enough(100) <= 1, "{lately}");
+    async fn a_single_caller_does_not_wait() {
+        for recent in [0, 1, 2] {
+            let (commit_delay, _held) = with(1, recent).await;
+            assert!(commit_delay.siblings_wanted(100) <= 1, "{recent}");
         }
     }
 
     #[tokio::test]
-    async fn most_of_the_company_is_enough() {
-        let (group_commit, held) = with(5, 8).await;
-        let places = Arc::clone(&group_commit.places);
-        let (tell, gathered) = mpsc::channel();
+    async fn three_quarters_of_the_recent_callers_end_the_wait() {
+        let (commit_delay, held) = with(5, 8).await;
+        let slots = Arc::clone(&commit_delay.slots);
+        let (sender, ended) = mpsc::channel();
         let writer = thread::spawn(move || {
-            group_commit.wait_for_siblings_within(FOR_EVER, 100);
-            tell.send(())
+            commit_delay.wait_for_siblings_within(FOREVER, 100);
+            sender.send(())
         });
-        let sixth = places.take().await;
-        places.tell(writer.thread());
-        gathered.recv_timeout(LONG).unwrap();
-        assert_eq!(places.taken(), 6);
+        let sixth = slots.acquire().await;
+        slots.wake_if_enough(writer.thread());
+        ended.recv_timeout(TIMEOUT).unwrap();
+        assert_eq!(slots.taken(), 6);
         drop((held, sixth));
     }
 
     #[tokio::test]
     async fn a_full_batch_does_not_wait() {
-        let (group_commit, _held) = with(5, 100).await;
-        assert_eq!(group_commit.enough(5), 5);
+        let (commit_delay, _held) = with(5, 100).await;
+        assert_eq!(commit_delay.siblings_wanted(5), 5);
     }
 
     #[tokio::test]
-    async fn company_that_does_not_come_is_not_waited_for() {
-        let (group_commit, _held) = with(1, 100).await;
-        group_commit.wait_for_siblings_within(Duration::from_millis(1), 100);
+    async fn the_wait_for_absent_siblings_ends_with_its_timeout() {
+        let (commit_delay, _held) = with(1, 100).await;
+        commit_delay.wait_for_siblings_within(Duration::from_millis(1), 100);
     }
 
     #[tokio::test]
-    async fn company_that_has_gone_is_forgotten() {
-        let (mut group_commit, held) = with(20, 0).await;
-        group_commit.note(12);
-        assert_eq!(group_commit.lately, 32);
+    async fn callers_that_are_gone_are_forgotten() {
+        let (mut commit_delay, held) = with(20, 0).await;
+        commit_delay.record(12);
+        assert_eq!(commit_delay.recent, 32);
         drop(held);
         for _ in 0..32 {
-            group_commit.note(1);
+            commit_delay.record(1);
         }
-        assert_eq!(group_commit.lately, 1);
+        assert_eq!(commit_delay.recent, 1);
     }
 }

@@ -117,10 +117,10 @@ fn what_may_use_the_reserve() {
         })
     };
     let (id, epoch) = (id(1), Epoch(1));
-    let advance = |small_media| Change::OffsetCommit {
+    let commit = |small_media| Change::OffsetCommit {
         id,
         epoch,
-        advance: OffsetCommit {
+        commit: OffsetCommit {
             small_media,
             ..step(0, 1)
         },
@@ -139,8 +139,8 @@ fn what_may_use_the_reserve() {
     };
     let cases = [
         (Change::Start(new_session(1)), None),
-        (advance(Some(Bytes::from_static(b"a"))), None),
-        (advance(None), Some(Purpose::Finish)),
+        (commit(Some(Bytes::from_static(b"a"))), None),
+        (commit(None), Some(Purpose::Finish)),
         (Change::Apply(finish), Some(Purpose::Finish)),
         (Change::Apply(ChangeSet::default()), None),
         (apply(vec![deletion(1)]), Some(Purpose::MakeRoom)),
@@ -154,7 +154,7 @@ fn what_may_use_the_reserve() {
 }
 
 #[tokio::test]
-async fn what_deleted_rows_took_goes_back_to_a_disk_that_is_short_of_room() {
+async fn free_pages_are_returned_to_a_disk_that_is_short_of_space() {
     let bench = Bench::new();
     let path = bench.dir.path().join("ledger.sqlite");
     let ledger = &bench.ledger;
@@ -169,35 +169,35 @@ async fn what_deleted_rows_took_goes_back_to_a_disk_that_is_short_of_room() {
     ledger.start(new_session(8)).await.unwrap();
     let all = Timestamp::from_millis(2);
     assert_eq!(ledger.expire(all, 100).await.unwrap(), 8);
-    let used = async || ledger.readers.read(Used::of).await.unwrap();
+    let used = async || ledger.readers.read(DatabaseLen::of).await.unwrap();
     let before = used().await;
-    let idle = before.unused;
-    assert!(idle > 8 << 20, "{before:?}");
-    let look = |available| {
+    let free = before.free;
+    assert!(free > 8 << 20, "{before:?}");
+    let report = |available| {
         let (total, disk) = (u64::MAX, 0);
         let space = Space {
             available,
             total,
             disk,
         };
-        Look { space, idle }
+        SpaceReport { space, free }
     };
 
-    ledger.shrink(look(1 << 40)).await.unwrap();
-    assert_eq!(used().await, before, "a disk with room lends it");
-    ledger.shrink(look(4 << 20)).await.unwrap();
+    ledger.shrink(report(1 << 40)).await.unwrap();
+    assert_eq!(used().await, before, "a disk with space needs none");
+    ledger.shrink(report(4 << 20)).await.unwrap();
     // What comes after the reply to it comes before the next change.
     ledger.change(Change::Shrink).await.unwrap();
     let after = used().await;
-    assert_eq!(after.unused, 0);
-    assert!(after.len <= before.len - idle, "{after:?}, {before:?}");
+    assert_eq!(after.free, 0);
+    assert!(after.total <= before.total - free, "{after:?}, {before:?}");
     let len = path.metadata().unwrap().len();
     assert!(len < 1 << 20, "the file has {len} bytes");
     assert!(ledger.session(id(8)).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn room_that_the_log_still_has_to_bring_into_the_database_is_not_free() {
+async fn space_for_pages_that_only_the_wal_has_is_not_available() {
     let bench = Bench::new();
     let path = bench.dir.path().join("ledger.sqlite");
     let large = NewSession {
@@ -207,13 +207,13 @@ async fn room_that_the_log_still_has_to_bring_into_the_database_is_not_free() {
     bench.ledger.start(large).await.unwrap();
     let database = path.metadata().unwrap().len();
     assert!(database < 1 << 20, "it is in the log only: {database}");
-    let mut used = bench.ledger.readers.read(Used::of).await.unwrap();
-    assert!(used.len > 8 << 20, "{used:?}");
-    let room = Room::of(
+    let mut used = bench.ledger.readers.read(DatabaseLen::of).await.unwrap();
+    assert!(used.total > 8 << 20, "{used:?}");
+    let probe = DiskProbe::of(
         &path,
         Arc::new(Reserve::open(&bench.dir.path().join("other")).unwrap()),
     );
     let more_than_any_disk = u64::MAX / 2;
-    used.len = database + more_than_any_disk;
-    assert_eq!(room.look(used).unwrap().space.available, 0);
+    used.total = database + more_than_any_disk;
+    assert_eq!(probe.probe(used).unwrap().space.available, 0);
 }
