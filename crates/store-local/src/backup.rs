@@ -499,8 +499,8 @@ impl Target {
     /// The file of a media, made now if it does not exist.
     fn media(&self, id: MediaId) -> Result<(PathBuf, File), BackupError> {
         let path = layout::media_path(&self.vault(), id);
-        let inner = path.parent().expect("a media lies two directories deep");
-        let outer = inner.parent().expect("a media lies two directories deep");
+        let inner = path.parent().expect("a media is two directories deep");
+        let outer = inner.parent().expect("a media is two directories deep");
         let file = filesystem::make_directory(outer)
             .and_then(|()| filesystem::make_directory(inner))
             .and_then(|()| filesystem::open_or_create(&path));

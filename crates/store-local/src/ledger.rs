@@ -401,7 +401,8 @@ impl Readers {
 }
 
 /// Waits for reads whose callers have gone away, for half a second at most. While such a read has
-/// its connection, the writer's is not the last one to close, and the WAL is left to the next start.
+/// its connection, the writer's is not the last one to close, and the WAL is left to the next
+/// start.
 impl Drop for Readers {
     fn drop(&mut self) {
         let started = Instant::now();

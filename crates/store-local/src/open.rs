@@ -14,7 +14,7 @@ use crate::filesystem::{self, Safety};
 use crate::ledger::{self, LocalLedger};
 use crate::reserve::{self, Reserve};
 use crate::sync_health::JournalHealth;
-use crate::vault::{LocalVault, Writes, layout};
+use crate::vault::{LocalVault, WritePolicy, layout};
 use crate::{Durability, OpenError, Options};
 
 /// A ledger and a vault that share a data directory.
@@ -55,26 +55,26 @@ impl LocalStore {
         let (identity, vault_lock) = identify(&ledger_path, &vault_dir)?;
         let lock = Arc::new(DirectoryLock::new(vec![file, vault_lock]));
         directory::take_over(dir)?;
-        let keep = StoreShared {
+        let shared_state = StoreShared {
             durability: options.durability,
             reserve: Arc::clone(&reserve),
             lock,
             journals: journals(dir, &vault_dir, options.durability).map_err(io)?,
         };
-        let writes = writes(&vault_dir, options);
-        let vault = LocalVault::new(vault_dir, writes, keep.clone());
-        let ledger = LocalLedger::open(&ledger_path, identity, keep)?;
+        let write_policy = write_policy(&vault_dir, options);
+        let vault = LocalVault::new(vault_dir, write_policy, shared_state.clone());
+        let ledger = LocalLedger::open(&ledger_path, identity, shared_state)?;
         Ok(Self { ledger, vault })
     }
 }
 
 /// How media is written: past the page cache if it will be synced, and if the vault's file system is good at it.
-fn writes(vault: &Path, options: Options) -> Writes {
+fn write_policy(vault: &Path, options: Options) -> WritePolicy {
     let wants_direct = options.durability == Durability::Disk && !options.page_cache;
     if wants_direct && filesystem::takes_direct_writes(&identity_path(vault)) {
-        Writes::Direct
+        WritePolicy::Direct
     } else {
-        Writes::Cached
+        WritePolicy::Cached
     }
 }
 
@@ -114,7 +114,7 @@ fn identify(ledger: &Path, vault: &Path) -> Result<(Identity, File), OpenError> 
 fn mark_new(vault: &Path) -> Result<(Identity, File), OpenError> {
     let io = |source| OpenError::io(vault, source);
     filesystem::make_directories_durably(vault).map_err(io)?;
-    if !layout::is_bare(vault).map_err(io)? {
+    if !layout::is_empty(vault).map_err(io)? {
         let vault = vault.to_owned();
         return Err(OpenError::NoLedger { vault });
     }

@@ -4,15 +4,15 @@
 //! still lacks the bytes. So a failed sync or commit is never retried. It ends all acknowledging in
 //! this process ([`FailStop`]).
 //!
-//! **Successful syncs are checked.** A file system that cannot write its journal stops, and the sync
-//! that waits for the journal fails. Another sync that reaches the same journal entry a moment later
-//! may find it closed and succeed: Linux does not distinguish an entry that failed from one that is
-//! on the disk (`jbd2_complete_transaction` of ext4). XFS likewise treats a file that has no changes
-//! left in its log as synced, and stopping leaves it none. So synced bytes are durable only if the
-//! file system has not stopped by then, and that must be asked for ([`JournalHealth`]).
+//! **Successful syncs are checked.** A file system that cannot write its journal stops, and the
+//! sync that waits for the journal fails. Another sync that reaches the same journal entry a moment
+//! later may find it closed and succeed: Linux does not distinguish an entry that failed from one
+//! that is on the disk (`jbd2_complete_transaction` of ext4). XFS likewise treats a file that has
+//! no changes left in its log as synced, and stopping leaves it none. So synced bytes are durable
+//! only if the file system has not stopped by then, and that must be asked for ([`JournalHealth`]).
 //!
-//! **Readers too.** Readers see a commit as soon as its sync has succeeded, a moment before the file
-//! systems have been asked. Until then a reader asks for itself ([`SyncVerifier`]).
+//! **Readers too.** Readers see a commit as soon as its sync has succeeded, a moment before the
+//! file systems have been asked. Until then a reader asks for itself ([`SyncVerifier`]).
 
 use std::error::Error;
 use std::fmt;
@@ -54,8 +54,8 @@ impl JournalHealth {
     /// Asks the file system of the file at `path`.
     ///
     /// ext4 and XFS look at the state of their journal only when a change begins. So they are asked
-    /// by the smallest change whose refusal they report: the file is given the flags that it has. It
-    /// costs some microseconds and no sync. Other file systems are not known to need it and are
+    /// by the smallest change whose refusal they report: the file is given the flags that it has.
+    /// It costs some microseconds and no sync. Other file systems are not known to need it and are
     /// never asked. Nor are those two if the file belongs to another user, which is logged as a
     /// warning.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
@@ -68,8 +68,8 @@ impl JournalHealth {
         Self(Box::new(answer))
     }
 
-    /// Fails if the file system has stopped. Otherwise every sync that has succeeded before, on any of
-    /// its files, can be relied on.
+    /// Fails if the file system has stopped. Otherwise every sync that has succeeded before, on any
+    /// of its files, can be relied on.
     pub(crate) fn check(&self) -> io::Result<()> {
         (self.0)()
     }
@@ -150,8 +150,8 @@ impl SyncVerifier {
         self.is_pending.store(true, Ordering::SeqCst);
     }
 
-    /// Checks that the sync of the commit, and all before it, can be relied on. Called after a commit
-    /// that has succeeded.
+    /// Checks that the sync of the commit, and all before it, can be relied on. Called after a
+    /// commit that has succeeded.
     pub(crate) fn confirm(&self) -> Result<(), Cause> {
         // On a failure the flag stays: readers go on asking, and fail.
         self.check()?;
@@ -159,8 +159,8 @@ impl SyncVerifier {
         Ok(())
     }
 
-    /// Checks, if a commit is pending, that what a read has found can be relied on. Called after the
-    /// read and before its result is used.
+    /// Checks, if a commit is pending, that what a read has found can be relied on. Called after
+    /// the read and before its result is used.
     pub(crate) fn confirm_read(&self) -> Result<(), Cause> {
         if self.is_pending.load(Ordering::SeqCst) {
             self.check()?;

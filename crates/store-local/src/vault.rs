@@ -1,13 +1,11 @@
 //! The vault on the local disk.
 //!
-//! A media is a file that has its final name from birth; there is no rename. The name and the
-//! length mean nothing: the ledger says which media there are and how much of each counts.
+//! A media is a file that has its final name from the first byte on; nothing is renamed. Its name
+//! and its length mean nothing: the ledger says which media exist and how much of each counts.
 //!
-//! Blocking work, in pools that cannot take each other's threads.
-//!
-//! All of it runs on tokio's blocking threads, of which there are 512. A disk that has become slow
-//! would soon have them all waiting in fdatasync; so each kind of work has its own number of them,
-//! and what is beyond waits as a future, without a thread.
+//! All file calls run on tokio's blocking threads, of which there are 512 by default. A disk that
+//! has become slow would soon keep all of them waiting in `fdatasync`. So each kind of work has a
+//! limited number of them ([`IoPools`]), and further work waits as a future, without a thread.
 
 mod direct;
 pub(crate) mod layout;
@@ -30,7 +28,7 @@ use windlass_store::{
     Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
 };
 
-pub(crate) use direct::Writes;
+pub(crate) use direct::WritePolicy;
 
 use crate::directory::{DeletionLock, DeletionLocked, DirectoryLock, StoreShared};
 use crate::sync_health::FailStop;
@@ -40,49 +38,51 @@ use media::{FenceMap, LocalReader, LocalWriter, WriteBack};
 
 /// A [`Vault`] in a directory.
 ///
-/// Made by [`LocalStore::open`](crate::LocalStore::open). Its futures need a tokio runtime, on whose
-/// blocking threads file calls run.
+/// It is opened by [`LocalStore::open`](crate::LocalStore::open). Its futures need a tokio runtime,
+/// on whose blocking threads the file calls run.
 #[derive(Debug)]
 pub struct LocalVault {
     shared: Arc<Shared>,
 }
 
-/// What work on blocking threads needs of the vault.
+/// The state that work on blocking threads shares.
 #[derive(Debug)]
 struct Shared {
     layout: Layout,
     durability: Durability,
-    /// How media is written.
-    writes: Writes,
+    /// Whether large writes bypass the page cache.
+    write_policy: WritePolicy,
     io_pools: IoPools,
     fences: Arc<FenceMap>,
     fail_stop: FailStop,
     syncs: AtomicU64,
     deletion_lock: DeletionLock,
-    /// Held as long as anything may still be written.
+    /// Released with the last writer: as long as one may write, no other process may open the
+    /// directory.
     _lock: Arc<DirectoryLock>,
 }
 
 impl LocalVault {
-    pub(crate) fn new(root: PathBuf, writes: Writes, keep: StoreShared) -> Self {
+    pub(crate) fn new(root: PathBuf, write_policy: WritePolicy, shared_state: StoreShared) -> Self {
         let shared = Shared {
             deletion_lock: DeletionLock::of(root.parent().expect("it is in the data directory")),
             layout: Layout::new(root),
-            durability: keep.durability,
-            writes,
+            durability: shared_state.durability,
+            write_policy,
             io_pools: IoPools::new(),
             fences: Arc::default(),
             fail_stop: FailStop::default(),
             syncs: AtomicU64::new(0),
-            _lock: keep.lock,
+            _lock: shared_state.lock,
         };
         Self {
             shared: Arc::new(shared),
         }
     }
 
-    /// How often media was synced since the start.
+    /// Returns the number of syncs of media since the start.
     pub fn syncs(&self) -> u64 {
+        // A statistic. Nothing is ordered by it.
         self.shared.syncs.load(Ordering::Relaxed)
     }
 }
@@ -91,6 +91,7 @@ impl LocalVault {
 impl Vault for LocalVault {
     async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
         let shared = Arc::clone(&self.shared);
+        // In the pool of syncs, which take most of its time.
         let created = self
             .shared
             .io_pools
@@ -145,6 +146,7 @@ impl Vault for LocalVault {
             .io_pools
             .read
             .run(move || {
+                // Media with a writer may be about to be referenced, however old it is.
                 let is_open = |id| shared.fences.is_open(id);
                 shared.layout.list(after, limit, is_open)
             })
@@ -165,13 +167,13 @@ impl Vault for LocalVault {
     }
 }
 
-/// The blocking side.
+/// The methods that run on blocking threads.
 impl Shared {
-    /// The file first, its name second: a name that a crash leaves behind then has an inode.
+    /// Creates a media and makes it durable.
     fn create(self: Arc<Self>, id: MediaId) -> Result<LocalWriter, VaultError> {
         let path = self.layout.path(id);
         let made = self.make(&path).or_else(|error| match error.kind() {
-            // Empty directories may have been removed from outside.
+            // An operator may have removed empty directories that are remembered as durable.
             io::ErrorKind::NotFound => {
                 self.layout.forget_directories(&path);
                 self.make(&path)
@@ -184,14 +186,16 @@ impl Shared {
             _ => out_of_reach(id, error),
         })?;
         Failpoint::MediaCreated.reach();
+        // Before the sync, which may take long: listings leave out media with a writer.
         let fence = self.fences.take_over(id);
         let synced = self.durably(|| {
+            // The file before its name, so that a name which a crash leaves behind has an inode.
             file.sync_all()?;
             Failpoint::MediaSynced.reach();
             self.layout.sync_names(&path, &directories)
         });
         if let Err(error) = synced {
-            // Nobody has learnt of it. What cannot be removed is an orphan, for the sweep.
+            // No caller knows the media. If it cannot be removed, it is an orphan for the sweep.
             filesystem::remove(&path).ok();
             return Err(error);
         }
@@ -199,27 +203,27 @@ impl Shared {
         Ok(LocalWriter::new(id, file, fence, self))
     }
 
-    /// Makes a file, last of all: whatever can fail without a sync fails before it exists.
-    ///
-    /// In the same way its directories are open before the sync, in which an open that fails for
-    /// want of a descriptor would look like a disk that failed.
+    /// Creates the file of a media, not durable yet. Returns the directories to sync as well.
     fn make(&self, path: &Path) -> io::Result<(Vec<File>, File)> {
         self.layout.make_directories(path)?;
         let directories = match self.durability {
+            // Opened before the sync: an open that fails there, for lack of a descriptor, would
+            // look like a failed disk.
             Durability::Disk => self.layout.open_directories(path)?,
             Durability::Os => Vec::new(),
         };
+        // Last, so that everything else that can fail fails before the file exists.
         Ok((directories, filesystem::create(path)?))
     }
 
-    /// The cut is not synced: bytes behind the committed offset mean nothing, so it does not matter
-    /// when a crash brings them back. The next reopening cuts them off again.
+    /// Opens a media for writing at `committed`.
     fn reopen(
         self: Arc<Self>,
         id: MediaId,
         committed: u64,
         verify: Option<Extent>,
     ) -> Result<LocalWriter, VaultError> {
+        // Before the length is read: an older writer that is still writing could change it.
         let fence = self.fences.take_over(id);
         let file = filesystem::open(&self.layout.path(id)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => damaged(id, "it is gone"),
@@ -236,8 +240,11 @@ impl Shared {
             check_extent(id, &file, extent, committed)?;
         }
         if len > committed {
-            let cut = fence.pass(|| file.set_len(committed));
+            // Under the fence, because a newer writer may have taken over since.
+            let cut = fence.with(|| file.set_len(committed));
             let cut = cut.ok_or_else(|| VaultError::superseded(id))?;
+            // Not synced: bytes behind the committed offset mean nothing. If a crash brings them
+            // back, the next reopening cuts them off again.
             cut.map_err(|error| self.fail(error))?;
             Failpoint::TailCut.reach();
         }
@@ -245,11 +252,13 @@ impl Shared {
     }
 
     fn remove(&self, id: MediaId) -> Result<(), VaultError> {
+        // After the ledger has released the media, and before the unlink: see DeletionLock.
         match self.deletion_lock.is_taken() {
             Ok(false) => {}
             Ok(true) => return Err(unreadable(id, Arc::new(DeletionLocked))),
             Err(error) => return Err(out_of_reach(id, error)),
         }
+        // The removal is not synced: if a crash brings the file back, the sweep deletes it again.
         filesystem::remove(&self.layout.path(id)).map_err(|error| out_of_reach(id, error))?;
         Failpoint::MediaUnlinked.reach();
         Ok(())
@@ -268,17 +277,16 @@ impl Shared {
         if len < range.end {
             return Err(shorter(id));
         }
-        let lane = self.io_pools.read.clone();
+        let pool = self.io_pools.read.clone();
         Ok(LocalReader {
             id,
             file: Arc::new(file),
             rest: range,
-            lane,
+            pool,
         })
     }
 
-    /// Bytes without a name are gone with the last descriptor, so their sync is none. The disk has
-    /// done nothing wrong then: it is the end of this media only.
+    /// Syncs the bytes of a media, and checks that it has not been deleted meanwhile.
     fn sync_data(
         &self,
         id: MediaId,
@@ -287,9 +295,13 @@ impl Shared {
     ) -> Result<(), VaultError> {
         self.durably(|| {
             let synced = filesystem::sync_data(file);
+            // After the sync, whether it has failed or not: Linux reports a failed write-back once
+            // for each open file, and it may have been reported to the write-back's sync.
             write_back.wait();
             synced
         })?;
+        // The bytes of an unlinked file are gone with its last descriptor, so its sync means
+        // nothing. That is the end of this media only: the disk has not failed.
         match filesystem::has_name(file) {
             Ok(true) => {
                 Failpoint::DataSynced.reach();
@@ -300,8 +312,8 @@ impl Shared {
         }
     }
 
-    /// Syncs what is open already: whatever fails here is a disk that failed. Nothing is ever synced
-    /// successfully after, or beside, a sync that failed.
+    /// Runs a sync of files that are open already, so that any failure is one of the disk. No sync
+    /// succeeds after a failed one, or in parallel with it.
     fn durably(&self, sync: impl FnOnce() -> io::Result<()>) -> Result<(), VaultError> {
         if self.durability == Durability::Os {
             return Ok(());
@@ -309,10 +321,12 @@ impl Shared {
         self.fail_stop.check().map_err(VaultError::Fault)?;
         sync().map_err(|error| self.fail(error))?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
+        // Again, because a parallel sync may have failed meanwhile: it may have taken the report of
+        // an error that concerns these bytes.
         self.fail_stop.check().map_err(VaultError::Fault)
     }
 
-    /// A write or a sync failed: the end of all syncs.
+    /// Records that a write or a sync has failed. No sync succeeds from then on.
     fn fail(&self, error: io::Error) -> VaultError {
         VaultError::Fault(self.fail_stop.trip(error))
     }
@@ -325,6 +339,7 @@ fn check_extent(
     extent: Extent,
     committed: u64,
 ) -> Result<(), VaultError> {
+    // An extent may have the length of a whole request. It is read in pieces to bound the memory.
     const STEP: u64 = 1 << 20;
     let mut hasher = Crc32cHasher::default();
     let mut offset = extent.start;
@@ -348,7 +363,7 @@ fn damaged(id: MediaId, reason: &'static str) -> VaultError {
 }
 
 fn shorter(id: MediaId) -> VaultError {
-    damaged(id, "it is shorter than the ledger says")
+    damaged(id, "it is shorter than its committed length")
 }
 
 fn unreadable(id: MediaId, cause: Cause) -> VaultError {
@@ -359,21 +374,16 @@ fn out_of_reach(id: MediaId, error: io::Error) -> VaultError {
     unreadable(id, Arc::new(error))
 }
 
-/// The pools of the vault.
-///
-/// Syncs profit from going together, as the file system puts their journal commits into one: 32
-/// at once were three times as fast as one after another, and more than that gave nothing.
-/// Direct writes wait for the disk, which is busy with sixteen of them. Other writes and reads mostly end in the
-/// page cache; they need a thread for each processor and some for those that wait.
+/// Blocking threads for each kind of work. No kind can occupy the threads of another.
 #[derive(Debug)]
 struct IoPools {
-    /// Syncs, and the last write before one.
+    /// Syncs, with the writes directly before them, and creations.
     sync: BlockingPool,
-    /// Syncs that nobody waits for, and that shall not be waited for.
+    /// Syncs of [`WriteBack`], for which no request waits.
     write_back: BlockingPool,
-    /// Writes past the page cache.
+    /// Writes that bypass the page cache.
     direct: BlockingPool,
-    /// Other writes, and what is as quick: reopening, deleting.
+    /// Writes into the page cache, reopenings and deletions.
     write: BlockingPool,
     read: BlockingPool,
 }
@@ -381,16 +391,23 @@ struct IoPools {
 impl IoPools {
     fn new() -> Self {
         Self {
+            // Parallel syncs profit from each other, because the file system puts them into one
+            // commit of its journal. 32 at a time were three times as fast as one, and more gained
+            // nothing.
             sync: BlockingPool::new(32),
+            // Fewer, so that the syncs for which requests wait have the disk mostly to themselves.
             write_back: BlockingPool::new(8),
+            // Sixteen direct writes keep a disk busy.
             direct: BlockingPool::new(16),
+            // Other writes and reads mostly end in the page cache. They need a thread for each
+            // processor, and some more for those that wait for the disk.
             write: BlockingPool::new(32),
             read: BlockingPool::new(32),
         }
     }
 }
 
-/// A bounded number of blocking threads.
+/// A limited number of blocking threads.
 #[derive(Debug, Clone)]
 struct BlockingPool(Arc<Semaphore>);
 
@@ -399,10 +416,10 @@ impl BlockingPool {
         Self(Arc::new(Semaphore::new(width)))
     }
 
-    /// Runs `work`. Once begun it runs to its end, also when the future is dropped.
+    /// Runs `work`. Once begun, it runs to its end even if the future is dropped.
     ///
     /// # Errors
-    /// When the work panicked, or the runtime is going down.
+    /// When the work has panicked or the runtime shuts down.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -413,7 +430,7 @@ impl BlockingPool {
         task.await.map_err(|error| Arc::new(error) as Cause)
     }
 
-    /// Begins `work`, for whose end nobody waits, if a thread is free. Whether it has begun.
+    /// Begins `work` without waiting for it, if a thread is free. Returns whether it has begun.
     fn begin(&self, work: impl FnOnce() + Send + 'static) -> bool {
         let permit = Arc::clone(&self.0).try_acquire_owned();
         permit.map(|permit| spawn(permit, work)).is_ok()
@@ -426,6 +443,7 @@ fn spawn<T: Send + 'static>(
 ) -> JoinHandle<T> {
     tokio::task::spawn_blocking(move || {
         let done = work();
+        // With the work, not with the future: a dropped future does not stop the work.
         drop(permit);
         done
     })

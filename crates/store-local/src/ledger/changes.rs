@@ -435,8 +435,8 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Refuses media that no row references, since it may be deleted at any moment. `known` is media
-    /// that the change set brings or has taken from a resource.
+    /// Refuses media that no row references, since it may be deleted at any moment. `known` is
+    /// media that the change set brings or has taken from a resource.
     fn expect_media(&self, media: MediaRef, known: &[MediaRef]) -> ChangeResult {
         if known.contains(&media) || rows::is_named(self.connection, media)? {
             Ok(())
@@ -619,8 +619,8 @@ impl Leases {
         self.map().remove(&id);
     }
 
-    /// Returns all waiting epochs if there are more than `limit`: those of sessions that were leased
-    /// and then never changed.
+    /// Returns all waiting epochs if there are more than `limit`: those of sessions that were
+    /// leased and then never changed.
     pub(super) fn overflow(&self, limit: usize) -> Vec<(SessionId, Epoch)> {
         let map = self.map();
         if map.len() <= limit {

@@ -1,9 +1,9 @@
 //! The ledger as backups, verifications and repairs use it: read page by page, copied, repaired.
 //!
-//! They run outside of the server's process, mostly while it works. Rows are read in pages, and each
-//! page is a read transaction of its own. Reading millions of rows therefore holds no snapshot, which
-//! would keep the WAL from being checkpointed. A row that cannot be read is returned as such and does
-//! not end the scan.
+//! They run outside of the server's process, mostly while it works. Rows are read in pages, and
+//! each page is a read transaction of its own. Reading millions of rows therefore holds no
+//! snapshot, which would keep the WAL from being checkpointed. A row that cannot be read is
+//! returned as such and does not end the scan.
 
 use std::path::Path;
 
@@ -90,7 +90,8 @@ pub(crate) struct ResourceRow {
 }
 
 impl LedgerSnapshot {
-    /// Opens the ledger at `path`, which must exist. Changes nothing: what the WAL holds stays there.
+    /// Opens the ledger at `path`, which must exist. Changes nothing: what the WAL holds stays
+    /// there.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let connection = schema::open_observer(path);
         let connection = connection.map_err(|source| source.at(path))?;
@@ -103,7 +104,8 @@ impl LedgerSnapshot {
     }
 
     /// Returns what SQLite finds wrong with the file, which is nothing when it is sound. `thorough`
-    /// compares indexes with their tables too, which takes longer. The check is one read transaction.
+    /// compares indexes with their tables too, which takes longer. The check is one read
+    /// transaction.
     pub(crate) fn integrity(&self, thorough: bool) -> rusqlite::Result<Vec<String>> {
         let check = if thorough { "integrity" } else { "quick" };
         let pragma = format!("PRAGMA {check}_check({INTEGRITY_LINES})");
@@ -237,8 +239,8 @@ pub(crate) struct Repair {
 }
 
 impl Repair {
-    /// Opens the ledger at `path`, which must exist and belong to the store with this identity, as a
-    /// server does. The caller holds the lock of the directory.
+    /// Opens the ledger at `path`, which must exist and belong to the store with this identity, as
+    /// a server does. The caller holds the lock of the directory.
     pub(crate) fn open(path: &Path, identity: Identity) -> Result<Self, OpenError> {
         prepare_files(path, Durability::Disk).map_err(|source| OpenError::io(path, source))?;
         let connection = schema::open_writer(path, identity, Durability::Disk);
@@ -248,8 +250,8 @@ impl Repair {
         })
     }
 
-    /// Marks a session as failed and releases its media. Returns `false` if it is no longer open under
-    /// `epoch`.
+    /// Marks a session as failed and releases its media. Returns `false` if it is no longer open
+    /// under `epoch`.
     pub(crate) fn fail_session(&self, id: SessionId, epoch: Epoch) -> rusqlite::Result<bool> {
         self.change(|tables| tables.end(id, epoch, EndSession::Failed))
     }

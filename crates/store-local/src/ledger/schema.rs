@@ -121,17 +121,17 @@ pub(super) fn open_writer(
     durability: Durability,
 ) -> Result<Connection, SchemaError> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Lets the database become shorter without being rewritten as a whole. It costs one more page in
-    // commits that take or free pages. Only an empty database accepts it, so it comes first.
+    // Lets the database become shorter without being rewritten as a whole. It costs one more page
+    // in commits that take or free pages. Only an empty database accepts it, so it comes first.
     connection.pragma_update(None, "auto_vacuum", "incremental")?;
     // Readers see a snapshot and never block the writer, and a commit is one sync, of the log.
     connection.pragma_update(None, "journal_mode", "wal")?;
     set_durability(&connection, durability)?;
-    // An automatic checkpoint would run inside COMMIT, before callers are answered. The writer starts
-    // checkpoints itself (super::wal).
+    // An automatic checkpoint would run inside COMMIT, before callers are answered. The writer
+    // starts checkpoints itself (super::wal).
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    // A WAL that has grown beyond twice the usual length is truncated when it restarts. Otherwise its
-    // file would keep its greatest length for ever.
+    // A WAL that has grown beyond twice the usual length is truncated when it restarts. Otherwise
+    // its file would keep its greatest length for ever.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     // Closing it must not checkpoint, unless it is known that no sync has failed
     // (Committer::close).
@@ -175,8 +175,8 @@ pub(super) fn open_observer(path: &Path) -> Result<Connection, SchemaError> {
     }
 }
 
-/// Returns the identity of the store whose ledger is at `path`, or `None` if the file does not exist
-/// or is empty. Changes nothing.
+/// Returns the identity of the store whose ledger is at `path`, or `None` if the file does not
+/// exist or is empty. Changes nothing.
 pub(crate) fn identity_in(path: &Path) -> Result<Option<Identity>, OpenError> {
     if !filesystem::exists(path).map_err(|source| OpenError::io(path, source))? {
         return Ok(None);

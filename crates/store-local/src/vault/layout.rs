@@ -1,9 +1,8 @@
-//! Where a media lies: `vault/ab/cd/` and its 32 digits, of which the first four are `abcd`.
+//! The names in the vault: `vault/ab/cd/` and the 32 digits of a media, of which `abcd` are the
+//! first.
 //!
-//! Ids are random, so the directories fill evenly: writers do not meet in one directory's lock, and
-//! ten million media are 150 names in each.
-//!
-//! All that lies in a vault, looked at from outside of the process that serves it.
+//! The sweep lists a running vault a little at a time ([`Layout::list`]). Backups and verifications
+//! walk all of it from outside of the server's process ([`walk`]).
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -16,12 +15,15 @@ use windlass_store::{Listing, MediaId, StoredMedia};
 use crate::directory::identity_path;
 use crate::filesystem::{self, Entry};
 
-/// The directory of the vault.
+/// The directory of a vault that is being served.
+///
+/// Ids are random in the digits that name directories, so the directories fill evenly: writers do
+/// not meet in the lock of one directory, and ten million media are 150 names in each.
 #[derive(Debug)]
 pub(super) struct Layout {
     root: PathBuf,
-    /// Directories whose names are durable. Each is synced once in the life of the process, also
-    /// when it existed before: anyone who made it may have died before its sync.
+    /// Directories whose names are durable. Each is synced once by every process, even if it
+    /// existed before: an earlier process may have created it and died before the sync.
     durable: Mutex<HashSet<PathBuf>>,
 }
 
@@ -41,7 +43,7 @@ impl Layout {
         media_path(&self.root, id)
     }
 
-    /// Makes the directories for a media, not durable yet.
+    /// Creates the directories of a media, not durable yet.
     pub(super) fn make_directories(&self, path: &Path) -> io::Result<()> {
         let [outer, inner] = directories(path);
         if self.durable().contains(inner) {
@@ -51,7 +53,7 @@ impl Layout {
         filesystem::make_directory(inner)
     }
 
-    /// Forgets that the directories of a media were made: they were removed from outside.
+    /// Forgets that the directories of a media are durable, after somebody has removed them.
     pub(super) fn forget_directories(&self, path: &Path) {
         let mut durable = self.durable();
         for directory in directories(path) {
@@ -59,11 +61,12 @@ impl Layout {
         }
     }
 
-    /// Opens the directories whose sync makes the name of a media durable, and those of its
-    /// directories: from the bottom up, so that a file system that commits them together has little
-    /// to do for the upper ones.
+    /// Opens the directories whose syncs make the name of a media durable: its own, and those above
+    /// that have new names.
     pub(super) fn open_directories(&self, path: &Path) -> io::Result<Vec<File>> {
         let [outer, inner] = directories(path);
+        // From the bottom up: a file system that commits them together has little to do for the
+        // upper ones.
         let mut opened = vec![filesystem::open_directory(inner)?];
         for (directory, parent) in [(inner, outer), (outer, self.root.as_path())] {
             if self.durable().contains(directory) {
@@ -74,15 +77,16 @@ impl Layout {
         Ok(opened)
     }
 
-    /// Makes the name of a media durable by its opened directories.
+    /// Makes the name of a media durable by syncing its opened directories.
     pub(super) fn sync_names(&self, path: &Path, opened: &[File]) -> io::Result<()> {
         opened.iter().try_for_each(File::sync_all)?;
+        // Only after all syncs have succeeded. The lock is not held during them.
         self.durable().extend(directories(path).map(Path::to_owned));
         Ok(())
     }
 
-    /// Looks at up to `limit` media and directories behind `after`. Of media that is `hidden` it
-    /// tells nothing.
+    /// Lists media after `after`, looking at up to `limit` media and directories. Leaves out media
+    /// that is `hidden`.
     pub(super) fn list(
         &self,
         after: Option<MediaId>,
@@ -90,9 +94,9 @@ impl Layout {
         hidden: impl Fn(MediaId) -> bool,
     ) -> io::Result<Listing> {
         let after = after.map(|id| id.to_string()).unwrap_or_default();
-        let mut tour = ShardScan {
+        let mut scan = ShardScan {
             after: &after,
-            looks: limit,
+            budget: limit,
             hidden,
             media: Vec::new(),
         };
@@ -105,14 +109,14 @@ impl Layout {
                 ""
             };
             for inner in sorted(&outer_path, 2, from)? {
-                next = tour.visit(&outer_path.join(&inner), &format!("{outer}{inner}"))?;
+                next = scan.visit(&outer_path.join(&inner), &format!("{outer}{inner}"))?;
                 if next.is_some() {
                     break 'all;
                 }
             }
         }
         Ok(Listing {
-            media: tour.media,
+            media: scan.media,
             next,
         })
     }
@@ -124,24 +128,27 @@ impl Layout {
     }
 }
 
-/// A look at media, directory after directory, until it has seen enough.
+/// A scan of one directory after another, until its budget is spent.
 struct ShardScan<'a, H> {
     after: &'a str,
-    /// Media and directories that may still be looked at.
-    looks: usize,
+    /// Number of media and directories that may still be looked at. Directories count, too: a vault
+    /// may have 65,536 empty ones.
+    budget: usize,
     hidden: H,
     media: Vec<StoredMedia>,
 }
 
 impl<H: Fn(MediaId) -> bool> ShardScan<'_, H> {
-    /// Looks at the media in the directory of four digits. Returns where it has seen enough.
+    /// Lists the media in the directory of four digits. Returns where it stopped if the budget is
+    /// spent.
     fn visit(&mut self, directory: &Path, digits: &str) -> io::Result<Option<MediaId>> {
         let behind_all = format!("{digits:f<32}");
         if behind_all.as_str() <= self.after {
             return Ok(None);
         }
         for name in sorted(directory, 32, self.after)? {
-            // A file in a directory that is not its own would send the tour astray.
+            // A file in a directory that is not its own would be the place to go on from, and the
+            // scan would skip or repeat directories.
             let is_next = name.as_str() > self.after && name.starts_with(digits);
             let Some(id) = MediaId::parse(&name).filter(|_| is_next) else {
                 continue;
@@ -151,30 +158,30 @@ impl<H: Fn(MediaId) -> bool> ShardScan<'_, H> {
             {
                 self.media.push(StoredMedia { id, modified });
             }
-            if self.was_last_look() {
+            if self.spend() {
                 return Ok(Some(id));
             }
         }
-        let is_enough = self.was_last_look();
+        let is_enough = self.spend();
         Ok(MediaId::parse(&behind_all).filter(|_| is_enough))
     }
 
-    fn was_last_look(&mut self) -> bool {
-        self.looks = self.looks.saturating_sub(1);
-        self.looks == 0
+    fn spend(&mut self) -> bool {
+        self.budget = self.budget.saturating_sub(1);
+        self.budget == 0
     }
 }
 
-/// Where a media lies in the vault at `root`.
+/// Returns the path of a media in the vault at `root`.
 pub(crate) fn media_path(root: &Path, id: MediaId) -> PathBuf {
     let name = id.to_string();
     root.join(&name[..2]).join(&name[2..4]).join(name)
 }
 
-/// The outer and the inner directory of a media.
+/// Returns the outer and the inner directory of a media.
 fn directories(path: &Path) -> [&Path; 2] {
-    let inner = path.parent().expect("a media lies two directories deep");
-    let outer = inner.parent().expect("a media lies two directories deep");
+    let inner = path.parent().expect("a media is two directories deep");
+    let outer = inner.parent().expect("a media is two directories deep");
     [outer, inner]
 }
 
@@ -182,8 +189,8 @@ fn prefix(id: &str, digits: std::ops::Range<usize>) -> &str {
     id.get(digits).unwrap_or_default()
 }
 
-/// The names of so many hexadecimal digits in a directory, in order, from the first that is not
-/// less than `from`. Others are not ours.
+/// Returns the names in a directory that have `digits` hexadecimal digits and are not less than
+/// `from`, in order. Other names are not those of media.
 fn sorted(directory: &Path, digits: usize, from: &str) -> io::Result<Vec<String>> {
     let mut names = filesystem::names(directory)?;
     let is_hex = |name: &str| {
@@ -195,46 +202,47 @@ fn sorted(directory: &Path, digits: usize, from: &str) -> io::Result<Vec<String>
     Ok(names)
 }
 
-/// What lies together in one directory of a vault.
+/// The content of one directory of a vault.
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
-    /// Media in its place.
+    /// Media that is in the right directory.
     pub(crate) media: Vec<MediaId>,
-    /// Names that Windlass does not give.
+    /// Names that Windlass does not use.
     pub(crate) foreign: Vec<PathBuf>,
 }
 
-/// Shows all of a vault, directory by directory and in order. Directories that vanish meanwhile are
-/// skipped.
+/// Walks all of a vault, directory by directory and in order. Skips directories that are removed
+/// meanwhile.
 pub(crate) fn walk<E: From<io::Error>>(
     root: &Path,
-    mut show: impl FnMut(Shard) -> Result<(), E>,
+    mut visit: impl FnMut(Shard) -> Result<(), E>,
 ) -> Result<(), E> {
     let (outer, mut foreign) = shards(root)?;
     foreign.retain(|path| *path != identity_path(root));
-    show(Shard {
+    visit(Shard {
         foreign,
         ..Shard::default()
     })?;
     for outer in outer {
         let (inner, foreign) = shards(&outer)?;
-        show(Shard {
+        visit(Shard {
             foreign,
             ..Shard::default()
         })?;
         for inner in inner {
-            show(shard(root, &inner)?)?;
+            visit(shard(root, &inner)?)?;
         }
     }
     Ok(())
 }
 
-/// Whether no media was ever put into a vault, as far as its directories tell.
-pub(crate) fn is_bare(root: &Path) -> io::Result<bool> {
+/// Returns whether a vault has no directories of media.
+pub(crate) fn is_empty(root: &Path) -> io::Result<bool> {
     Ok(shards(root)?.0.is_empty())
 }
 
-/// Makes all names in a vault durable, from the bottom up.
+/// Makes all names in a vault durable, from the bottom up: a name is durable before the directory
+/// that leads to it.
 pub(crate) fn sync_names(root: &Path) -> io::Result<()> {
     for outer in shards(root)?.0 {
         for inner in shards(&outer)?.0 {
@@ -245,7 +253,7 @@ pub(crate) fn sync_names(root: &Path) -> io::Result<()> {
     filesystem::sync_directory(root)
 }
 
-/// The directories of two digits in a directory, and what else is there.
+/// Returns the directories of two digits in a directory, and everything else in it.
 fn shards(directory: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let entries = filesystem::entries(directory)?;
     let (ours, foreign): (Vec<_>, Vec<_>) = entries
@@ -274,7 +282,7 @@ fn is_digits(name: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The last name of a path; one that is not Unicode is none of ours.
+/// Returns the last component of a path, or "" if it is not Unicode, which the name of a media is.
 fn name(path: &Path) -> &str {
     path.file_name()
         .and_then(|name| name.to_str())

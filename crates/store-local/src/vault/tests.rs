@@ -16,13 +16,13 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
     let lock = free_lock(&dir.path().join("lock"));
     let root = dir.path().join("vault");
     filesystem::make_directories_durably(&root).unwrap();
-    let keep = StoreShared {
+    let shared_state = StoreShared {
         durability,
         reserve: Arc::new(crate::reserve::Reserve::open(&dir.path().join("reserve")).unwrap()),
         lock: Arc::new(DirectoryLock::new(vec![lock])),
         journals: Arc::new([]),
     };
-    LocalVault::new(root, Writes::Direct, keep)
+    LocalVault::new(root, WritePolicy::Direct, shared_state)
 }
 
 /// A writer on a device: `/dev/full` refuses writes for want of room, and no device can be synced.
@@ -167,7 +167,7 @@ fn a_write_under_way_is_waited_for_and_a_later_one_refused() {
         let go_on = go_on;
         let fence = &old;
         let writing = scope.spawn(move || {
-            fence.pass(|| {
+            fence.with(|| {
                 begin.send(()).unwrap();
                 wait.recv().unwrap();
             })
@@ -179,7 +179,7 @@ fn a_write_under_way_is_waited_for_and_a_later_one_refused() {
         assert!(writing.join().unwrap().is_some());
         taking_over.join().unwrap();
     });
-    assert!(old.pass(|| ()).is_none());
+    assert!(old.with(|| ()).is_none());
 }
 
 #[tokio::test]
@@ -350,17 +350,17 @@ async fn directories_that_were_removed_are_made_again() {
 
 #[tokio::test]
 async fn nothing_is_begun_while_no_thread_is_free() {
-    let lane = BlockingPool::new(1);
+    let pool = BlockingPool::new(1);
     let (let_go, held) = std::sync::mpsc::channel::<()>();
-    assert!(lane.begin(move || held.recv().unwrap_or_default()));
-    assert!(!lane.begin(|| ()));
+    assert!(pool.begin(move || held.recv().unwrap_or_default()));
+    assert!(!pool.begin(|| ()));
     drop(let_go);
-    assert_eq!(lane.run(|| 3).await.unwrap(), 3);
+    assert_eq!(pool.run(|| 3).await.unwrap(), 3);
 }
 
 #[tokio::test]
 async fn a_panic_is_told_and_gives_the_place_back() {
-    let lane = BlockingPool::new(1);
-    lane.run(|| panic!("on purpose")).await.unwrap_err();
-    assert_eq!(lane.run(|| 1).await.unwrap(), 1);
+    let pool = BlockingPool::new(1);
+    pool.run(|| panic!("on purpose")).await.unwrap_err();
+    assert_eq!(pool.run(|| 1).await.unwrap(), 1);
 }
