@@ -1,15 +1,16 @@
-//! Named moments at which a process can be made to die, to prove that it may.
+//! Named points at which a process can be made to die, to test its recovery.
 //!
-//! A [`Failpoint`] stands in the code at every step of the order in which things become durable (`docs/durability.md`). Without
-//! the feature `failpoints` it compiles to nothing: neither its name nor a branch is in the binary. With it, the process ends
-//! as by `kill -9` when it comes to the moment that was armed: no destructor runs and nothing is flushed.
+//! There is a [`Failpoint`] at each step of the order in which data becomes durable
+//! (`docs/durability.md`). Without the feature `failpoints` it compiles to nothing: neither its
+//! name nor a branch is in the binary. With it, the process ends as by `kill -9` when it reaches
+//! the failpoint that is armed: no destructor runs and nothing is flushed.
 
 #[cfg(feature = "failpoints")]
 pub use armed::{UnknownFailpoint, arm};
 
 macro_rules! failpoints {
     ($($(#[$doc:meta])* $moment:ident = $name:literal,)*) => {
-        /// A moment at which the process can be made to die.
+        /// A point at which the process can be made to die.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Failpoint {
             $($(#[$doc])* $moment,)*
@@ -17,10 +18,10 @@ macro_rules! failpoints {
 
         #[cfg(feature = "failpoints")]
         impl Failpoint {
-            /// All there are, in the order of an upload's life.
+            /// All failpoints, in the order of the life of an upload.
             pub const ALL: &[Self] = &[$(Self::$moment,)*];
 
-            /// Its name, by which it is armed.
+            /// Returns the name by which it is armed.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$moment => $name,)*
@@ -39,9 +40,9 @@ failpoints! {
     TransactionBegun = "transaction-begun",
     /// The ledger's writer: all changes are made, the commit is next.
     TransactionFilled = "transaction-filled",
-    /// The ledger's writer: the commit is durable, nobody has been told.
+    /// The ledger's writer: the commit is durable, no caller has been answered.
     TransactionCommitted = "transaction-committed",
-    /// The ledger's writer: the WAL is long, its pages go into the database next.
+    /// The ledger's writer: a checkpoint is due and about to begin.
     CheckpointDue = "checkpoint-due",
     /// The ledger's checkpointer: most pages of the WAL are in the database, and synced.
     CheckpointCopied = "checkpoint-copied",
@@ -63,17 +64,18 @@ failpoints! {
     CheckpointCommitted = "checkpoint-committed",
     /// Append: the offset at a request's end is committed, the reply is next.
     OffsetCommitted = "offset-committed",
-    /// Recovery: what is behind the committed offset is cut off.
+    /// Recovery: bytes behind the committed offset are cut off.
     TailCut = "tail-cut",
-    /// Finish: all bytes are durable and the session is finishing, the kind has not been asked.
+    /// Finish: all bytes are durable and the session is finishing, the API's handler has not been
+    /// called.
     Finishing = "finishing",
-    /// Finish: the kind has answered, its changes are not applied.
+    /// Finish: the API's handler has answered, its changes are not applied.
     KindAnswered = "kind-answered",
     /// Finish: resource, reply and state are committed, the client does not know it.
     FinishApplied = "finish-applied",
     /// Finish: a session that a crash has left finishing is about to be finished.
     LeftOverLeased = "left-over-leased",
-    /// One request, no session: the media is durable, no row names it.
+    /// One request, no session: the media is durable, no row references it.
     OneShotSettled = "one-shot-settled",
     /// Cancel: the session is leased, the ledger has not ended it.
     CancelLeased = "cancel-leased",
@@ -81,7 +83,7 @@ failpoints! {
     CancelCommitted = "cancel-committed",
     /// Deletion: a media's file is unlinked.
     MediaUnlinked = "media-unlinked",
-    /// Sweep: the ledger has let go of media, its files are still there.
+    /// Sweep: the ledger has released media, whose files are still there.
     GarbageListed = "garbage-listed",
     /// Sweep: the files are unlinked, the garbage list still has them.
     GarbageUnlinked = "garbage-unlinked",
@@ -94,7 +96,7 @@ failpoints! {
 }
 
 impl Failpoint {
-    /// The process is here. It ends if that is what was armed.
+    /// Ends the process if this failpoint is armed.
     #[inline]
     pub fn reach(self) {
         #[cfg(feature = "failpoints")]
@@ -104,8 +106,6 @@ impl Failpoint {
 
 #[cfg(feature = "failpoints")]
 mod armed {
-    //! Which moment is armed, and what happens then.
-
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -113,26 +113,27 @@ mod armed {
 
     use super::Failpoint;
 
-    /// At most one is armed in the life of a process.
+    /// The armed failpoint. At most one is armed in the life of a process.
     static ARMED: OnceLock<Armed> = OnceLock::new();
 
     #[derive(Debug)]
     struct Armed {
         point: Failpoint,
-        /// How often it is passed before it strikes, and that time.
+        /// Number of times it still has to be reached, including the last.
         left: AtomicU64,
     }
 
-    /// There is no such failpoint.
+    /// The text does not name a failpoint.
     #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
     #[error("{0:?} is not a failpoint: wanted NAME or NAME@NTH")]
     pub struct UnknownFailpoint(String);
 
-    /// Arms a failpoint, `NAME` or `NAME@NTH`: the process dies when it is there for the nth time, counted from 1, which is the
-    /// default. What was armed before stays armed instead.
+    /// Arms a failpoint, given as `NAME` or `NAME@NTH`: the process dies when it reaches it for the
+    /// nth time, counted from 1. The default is 1. If one is armed already, that one stays armed
+    /// instead.
     ///
     /// # Errors
-    /// When there is none of that name, or the count is not one.
+    /// When there is no failpoint of that name, or the number is not valid.
     pub fn arm(wanted: &str) -> Result<(), UnknownFailpoint> {
         let armed = Armed::parse(wanted).ok_or_else(|| UnknownFailpoint(wanted.to_owned()))?;
         ARMED.get_or_init(|| armed);
@@ -151,7 +152,7 @@ mod armed {
         }
     }
 
-    /// As often as was asked for: ends the process as `kill -9` does.
+    /// Ends the process as `kill -9` does if `point` is armed and was reached often enough.
     pub(super) fn reach(point: Failpoint) {
         let Some(armed) = ARMED.get().filter(|armed| armed.point == point) else {
             return;

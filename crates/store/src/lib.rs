@@ -1,16 +1,88 @@
-//! What Windlass keeps, and the two contracts for keeping it.
+//! What Windlass stores, and the two contracts for storing it.
 //!
-//! * The [`Ledger`] is the database: sessions, resources and small media. Its rows are the only truth.
-//! * The [`Vault`] holds media bytes. A file in it means nothing until a ledger row names it.
+//! ```
+//! use bytes::Bytes;
+//! use windlass_proto::digest::Crc32cHasher;
+//! use windlass_store::memory::{MemoryLedger, MemoryVault};
+//! use windlass_store::{
+//!     Ledger, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, SessionId,
+//!     SessionState, Timestamp, Vault,
+//! };
 //!
-//! The crate knows no HTTP and no API. What the server must remember about a request travels
-//! through it as opaque bytes ([`NewSession::context`], [`FinishSession::reply`]).
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
 //!
-//! Order is everything: media is made durable in the vault *before* the ledger says so, and is
-//! unlinked only *after* the ledger has let go of it.
+//! // Start an upload of five bytes.
+//! let id = SessionId::from_bytes([1; 32]);
+//! ledger
+//!     .start(NewSession {
+//!         id,
+//!         context: Vec::new(),
+//!         created: Timestamp::from_millis(0),
+//!         expires: Timestamp::from_millis(60_000),
+//!         total: Some(5),
+//!     })
+//!     .await?;
+//!
+//! // Take the lease. Every earlier holder is fenced from here on.
+//! let session = ledger.lease(id).await?.expect("it was started above");
+//!
+//! // First the bytes: write them and make them durable.
+//! let media = MediaId::from_bytes([2; 16]);
+//! let writer = vault.create(media).await?;
+//! writer.write_and_sync(0, vec![Bytes::from("hello")]).await?;
+//!
+//! // Then the ledger: commit the new offset.
+//! let mut crc32c = Crc32cHasher::default();
+//! crc32c.update(b"hello");
+//! let progress = Progress {
+//!     offset: 5,
+//!     crc32c: crc32c.value(),
+//!     media: Some(MediaRef { id: media, location: MediaLocation::Vault }),
+//!     ..session.progress
+//! };
+//! let commit = OffsetCommit {
+//!     from: 0,
+//!     progress,
+//!     small_media: None,
+//!     state: SessionState::Active,
+//!     expires: None,
+//! };
+//! ledger.commit_offset(id, session.epoch, commit).await?;
+//!
+//! // The five bytes may be acknowledged now.
+//! let committed = ledger.session(id).await?.expect("it is still there");
+//! assert_eq!(committed.progress.offset, 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! * The [`Ledger`] is the database: sessions, resources and small media. Its rows alone decide
+//!   what exists.
+//! * The [`Vault`] holds the bytes of media. A file in it means nothing until a row of the ledger
+//!   references it.
+//!
+//! The order of steps is what keeps the two consistent, because no transaction spans both. Media is
+//! made durable in the vault *before* the ledger references it, and it is deleted from the vault
+//! only *after* the ledger has released it. [`Sweep`] deletes what is released, and what a crash
+//! leaves unreferenced.
+//!
+//! [`memory`] implements both contracts in memory. For implementations of your own there are two
+//! modules behind features: `conformance` is a suite of tests that checks every rule of the
+//! contracts, and `fault` makes the calls of any store fail on schedule.
+//!
+//! Absent: HTTP, and any knowledge of an API. What the server must remember about a request passes
+//! through the stores as opaque bytes ([`NewSession::context`], [`FinishSession::reply`]). There is
+//! no clock either: callers pass the time.
 
+#[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "failpoints")]
 pub mod failpoint;
+#[cfg(not(feature = "failpoints"))]
+mod failpoint;
+#[cfg(feature = "fault")]
 pub mod fault;
 pub mod ledger;
 pub mod memory;
@@ -18,6 +90,8 @@ pub mod records;
 pub mod sweep;
 pub mod vault;
 
+/// Not a part of the contracts. Without the feature `failpoints` it compiles to nothing.
+#[doc(hidden)]
 pub use failpoint::Failpoint;
 pub use ledger::{
     ChangeSet, EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange,
@@ -32,5 +106,5 @@ pub use vault::{
     WRITE_UNIT,
 };
 
-/// The error underneath a fault, shared by everyone who waited for the same commit or sync.
+/// The cause of a fault, shared by all callers that waited for the same commit or sync.
 pub type Cause = std::sync::Arc<dyn std::error::Error + Send + Sync>;
