@@ -98,9 +98,6 @@ impl Place {
 
 /// Opens the store. The real file system below lies in memory, which does not matter here.
 pub(crate) fn open(directory: &Path) -> Result<LocalStore, OpenError> {
-    let options = Options {
-        allow_unsafe_filesystem: true,
-        ..Options::default()
-    };
+    let options = Options::default().allow_unsafe_filesystem(true);
     LocalStore::open(directory, options)
 }

@@ -36,26 +36,42 @@ use finding::Check;
 pub(crate) use finding::{Expected, check_file};
 pub use finding::{Fault, Finding, Severity, Subject};
 
-/// How a store is verified.
+/// Options of [`verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerifyOptions {
-    /// Mends what can be mended safely. The directory must not be in use then.
+    /// Whether to repair what can be repaired safely. The store must not be in use then.
     pub repair: bool,
-    /// Now, by which the age of media is told that nothing names.
+    /// Current time, from which the age of unreferenced media is computed.
     pub now: Timestamp,
-    /// How long such media is left alone after it was last written, while a server runs: it belongs
-    /// to an upload that has not committed yet. Without a server there is no such upload.
+    /// Time after its last write during which unreferenced media is not reported while a server runs:
+    /// it may belong to an upload that has not committed yet. Without a server there is no such
+    /// upload.
     pub grace: Duration,
 }
 
 impl VerifyOptions {
-    /// Only looks, with the grace of the server's sweep: a day.
+    /// Returns options without repair, and with the grace of the server's sweep, which is a day.
     pub fn new(now: Timestamp) -> Self {
         Self {
             repair: false,
             now,
             grace: SweepOptions::default().grace,
         }
+    }
+
+    /// Sets [`VerifyOptions::repair`].
+    #[must_use]
+    pub const fn repair(mut self, repair: bool) -> Self {
+        self.repair = repair;
+        self
+    }
+
+    /// Sets [`VerifyOptions::grace`].
+    #[must_use]
+    pub const fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
     }
 }
 

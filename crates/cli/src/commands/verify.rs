@@ -15,10 +15,7 @@ use crate::output;
 /// Verifies the store, and repairs it if that was asked for.
 pub(super) fn run(args: &VerifyArgs) -> Result<Code, Error> {
     let dir = store::directory(&args.store)?;
-    let options = VerifyOptions {
-        repair: args.repair,
-        ..VerifyOptions::new(SystemClock.now())
-    };
+    let options = VerifyOptions::new(SystemClock.now()).repair(args.repair);
     let meter = Meter::new();
     let mut tell = |event| match event {
         VerifyEvent::Progress(so_far) => meter.show(|| counted(&so_far)),

@@ -247,10 +247,7 @@ fn now() -> anyhow::Result<Timestamp> {
 }
 
 fn open(data: &Path, durability: Durability) -> anyhow::Result<LocalStore> {
-    let options = Options {
-        durability,
-        ..Options::default()
-    };
+    let options = Options::default().durability(durability);
     Ok(LocalStore::open(data, options)?)
 }
 

@@ -100,11 +100,9 @@ impl LocalStores {
         } else {
             Durability::Os
         };
-        let options = Options {
-            durability,
-            allow_unsafe_filesystem: true,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .durability(durability)
+            .allow_unsafe_filesystem(true);
         let store = LocalStore::open(directory.path(), options);
         let store = store.expect("nobody else has it");
         Stores {

@@ -14,10 +14,7 @@ criterion_main!(store);
 /// A store that syncs, in a directory that goes with it.
 fn open() -> (LocalStore, TempDir) {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("it is writable");
-    let options = Options {
-        allow_unsafe_filesystem: true,
-        ..Options::default()
-    };
+    let options = Options::default().allow_unsafe_filesystem(true);
     let store = LocalStore::open(directory.path(), options).expect("it is new");
     (store, directory)
 }

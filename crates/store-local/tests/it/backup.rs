@@ -30,10 +30,7 @@ fn assert_sound(target: &Path) {
 }
 
 fn open(target: &Path) -> Result<LocalStore, OpenError> {
-    let options = Options {
-        allow_unsafe_filesystem: true,
-        ..Options::default()
-    };
+    let options = Options::default().allow_unsafe_filesystem(true);
     LocalStore::open(target, options)
 }
 
@@ -248,10 +245,7 @@ async fn a_repair_waits_for_a_backup() {
     let dir = store_with_everything().await;
     let deletion_lock = std::fs::File::create(dir.path().join("hold")).unwrap();
     deletion_lock.lock_shared().unwrap();
-    let repair = VerifyOptions {
-        repair: true,
-        ..VerifyOptions::new(NOW)
-    };
+    let repair = VerifyOptions::new(NOW).repair(true);
     let refused = verify(dir.path(), repair, &mut |_| ());
     assert!(
         matches!(refused, Err(VerifyError::DeletionLocked { .. })),

@@ -10,9 +10,6 @@ pub(crate) fn new() -> TempDir {
 
 /// Opens the store in it. Tests lose nothing by an unsafe file system.
 pub(crate) fn open(dir: &TempDir) -> LocalStore {
-    let options = Options {
-        allow_unsafe_filesystem: true,
-        ..Options::default()
-    };
+    let options = Options::default().allow_unsafe_filesystem(true);
     LocalStore::open(dir.path(), options).expect("the store opens")
 }

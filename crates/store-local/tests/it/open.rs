@@ -16,10 +16,7 @@ use crate::sample::{self, NOW, store_with_everything};
 async fn a_new_store_is_made_with_all_its_directories_for_its_owner_only() {
     let dir = directory::new();
     let data = dir.path().join("a/b/c");
-    let options = Options {
-        allow_unsafe_filesystem: true,
-        ..Options::default()
-    };
+    let options = Options::default().allow_unsafe_filesystem(true);
     let store = LocalStore::open(&data, options).unwrap();
     store.ledger.check().await.unwrap();
     let names = [
@@ -38,10 +35,7 @@ async fn a_new_store_is_made_with_all_its_directories_for_its_owner_only() {
 #[tokio::test]
 async fn a_directory_is_open_once_and_free_again_afterwards() {
     let dir = directory::new();
-    let options = Options {
-        allow_unsafe_filesystem: true,
-        ..Options::default()
-    };
+    let options = Options::default().allow_unsafe_filesystem(true);
     let LocalStore { ledger, vault } = directory::open(&dir);
     let in_use = || {
         let second = LocalStore::open(dir.path(), options);
@@ -77,10 +71,7 @@ async fn a_vault_is_open_once_whatever_data_directory_leads_to_it() {
     let store = directory::open(&first);
     let refused = open(&second).unwrap_err();
     assert!(is_in_use(&refused), "a copy of the store: {refused:?}");
-    let repair = VerifyOptions {
-        repair: true,
-        ..VerifyOptions::new(NOW)
-    };
+    let repair = VerifyOptions::new(NOW).repair(true);
     let refused = verify(second.path(), repair, &mut |_| ()).unwrap_err();
     assert!(
         matches!(&refused, VerifyError::Open(error) if is_in_use(error)),
@@ -109,16 +100,10 @@ fn a_file_system_in_memory_is_refused_unless_the_operator_insists() {
     );
     assert!(!dir.path().join("ledger.sqlite").exists());
 
-    let insisting = Options {
-        allow_unsafe_filesystem: true,
-        ..Options::default()
-    };
+    let insisting = Options::default().allow_unsafe_filesystem(true);
     LocalStore::open(dir.path(), insisting).unwrap();
     // Who does not ask for a power cut to be survived is not refused for it.
-    let scratch = Options {
-        durability: Durability::Os,
-        ..Options::default()
-    };
+    let scratch = Options::default().durability(Durability::Os);
     LocalStore::open(dir.path(), scratch).unwrap();
 }
 
@@ -128,10 +113,7 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
     let path = dir.path().join("ledger.sqlite");
     let text = b"this is somebody's letter, and longer than a header of a hundred bytes".repeat(3);
     std::fs::write(&path, &text).unwrap();
-    let options = Options {
-        allow_unsafe_filesystem: true,
-        ..Options::default()
-    };
+    let options = Options::default().allow_unsafe_filesystem(true);
     let refused = LocalStore::open(dir.path(), options).unwrap_err();
     assert!(
         matches!(&refused, OpenError::Ledger { path: of, .. } if *of == path),
@@ -141,10 +123,7 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
 }
 
 fn open(dir: &TempDir) -> Result<LocalStore, OpenError> {
-    let options = Options {
-        allow_unsafe_filesystem: true,
-        ..Options::default()
-    };
+    let options = Options::default().allow_unsafe_filesystem(true);
     LocalStore::open(dir.path(), options)
 }
 

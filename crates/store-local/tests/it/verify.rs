@@ -17,10 +17,7 @@ use crate::sample::{
 /// What was found: `damage session rotten`, with `mended` behind it where that is so.
 fn found(dir: &TempDir, repair: bool) -> (Vec<String>, Verified) {
     let mut lines = Vec::new();
-    let options = VerifyOptions {
-        repair,
-        ..VerifyOptions::new(NOW)
-    };
+    let options = VerifyOptions::new(NOW).repair(repair);
     let verified = verify(dir.path(), options, &mut |event| {
         if let VerifyEvent::Finding(finding) = event {
             let severity = match finding.severity() {
@@ -368,23 +365,14 @@ async fn a_store_in_use_is_verified_and_not_repaired() {
     // Of an upload that has not committed yet, and of one that never will.
     store.vault.create(media(0xab)).await.unwrap();
     let mut seen = 0;
-    let options = VerifyOptions {
-        now: Timestamp::from_millis(0),
-        ..VerifyOptions::new(NOW)
-    };
+    let options = VerifyOptions::new(Timestamp::from_millis(0));
     let mut count = |event| seen += u32::from(matches!(event, VerifyEvent::Finding(_)));
     let verified = verify(dir.path(), options, &mut count).unwrap();
     assert!(verified.beside_server && verified.is_sound());
-    let past_grace = VerifyOptions {
-        grace: Duration::ZERO,
-        ..VerifyOptions::new(NOW)
-    };
+    let past_grace = VerifyOptions::new(NOW).grace(Duration::ZERO);
     verify(dir.path(), past_grace, &mut count).unwrap();
     assert_eq!(seen, 1, "only the one whose grace is over");
-    let repair = VerifyOptions {
-        repair: true,
-        ..options
-    };
+    let repair = options.repair(true);
     let refused = verify(dir.path(), repair, &mut |_| ()).unwrap_err();
     assert!(refused.to_string().contains("in use"), "{refused}");
     drop(store);
@@ -414,10 +402,7 @@ fn a_directory_without_a_store_is_refused_and_left_alone() {
 async fn a_repair_takes_no_empty_file_for_a_ledger() {
     let dir = store_with_everything().await;
     std::fs::write(dir.path().join("ledger.sqlite"), "").unwrap();
-    let repair = VerifyOptions {
-        repair: true,
-        ..VerifyOptions::new(NOW)
-    };
+    let repair = VerifyOptions::new(NOW).repair(true);
     let refused = verify(dir.path(), repair, &mut |_| ());
     assert!(matches!(refused, Err(VerifyError::Open(_))), "{refused:?}");
     assert!(path(&dir, FINISHED).exists());

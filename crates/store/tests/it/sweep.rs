@@ -19,10 +19,7 @@ const GRACE: Duration = Duration::from_secs(10);
 const LATER: Timestamp = Timestamp::from_millis(20_000);
 
 fn sweep() -> Sweep {
-    Sweep::new(SweepOptions {
-        batch: 3,
-        grace: GRACE,
-    })
+    Sweep::new(SweepOptions::default().batch(3).grace(GRACE))
 }
 
 /// Sweeps until there is nothing left to do. Returns expired sessions, garbage and orphans.
@@ -242,10 +239,10 @@ async fn a_step_forgets_no_more_than_its_bite() {
     }
     let mut sweep = sweep();
     let mut expired = Vec::new();
-    for bite in [2, 5, 2] {
-        sweep.set_bite(bite);
+    for ledger_batch in [2, 5, 2] {
+        sweep.set_ledger_batch(ledger_batch);
         let swept = sweep.step(&ledger, &vault, LATER).await.unwrap();
-        assert!(swept.garbage <= bite);
+        assert!(swept.garbage <= ledger_batch);
         expired.push(swept.expired);
     }
     assert_eq!(expired, [2, 5, 1]);

@@ -47,11 +47,9 @@ impl Paced {
 
     async fn on_disk() -> Self {
         let dir = TempDir::new().expect("there is room");
-        let options = Options {
-            durability: Durability::Os,
-            allow_unsafe_filesystem: true,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .durability(Durability::Os)
+            .allow_unsafe_filesystem(true);
         let LocalStore { ledger, vault, .. } =
             LocalStore::open(dir.path(), options).expect("it is new");
         let stores = Stores {
