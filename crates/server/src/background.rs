@@ -131,7 +131,7 @@ async fn sweep(server: Arc<ServerState>) {
     let mut throttle = SweepThrottle::default();
     loop {
         let (now, begun) = (server.clock.now(), Instant::now());
-        sweep.set_bite(throttle.batch_size());
+        sweep.set_ledger_batch(throttle.batch_size());
         let step = sweep.step(&*server.ledger, &*server.vault, now);
         let pause = match survive("sweep", step).await {
             Some(Ok(swept)) => {

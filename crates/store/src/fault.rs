@@ -1,7 +1,7 @@
-//! Decorators that make a store fail on schedule.
+//! Decorators that make the calls of a store fail on schedule.
 //!
-//! One [`Faults`] counts the calls of a ledger and a vault together, so a test can run a workload
-//! once to learn how many calls it makes, and then again and again with the next one failing:
+//! One [`Faults`] counts the calls of a ledger and a vault together. So a test can run a workload
+//! once to count its calls, and then once for each call with that call failing:
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -33,30 +33,30 @@ use crate::ledger::{ChangeSet, EndSession, Ledger, LedgerError, OffsetCommit};
 use crate::records::{Epoch, Extent, MediaId, NewSession, Resource, Session, SessionId, Timestamp};
 use crate::vault::{Listing, MediaReader, MediaWriter, Space, Vault, VaultError};
 
-/// Which calls are in trouble. The first call is number 1.
+/// Which calls are affected. The first call has the number 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
-    /// None of them; they are only counted.
+    /// No call. Calls are only counted.
     Never,
-    /// The nth.
+    /// The nth call.
     Once(u64),
-    /// The nth and all that follow.
+    /// The nth call and all later ones.
     From(u64),
 }
 
-/// What happens to a call that is in trouble.
+/// What happens to an affected call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InjectedFault {
-    /// It does nothing and fails: changes, writes and reads alike.
+    /// It does nothing and fails, whether it is a change, a write or a read.
     Fault,
-    /// It is done, and then fails all the same: its caller cannot know.
+    /// It is carried out and fails all the same, so its caller does not know the outcome.
     Lost,
-    /// A write puts half of its bytes down and fails; any other call is as with [`InjectedFault::Fault`].
+    /// A write stores half of its bytes and fails. Other calls do as with [`InjectedFault::Fault`].
     Torn,
-    /// There is no room: a write puts half of its bytes down and says so, a change does nothing.
-    /// Calls that need no room succeed.
+    /// The disk is full: a write stores half of its bytes and reports how many, and a change does
+    /// nothing. Calls that need no space succeed.
     NoSpace,
-    /// It is done, after this long.
+    /// It is carried out after this delay.
     Slow(Duration),
     /// It does nothing and panics.
     Panic,
@@ -72,7 +72,7 @@ impl Trigger {
     }
 }
 
-/// A schedule of trouble, and the calls it goes by.
+/// A schedule of faults, and the log of calls.
 #[derive(Debug)]
 pub struct Faults {
     schedule: Vec<(Trigger, InjectedFault)>,
@@ -80,21 +80,22 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// A schedule. Share it between the decorators whose calls shall be counted together.
-    pub fn new(when: Trigger, trouble: InjectedFault) -> Self {
+    /// Returns a schedule with one entry. Decorators that share it count their calls together.
+    pub fn new(trigger: Trigger, fault: InjectedFault) -> Self {
         Self {
-            schedule: vec![(when, trouble)],
+            schedule: vec![(trigger, fault)],
             calls: Mutex::default(),
         }
     }
 
-    /// The power goes out before the nth call: neither that nor any later one is done.
+    /// Returns the schedule of a power cut before the nth call: neither it nor any later one is
+    /// carried out.
     pub fn outage_before(nth: u64) -> Self {
         Self::new(Trigger::From(nth), InjectedFault::Fault)
     }
 
-    /// The power goes out after the nth call: it is done, its caller never learns of it, and no later
-    /// one is done.
+    /// Returns the schedule of a power cut after the nth call: it is carried out and seems to fail,
+    /// and no later one is carried out.
     pub fn outage_after(nth: u64) -> Self {
         let mut faults = Self::new(Trigger::Once(nth), InjectedFault::Lost);
         faults
@@ -103,36 +104,40 @@ impl Faults {
         faults
     }
 
-    /// How many calls there were.
+    /// Returns the number of calls.
     pub fn calls(&self) -> u64 {
         self.log().len() as u64
     }
 
-    /// The calls that there were: the names of the contracts' methods.
+    /// Returns all calls, by the names of the contracts' methods.
     pub fn names(&self) -> Vec<&'static str> {
         self.log().clone()
     }
 
-    /// How many calls there were of the contracts' method of this name.
+    /// Returns the number of calls of the contracts' method with this name.
     pub fn calls_of(&self, name: &str) -> usize {
         self.log().iter().filter(|call| **call == name).count()
     }
 
-    /// Counts a call. Waits when it is to be slow, panics when it is to panic; any other trouble is the caller's.
+    /// Counts a call. Waits if it is to be slow and panics if it is to panic. Any other fault is
+    /// returned for the caller to carry out.
     async fn next(&self, name: &'static str) -> Option<InjectedFault> {
         let call = {
             let mut log = self.log();
             log.push(name);
             log.len() as u64
         };
-        let mut due = self.schedule.iter().filter(|(when, _)| when.is_due(call));
+        let mut due = self
+            .schedule
+            .iter()
+            .filter(|(trigger, _)| trigger.is_due(call));
         match due.next()?.1 {
             InjectedFault::Slow(delay) => {
                 tokio::time::sleep(delay).await;
                 None
             }
-            InjectedFault::Panic => panic!("a panic on schedule"),
-            trouble => Some(trouble),
+            InjectedFault::Panic => panic!("scheduled panic"),
+            fault => Some(fault),
         }
     }
 
@@ -141,9 +146,9 @@ impl Faults {
     }
 }
 
-/// The failure that was asked for.
+/// The cause of a scheduled fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a fault on schedule")]
+#[error("scheduled fault")]
 pub struct ScheduledFault;
 
 fn scheduled() -> Cause {
@@ -157,7 +162,7 @@ pub struct FaultyLedger {
 }
 
 impl FaultyLedger {
-    /// Puts a schedule in front of a ledger.
+    /// Wraps a ledger.
     pub fn new(inner: Arc<dyn Ledger>, faults: Arc<Faults>) -> Self {
         Self { inner, faults }
     }
@@ -224,9 +229,9 @@ impl Ledger for FaultyLedger {
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: OffsetCommit,
+        commit: OffsetCommit,
     ) -> Result<(), LedgerError> {
-        self.change("advance", self.inner.commit_offset(id, epoch, advance))
+        self.change("commit_offset", self.inner.commit_offset(id, epoch, commit))
             .await
     }
 
@@ -304,7 +309,7 @@ pub struct FaultyVault {
 }
 
 impl FaultyVault {
-    /// Puts a schedule in front of a vault.
+    /// Wraps a vault.
     pub fn new(inner: Arc<dyn Vault>, faults: Arc<Faults>) -> Self {
         Self { inner, faults }
     }
@@ -378,7 +383,7 @@ struct FaultyWriter {
 }
 
 impl FaultyWriter {
-    /// Writes the first half of the bytes. Returns how many that are.
+    /// Writes the first half of the bytes and returns its length.
     async fn write_half(&self, offset: u64, data: &[Bytes]) -> Result<u64, VaultError> {
         let len: usize = data.iter().map(Bytes::len).sum();
         let mut rest = len / 2;
@@ -429,15 +434,15 @@ struct FaultyReader {
 
 #[async_trait]
 impl MediaReader for FaultyReader {
-    async fn next(&mut self, most: usize) -> Result<Bytes, VaultError> {
-        read(&self.faults, "next", self.id, self.inner.next(most)).await
+    async fn next(&mut self, max_len: usize) -> Result<Bytes, VaultError> {
+        read(&self.faults, "next", self.id, self.inner.next(max_len)).await
     }
 }
 
-/// What a call that needs no room says when there is none.
+/// A call that needs no space succeeds on a full disk.
 const NEEDS_NO_ROOM: Option<fn() -> VaultError> = None;
 
-/// A call whose failure is a fault.
+/// Runs a call whose failure is a fault.
 async fn change<T>(
     faults: &Faults,
     name: &'static str,
@@ -457,7 +462,7 @@ async fn change<T>(
     }
 }
 
-/// A call whose failure concerns its media only.
+/// Runs a call whose failure concerns its media only.
 async fn read<T>(
     faults: &Faults,
     name: &'static str,

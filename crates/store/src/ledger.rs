@@ -12,74 +12,104 @@ use crate::vault::Space;
 
 /// The database: sessions, resources, small media, and the list of media to be deleted.
 ///
-/// Every method that changes something returns only when the change is durable, with the one
-/// exception of [`Ledger::lease`]. A change is applied whole or not at all.
+/// # Durability
+///
+/// Every method that changes something returns only when the change is durable. [`Ledger::lease`]
+/// is the one exception. A change is applied completely or not at all.
+///
+/// # Concurrency
+///
+/// All methods may be called concurrently. Changes take effect one after another: checking the
+/// conditions of a change and making it are one step, between which no other change happens. A call
+/// that begins after a change has returned sees that change. Each reading call sees one state of
+/// the ledger; two calls may see different ones.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future of a change leaves it undecided, never half-applied: it happens whole or
-/// not at all, and the next read tells.
+/// Dropping the future of a change leaves open whether the change happens. It is never applied
+/// halfway, and a later read shows the outcome. The futures of reads can be dropped at any time.
+///
+/// # Errors
+///
+/// Each method names the errors of its own conditions. In addition every change may return
+/// [`LedgerError::NoSpace`] or [`LedgerError::Busy`], every method that needs a damaged row
+/// [`LedgerError::Unreadable`], and every method [`LedgerError::Fault`]. After any error but a
+/// fault nothing has changed. After a fault it is unknown whether the change has happened.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
-    /// Inserts a session: state active, offset 0, epoch 0.
+    /// Inserts a session: active, with offset 0 and epoch 0.
     ///
     /// # Errors
-    /// [`LedgerError::Conflict`] when the id is taken.
+    /// [`LedgerError::Conflict`] if the id is taken.
     async fn start(&self, session: NewSession) -> Result<(), LedgerError>;
 
-    /// The session, in whatever state it is, if the ledger still has it.
+    /// Returns a session, whatever its state, or `None` if the ledger does not have it.
+    ///
+    /// An expired session is returned until [`Ledger::expire`] deletes it. The returned epoch is
+    /// that of the newest lease.
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError>;
 
-    /// Takes the right to append to, finish or end a session: raises its epoch and returns the
-    /// session as it then is. `None` when there is no such session.
+    /// Takes the lease of a session, which is the right to commit offsets, finish or end it.
     ///
-    /// The new epoch is in force at once for every later call but need not survive a crash: a
-    /// crash ends all leases anyway. A session that has ended is returned as it is, its epoch
-    /// unchanged.
+    /// It raises the epoch of the session and returns the session as it is then, or `None` if there
+    /// is no such session. A session that has ended is returned unchanged.
+    ///
+    /// The new epoch is in force when the method returns: changes under an earlier epoch are
+    /// fenced. It need not be durable, because a crash ends all leases. But an epoch under which a
+    /// change was made is never granted again, not even after a crash.
     async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError>;
 
-    /// Commits progress under a lease.
+    /// Commits the progress of a session under a lease. The caller may acknowledge the bytes when
+    /// it returns, and must have made those in the vault durable before the call.
+    ///
+    /// Media that the session referenced before and does not reference any more is released: small
+    /// media is deleted, media in the vault goes to the garbage list.
     ///
     /// # Errors
-    /// [`LedgerError::Fenced`] when the session's epoch is not `epoch`, its offset is not
-    /// `advance.from`, the new offset lies before that, or it is neither active nor finishing.
-    /// Nothing has changed then.
+    /// [`LedgerError::Fenced`] if the session does not exist or has ended, its epoch is not
+    /// `epoch`, its offset is not `commit.from`, or the new offset is less than that.
     async fn commit_offset(
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: OffsetCommit,
+        commit: OffsetCommit,
     ) -> Result<(), LedgerError>;
 
-    /// Ends a session without a resource, under a lease. Its media goes to the garbage list (or is
-    /// deleted, when it is in the ledger) in the same transaction. Its context is forgotten: it may be
-    /// large, and the row stays until the session expires.
+    /// Ends a session without a resource, under a lease.
+    ///
+    /// Its media is released in the same transaction: small media is deleted, media in the vault
+    /// goes to the garbage list. Its context, which may be large, is deleted. The row stays until
+    /// the session expires.
     ///
     /// # Errors
-    /// [`LedgerError::Fenced`] when the epoch is not `epoch` or the session has ended already.
+    /// [`LedgerError::Fenced`] if the session does not exist or has ended, or its epoch is not
+    /// `epoch`.
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError>;
 
     /// Applies a change set in one transaction.
     ///
-    /// A finished session names no media any more: from then on it is the resource's. Media that
-    /// the session or the change set brought and no resource names is let go as well.
+    /// The changes of resources are made in order, and each sees those before it. A finished
+    /// session references no media any more: its media belongs to the resource.
     ///
-    /// The media of a resource that is replaced (when the new version has another) or deleted goes
-    /// to the garbage list, or is deleted when it is in the ledger.
+    /// At the end of the transaction, media that has lost its last reference is released: small
+    /// media is deleted, media in the vault goes to the garbage list. That concerns media of
+    /// replaced and deleted resources, of the finished session, and media that comes with the
+    /// change set and that no resource takes.
     ///
     /// # Errors
-    /// [`LedgerError::Fenced`] when the session to be finished is not held under its epoch, or has
-    /// ended; [`LedgerError::Conflict`] when a resource to be inserted exists, or one to be
-    /// replaced or deleted is gone or has another version, or when a resource would name media that
-    /// neither comes with the change set nor is named by a row: it may be deleted already. Nothing
-    /// has changed then.
+    /// * [`LedgerError::Fenced`] if the session to be finished does not exist or has ended, its
+    ///   epoch is not the one of the change set, or its offset is greater.
+    /// * [`LedgerError::Conflict`] if a resource to be inserted exists; if a resource to be replaced
+    ///   or deleted does not exist or has another version; or if a resource would reference media
+    ///   that neither comes with the change set nor is referenced by a row, since such media may be
+    ///   deleted already.
     async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError>;
 
-    /// One resource.
+    /// Returns a resource, or `None` if it does not exist.
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError>;
 
-    /// Up to `limit` resources of a collection in the order of their ids, from the first id that is
-    /// greater than `after`.
+    /// Returns up to `limit` resources of a collection whose ids are greater than `after`, in the
+    /// bytewise order of their ids.
     async fn resources(
         &self,
         collection: &str,
@@ -87,101 +117,108 @@ pub trait Ledger: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Resource>, LedgerError>;
 
-    /// The bytes of a media that is in the ledger.
+    /// Returns the bytes of small media, or `None` if the ledger does not have it.
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError>;
 
-    /// Up to `limit` sessions that are in state finishing, in the order of their ids, after `after`.
+    /// Returns up to `limit` sessions in the state [`SessionState::Finishing`] whose ids are
+    /// greater than `after`, in the order of their ids. The recovery after a crash finishes them.
     async fn finishing(
         &self,
         after: Option<SessionId>,
         limit: usize,
     ) -> Result<Vec<SessionId>, LedgerError>;
 
-    /// Forgets up to `limit` sessions whose `expires` lies before `now`, whatever their state but
-    /// finishing, and puts the media of the unfinished ones on the garbage list. Returns how many.
+    /// Deletes up to `limit` sessions that expire before `now`, in any state but
+    /// [`SessionState::Finishing`], and releases their media. Returns the number of deleted
+    /// sessions.
     async fn expire(&self, now: Timestamp, limit: usize) -> Result<usize, LedgerError>;
 
-    /// Up to `limit` media of the vault that nothing refers to any more, in the order of their ids, after
-    /// `after`.
+    /// Returns up to `limit` entries of the garbage list that are greater than `after`, in the
+    /// order of their ids: media in the vault that the ledger has released.
     async fn garbage(
         &self,
         after: Option<MediaId>,
         limit: usize,
     ) -> Result<Vec<MediaId>, LedgerError>;
 
-    /// Takes media off the garbage list, after they have been deleted from the vault.
+    /// Removes media from the garbage list. Called after the vault has deleted it. Ids that are not
+    /// on the list are ignored.
     async fn forget_garbage(&self, ids: &[MediaId]) -> Result<(), LedgerError>;
 
-    /// Those of `ids` that no session, no resource and no garbage entry names.
+    /// Returns those of `ids` that no session, resource or garbage entry references. Media that
+    /// moves from a session to its resource during the call counts as referenced.
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError>;
 
-    /// How much room there is for further changes. Room that committed changes will still take, as when a log
-    /// has them and the tables have not, is subtracted.
+    /// Returns the space for further changes. Space that committed changes will still take, such as
+    /// that of rows which only a log has, does not count as available.
     async fn space(&self) -> Result<Space, LedgerError>;
 
-    /// Fails when the ledger can no longer promise anything. Cheap; used by the readiness check.
+    /// Fails if the ledger cannot promise anything any more. It is cheap, and used by the readiness
+    /// check.
+    ///
+    /// # Errors
+    /// [`LedgerError::Fault`].
     async fn check(&self) -> Result<(), LedgerError>;
 }
 
-/// A step forward of a session.
+/// A new committed offset of a session, and what is committed with it.
 #[derive(Debug, Clone)]
 pub struct OffsetCommit {
-    /// The committed offset it starts from.
+    /// Committed offset before.
     pub from: u64,
-    /// What is committed from now on. `progress.offset` is at least `from`.
+    /// Progress from now on. `progress.offset` is at least `from`.
     pub progress: Progress,
-    /// The whole media up to `progress.offset`, when `progress.media` lies in the ledger; `None`
-    /// when it lies in the vault, or in the ledger without having changed. Media that was in the
-    /// ledger and is in the vault now is dropped from the ledger.
+    /// All bytes of the media up to `progress.offset`, if the media is in the ledger and has
+    /// changed. `None` if the media is in the vault, or has not changed.
     pub small_media: Option<Bytes>,
-    /// [`SessionState::Active`], or [`SessionState::Finishing`] when these were the last bytes.
+    /// [`SessionState::Active`], or [`SessionState::Finishing`] if these were the last bytes.
     pub state: SessionState,
-    /// A new moment of death, where an idle limit moves it.
+    /// New time of expiry; `None` leaves it unchanged.
     pub expires: Option<Timestamp>,
 }
 
 /// How a session ends without a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndSession {
-    /// The client cancelled it.
+    /// The client has cancelled it.
     Cancelled,
-    /// It cannot be mended.
+    /// An error has ended it that no retry can repair.
     Failed,
 }
 
 /// The end of a session that yields a resource.
 #[derive(Debug, Clone)]
 pub struct FinishSession {
-    /// Which one.
+    /// Session to finish.
     pub id: SessionId,
-    /// The lease it is finished under.
+    /// Epoch of the lease under which it is finished.
     pub epoch: Epoch,
-    /// What is committed at the end.
+    /// Final progress.
     pub progress: Progress,
-    /// The reply to be repeated from now on.
+    /// Reply to be repeated from now on. Opaque to the ledger.
     pub reply: Vec<u8>,
 }
 
-/// What shall change, in one transaction.
+/// Changes that are made in one transaction.
 #[derive(Debug, Clone, Default)]
 pub struct ChangeSet {
     /// Changes of resources, in order.
     pub resources: Vec<ResourceChange>,
-    /// Small media to be kept in the ledger, by id. Media that a session already keeps there
-    /// under the same id is replaced.
+    /// Id and bytes of media to be stored in the ledger. If a session stores media there under the
+    /// same id, its bytes are replaced.
     pub small_media: Option<(MediaId, Bytes)>,
-    /// Media in the vault that was uploaded with the call and that no row needs to name yet.
+    /// Media in the vault that was uploaded with the call. No row needs to reference it yet.
     pub new_media: Option<MediaId>,
-    /// The session that ends with it.
+    /// Session that ends with the change set.
     pub finish: Option<FinishSession>,
 }
 
-/// Most bytes that a change set may write for each resource that it deletes and still makes room: deleting a
-/// message also rewrites the row of its thread.
+/// Maximum number of bytes per deleted resource that a change set may write and still count as
+/// making space. Deleting a message, for example, also rewrites the row of its thread.
 const WRITTEN_PER_DELETE: usize = 64 << 10;
 
 impl ChangeSet {
-    /// The media that comes with it: no row needs to name it before.
+    /// Returns the media that comes with the change set. No row needs to reference it before.
     pub fn new_media(&self) -> impl Iterator<Item = MediaRef> {
         let in_ledger = self.small_media.as_ref().map(|(id, _)| MediaRef {
             id: *id,
@@ -195,9 +232,9 @@ impl ChangeSet {
         [in_ledger, in_vault, of_session].into_iter().flatten()
     }
 
-    /// Whether the ledger needs less room afterwards, apart from its log: it deletes more resources than it
-    /// inserts, or as many without changing another. Such changes must go on when a disk is full, since they are the
-    /// way out of it.
+    /// Returns whether the ledger needs less space afterwards, apart from its log: the change set
+    /// deletes more resources than it inserts, or as many without changing another one. Such
+    /// changes must be possible on a full disk, because they make space.
     pub fn makes_room(&self) -> bool {
         let (mut inserts, mut replaces, mut deletes, mut bytes) = (0, 0, 0, 0);
         for change in &self.resources {
@@ -215,14 +252,14 @@ impl ChangeSet {
             && bytes <= deletes * WRITTEN_PER_DELETE
     }
 
-    /// How many rows it writes.
+    /// Returns the number of rows that it writes.
     pub fn rows(&self) -> usize {
         self.resources.len()
             + usize::from(self.small_media.is_some())
             + usize::from(self.finish.is_some())
     }
 
-    /// How many bytes of the caller's it writes.
+    /// Returns the number of bytes that it writes, apart from the overhead of rows.
     pub fn payload(&self) -> usize {
         let resources: usize = self.resources.iter().map(ResourceChange::payload).sum();
         let media = self
@@ -234,31 +271,31 @@ impl ChangeSet {
     }
 }
 
-/// One change of a resource.
+/// A change of one resource.
 #[derive(Debug, Clone)]
 pub enum ResourceChange {
-    /// A new one.
+    /// Inserts a new resource.
     Insert(Resource),
-    /// A new version of an existing one.
+    /// Replaces a resource by its next version.
     Replace {
-        /// The new version; its `version` is one more than `expected`.
+        /// The next version. Its `version` is `expected + 1`.
         resource: Resource,
-        /// The version that it replaces.
+        /// Number of the version that is replaced.
         expected: u64,
     },
-    /// An end.
+    /// Deletes a resource.
     Delete {
-        /// The collection.
+        /// Collection of the resource.
         collection: String,
-        /// The id.
+        /// Id in the collection.
         id: String,
-        /// The version that is deleted.
+        /// Number of the version that is deleted.
         expected: u64,
     },
 }
 
 impl ResourceChange {
-    /// The media that the resource has after the change.
+    /// Returns the media that the resource references after the change.
     pub fn media(&self) -> Option<MediaRef> {
         match self {
             Self::Insert(resource) | Self::Replace { resource, .. } => {
@@ -268,7 +305,7 @@ impl ResourceChange {
         }
     }
 
-    /// How many bytes of the caller's it writes.
+    /// Returns the number of bytes that it writes, apart from the overhead of the row.
     fn payload(&self) -> usize {
         match self {
             Self::Insert(resource) | Self::Replace { resource, .. } => {
@@ -278,33 +315,36 @@ impl ResourceChange {
         }
     }
 
-    /// Whether the resource has this media after the change.
+    /// Returns whether the resource references `media` after the change.
     pub fn names(&self, media: MediaRef) -> bool {
         self.media() == Some(media)
     }
 }
 
-/// Why the ledger did not do what it was asked.
+/// Why a call of a ledger has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// A newer lease, a moved offset or an ended session stands in the way. The caller has lost its
-    /// right to this session and reads again before anything else.
-    #[error("the session is held by a newer lease or has moved on")]
+    /// The caller does not hold the newest lease of the session, or the session has moved on or
+    /// ended. Nothing has changed. The caller must read the session again before it goes on.
+    #[error("the session has a newer lease, another offset, or has ended")]
     Fenced,
-    /// A unique key is taken, a version is not the expected one, or media is gone.
-    #[error("the resource was changed by somebody else")]
+    /// A key is taken, a version is not the expected one, or media may have been deleted. Nothing
+    /// has changed.
+    #[error("the session or resource exists already, or was changed by another request")]
     Conflict,
-    /// The disk is full. Nothing has changed; the ledger goes on.
-    #[error("no space is left for the ledger")]
+    /// The disk is full. Nothing has changed, and the ledger goes on.
+    #[error("the disk of the ledger is full")]
     NoSpace,
-    /// Another program holds the database's write lock. Nothing has changed; the ledger goes on.
-    #[error("another program is writing to the ledger")]
+    /// Another program holds the write lock of the database. Nothing has changed, and the ledger
+    /// goes on.
+    #[error("another program holds the write lock of the ledger")]
     Busy,
-    /// A row holds what no version of the store has written. The ledger goes on with all others.
+    /// A row holds values that no version of the store has written. Nothing has changed, and the
+    /// ledger goes on with all other rows.
     #[error("a row of the ledger cannot be read")]
     Unreadable,
-    /// The ledger could not keep its promise, and never will again in this process. The caller
-    /// stops acknowledging anything.
+    /// The ledger could not make a change durable, or could not read. It is unknown whether the
+    /// change has happened. The caller must not retry, and must stop acknowledging in this process.
     #[error("the ledger failed")]
     Fault(#[source] Cause),
 }

@@ -1,44 +1,44 @@
-//! The records of the ledger: sessions, resources, media.
+//! The records of the ledger: sessions, resources and media.
 
 use std::fmt;
 
 use bytes::Bytes;
 use windlass_proto::digest::{Crc32c, Digests};
 
-/// A moment: milliseconds since the Unix epoch.
+/// A point in time, in milliseconds since the Unix epoch.
 ///
-/// Time always comes in from outside; nothing in the stores reads a clock.
+/// Callers always pass the time; no store reads a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The moment `millis` milliseconds after the Unix epoch.
+    /// Returns the time `millis` milliseconds after the Unix epoch.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Returns the number of milliseconds since the Unix epoch.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// The last six bytes, the first of them first: milliseconds until the year 10889.
+    /// Returns the low six bytes in big-endian order, which suffice until the year 10889.
     ///
-    /// Names that begin with them sort by time. What is named at about the same time is then found on the same pages of a ledger,
-    /// however much it holds.
+    /// Ids that begin with them sort by time. Rows that are written at about the same time then
+    /// share pages of the ledger's indexes, however many rows there are.
     pub fn to_sortable_bytes(self) -> [u8; 6] {
         let [_, _, bytes @ ..] = self.0.to_be_bytes();
         bytes
     }
 
-    /// This moment plus `duration`, or the end of time.
+    /// Returns this time plus `duration`, saturating at the largest time.
     #[must_use]
     pub fn saturating_add(self, duration: std::time::Duration) -> Self {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(millis))
     }
 
-    /// This moment minus `duration`, or the Unix epoch.
+    /// Returns this time minus `duration`, saturating at the Unix epoch.
     #[must_use]
     pub fn saturating_sub(self, duration: std::time::Duration) -> Self {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -46,26 +46,26 @@ impl Timestamp {
     }
 }
 
-/// The name of a session inside the house: six bytes that tell when it was started, and 26 bytes of
-/// a SHA-256 of the `upload_id` that the client holds.
+/// The id of a session: six bytes of the time when it was started, and 26 bytes of a SHA-256 of the
+/// `upload_id` that the client has.
 ///
-/// The `upload_id` itself is a credential and is never stored. `Debug` shows four bytes of the hash,
-/// enough to follow a session through a log.
+/// The `upload_id` itself is a credential and is never stored. `Debug` shows four bytes of the
+/// hash, which suffice to follow a session in a log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId([u8; 32]);
 
 impl SessionId {
-    /// A session id from its 32 bytes.
+    /// Returns the id with these 32 bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Eight hexadecimal digits of the hash, by which a session can be followed.
+    /// Returns eight hexadecimal digits of the hash, for logs.
     pub fn abbreviated(&self) -> String {
         let [_, _, _, _, _, _, first, second, third, fourth, ..] = self.0;
         format!("{first:02x}{second:02x}{third:02x}{fourth:02x}")
@@ -78,22 +78,24 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// The name of one media: 128 bits, chosen by the server, at least 80 of them random; never reused.
+/// The id of a media: 128 bits, chosen by the server, of which at least 80 are random. Never
+/// reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MediaId([u8; 16]);
 
 impl MediaId {
-    /// A media id from its 16 bytes.
+    /// Returns the id with these 16 bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The 16 bytes.
+    /// Returns the 16 bytes.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// Reads the 32 lower-case hexadecimal digits that [`fmt::Display`] writes.
+    /// Parses the 32 lower-case hexadecimal digits that [`fmt::Display`] writes. Returns `None` for
+    /// anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let canonical = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if text.len() != 32 || !text.as_bytes().iter().all(canonical) {
@@ -115,72 +117,73 @@ impl fmt::Debug for MediaId {
     }
 }
 
-/// The fencing number of a lease. Every lease of a session has a higher one than the lease before.
+/// The fencing number of a lease. Each lease of a session has a higher one than the lease before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
-/// Where the bytes of a media are.
+/// Where the bytes of a media are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MediaLocation {
-    /// In the ledger, beside the rows that name it. For small media.
+    /// In the ledger, with the rows that reference it. For small media.
     Ledger,
     /// In the vault.
     Vault,
 }
 
-/// A media and where to find it.
+/// A media and where it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MediaRef {
-    /// Its name.
+    /// Id of the media.
     pub id: MediaId,
-    /// Who holds its bytes.
+    /// Where its bytes are stored.
     pub location: MediaLocation,
 }
 
-/// Where a session stands in its life.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SessionState {
-    /// Taking bytes.
+    /// Bytes are accepted.
     Active,
-    /// All bytes are committed; the resource is being made. Goes on after a crash until it is done.
+    /// All bytes are committed, and the resource is being created. Continues after a crash until it
+    /// is done.
     Finishing,
-    /// The resource exists; the stored reply is repeated.
+    /// The resource exists. The stored reply is repeated.
     Finished,
-    /// Cancelled by the client.
+    /// The client has cancelled the session.
     Cancelled,
-    /// Ended by an error that no retry can mend.
+    /// An error has ended the session that no retry can repair.
     Failed,
 }
 
-/// The last stretch of bytes that a commit covered, kept so that recovery can check it.
+/// The bytes that the last commit has added, with their checksum. A reopening checks them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Where the stretch begins; it ends at the committed offset.
+    /// Offset of the first byte. The extent ends at the committed offset.
     pub start: u64,
-    /// The checksum of the stretch.
+    /// Checksum of the bytes.
     pub crc32c: Crc32c,
 }
 
-/// What is committed of a session's media.
+/// The committed progress of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// Count of committed bytes; the next byte wanted.
+    /// Number of committed bytes, which is the offset of the next one.
     pub offset: u64,
-    /// The length of the whole media, once a request has fixed it.
+    /// Length of the complete media, once a request has declared it.
     pub total: Option<u64>,
     /// Checksum of the bytes `0..offset`.
     pub crc32c: Crc32c,
-    /// Saved state of the digests that are computed on request, at `offset`. Opaque here; empty
-    /// when there are none.
+    /// Saved state, at `offset`, of the digests that are computed on request. Opaque to the ledger;
+    /// empty if there are none.
     pub slow_digests: Vec<u8>,
-    /// Where the bytes are; `None` while there are none.
+    /// Media that holds the bytes; `None` while there are none.
     pub media: Option<MediaRef>,
-    /// What the last commit covered; `None` while there are no bytes in the vault.
+    /// Bytes of the last commit; `None` while there are no bytes in the vault.
     pub extent: Option<Extent>,
 }
 
 impl Progress {
-    /// Nothing committed yet of a media whose length may be known.
+    /// Returns the progress of a session without bytes, of a media whose length may be known.
     pub fn none(total: Option<u64>) -> Self {
         Self {
             offset: 0,
@@ -193,44 +196,45 @@ impl Progress {
     }
 }
 
-/// A session about to be started.
+/// A session to be started.
 #[derive(Debug, Clone)]
 pub struct NewSession {
-    /// Its name.
+    /// Id of the session.
     pub id: SessionId,
-    /// What the server wants to remember of the request that started it. Opaque here.
+    /// What the server remembers of the request that starts it. Opaque to the ledger.
     pub context: Vec<u8>,
-    /// When it was started.
+    /// Time of the start.
     pub created: Timestamp,
-    /// When it dies.
+    /// Time after which the session is treated as unknown.
     pub expires: Timestamp,
-    /// The length of the media, if the client declared it.
+    /// Length of the media, if the client has declared it.
     pub total: Option<u64>,
 }
 
-/// A session as the ledger has it.
+/// A session in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// Its name.
+    /// Id of the session.
     pub id: SessionId,
-    /// What the server remembers of the request that started it; empty when it ended without a resource.
+    /// What the server remembers of the request that started it. Empty if the session has ended
+    /// without a resource.
     pub context: Vec<u8>,
-    /// When it was started.
+    /// Time of the start.
     pub created: Timestamp,
-    /// When it dies. A session past this moment is treated as unknown, swept or not.
+    /// Time after which the session is treated as unknown, whether it has been deleted or not.
     pub expires: Timestamp,
-    /// Where it stands.
+    /// State of the session.
     pub state: SessionState,
-    /// The newest lease.
+    /// Epoch of the newest lease.
     pub epoch: Epoch,
-    /// What is committed.
+    /// Committed progress.
     pub progress: Progress,
-    /// The final reply, once finished. Opaque here.
+    /// Final reply, once the session is finished. Opaque to the ledger.
     pub reply: Option<Vec<u8>>,
 }
 
 impl From<NewSession> for Session {
-    /// The session as it starts: active, with nothing committed, under no lease.
+    /// Returns the session as it starts: active, with nothing committed, without a lease.
     fn from(new: NewSession) -> Self {
         Self {
             id: new.id,
@@ -245,35 +249,37 @@ impl From<NewSession> for Session {
     }
 }
 
-/// A media that a resource owns.
+/// The media of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {
-    /// Where its bytes are.
+    /// Id of the media and where it is stored.
     pub at: MediaRef,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Its media type, as the client declared it.
+    /// Media type as the client has declared it.
     pub content_type: String,
-    /// Its digests.
+    /// Digests of the bytes.
     pub digests: Digests,
 }
 
-/// A resource: the JSON document that describes a media, or stands alone.
+/// A resource: a JSON document, which may describe a media.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
-    /// The collection it lives in; the kind chooses the name, e.g. `farm/v1/animals`.
+    /// Collection of the resource. The API's handler chooses its name, for example
+    /// `farm/v1/animals`.
     pub collection: String,
-    /// Its id, unique in the collection. Lists are ordered by it, bytewise.
+    /// Id, unique in the collection. Lists are in the bytewise order of ids.
     pub id: String,
-    /// Grows by one with every change. It starts at a number that no resource of this id has had, so that
-    /// a resource which is deleted and made again is not taken for the earlier one.
+    /// Number that grows by one with each change. It starts at a number that no earlier resource
+    /// with this id has had, so that a resource which is deleted and created again is not taken for
+    /// the earlier one.
     pub version: u64,
-    /// The document, as JSON.
+    /// Document as JSON.
     pub body: Bytes,
-    /// The media it describes.
+    /// Media that the document describes.
     pub media: Option<Media>,
-    /// When it was made.
+    /// Time of the creation.
     pub created: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated: Timestamp,
 }

@@ -1,8 +1,8 @@
-//! Clearing away: dead sessions, garbage, and media that nobody knows.
+//! Deletes expired sessions, released media, and media that nothing references.
 //!
-//! The sweep is made of small steps; anyone who runs it decides how often. It needs no lock and may be
-//! cut off anywhere: the ledger lets go of a media first, the vault deletes it next, and only then
-//! is it taken off the garbage list.
+//! A sweep is a sequence of small steps, and the caller decides how often to run one. It needs no
+//! lock, and may be interrupted anywhere: the ledger releases a media first, the vault deletes it
+//! next, and only then it is removed from the garbage list.
 
 use std::time::Duration;
 
@@ -11,19 +11,20 @@ use crate::ledger::{Ledger, LedgerError};
 use crate::records::{MediaId, Timestamp};
 use crate::vault::{Vault, VaultError};
 
-/// How a sweep goes about it.
+/// Options of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SweepOptions {
-    /// Most sessions, garbage entries and stored media that one step handles, each. Of the first two,
-    /// which the ledger writes, it may be told to handle another number: [`Sweep::set_bite`].
+    /// Maximum number of sessions, of garbage entries and of stored media that a step handles. The
+    /// default is 256. [`Sweep::set_ledger_batch`] changes it for sessions and garbage entries.
     pub batch: usize,
-    /// How long a media that nothing names is left alone after it was last written. An upload names
-    /// its media only when it commits: this must be longer than any upload may go without writing.
+    /// How long media that nothing references is kept after its last write. The default is a day.
+    /// An upload references its media only when it commits, so this must be longer than any upload
+    /// may pause before its first commit.
     pub grace: Duration,
 }
 
 impl Default for SweepOptions {
-    /// 256 at a step; a day of grace.
     fn default() -> Self {
         Self {
             batch: 256,
@@ -32,28 +33,44 @@ impl Default for SweepOptions {
     }
 }
 
-/// What one step did.
+impl SweepOptions {
+    /// Sets [`SweepOptions::batch`].
+    #[must_use]
+    pub const fn batch(mut self, batch: usize) -> Self {
+        self.batch = batch;
+        self
+    }
+
+    /// Sets [`SweepOptions::grace`].
+    #[must_use]
+    pub const fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+}
+
+/// What a step has done.
 #[derive(Debug, Default)]
 pub struct Swept {
-    /// Sessions that were forgotten.
+    /// Number of deleted sessions.
     pub expired: usize,
-    /// Media that was deleted because its session or resource had gone.
+    /// Number of deleted media that the ledger had released.
     pub garbage: usize,
-    /// Media that was deleted because nothing named it, as a crash leaves it.
+    /// Number of deleted media that nothing referenced, as a crash leaves them.
     pub orphans: usize,
-    /// Media that could not be deleted, and is tried again after all others.
+    /// Number of media that could not be deleted. They are tried again after all others.
     pub failed: usize,
-    /// Why the last of them could not be deleted.
+    /// Why the last of those could not be deleted.
     pub failure: Option<VaultError>,
-    /// The step found nothing left to do but to try again what could not be deleted, and has looked at the
-    /// last media of the vault. There is no hurry with the next one.
+    /// Nothing is left to do, apart from media that could not be deleted, and the step has reached
+    /// the end of the vault. The next step is not urgent.
     pub is_done: bool,
 }
 
-/// Why a step was not finished. What it did before stays done.
+/// Why a step has stopped early. What it did before stays done.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    /// The ledger failed.
+    /// The ledger has failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The vault could not be listed.
@@ -61,47 +78,48 @@ pub enum SweepError {
     Vault(#[from] VaultError),
 }
 
-/// A sweep that goes on from step to step.
+/// A sweep, with its position in the garbage list and in the vault.
 #[derive(Debug, Clone)]
 pub struct Sweep {
     options: SweepOptions,
-    /// Most sessions and garbage entries of the next step.
-    bite: usize,
-    /// Garbage up to here could not be deleted: what is behind it comes first, so that it is not kept
-    /// from its turn.
+    /// Maximum number of sessions and of garbage entries of the next step.
+    ledger_batch: usize,
+    /// The garbage entries up to this one include some that could not be deleted. Those after it
+    /// come first, so that they are not delayed.
     tried: Option<MediaId>,
-    /// All garbage was tried since the last sweep was done, and none has been deleted of late.
-    has_tried_all: bool,
-    /// Where the next look into the vault begins.
-    last: Option<MediaId>,
+    /// All garbage has been tried since the sweep was last done, and the last steps have deleted
+    /// none.
+    tried_all: bool,
+    /// Media after which the next listing of the vault begins.
+    resume_after: Option<MediaId>,
 }
 
 impl Sweep {
-    /// A sweep that begins at the first media.
+    /// Returns a sweep that begins at the first media.
     pub fn new(options: SweepOptions) -> Self {
         Self {
-            bite: options.batch,
+            ledger_batch: options.batch,
             options,
             tried: None,
-            has_tried_all: false,
-            last: None,
+            tried_all: false,
+            resume_after: None,
         }
     }
 
-    /// From the next step on at most so many sessions, and so many garbage entries, are handled by
-    /// each. A step that handles fewer takes the ledger's writer for a shorter time.
-    pub fn set_bite(&mut self, bite: usize) {
-        self.bite = bite;
+    /// Sets the maximum number of sessions, and of garbage entries, that each further step handles.
+    /// A smaller number occupies the ledger's writer for a shorter time.
+    pub fn set_ledger_batch(&mut self, ledger_batch: usize) {
+        self.ledger_batch = ledger_batch;
     }
 
-    /// Does the next bit of work.
+    /// Runs the next step.
     ///
     /// # Errors
-    /// When the ledger fails or the vault cannot be listed. A media that cannot be deleted is
-    /// counted, not an error: it must not keep the others from it.
+    /// When the ledger fails or the vault cannot be listed. Media that cannot be deleted is counted and
+    /// is no error: it must not keep other media from being deleted.
     ///
     /// # Cancel safety
-    /// A step that is dropped may have done any part of its work; the next goes on from there.
+    /// A dropped step may have done any part of its work. The next one continues from there.
     pub async fn step(
         &mut self,
         ledger: &dyn Ledger,
@@ -109,30 +127,30 @@ impl Sweep {
         now: Timestamp,
     ) -> Result<Swept, SweepError> {
         let mut swept = Swept::default();
-        let expired = match ledger.expire(now, self.bite).await {
-            // The room that it lacks may be in the garbage.
+        let expired = match ledger.expire(now, self.ledger_batch).await {
+            // Deleting garbage may make the space that the ledger lacks.
             Err(LedgerError::NoSpace) => {
                 self.delete_garbage(ledger, vault, &mut swept).await?;
-                ledger.expire(now, self.bite).await?
+                ledger.expire(now, self.ledger_batch).await?
             }
             expired => expired?,
         };
         swept.expired = expired;
         self.delete_garbage(ledger, vault, &mut swept).await?;
         let looked_at_all = self.delete_orphans(ledger, vault, now, &mut swept).await?;
-        swept.is_done = swept.expired < self.bite && self.has_tried_all && looked_at_all;
-        self.has_tried_all &= !swept.is_done;
+        swept.is_done = swept.expired < self.ledger_batch && self.tried_all && looked_at_all;
+        self.tried_all &= !swept.is_done;
         Ok(swept)
     }
 
-    /// Goes on behind what was tried in vain; at the end of the list it starts again.
+    /// Deletes the next garbage. At the end of the list it starts again.
     async fn delete_garbage(
         &mut self,
         ledger: &dyn Ledger,
         vault: &dyn Vault,
         swept: &mut Swept,
     ) -> Result<(), SweepError> {
-        let listed = ledger.garbage(self.tried, self.bite).await?;
+        let listed = ledger.garbage(self.tried, self.ledger_batch).await?;
         if !listed.is_empty() {
             Failpoint::GarbageListed.reach();
         }
@@ -143,8 +161,8 @@ impl Sweep {
             Failpoint::GarbageForgotten.reach();
         }
         swept.garbage += deleted.len();
-        let is_end = listed.len() < self.bite;
-        self.has_tried_all = is_end || self.has_tried_all && deleted.is_empty();
+        let is_end = listed.len() < self.ledger_batch;
+        self.tried_all = is_end || self.tried_all && deleted.is_empty();
         if is_end {
             self.tried = None;
         } else if deleted.len() < listed.len() {
@@ -153,7 +171,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// Returns whether it has come to the end of the vault; then it starts again.
+    /// Deletes the next media that nothing references. Returns whether it has reached the end of
+    /// the vault, where it starts again.
     async fn delete_orphans(
         &mut self,
         ledger: &dyn Ledger,
@@ -161,7 +180,7 @@ impl Sweep {
         now: Timestamp,
         swept: &mut Swept,
     ) -> Result<bool, SweepError> {
-        let listing = vault.list(self.last, self.options.batch).await?;
+        let listing = vault.list(self.resume_after, self.options.batch).await?;
         let forgotten_since = now.saturating_sub(self.options.grace);
         let old = listing
             .media
@@ -176,12 +195,12 @@ impl Sweep {
                 Failpoint::OrphansUnlinked.reach();
             }
         }
-        self.last = listing.next;
+        self.resume_after = listing.next;
         Ok(listing.next.is_none())
     }
 }
 
-/// Deletes media one by one. Returns those that are gone.
+/// Deletes media one by one. Returns those that were deleted.
 async fn delete(vault: &dyn Vault, media: &[MediaId], swept: &mut Swept) -> Vec<MediaId> {
     let mut deleted = Vec::with_capacity(media.len());
     for &id in media {

@@ -1,4 +1,4 @@
-//! The contract of the place where media bytes live.
+//! The contract of the storage of media bytes.
 
 use std::ops::Range;
 
@@ -8,35 +8,64 @@ use bytes::Bytes;
 use crate::Cause;
 use crate::records::{Extent, MediaId, Timestamp};
 
-/// Writes that begin and end at multiples of so many bytes, in their media and in memory, are those that a vault is
-/// quickest with.
+/// Unit in bytes of efficient writes. A vault is fastest with writes whose offset, length and
+/// address in memory are multiples of it.
 pub const WRITE_UNIT: usize = 4096;
 
-/// As many bytes are worth reading at once.
+/// Number of bytes that are worth reading at once.
 pub const READ_LEN: usize = 256 * 1024;
 
-/// Where media bytes live.
+/// The storage of media bytes.
 ///
-/// The vault keeps bytes under names; what they mean, and how many of them count, only the ledger
-/// knows.
+/// A vault keeps bytes under ids. Only the ledger knows their meaning, and how many of them count.
+///
+/// # Concurrency
+///
+/// All methods may be called concurrently, also for the same media.
+///
+/// # Cancel safety
+///
+/// Dropping a future does not stop work that has begun: the media may still be created, cut or
+/// deleted, or bytes be written, after the drop. [`Vault::reopen`] waits for such writes, so they
+/// cannot overwrite the bytes of a later writer.
+///
+/// # Errors
+///
+/// Each method names its errors. Those that concern one media ([`VaultError::Missing`],
+/// [`VaultError::Damaged`], [`VaultError::Unreadable`]) and [`VaultError::NoSpace`] do not affect
+/// any other call. [`VaultError::Fault`] means that syncs cannot be relied on any more.
 #[async_trait]
 pub trait Vault: Send + Sync + 'static {
-    /// Makes a new, empty media, its name durable when the future resolves.
+    /// Creates an empty media and returns its writer. The media and its name are durable when the
+    /// method returns.
+    ///
+    /// If the future is dropped, or on an error, the media may exist all the same. As nothing
+    /// references it, the sweep deletes it.
     ///
     /// # Errors
-    /// [`VaultError::Damaged`] when there is a media of that name already.
+    /// * [`VaultError::Damaged`] if there is media with that id.
+    /// * [`VaultError::NoSpace`] if the disk is full.
+    /// * [`VaultError::Unreadable`] if the media could not be created for another reason, such as a
+    ///   lack of file descriptors.
+    /// * [`VaultError::Fault`] if a sync has failed.
     async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError>;
 
-    /// Opens a media to go on at `committed`: whatever lies behind it is cut off, and the last
-    /// committed extent is read back and checked when `verify` is given.
+    /// Opens a media to be continued at `committed`, and returns its writer.
     ///
-    /// It ends every earlier writer of the media, in whatever process: writes of theirs that are
-    /// under way are waited for, and those to come are refused. So a write whose future was dropped
-    /// cannot land on top of what the next writer wrote.
+    /// Bytes behind `committed` are cut off. The cut need not be durable. If `verify` is given, the
+    /// bytes from `verify.start` to `committed` are read back and compared with its checksum.
+    ///
+    /// All earlier writers of the media end: the method waits for their writes in progress, and
+    /// refuses later ones with [`Superseded`]. A vault that several processes share must do this
+    /// across processes, too. So a write whose future was dropped cannot overwrite what the new
+    /// writer has written.
     ///
     /// # Errors
-    /// [`VaultError::Damaged`] when the media is gone, shorter than `committed` or differs from its
-    /// checksum.
+    /// * [`VaultError::Damaged`] if the media does not exist, is shorter than `committed`, or differs
+    ///   from the checksum.
+    /// * [`VaultError::Unreadable`] if it could not be opened or read, or if a newer writer has taken
+    ///   over during the call.
+    /// * [`VaultError::Fault`] if the cut has failed.
     async fn reopen(
         &self,
         id: MediaId,
@@ -44,136 +73,174 @@ pub trait Vault: Send + Sync + 'static {
         verify: Option<Extent>,
     ) -> Result<Box<dyn MediaWriter>, VaultError>;
 
-    /// Opens the bytes `range` of a media for reading. The reader goes on working when the media is
+    /// Opens the bytes `range` of a media for reading. The reader goes on working if the media is
     /// deleted meanwhile.
+    ///
+    /// # Errors
+    /// * [`VaultError::Missing`] if there is no such media.
+    /// * [`VaultError::Damaged`] if it is shorter than `range.end`.
+    /// * [`VaultError::Unreadable`] if it could not be opened.
     async fn read(
         &self,
         id: MediaId,
         range: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError>;
 
-    /// Deletes a media. One that does not exist is a success.
-    async fn delete(&self, id: MediaId) -> Result<(), VaultError>;
-
-    /// Looks at up to about `limit` places behind `after` and lists the media there, in the order of
-    /// ids. That can be none, in a vault whose directories are mostly empty. For the sweep; never on
-    /// the path of a request. Media that has a writer may be left out: its bytes are about to be
-    /// named, however old the clock makes them look.
+    /// Deletes a media. Succeeds if it does not exist. The deletion need not be durable: if a crash
+    /// brings the media back, the sweep deletes it again.
     ///
     /// # Errors
-    /// [`VaultError::Unreadable`] of the media to go on from.
+    /// [`VaultError::Unreadable`] if it could not be deleted now. The sweep tries again.
+    async fn delete(&self, id: MediaId) -> Result<(), VaultError>;
+
+    /// Lists media after `after`, in the order of ids.
+    ///
+    /// `limit` is about the number of entries to look at, including those of directories. So the
+    /// listing may hold fewer media than `limit`, even none, without being the last one;
+    /// [`Listing::next`] tells. Media that has a writer may be left out: it may be about to be
+    /// referenced, however old it looks.
+    ///
+    /// It is meant for the sweep, and too slow for the path of a request.
+    ///
+    /// # Errors
+    /// [`VaultError::Unreadable`], with the media after which the listing was to begin.
     async fn list(&self, after: Option<MediaId>, limit: usize) -> Result<Listing, VaultError>;
 
-    /// How much room there is for media.
+    /// Returns the space for media.
+    ///
+    /// # Errors
+    /// [`VaultError::Fault`] if it cannot be determined.
     async fn space(&self) -> Result<Space, VaultError>;
 }
 
-/// The writing end of a media. One writer at a time; the lease sees to it.
+/// The writer of a media. The lease of the session ensures that there is one at a time.
 #[async_trait]
 pub trait MediaWriter: Send + Sync + std::fmt::Debug {
-    /// Writes `data`, piece after piece, at `offset`. The bytes are not durable yet.
+    /// Writes the pieces of `data` one after another, beginning at `offset`. The bytes are not
+    /// durable when it returns. Readers that are opened afterwards see them.
+    ///
+    /// Writes may run concurrently if they do not overlap.
     ///
     /// # Errors
-    /// [`VaultError::NoSpace`] says how many of the bytes were written before the disk was full.
+    /// * [`VaultError::NoSpace`] with the number of bytes written before the disk was full.
+    /// * [`VaultError::Unreadable`] with [`Superseded`] if a newer writer has taken over.
+    /// * [`VaultError::Fault`] if the write has failed. It is unknown which bytes were written.
     ///
     /// # Cancel safety
-    /// A dropped future may still write, but only inside `offset..offset + data.len()`.
+    /// After its future was dropped the write may still happen, completely or in part, within
+    /// `offset..offset + data.len()`.
     async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError>;
 
-    /// Makes every byte durable whose `write` had returned before the call. May run beside writes.
+    /// Makes all bytes durable whose `write` had returned before the call. May run concurrently
+    /// with writes; whether their bytes are durable is open.
     ///
     /// # Errors
-    /// [`VaultError::Fault`]. A failed sync is never retried: nothing this writer wrote may be
-    /// acknowledged. [`VaultError::Damaged`] may answer when the media was deleted meanwhile.
+    /// * [`VaultError::Fault`] if a sync has failed, this one or an earlier one. It must not be
+    ///   retried, and nothing that this writer has written since its last successful sync may be
+    ///   acknowledged.
+    /// * [`VaultError::Damaged`] if the media was deleted meanwhile. A vault need not notice that.
+    ///
+    /// # Cancel safety
+    /// After its future was dropped the sync may still happen.
     async fn sync(&self) -> Result<(), VaultError>;
 
-    /// [`write`](MediaWriter::write), then [`sync`](MediaWriter::sync), which a vault may do in one go.
+    /// Writes like [`write`](MediaWriter::write), then syncs like [`sync`](MediaWriter::sync). A
+    /// vault may do both in one operation.
     ///
     /// # Errors
     /// Those of both. After [`VaultError::NoSpace`] nothing was synced.
     ///
     /// # Cancel safety
-    /// As that of `write`; it may still be synced.
+    /// As for both methods.
     async fn write_and_sync(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         self.write(offset, data).await?;
         self.sync().await
     }
 }
 
-/// The reading end of a media.
+/// The reader of a range of a media.
 #[async_trait]
 pub trait MediaReader: Send + std::fmt::Debug {
-    /// The next bytes of the range, at most `most`, which is above zero; empty at its end.
-    async fn next(&mut self, most: usize) -> Result<Bytes, VaultError>;
+    /// Returns the next bytes of the range, at most `max_len`, which is above zero. Returns no
+    /// bytes at the end of the range only.
+    ///
+    /// # Errors
+    /// * [`VaultError::Damaged`] if the media has become shorter than the range.
+    /// * [`VaultError::Unreadable`] if it could not be read.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the next call returns the same bytes.
+    async fn next(&mut self, max_len: usize) -> Result<Bytes, VaultError>;
 }
 
-/// A part of what is in a vault.
+/// A part of the content of a vault.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// Media, in the order of ids.
     pub media: Vec<StoredMedia>,
-    /// What to go on after; `None` at the end of the vault.
+    /// Media after which the next listing begins; `None` at the end of the vault.
     pub next: Option<MediaId>,
 }
 
-/// A media as a listing shows it.
+/// A media in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredMedia {
-    /// Its name.
+    /// Id of the media.
     pub id: MediaId,
-    /// When it was last written.
+    /// Time of the last write.
     pub modified: Timestamp,
 }
 
-/// Room on a disk.
+/// Space on a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes that can still be written.
+    /// Number of bytes that can still be written.
     pub available: u64,
-    /// Bytes in all.
+    /// Size of the disk in bytes.
     pub total: u64,
-    /// The number of the disk. Where the ledger and the vault report the same one, they share its room.
+    /// Number that identifies the disk. If the ledger and the vault report the same one, they share
+    /// its space.
     pub disk: u64,
 }
 
-/// Why the vault did not do what it was asked.
+/// Why a call of a vault has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// There is no such media.
     #[error("media {0} does not exist")]
     Missing(MediaId),
-    /// The media is not what the ledger says it must be.
+    /// The media contradicts the ledger.
     #[error("media {id} is damaged: {reason}")]
     Damaged {
-        /// Which one.
+        /// Id of the media.
         id: MediaId,
-        /// What is wrong with it.
+        /// What is wrong with the media.
         reason: &'static str,
     },
-    /// The disk is full (or a quota or a limit of the file size is reached).
-    #[error("no space is left for media")]
+    /// The disk is full, or a quota or the maximum size of a file is reached.
+    #[error("the disk of the vault is full")]
     NoSpace {
-        /// How many bytes of the write were written before.
+        /// Number of bytes of the failed write that were written.
         written: u64,
     },
-    /// A write or a sync failed. Nothing that is not yet committed may be acknowledged, and after
-    /// a failed sync nothing at all, in this process.
+    /// A write or a sync has failed. It is unknown which bytes are durable. The caller must not
+    /// retry, and must stop acknowledging in this process.
     #[error("the vault failed")]
     Fault(#[source] Cause),
-    /// The media could not be got at: reading or deleting it failed, or a newer writer has taken it
-    /// over. Nothing is lost by it, and it may be tried again later.
-    #[error("media {id} is out of reach")]
+    /// The media could not be read, opened or deleted, or a newer writer has taken it over. Nothing
+    /// is lost, and the call may be repeated later.
+    #[error("media {id} cannot be accessed")]
     Unreadable {
-        /// Which one.
+        /// Id of the media.
         id: MediaId,
-        /// Why not.
+        /// Why it failed.
         #[source]
         cause: Cause,
     },
 }
 
 impl VaultError {
-    /// The error of a writer whose media was reopened by a newer one.
+    /// Returns the error of a writer whose media was reopened by a newer one.
     pub fn superseded(id: MediaId) -> Self {
         Self::Unreadable {
             id,
@@ -182,7 +249,7 @@ impl VaultError {
     }
 }
 
-/// The media was reopened; only the newest writer may write.
+/// The media was reopened. Only its newest writer may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a newer writer has taken the media over")]
+#[error("a newer writer has taken over the media")]
 pub struct Superseded;

@@ -43,7 +43,7 @@ impl Counted {
     }
 
     fn advances(&self) -> usize {
-        self.calls.calls_of("advance")
+        self.calls.calls_of("commit_offset")
     }
 }
 
@@ -126,7 +126,7 @@ async fn what_came_before_a_pause_is_written_in_it_and_not_committed() {
     let pause = async move {
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_ne!(calls.calls_of("write"), 0, "it does not wait in memory");
-        assert_eq!(calls.calls_of("advance"), 0);
+        assert_eq!(calls.calls_of("commit_offset"), 0);
         after
     };
     let body = stream::once(async { before }).chain(stream::once(pause));

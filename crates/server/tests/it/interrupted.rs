@@ -68,7 +68,11 @@ impl Standing {
         let mut server = self.world.server.clone();
         let append = tokio::spawn(async move { server.call(request).await });
         asked.await.expect("the body is read to its pause");
-        assert_eq!(self.calls.calls_of("advance"), 0, "nothing is committed");
+        assert_eq!(
+            self.calls.calls_of("commit_offset"),
+            0,
+            "nothing is committed"
+        );
         append
     }
 }

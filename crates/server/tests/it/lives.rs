@@ -160,7 +160,7 @@ impl Tally {
 pub(crate) fn is_durable(name: &str) -> bool {
     let changes = [
         "start",
-        "advance",
+        "commit_offset",
         "end",
         "apply",
         "expire",

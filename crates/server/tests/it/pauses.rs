@@ -81,9 +81,9 @@ async fn commits_in_a_pause(before: usize, range: String, status: u16) {
     let session = start(&mut world).await;
     let case = format!("{before} bytes of {range}");
     let pause = async move {
-        assert_eq!(calls.calls_of("advance"), 0, "it begins just now");
+        assert_eq!(calls.calls_of("commit_offset"), 0, "it begins just now");
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(calls.calls_of("advance"), 1, "{case}");
+        assert_eq!(calls.calls_of("commit_offset"), 1, "{case}");
         Ok(data(AFTER))
     };
     let first = stream::once(async move { Ok::<_, io::Error>(data(before)) });

@@ -13,7 +13,7 @@ use windlass_testkit::media::Media;
 use crate::world::{Body, Reply, World};
 
 /// The calls to a store that wait for the disk.
-const WAITS: [&str; 6] = ["create", "sync", "start", "advance", "apply", "end"];
+const WAITS: [&str; 6] = ["create", "sync", "start", "commit_offset", "apply", "end"];
 
 /// More than stays in the ledger.
 const LARGE: u64 = 1000;
@@ -88,9 +88,9 @@ async fn each_request_of_a_session_is_answered_after_its_own_commits_and_no_othe
     let session = watched.world.start(Some(LARGE)).await.unwrap();
     assert_eq!(watched.waits(), ["start"]);
     let first = watched.chunk(&session, 0..400).await;
-    assert_eq!(first, (308, vec!["create", "sync", "advance"]));
+    assert_eq!(first, (308, vec!["create", "sync", "commit_offset"]));
     let next = watched.chunk(&session, 400..800).await;
-    assert_eq!(next, (308, vec!["sync", "advance"]));
+    assert_eq!(next, (308, vec!["sync", "commit_offset"]));
     let again = watched.chunk(&session, 400..800).await;
     assert_eq!(
         again,
@@ -101,7 +101,7 @@ async fn each_request_of_a_session_is_answered_after_its_own_commits_and_no_othe
     assert_eq!((query.committed(), watched.waits()), (800, vec![]));
     // One commit says that the media is complete, the next one has the resource and the reply.
     let last = watched.chunk(&session, 800..LARGE).await;
-    assert_eq!(last, (201, vec!["sync", "advance", "apply"]));
+    assert_eq!(last, (201, vec!["sync", "commit_offset", "apply"]));
     let repeated = watched.world.query(&session).await;
     assert_eq!((status(&repeated), watched.waits()), (201, vec![]));
 }
@@ -114,7 +114,7 @@ async fn what_arrived_of_a_broken_request_is_synced_before_it_is_committed() {
     let body = Body::Broken(Media::new(0, LARGE).bytes(0..400));
     let range = format!("bytes 0-{}/{LARGE}", LARGE - 1);
     watched.world.put(&session, &range, body).await;
-    assert_eq!(watched.waits(), ["create", "sync", "advance"]);
+    assert_eq!(watched.waits(), ["create", "sync", "commit_offset"]);
     assert_eq!(watched.world.query(&session).await.committed(), 400);
 }
 

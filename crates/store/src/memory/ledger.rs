@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::ROOM;
+use super::SPACE;
 use crate::ledger::{
     ChangeSet, EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange,
 };
@@ -17,19 +17,19 @@ use crate::records::{
 };
 use crate::vault::Space;
 
-/// A [`Ledger`] in memory. Every change is durable as soon as it is applied; leases are not.
+/// A [`Ledger`] in memory. Changes are durable as soon as they are applied; leases are not.
 #[derive(Debug, Default)]
 pub struct MemoryLedger {
     tables: Mutex<Tables>,
 }
 
 impl MemoryLedger {
-    /// An empty ledger.
+    /// Returns an empty ledger.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The power goes out and comes back: leases that no change has made durable are forgotten.
+    /// Simulates a power cut: leases that no change has made durable are lost.
     pub fn crash(&self) {
         self.tables().leases.clear();
     }
@@ -59,9 +59,9 @@ impl Ledger for MemoryLedger {
         &self,
         id: SessionId,
         epoch: Epoch,
-        advance: OffsetCommit,
+        commit: OffsetCommit,
     ) -> Result<(), LedgerError> {
-        self.tables().commit_offset(id, epoch, advance)
+        self.tables().commit_offset(id, epoch, commit)
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
@@ -89,7 +89,7 @@ impl Ledger for MemoryLedger {
         };
         let tables = self.tables();
         let rest = tables.resources.range((from, Bound::Unbounded));
-        let of_collection = rest.take_while(|((name, _), _)| name == collection);
+        let of_collection = rest.take_while(|((add_reference, _), _)| add_reference == collection);
         Ok(of_collection.take(limit).map(|(_, r)| r.clone()).collect())
     }
 
@@ -136,12 +136,12 @@ impl Ledger for MemoryLedger {
 
     async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
         let tables = self.tables();
-        let unknown = |id: &&MediaId| !tables.names(**id) && !tables.garbage.contains(id);
+        let unknown = |id: &&MediaId| !tables.is_referenced(**id) && !tables.garbage.contains(id);
         Ok(ids.iter().filter(unknown).copied().collect())
     }
 
     async fn space(&self) -> Result<Space, LedgerError> {
-        Ok(ROOM)
+        Ok(SPACE)
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
@@ -149,17 +149,17 @@ impl Ledger for MemoryLedger {
     }
 }
 
-/// The rows. Every change checks everything first and only then touches a row.
+/// The rows. Each change checks all conditions before it changes a row.
 #[derive(Debug, Default)]
 struct Tables {
     sessions: BTreeMap<SessionId, Session>,
     resources: BTreeMap<(String, String), Resource>,
     small_media: BTreeMap<MediaId, Bytes>,
     garbage: BTreeSet<MediaId>,
-    /// Epochs that are in force and not yet in the session's row.
+    /// Epochs that are in force and not yet in the rows of their sessions.
     leases: HashMap<SessionId, Epoch>,
-    /// How many sessions and resources name a media.
-    named: HashMap<MediaRef, usize>,
+    /// Number of sessions and resources that reference a media.
+    references: HashMap<MediaRef, usize>,
 }
 
 impl Tables {
@@ -188,15 +188,15 @@ impl Tables {
         Some(session)
     }
 
-    /// The session, if it is held under `epoch` and still open.
-    fn held(&self, id: SessionId, epoch: Epoch) -> Result<Session, LedgerError> {
+    /// Returns the session if it is open and its newest lease is `epoch`.
+    fn leased(&self, id: SessionId, epoch: Epoch) -> Result<Session, LedgerError> {
         self.session(id)
             .filter(|session| session.epoch == epoch && is_open(session.state))
             .ok_or(LedgerError::Fenced)
     }
 
-    fn held_to_finish(&self, finish: &FinishSession) -> Result<Session, LedgerError> {
-        let session = self.held(finish.id, finish.epoch)?;
+    fn leased_to_finish(&self, finish: &FinishSession) -> Result<Session, LedgerError> {
+        let session = self.leased(finish.id, finish.epoch)?;
         if finish.progress.offset < session.progress.offset {
             return Err(LedgerError::Fenced);
         }
@@ -207,26 +207,26 @@ impl Tables {
         &mut self,
         id: SessionId,
         epoch: Epoch,
-        advance: OffsetCommit,
+        commit: OffsetCommit,
     ) -> Result<(), LedgerError> {
-        let mut session = self.held(id, epoch)?;
-        if session.progress.offset != advance.from || advance.progress.offset < advance.from {
+        let mut session = self.leased(id, epoch)?;
+        if session.progress.offset != commit.from || commit.progress.offset < commit.from {
             return Err(LedgerError::Fenced);
         }
-        if let (Some(media), Some(bytes)) = (advance.progress.media, advance.small_media) {
+        if let (Some(media), Some(bytes)) = (commit.progress.media, commit.small_media) {
             self.small_media.insert(media.id, bytes);
         }
         let before = session.progress.media;
-        session.progress = advance.progress;
-        session.state = advance.state;
-        session.expires = advance.expires.unwrap_or(session.expires);
+        session.progress = commit.progress;
+        session.state = commit.state;
+        session.expires = commit.expires.unwrap_or(session.expires);
         self.put_session(session);
-        self.let_go(before);
+        self.release(before);
         Ok(())
     }
 
     fn end(&mut self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
-        let mut session = self.held(id, epoch)?;
+        let mut session = self.leased(id, epoch)?;
         let media = session.progress.media.take();
         session.progress.extent = None;
         session.context = Vec::new();
@@ -235,13 +235,13 @@ impl Tables {
             EndSession::Failed => SessionState::Failed,
         };
         self.put_session(session);
-        self.let_go(media);
+        self.release(media);
         Ok(())
     }
 
     fn apply(&mut self, changes: ChangeSet) -> Result<(), LedgerError> {
-        let held = match &changes.finish {
-            Some(finish) => Some(self.held_to_finish(finish)?),
+        let leased = match &changes.finish {
+            Some(finish) => Some(self.leased_to_finish(finish)?),
             None => None,
         };
         self.check_versions(&changes.resources)?;
@@ -254,17 +254,17 @@ impl Tables {
         for change in changes.resources {
             loose.push(self.change_resource(change));
         }
-        if let (Some(session), Some(finish)) = (held, changes.finish) {
+        if let (Some(session), Some(finish)) = (leased, changes.finish) {
             loose.push(session.progress.media);
             self.put_session(finished(session, finish));
         }
         for media in loose {
-            self.let_go(media);
+            self.release(media);
         }
         Ok(())
     }
 
-    /// Goes through the changes in order without touching a row.
+    /// Checks the versions that the changes expect, in order, without changing a row.
     fn check_versions(&self, changes: &[ResourceChange]) -> Result<(), LedgerError> {
         let mut after: HashMap<(&str, &str), Option<u64>> = HashMap::new();
         for change in changes {
@@ -297,20 +297,20 @@ impl Tables {
         Ok(())
     }
 
-    /// Media that no row names may be deleted at any moment.
+    /// Refuses media that no row references, since it may be deleted at any moment.
     fn check_media(&self, changes: &ChangeSet) -> Result<(), LedgerError> {
-        let mut named = changes.resources.iter().filter_map(ResourceChange::media);
+        let mut references = changes.resources.iter().filter_map(ResourceChange::media);
         let is_there = |media: MediaRef| {
-            self.named.contains_key(&media) || changes.new_media().any(|new| new == media)
+            self.references.contains_key(&media) || changes.new_media().any(|new| new == media)
         };
-        if named.all(is_there) {
+        if references.all(is_there) {
             Ok(())
         } else {
             Err(LedgerError::Conflict)
         }
     }
 
-    /// Makes a change that has been checked. Returns the media that the resource had before.
+    /// Makes a change that has been checked. Returns the media that the resource referenced before.
     fn change_resource(&mut self, change: ResourceChange) -> Option<MediaRef> {
         let (key, new) = match change {
             ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. } => {
@@ -319,13 +319,13 @@ impl Tables {
             }
             ResourceChange::Delete { collection, id, .. } => ((collection, id), None),
         };
-        self.name(new.as_ref().and_then(media_of));
+        self.add_reference(new.as_ref().and_then(media_of));
         let old = match new {
             Some(resource) => self.resources.insert(key, resource),
             None => self.resources.remove(&key),
         };
         let media = old.as_ref().and_then(media_of);
-        self.unname(media);
+        self.remove_reference(media);
         media
     }
 
@@ -340,46 +340,49 @@ impl Tables {
         for id in &dead {
             let session = self.sessions.remove(id).expect("it was found above");
             self.leases.remove(id);
-            self.unname(session.progress.media);
-            self.let_go(session.progress.media);
+            self.remove_reference(session.progress.media);
+            self.release(session.progress.media);
         }
         dead.len()
     }
 
-    /// Writes a session's row. Its epoch is durable with it.
+    /// Writes the row of a session, which makes its epoch durable, too.
     fn put_session(&mut self, session: Session) {
         self.leases.remove(&session.id);
-        self.name(session.progress.media);
+        self.add_reference(session.progress.media);
         if let Some(old) = self.sessions.insert(session.id, session) {
-            self.unname(old.progress.media);
+            self.remove_reference(old.progress.media);
         }
     }
 
-    fn name(&mut self, media: Option<MediaRef>) {
+    fn add_reference(&mut self, media: Option<MediaRef>) {
         if let Some(media) = media {
-            *self.named.entry(media).or_default() += 1;
+            *self.references.entry(media).or_default() += 1;
         }
     }
 
-    fn unname(&mut self, media: Option<MediaRef>) {
+    fn remove_reference(&mut self, media: Option<MediaRef>) {
         let Some(media) = media else { return };
-        let names = self.named.get_mut(&media).expect("it was named before");
-        *names -= 1;
-        if *names == 0 {
-            self.named.remove(&media);
+        let is_referenced = self
+            .references
+            .get_mut(&media)
+            .expect("it was named before");
+        *is_referenced -= 1;
+        if *is_referenced == 0 {
+            self.references.remove(&media);
         }
     }
 
-    fn names(&self, id: MediaId) -> bool {
+    fn is_referenced(&self, id: MediaId) -> bool {
         [MediaLocation::Ledger, MediaLocation::Vault]
             .iter()
-            .any(|&location| self.named.contains_key(&MediaRef { id, location }))
+            .any(|&location| self.references.contains_key(&MediaRef { id, location }))
     }
 
-    /// A row that named `media` has gone or names another: drops the media when it was the last.
-    fn let_go(&mut self, media: Option<MediaRef>) {
+    /// Deletes media, or puts it on the garbage list, if nothing references it any more.
+    fn release(&mut self, media: Option<MediaRef>) {
         let Some(media) = media else { return };
-        if self.named.contains_key(&media) {
+        if self.references.contains_key(&media) {
             return;
         }
         match media.location {
@@ -391,7 +394,7 @@ impl Tables {
     }
 }
 
-/// The session as it is remembered once its resource exists. The media is the resource's now.
+/// Returns a session in its finished state. Its media belongs to the resource.
 fn finished(session: Session, finish: FinishSession) -> Session {
     Session {
         state: SessionState::Finished,

@@ -9,53 +9,53 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
-use super::ROOM;
+use super::SPACE;
 use crate::records::{Extent, MediaId, Timestamp};
 use crate::vault::{Listing, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError};
 
-/// A [`Vault`] in memory that tells what is durable from what is only written.
+/// A [`Vault`] in memory that distinguishes durable bytes from written ones.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryVault {
     disk: Arc<Disk>,
 }
 
-/// A write that no sync has made durable, as a crash meets it.
+/// A write that no sync has made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnsyncedWrite {
-    /// The media written to.
+    /// Media that was written.
     pub id: MediaId,
-    /// Where in it.
+    /// Offset in the media.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub len: u64,
 }
 
 impl MemoryVault {
-    /// An empty vault.
+    /// Returns an empty vault.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the time that media written from now on are marked with.
+    /// Sets the modification time of media that is written from now on.
     pub fn set_time(&self, now: Timestamp) {
         self.disk.now.store(now.as_millis(), Ordering::Relaxed);
     }
 
-    /// The power goes out and comes back: every write that was not synced is lost, and so is every
-    /// writer.
+    /// Simulates a power cut: all writes that were not synced are lost, and existing writers are
+    /// refused.
     pub fn crash(&self) {
         self.crash_keeping(|_| false);
     }
 
-    /// Like [`MemoryVault::crash`], but the writes that `survives` picks reached the disk in time.
-    /// They are asked for in the order they were made, media by media.
+    /// Simulates a power cut like [`MemoryVault::crash`], but keeps the writes for which `survives`
+    /// returns true. It is called for all writes of one media after another, in their order.
     pub fn crash_keeping(&self, mut survives: impl FnMut(UnsyncedWrite) -> bool) {
         let mut media = self.disk.media();
         for (&id, contents) in media.iter_mut() {
             for write in std::mem::take(&mut contents.unsynced) {
                 let (offset, len) = (write.offset, write.data.len() as u64);
                 if survives(UnsyncedWrite { id, offset, len }) {
-                    contents.harden(&write);
+                    contents.make_durable(&write);
                 }
             }
             contents.writer += 1;
@@ -139,8 +139,8 @@ impl Vault for MemoryVault {
     async fn space(&self) -> Result<Space, VaultError> {
         let used: u64 = self.disk.media().values().map(Contents::len).sum();
         Ok(Space {
-            available: ROOM.total.saturating_sub(used),
-            ..ROOM
+            available: SPACE.total.saturating_sub(used),
+            ..SPACE
         })
     }
 }
@@ -148,7 +148,7 @@ impl Vault for MemoryVault {
 #[derive(Debug, Default)]
 struct Disk {
     media: Mutex<BTreeMap<MediaId, Contents>>,
-    /// Milliseconds since the Unix epoch, set from outside.
+    /// Milliseconds since the Unix epoch, set by [`MemoryVault::set_time`].
     now: AtomicU64,
 }
 
@@ -172,13 +172,13 @@ impl Disk {
     }
 }
 
-/// One media: the bytes on the disk, and the writes that so far are only in the page cache.
+/// One media: its durable bytes, and the writes that no sync has made durable.
 #[derive(Debug)]
 struct Contents {
     durable: Vec<u8>,
     unsynced: Vec<Write>,
     modified: Timestamp,
-    /// The number of the one writer that may write.
+    /// Number of the writer that may write.
     writer: u64,
 }
 
@@ -200,7 +200,8 @@ impl Contents {
         written.max(self.durable.len() as u64)
     }
 
-    /// What a reader sees: the durable bytes under all writes. Never-written gaps are zeros.
+    /// Returns the bytes that a reader sees: the durable ones, overwritten by all writes. Gaps are
+    /// zeros.
     fn view(&self, range: Range<u64>) -> Vec<u8> {
         let mut seen = vec![0; index(range.end.saturating_sub(range.start))];
         copy_overlap(&self.durable, 0, &mut seen, range.start);
@@ -220,12 +221,12 @@ impl Contents {
 
     fn sync(&mut self) {
         for write in std::mem::take(&mut self.unsynced) {
-            self.harden(&write);
+            self.make_durable(&write);
         }
     }
 
-    /// Puts one write onto the disk.
-    fn harden(&mut self, write: &Write) {
+    /// Makes one write durable.
+    fn make_durable(&mut self, write: &Write) {
         let end = index(write.end());
         if self.durable.len() < end {
             self.durable.resize(end, 0);
@@ -234,7 +235,7 @@ impl Contents {
     }
 }
 
-/// Copies the bytes that two stretches share: `from` begins at `from_start`, `to` at `to_start`.
+/// Copies the bytes that two ranges share: `from` begins at `from_start`, `to` at `to_start`.
 fn copy_overlap(from: &[u8], from_start: u64, to: &mut [u8], to_start: u64) {
     let start = from_start.max(to_start);
     let end = (from_start + from.len() as u64).min(to_start + to.len() as u64);
@@ -262,8 +263,8 @@ struct MemoryWriter {
 }
 
 impl MemoryWriter {
-    /// Works on the contents, if this is still their writer. Media that was deleted meanwhile takes
-    /// the bytes and forgets them, as an unlinked file does.
+    /// Runs `work` on the contents if this is their newest writer. Media that was deleted meanwhile
+    /// accepts bytes and loses them, as an unlinked file does.
     fn on_contents(&self, work: impl FnOnce(&mut Contents)) -> Result<(), VaultError> {
         let mut media = self.disk.media();
         let Some(contents) = media.get_mut(&self.id) else {
@@ -304,7 +305,7 @@ struct MemoryReader {
 
 #[async_trait]
 impl MediaReader for MemoryReader {
-    async fn next(&mut self, most: usize) -> Result<Bytes, VaultError> {
-        Ok(self.rest.split_to(self.rest.len().min(most)))
+    async fn next(&mut self, max_len: usize) -> Result<Bytes, VaultError> {
+        Ok(self.rest.split_to(self.rest.len().min(max_len)))
     }
 }
