@@ -1,26 +1,26 @@
-//! A copy of a store, made while a server uses it.
+//! Copies a store while a server uses it.
 //!
 //! ```text
-//! 1  media that the ledger names now is copied: most of the bytes, at leisure
-//! 2  a hold is taken: from here on no media is deleted
-//! 3  the ledger is copied, as it is at one moment
-//! 4  what the copy names and step 1 has not brought is copied; the hold is let go of
-//! 5  every media is read back and compared with its row in the copy, and synced
-//! 6  the copy of the ledger gets its name, and is durable
-//! 7  media that it does not name is deleted from the backup
+//! 1  media that the ledger references now is copied: most of the bytes
+//! 2  the deletion lock is taken: from here on no media is deleted
+//! 3  the ledger is copied, as of one moment
+//! 4  media that the copy references and that is missing is copied; the lock is released
+//! 5  all media is read back, compared with its row in the copy, and synced
+//! 6  the copy of the ledger gets its name, durably
+//! 7  media that it does not reference is deleted from the backup
 //! ```
 //!
-//! So a backup is the store of one moment, that of step 3: what was acknowledged before the backup
-//! began is in it. Media below a committed offset never changes, so it does not matter when its bytes
-//! are copied, and bytes behind the offset mean nothing. The hold lasts as long as
-//! the ledger takes to be copied, and what was uploaded during step 1.
+//! So a backup is the store as of step 3, and everything acknowledged before the backup began is in
+//! it. Media below a committed offset never changes, so it does not matter when its bytes are
+//! copied. Bytes behind the offset mean nothing. The lock lasts as long as copying the ledger and
+//! the media that was uploaded during step 1.
 //!
-//! A destination may hold a former backup of the same store. What it has of a media is not copied again, and it stays
-//! whole until the new ledger takes the place of the old one (step 6). Until the end, also of a backup
-//! that was interrupted, there is a file `backup.incomplete`; a destination without a ledger beside it
-//! is no store, and no server takes it for one.
+//! A destination may hold an earlier backup of the same store. Media that it has is not copied
+//! again, and the earlier backup stays complete until the new ledger replaces the old one in step
+//! 6. While a backup runs, and after it was interrupted, there is a file `backup.incomplete`. A
+//! destination with that file and without a ledger is not a store, and no server opens it.
 //!
-//! Absent: a limit on the pace, and whatever brings a backup to another machine.
+//! Absent: a limit on the rate, and the transfer of a backup to another machine.
 
 use std::fs::File;
 use std::io;
@@ -37,79 +37,79 @@ use crate::vault::layout;
 use crate::verify::{Expected, Fault, Finding, Subject, check_file};
 use crate::{OpenError, filesystem};
 
-/// What a backup tells while it is made.
+/// An event of a running backup.
 #[derive(Debug)]
 pub enum BackupEvent {
-    /// Something in the store is damaged. It is in the backup as far as it is there.
+    /// Something in the store is damaged. The backup holds as much of it as there is.
     Finding(Finding),
-    /// It goes on.
+    /// The backup has made progress.
     Progress(BackedUp),
 }
 
-/// What a backup holds, and what it took to make it.
+/// The content of a backup, and the work it took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BackedUp {
-    /// Sessions in it.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Resources in it.
+    /// Number of resources.
     pub resources: u64,
-    /// Names of media in its vault. Media that two resources share counts twice.
+    /// Number of references to media in the vault. Media that two resources share counts twice.
     pub media: u64,
-    /// Bytes of those media.
+    /// Number of bytes of those media.
     pub bytes: u64,
-    /// Bytes of media that were copied; the others were there already.
+    /// Number of bytes of media that were copied. The others were there already.
     pub copied: u64,
-    /// Media of a former backup that was deleted.
+    /// Number of deleted media of an earlier backup.
     pub deleted: u64,
-    /// What was found damaged.
+    /// Number of damage findings.
     pub damage: u64,
 }
 
-/// Why there is no backup, or the former one still.
+/// Why a backup was not made. An earlier one is still complete.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The directory does not exist, or there is no ledger in it.
+    /// The data directory does not exist, or has no ledger.
     #[error("there is no store in {}", dir.display())]
     NoStore {
-        /// The directory.
+        /// Data directory.
         dir: PathBuf,
     },
-    /// The destination is in the store.
+    /// The destination is inside of the store.
     #[error("{} is inside of the store", target.display())]
     Inside {
         /// The destination.
         target: PathBuf,
     },
-    /// The destination holds something that is not to be written over.
+    /// The destination holds files that are not those of a backup, and must not be overwritten.
     #[error("{} is neither empty nor a backup", target.display())]
     NotABackup {
         /// The destination.
         target: PathBuf,
     },
-    /// The destination has a backup of another store.
+    /// The destination holds a backup of another store.
     #[error("{} is a backup of another store", target.display())]
     OfAnother {
         /// The destination.
         target: PathBuf,
     },
-    /// A ledger, the vault or the destination cannot be opened, or the destination is in use.
+    /// The ledger, the vault or the destination could not be opened, or the destination is in use.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The ledger could not be read.
-    #[error("the ledger fails")]
+    #[error("the ledger could not be read")]
     Ledger(#[source] Cause),
-    /// SQLite finds the copy of the ledger damaged, and so the ledger is.
+    /// SQLite finds the copy of the ledger damaged, which means that the ledger is.
     #[error("the ledger is damaged: {reason}")]
     LedgerDamaged {
-        /// In SQLite's words.
+        /// Message of SQLite.
         reason: String,
     },
-    /// The store could not be held, or the backup not be written or synced.
-    #[error("{} fails", path.display())]
+    /// Deletion could not be locked, or the backup could not be written or synced.
+    #[error("{} cannot be read or written", path.display())]
     Io {
-        /// The file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// Why.
+        /// Why it has failed.
         #[source]
         source: std::io::Error,
     },
@@ -128,18 +128,19 @@ impl From<rusqlite::Error> for BackupError {
     }
 }
 
-/// Copies the store in `dir` to `target`, which is made if it does not exist. A server may use the
-/// store meanwhile. When it returns, the backup is durable.
+/// Copies the store in `dir` to `target`, which is created if it does not exist. A server may use
+/// the store meanwhile. The backup is durable when the function returns.
 ///
-/// It blocks, for as long as it takes to copy what is new and to read all.
+/// It blocks for as long as it takes to copy new media and to read all of it. `on_event` is called
+/// on the same thread.
 ///
 /// # Errors
-/// When there is no store, its vault is not there, the destination is not for its backups, or anything fails. A former backup in
-/// the destination is still whole then. Damaged media is no error: it is told, and counted.
+/// See [`BackupError`]. An earlier backup in the destination is still complete then. Damaged media is no
+/// error: it is reported and counted.
 pub fn backup(
     dir: &Path,
     target: &Path,
-    tell: &mut dyn FnMut(BackupEvent),
+    on_event: &mut dyn FnMut(BackupEvent),
 ) -> Result<BackedUp, BackupError> {
     if !filesystem::exists(&dir.join("ledger.sqlite")).map_err(BackupError::io(dir))? {
         directory::refuse_incomplete(dir)?;
@@ -153,27 +154,28 @@ pub fn backup(
         target: Target::open(dir, target, identity)?,
         dir,
         counts: BackedUp::default(),
-        tell,
+        on_event,
     };
     backup.make(live)
 }
 
-/// A backup under way.
+/// A running backup.
 struct Backup<'a> {
     dir: &'a Path,
     target: Target,
     counts: BackedUp,
-    tell: &'a mut dyn FnMut(BackupEvent),
+    on_event: &'a mut dyn FnMut(BackupEvent),
 }
 
 impl Backup<'_> {
     fn make(mut self, live: LedgerSnapshot) -> Result<BackedUp, BackupError> {
-        self.fetch_all(&live)?;
+        self.copy_all(&live)?;
         drop(live);
+        // Before the ledger is copied, so that no media which the copy references is deleted.
         let deletion_lock =
             directory::lock_deletion(self.dir).map_err(BackupError::io(self.dir))?;
         let copy = self.copy_ledger()?;
-        self.fetch_all(&copy)?;
+        self.copy_all(&copy)?;
         drop(deletion_lock);
         self.check_all(&copy)?;
         drop(copy);
@@ -183,7 +185,7 @@ impl Backup<'_> {
         Ok(self.counts)
     }
 
-    /// A page that has rotted would be copied as it is.
+    /// Copies the ledger and checks the copy, because a damaged page is copied as it is.
     fn copy_ledger(&mut self) -> Result<LedgerSnapshot, BackupError> {
         let path = self.target.new_ledger();
         let source = self.dir.join("ledger.sqlite");
@@ -197,39 +199,39 @@ impl Backup<'_> {
 
     fn report(&mut self, finding: Finding) {
         self.counts.damage += 1;
-        (self.tell)(BackupEvent::Finding(finding));
+        (self.on_event)(BackupEvent::Finding(finding));
     }
 
     fn progress(&mut self) {
-        (self.tell)(BackupEvent::Progress(self.counts));
+        (self.on_event)(BackupEvent::Progress(self.counts));
     }
 }
 
-/// As much as is copied at once.
+/// Number of bytes that are copied at once.
 const PIECE_LEN: u64 = 1 << 20;
 
-/// What a row says of media in the vault.
-struct Named {
+/// A row that references media in the vault.
+struct MediaRow {
     subject: Subject,
     media: MediaId,
     expected: Expected,
 }
 
 impl Backup<'_> {
-    /// Brings all media that a ledger names, as far as it is there. Whether it was is for
-    /// [`Backup::check_all`] to say.
-    fn fetch_all(&mut self, ledger: &LedgerSnapshot) -> Result<(), BackupError> {
-        self.each(ledger, |backup, row| match row {
-            Ok(Some(named)) => backup.fetch(named.media, named.expected.len),
+    /// Copies all media that a ledger references, as far as it exists. [`Backup::check_all`] finds
+    /// what is missing.
+    fn copy_all(&mut self, ledger: &LedgerSnapshot) -> Result<(), BackupError> {
+        self.for_each_row(ledger, |backup, row| match row {
+            Ok(Some(media_row)) => backup.copy_media(media_row.media, media_row.expected.len),
             _ => Ok(()),
         })
     }
 
-    /// Compares all media with the copy of the ledger, makes it durable, and counts.
+    /// Compares all media with the copy of the ledger, syncs it, and counts it.
     fn check_all(&mut self, ledger: &LedgerSnapshot) -> Result<(), BackupError> {
-        self.each(ledger, |backup, row| {
+        self.for_each_row(ledger, |backup, row| {
             match row {
-                Ok(Some(named)) => backup.check(named)?,
+                Ok(Some(media_row)) => backup.check(media_row)?,
                 Ok(None) => {}
                 Err(finding) => backup.report(finding),
             }
@@ -240,13 +242,13 @@ impl Backup<'_> {
         Ok(())
     }
 
-    /// Deletes what the ledger that is now in the backup does not name.
+    /// Deletes media that the new ledger of the backup does not reference.
     fn delete_unnamed(&mut self) -> Result<(), BackupError> {
         let ledger = LedgerSnapshot::open(&self.target.ledger())?;
         let vault = self.target.vault();
         let mut names = Ok(());
-        let walked = layout::walk(&vault, |lot| -> io::Result<()> {
-            match ledger.unknown_media(lot.media) {
+        let walked = layout::walk(&vault, |shard| -> io::Result<()> {
+            match ledger.unknown_media(shard.media) {
                 Ok(unnamed) => unnamed.into_iter().try_for_each(|id| {
                     self.counts.deleted += 1;
                     filesystem::remove(&layout::media_path(&vault, id))
@@ -261,50 +263,50 @@ impl Backup<'_> {
         Ok(names?)
     }
 
-    /// Shows all rows that a ledger has now, in pages.
-    fn each(
+    /// Visits all rows of a ledger, in pages.
+    fn for_each_row(
         &mut self,
         ledger: &LedgerSnapshot,
-        mut show: impl FnMut(&mut Self, Result<Option<Named>, Finding>) -> Result<(), BackupError>,
+        mut visit: impl FnMut(&mut Self, Result<Option<MediaRow>, Finding>) -> Result<(), BackupError>,
     ) -> Result<(), BackupError> {
-        self.each_row(
+        self.for_each_row_of(
             ledger,
             "sessions",
             LedgerSnapshot::sessions,
             of_session,
-            &mut show,
+            &mut visit,
         )?;
-        self.each_row(
+        self.for_each_row_of(
             ledger,
             "resources",
             LedgerSnapshot::resources,
             of_resource,
-            &mut show,
+            &mut visit,
         )
     }
 
-    fn each_row<T>(
+    fn for_each_row_of<T>(
         &mut self,
         ledger: &LedgerSnapshot,
         table: &'static str,
         page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
-        named: fn(i64, &T) -> Option<Named>,
-        show: &mut impl FnMut(&mut Self, Result<Option<Named>, Finding>) -> Result<(), BackupError>,
+        media_row: fn(i64, &T) -> Option<MediaRow>,
+        visit: &mut impl FnMut(&mut Self, Result<Option<MediaRow>, Finding>) -> Result<(), BackupError>,
     ) -> Result<(), BackupError> {
         let mut walk = TableScan::begin(ledger, table, page)?;
         while let Some(rows) = walk.next(ledger)? {
             for (row, read) in rows {
-                let read = read.map(|found| named(row, &found));
-                show(self, read.map_err(|error| unreadable(table, row, error)))?;
+                let read = read.map(|found| media_row(row, &found));
+                visit(self, read.map_err(|error| unreadable(table, row, error)))?;
             }
             self.progress();
         }
         Ok(())
     }
 
-    /// Brings what is missing of the first `len` bytes of a media. A source that is gone or cannot be
-    /// read is ignored.
-    fn fetch(&mut self, id: MediaId, len: u64) -> Result<(), BackupError> {
+    /// Copies what is missing of the first `len` bytes of a media. Does nothing if the source does
+    /// not exist or cannot be read.
+    fn copy_media(&mut self, id: MediaId, len: u64) -> Result<(), BackupError> {
         let Ok(source) = filesystem::open_for_reading(&self.source(id)) else {
             return Ok(());
         };
@@ -328,14 +330,14 @@ impl Backup<'_> {
         Ok(())
     }
 
-    /// What differs here and is sound in the store is copied once more: it has rotted here since a
-    /// former backup.
-    fn check(&mut self, named: Named) -> Result<(), BackupError> {
-        let Named {
+    /// Compares a media of the backup with its row, and syncs it. If it differs and the media in
+    /// the store does not, it has rotted since an earlier backup and is copied again.
+    fn check(&mut self, media_row: MediaRow) -> Result<(), BackupError> {
+        let MediaRow {
             subject,
             media,
             expected,
-        } = named;
+        } = media_row;
         self.counts.media += 1;
         self.counts.bytes += expected.len;
         let mut fault = self.fault_of(media, &expected);
@@ -343,15 +345,15 @@ impl Backup<'_> {
         if fault.is_some() && check_file(&source, media, &expected, &mut |_| ()).is_none() {
             let (path, file) = self.target.media(media)?;
             filesystem::cut(&file, 0).map_err(BackupError::io(&path))?;
-            self.fetch(media, expected.len)?;
+            self.copy_media(media, expected.len)?;
             fault = self.fault_of(media, &expected);
         }
         if let Some(fault) = fault {
-            let is_mended = false;
+            let is_repaired = false;
             self.report(Finding {
                 subject,
                 fault,
-                is_mended,
+                is_repaired,
             });
         }
         self.sync(media)
@@ -362,7 +364,8 @@ impl Backup<'_> {
         check_file(&path, media, expected, &mut |_| self.progress())
     }
 
-    /// A file whose sync has failed is worth nothing: a later sync would say that all is well.
+    /// Syncs a media. If that fails, removes it: a later sync would succeed without its bytes being
+    /// on the disk, and the next backup would not copy it again.
     fn sync(&self, id: MediaId) -> Result<(), BackupError> {
         let path = layout::media_path(&self.target.vault(), id);
         let synced = filesystem::open(&path).and_then(|file: File| filesystem::sync_data(&file));
@@ -381,8 +384,8 @@ impl Backup<'_> {
     }
 }
 
-fn of_session(row: i64, session: &SessionRow) -> Option<Named> {
-    Some(Named {
+fn of_session(row: i64, session: &SessionRow) -> Option<MediaRow> {
+    Some(MediaRow {
         media: session.media.and_then(in_vault)?,
         expected: Expected::of_session(session),
         subject: Subject::Session {
@@ -392,9 +395,9 @@ fn of_session(row: i64, session: &SessionRow) -> Option<Named> {
     })
 }
 
-fn of_resource(_row: i64, resource: &ResourceRow) -> Option<Named> {
+fn of_resource(_row: i64, resource: &ResourceRow) -> Option<MediaRow> {
     let (media, len, digests) = resource.media?;
-    Some(Named {
+    Some(MediaRow {
         media: in_vault(media)?,
         expected: Expected::of_resource(len, digests),
         subject: Subject::Resource {
@@ -412,29 +415,27 @@ fn unreadable(table: &'static str, row: i64, error: rusqlite::Error) -> Finding 
     Finding {
         subject: Subject::Row { table, row },
         fault: Fault::Row(Arc::new(error)),
-        is_mended: false,
+        is_repaired: false,
     }
 }
 
-/// The directory of a backup: a data directory with a mark.
+/// The destination, which is locked by this backup.
 ///
-/// `backup` says that it was completed once, `backup.incomplete` that a backup into it is running or
-/// was interrupted. A server that opens it takes the marks away: from then on it is a store, and no
-/// backup is made into it.
-///
-/// The destination, in use by this backup alone.
+/// It is a data directory with a mark. The file `backup` means that a backup was completed once,
+/// and `backup.incomplete` that one is running or was interrupted. A server that opens the
+/// directory removes both files: from then on it is a store, and no backup is made into it.
 #[derive(Debug)]
 struct Target {
     dir: PathBuf,
-    /// Of the directory, and of its vault.
+    /// Locks of the directory and of its vault.
     locks: Vec<File>,
 }
 
 impl Target {
-    /// Makes `dir` the destination of a backup of the store in `store`, or finds that it is none.
+    /// Makes `dir` the destination of a backup of the store in `store`, or refuses it.
     ///
-    /// Its vault is marked as the store's. A former backup that is whole needs its mark as long as it is, so
-    /// it can only be one of the same store.
+    /// Its vault gets the identity of the store. An earlier complete backup needs its own identity
+    /// until it is replaced, so it must be one of the same store.
     fn open(store: &Path, dir: &Path, identity: Identity) -> Result<Self, BackupError> {
         let io = |error| BackupError::io(dir)(error);
         if is_inside(store, dir).map_err(io)? {
@@ -451,7 +452,7 @@ impl Target {
             locks: vec![lock],
             dir: dir.to_owned(),
         };
-        // A server may have had it meanwhile, and made a store of it.
+        // Again under the lock: a server may have opened it in between and turned it into a store.
         refuse_others(dir)?;
         target.refuse_others_backup(identity)?;
         target.mark(INCOMPLETE_BACKUP)?;
@@ -459,7 +460,7 @@ impl Target {
         Ok(target)
     }
 
-    /// A ledger here that cannot be read has rotted, and is replaced.
+    /// Refuses a backup of another store. A ledger that cannot be read has rotted, and is replaced.
     fn refuse_others_backup(&self, identity: Identity) -> Result<(), BackupError> {
         match ledger::identity_in(&self.ledger()) {
             Ok(Some(other)) if other != identity => {
@@ -470,24 +471,24 @@ impl Target {
         }
     }
 
-    /// Marks the vault, which may be a link to one that a server uses.
+    /// Locks the vault, which may be a link to one that a server uses, and gives it the identity.
     fn take_vault(&mut self, identity: Identity) -> Result<(), BackupError> {
         let vault = self.vault();
         let io = |error| BackupError::io(&vault)(error);
         filesystem::make_directories_durably(&vault).map_err(io)?;
         self.locks.push(lock_vault(&vault)?);
-        if identity.misses(&vault).map_err(io)?.is_some() {
-            identity.mark_durably(&vault).map_err(io)?;
+        if identity.mismatch(&vault).map_err(io)?.is_some() {
+            identity.write_durably(&vault).map_err(io)?;
         }
         Ok(())
     }
 
-    /// The ledger of the backup.
+    /// Returns the path of the ledger of the backup.
     fn ledger(&self) -> PathBuf {
         self.dir.join(LEDGER)
     }
 
-    /// The ledger that takes its place.
+    /// Returns the path of the ledger that will replace it.
     fn new_ledger(&self) -> PathBuf {
         self.dir.join(NEW_LEDGER)
     }
@@ -496,7 +497,7 @@ impl Target {
         self.dir.join("vault")
     }
 
-    /// The file of a media, made now if it does not exist.
+    /// Opens the file of a media, or creates it.
     fn media(&self, id: MediaId) -> Result<(PathBuf, File), BackupError> {
         let path = layout::media_path(&self.vault(), id);
         let inner = path.parent().expect("a media is two directories deep");
@@ -507,21 +508,23 @@ impl Target {
         Ok((path.clone(), file.map_err(BackupError::io(&path))?))
     }
 
-    /// Puts the new ledger in the place of the old one. All names of media are durable before it, the
-    /// ledger's is after it. The new ledger has no sidecars, and what is left of the old one's are not
-    /// its.
+    /// Replaces the old ledger by the new one.
     fn complete(&self) -> Result<(), BackupError> {
         let io = |error| BackupError::io(&self.dir)(error);
+        // Before the rename: a ledger must not be there without the media that it references.
         layout::sync_names(&self.vault()).map_err(io)?;
+        // SQLite would apply an old WAL to the new ledger, which has none of its own.
         for suffix in ["-wal", "-shm", "-journal"] {
-            filesystem::remove(&filesystem::beside(&self.ledger(), suffix)).map_err(io)?;
+            filesystem::remove(&filesystem::with_suffix(&self.ledger(), suffix)).map_err(io)?;
         }
         filesystem::rename(&self.new_ledger(), &self.ledger()).map_err(io)?;
         filesystem::sync_directory(&self.dir).map_err(io)
     }
 
-    /// Says that the backup is complete.
+    /// Marks the backup as complete.
     fn close(&self) -> Result<(), BackupError> {
+        // In this order, so that a crash in between leaves a directory that is known to be a
+        // backup.
         self.mark(COMPLETE_BACKUP)?;
         let removed = filesystem::remove(&self.dir.join(INCOMPLETE_BACKUP));
         let durably = removed.and_then(|()| filesystem::sync_directory(&self.dir));
@@ -537,7 +540,8 @@ impl Target {
     }
 }
 
-/// Whether a directory, which need not exist, is the store's or will be in it, or in its vault.
+/// Returns whether a directory, which need not exist, is or would be inside of the store or its
+/// vault.
 fn is_inside(store: &Path, dir: &Path) -> io::Result<bool> {
     let dir = std::path::absolute(dir)?;
     let mut above = dir.ancestors();
@@ -549,7 +553,7 @@ fn is_inside(store: &Path, dir: &Path) -> io::Result<bool> {
     Ok(is_below(store)? || filesystem::exists(&vault)? && is_below(&vault)?)
 }
 
-/// Refuses a directory that is not for backups.
+/// Refuses a directory that is neither empty nor a backup.
 fn refuse_others(dir: &Path) -> Result<(), BackupError> {
     if is_for_backups(dir).map_err(BackupError::io(dir))? {
         return Ok(());
@@ -558,8 +562,8 @@ fn refuse_others(dir: &Path) -> Result<(), BackupError> {
     Err(BackupError::NotABackup { target })
 }
 
-/// Whether a directory is empty or a backup. A lock file alone is what is left of a backup that was
-/// interrupted before its mark.
+/// Returns whether a directory is empty or a backup. A backup that was interrupted before it had
+/// its mark leaves a lock file alone.
 fn is_for_backups(dir: &Path) -> io::Result<bool> {
     let names = filesystem::names(dir)?;
     let is_marked = names

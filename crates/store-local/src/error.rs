@@ -10,64 +10,65 @@ use crate::filesystem;
 /// Why a store was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it open, or the same vault by way of another data directory.
+    /// Another process has the store open, or its vault through another data directory.
     #[error("{} is in use by another process", dir.display())]
     InUse {
-        /// The data directory, or the vault.
+        /// Data directory or vault.
         dir: PathBuf,
     },
-    /// It is a backup that was never completed.
+    /// The directory is a backup that was never completed.
     #[error("{} is a backup that was not completed", dir.display())]
     IncompleteBackup {
-        /// The directory.
+        /// Data directory.
         dir: PathBuf,
     },
-    /// The file system cannot keep the promise.
+    /// The file system is known to lose synced bytes.
     #[error("{} is on a file system that loses acknowledged bytes: {reason}", dir.display())]
     UnsafeFilesystem {
-        /// The data directory, or the vault.
+        /// Data directory or vault.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file system.
         reason: &'static str,
     },
-    /// The database was made by something else, by a newer version, or is damaged.
+    /// The database belongs to another application or to a newer version, or is damaged.
     #[error("{} cannot be used as the ledger", path.display())]
     Ledger {
-        /// The database file.
+        /// Database file.
         path: PathBuf,
-        /// Why not.
+        /// Why it cannot be used.
         #[source]
         source: Cause,
     },
-    /// The vault is not the one of the ledger. Nothing was changed.
+    /// The vault does not belong to the ledger. Nothing was changed.
     #[error("{} is not the vault of this store: {why}", vault.display())]
     Vault {
-        /// Where the vault should be.
+        /// Path of the vault.
         vault: PathBuf,
-        /// What is wrong with it.
+        /// How the vault differs.
         why: IdentityMismatch,
     },
-    /// There is media in the vault, and no ledger that could name it. Nothing was changed.
-    #[error("{} holds media, and its ledger is gone", vault.display())]
+    /// The vault holds media, and there is no ledger. Nothing was changed: a new ledger would
+    /// reference none of the media, and all of it would be deleted.
+    #[error("{} holds media, but there is no ledger", vault.display())]
     NoLedger {
-        /// The vault.
+        /// Path of the vault.
         vault: PathBuf,
     },
-    /// The disk is full: there is no room for the files that an open database needs.
-    #[error("there is no room on the disk of {}", path.display())]
+    /// The disk has no space for the files that an open database needs.
+    #[error("the disk of {} is full", path.display())]
     NoSpace {
-        /// The file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// What was refused.
+        /// Failed operation.
         #[source]
         source: Cause,
     },
-    /// A file call failed.
+    /// A system call has failed.
     #[error("{} cannot be opened", path.display())]
     Io {
-        /// The file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// Why not.
+        /// Why it has failed.
         #[source]
         source: std::io::Error,
     },
@@ -84,13 +85,14 @@ impl OpenError {
     }
 }
 
-/// Why a directory is not the vault of a store.
+/// Why a directory is not the vault of a store. See its `identity` file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityMismatch {
-    /// It does not exist, or no store has marked it, as when its disk is not mounted.
+    /// The directory or its `identity` file does not exist, for example because its disk is not
+    /// mounted.
     #[error("it has no mark of a store")]
     Unmarked,
-    /// It has the mark of another store.
+    /// The `identity` file is that of another store.
     #[error("it has the mark of another store")]
     Marked,
 }

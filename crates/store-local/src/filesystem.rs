@@ -1,8 +1,9 @@
-//! The only room that names the operating system's file calls.
+//! The only module that makes file system calls.
 //!
-//! Everything here blocks. What is durable after a call is said at each function; nothing is ever
-//! synced a second time after a sync failed (see [`crate::sync_health::FailStop`]), and one that succeeded is relied on only
-//! when the file system is alive after it (see [`JournalHealth`](crate::sync_health::JournalHealth)).
+//! Everything here blocks. Each function says what is durable after it. No sync is repeated after a
+//! failed one (see [`FailStop`](crate::sync_health::FailStop)), and a successful one is relied on
+//! only if the file system has not stopped since (see
+//! [`JournalHealth`](crate::sync_health::JournalHealth)).
 
 pub(crate) mod features;
 
@@ -16,9 +17,10 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use windlass_store::{Space, Timestamp};
 
-pub(crate) use features::{Safety, is_refused, judge, takes_direct_writes, write_directly};
+pub(crate) use features::{Safety, assess, is_refused, takes_direct_writes, write_directly};
 
-/// Makes a directory that only its owner may enter. Anyone who wants it durable syncs its parent.
+/// Creates a directory for its owner only, if it does not exist. Its name is durable after a sync
+/// of its parent.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -26,7 +28,7 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory and all that are missing above it, every new name durable.
+/// Creates a directory and all missing ones above it. Every new name is durable.
 pub(crate) fn make_directories_durably(path: &Path) -> io::Result<()> {
     let parent = path
         .parent()
@@ -34,7 +36,8 @@ pub(crate) fn make_directories_durably(path: &Path) -> io::Result<()> {
     let parent = parent.unwrap_or(Path::new("."));
     if path.is_dir() {
         return match sync_directory(parent) {
-            // It was made by somebody who may look into the parent, and who answers for its name.
+            // Without access to the parent this user has not created the directory. Its name is the
+            // responsibility of its creator.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             result => result,
         };
@@ -51,17 +54,18 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     open_directory(path)?.sync_all()
 }
 
-/// Opens a directory, so that it can be synced later without an open that may fail.
+/// Opens a directory to be synced later. An open at the time of the sync could fail for other
+/// reasons.
 pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Makes a new, empty file; its name must be free.
+/// Creates an empty file. Fails if the name is taken.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     private().create_new(true).open(path)
 }
 
-/// Opens a file, made now if it does not exist.
+/// Opens a file for reading and writing, or creates it.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     private().create(true).truncate(false).open(path)
 }
@@ -82,7 +86,7 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Takes the lock of a file, held until the file is closed. `None` when somebody else has it.
+/// Locks a file until it is closed. Returns `None` if it is locked already.
 pub(crate) fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = open_or_create(path)?;
     match file.try_lock() {
@@ -92,8 +96,7 @@ pub(crate) fn lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Takes the lock of a file together with others, after those who have it alone; held until the
-/// file is closed.
+/// Locks a file together with others until it is closed. Waits for an exclusive lock.
 pub(crate) fn lock_shared(path: &Path) -> io::Result<File> {
     let file = open_or_create(path)?;
     file.lock_shared()?;
@@ -103,7 +106,7 @@ pub(crate) fn lock_shared(path: &Path) -> io::Result<File> {
 /// A write that stopped early.
 #[derive(Debug)]
 pub(crate) struct Stopped {
-    /// Bytes that were written before.
+    /// Number of bytes written before.
     pub(crate) written: u64,
     /// Why it stopped.
     pub(crate) error: io::Error,
@@ -145,7 +148,7 @@ pub(crate) fn write_all_at(
     Ok(())
 }
 
-/// Reads up to `len` bytes at `offset`; fewer only at the end of the file.
+/// Reads `len` bytes at `offset`, or fewer at the end of the file.
 pub(crate) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut buf = vec![0; len];
     let mut filled = 0;
@@ -161,21 +164,22 @@ pub(crate) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8
     Ok(buf)
 }
 
-/// Makes the bytes of a file durable, and its length with them.
+/// Makes the bytes of a file and its length durable.
 pub(crate) fn sync_data(file: &File) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Whether an open file still has a name. One without is gone as soon as it is closed.
+/// Returns whether an open file still has a name. Without one it is deleted when it is closed.
 pub(crate) fn has_name(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.nlink() > 0)
 }
 
 /// Writes a file over itself and syncs it.
 ///
-/// A file that an earlier process left may hold bytes that only the page cache has: they were never
-/// synced, or their sync failed, after which Linux calls the pages clean. A sync alone would then
-/// say OK and write nothing. Written again, they are dirty again, and the sync means something.
+/// A file that an earlier process has left may hold bytes that are only in the page cache: they
+/// were never synced, or their sync has failed, after which Linux treats the pages as clean. A sync
+/// alone would then succeed and write nothing. Writing the bytes again makes the pages dirty, so
+/// that the sync writes them.
 pub(crate) fn rewrite_durably(path: &Path) -> io::Result<()> {
     const STEP: usize = 1 << 20;
     let file = match open(path) {
@@ -194,7 +198,7 @@ pub(crate) fn rewrite_durably(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The names in a directory, unordered. A directory that does not exist has none.
+/// Returns the names in a directory, unordered. A directory that does not exist has none.
 pub(crate) fn names(path: &Path) -> io::Result<Vec<String>> {
     let entries = match path.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -204,15 +208,16 @@ pub(crate) fn names(path: &Path) -> io::Result<Vec<String>> {
     names.collect()
 }
 
-/// A name in a directory.
+/// An entry of a directory.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) path: PathBuf,
-    /// What it is, not what a link points to.
+    /// Type of the entry itself, not of the target of a link.
     pub(crate) kind: FileType,
 }
 
-/// What is in a directory, in the order of the names. A directory that does not exist is empty.
+/// Returns the entries of a directory in the order of their names. A directory that does not exist
+/// is empty.
 pub(crate) fn entries(path: &Path) -> io::Result<Vec<Entry>> {
     let entries = match path.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -228,12 +233,12 @@ pub(crate) fn entries(path: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Whether there is a file of this name.
+/// Returns whether a file or directory exists.
 pub(crate) fn exists(path: &Path) -> io::Result<bool> {
     path.try_exists()
 }
 
-/// How long a file is; 0 when it does not exist.
+/// Returns the length of a file, or 0 if it does not exist.
 pub(crate) fn len(path: &Path) -> io::Result<u64> {
     match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
@@ -241,7 +246,7 @@ pub(crate) fn len(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// When a file was last written; `None` when it does not exist.
+/// Returns the modification time of a file, or `None` if it does not exist.
 pub(crate) fn modified(path: &Path) -> io::Result<Option<Timestamp>> {
     let metadata = match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -254,7 +259,7 @@ pub(crate) fn modified(path: &Path) -> io::Result<Option<Timestamp>> {
     Ok(Some(Timestamp::from_millis(0).saturating_add(since_epoch)))
 }
 
-/// Removes a file. One that does not exist is a success. The removal is not durable.
+/// Removes a file. Succeeds if it does not exist. Not durable.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -262,27 +267,27 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives a file another name, in the place of the file that has it. Not durable.
+/// Renames a file, replacing any file of the new name. Not durable.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
-/// The one path of a file or directory, which exists.
+/// Returns the canonical path of a file or directory, which must exist.
 pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// Whether two files are on one file system.
-pub(crate) fn are_together(one: &Path, other: &Path) -> io::Result<bool> {
+/// Returns whether two files are on the same file system.
+pub(crate) fn on_same_filesystem(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(one.metadata()?.dev() == other.metadata()?.dev())
 }
 
-/// Cuts a file off.
+/// Truncates or extends a file. Not durable.
 pub(crate) fn cut(file: &File, len: u64) -> io::Result<()> {
     file.set_len(len)
 }
 
-/// Room on the device of `path`, as far as this user may take it.
+/// Returns the space on the disk of `path` that this user may use.
 pub(crate) fn space(path: &Path) -> io::Result<Space> {
     let stat = rustix::fs::statvfs(path)?;
     Ok(Space {
@@ -292,7 +297,7 @@ pub(crate) fn space(path: &Path) -> io::Result<Space> {
     })
 }
 
-/// Sets room aside for a file of so many bytes.
+/// Allocates space for a file of `len` bytes.
 pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(
         file,
@@ -302,20 +307,21 @@ pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
     )?)
 }
 
-/// Room that a file takes up, which has little to do with its length.
-pub(crate) fn room_of(file: &File) -> io::Result<u64> {
+/// Returns the number of bytes allocated for a file, which may differ from its length.
+pub(crate) fn allocated_len(file: &File) -> io::Result<u64> {
     const BLOCK_LEN: u64 = 512;
     Ok(file.metadata()?.blocks().saturating_mul(BLOCK_LEN))
 }
 
-/// Whether a write failed for want of room: the disk, a quota, or the largest size of a file.
+/// Returns whether an error means a lack of space: a full disk, a quota, or the maximum size of a
+/// file.
 pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG))
 }
 
-/// `path` with `suffix` put behind its last name.
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+/// Returns `path` with `suffix` appended to its last component.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

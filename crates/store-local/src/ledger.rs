@@ -105,7 +105,7 @@ impl LocalLedger {
 
         let io = |source| OpenError::io(path, source);
         let disk = filesystem::space(path).map_err(io)?.total;
-        let log = filesystem::len(&filesystem::beside(path, "-wal")).map_err(io)?;
+        let log = filesystem::len(&filesystem::with_suffix(path, "-wal")).map_err(io)?;
         let wal = Wal::watch(&mut connection, disk, log).map_err(|error| refused(error.into()))?;
         let (leases, fail_stop) = (Arc::<Leases>::default(), FailStop::default());
         let checkpoint_thread = CheckpointThread {
@@ -182,7 +182,7 @@ fn prepare_files(path: &Path, durability: Durability) -> std::io::Result<Option<
     if durability == Durability::Os {
         return Ok(None);
     }
-    filesystem::rewrite_durably(&filesystem::beside(path, "-wal"))?;
+    filesystem::rewrite_durably(&filesystem::with_suffix(path, "-wal"))?;
     // The earlier process may have died in a checkpoint, before the database was synced.
     file.sync_all()?;
     Ok(Some(file))
@@ -442,7 +442,7 @@ impl DiskProbe {
         let available = space
             .available
             .saturating_sub(database.total.saturating_sub(file_len));
-        self.reserve.take(available);
+        self.reserve.refill(available);
         Ok(SpaceReport {
             space: Space { available, ..space },
             free: database.free + file_len.saturating_sub(database.total),

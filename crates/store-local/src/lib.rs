@@ -1,26 +1,39 @@
-//! Windlass's own store: a [`Ledger`](windlass_store::Ledger) on SQLite and a
+//! The embedded store of Windlass: a [`Ledger`](windlass_store::Ledger) on SQLite and a
 //! [`Vault`](windlass_store::Vault) on the local disk, in one data directory.
 //!
-//! ```no_run
+//! ```
+//! use windlass_store::Ledger;
 //! use windlass_store_local::{LocalStore, Options};
 //!
-//! let LocalStore { ledger, vault } = LocalStore::open("windlass-data".as_ref(), Options::default())?;
-//! # Ok::<(), windlass_store_local::OpenError>(())
+//! let root = tempfile::tempdir()?;
+//! // A temporary directory may be in memory, where a store is refused without this option.
+//! let options = Options::default().allow_unsafe_filesystem(true);
+//! let dir = root.path().join("windlass-data");
+//! let LocalStore { ledger, vault } = LocalStore::open(&dir, options)?;
+//!
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! ledger.check().await?;
+//! # Ok::<(), windlass_store::LedgerError>(())
+//! # })?;
+//!
+//! // Dropping both closes the database and unlocks the directory.
+//! drop((ledger, vault));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What lies where
+//! # The data directory
 //!
 //! ```text
 //! windlass-data/
-//! ├── lock                    held exclusively as long as the store is in use
-//! ├── ledger.sqlite           the only truth
+//! ├── lock                    locked while the store is open
+//! ├── ledger.sqlite           the ledger: its rows alone decide what exists
 //! ├── ledger.sqlite-wal       its last commits; never delete it
-//! ├── hold                    held by backups while no media may be deleted
-//! ├── reserve                 room for the ledger on a full disk; may be deleted
+//! ├── hold                    locked by backups while no media may be deleted
+//! ├── reserve                 space for the ledger on a full disk; may be deleted
 //! └── vault/
-//!     ├── identity            whose vault it is; the ledger holds the same
+//!     ├── identity            the identity of the store; the ledger holds the same
 //!     └── ab/cd/
-//!         └── abcd…           a media: 32 digits, its name from birth. Means nothing by itself
+//!         └── abcd…           a media; its name of 32 digits never changes and means nothing
 //! ```
 //!
 //! ```text
@@ -35,46 +48,49 @@
 //!                     ┌─────────────┴─────────────┐
 //!             small_media                  the vault's file
 //!             id ─► bytes                         ▲
-//!                                          garbage: media that lost its last name
+//!                                          garbage: media without a reference
 //! ```
 //!
-//! A media is owned by the rows that name it: first by the session, from the finish on by the
-//! resource, without having been moved. When the last name goes, small media goes in the same
-//! transaction, and a file's name goes on the garbage list until the sweep has unlinked it.
+//! Media belongs to the rows that reference it: first to the session, and from its finish on to the
+//! resource, without being moved. When the last reference goes, small media is deleted in the same
+//! transaction. A file's id goes on the garbage list until the sweep has unlinked the file.
 //!
-//! # In what order things become durable
+//! # The order of durable steps
 //!
 //! ```text
-//! new store    vault's identity, synced ──► ledger transaction: tables, identity
+//! new store    the vault's identity, synced ──► ledger transaction: tables, identity
 //! first byte   open O_EXCL ── fsync file ── fsync its directory (and new ones above it)
-//! append       pwritev at the offset, past the page cache if there is much
-//! ack point    fdatasync file ──► ledger transaction: offset, epoch, extent ──► answer
+//! append       pwritev at the offset; large writes bypass the page cache
+//! ack point    fdatasync file ──► ledger transaction: offset, epoch, extent ──► reply
 //! finish       last ack point ──► one transaction: resource, reply, state, media's new owner
 //! delete       ledger transaction: row away, media on the garbage list ──► unlink ──► off the list
 //! ```
 //!
-//! So at every moment the bytes below a committed offset are on the disk. After a crash a file may
-//! be longer than its offset, never shorter; it is cut, and its last extent checked, when it is
-//! reopened. A file that no row names is an orphan, which the sweep finds. Opening walks nothing.
+//! So the bytes below a committed offset are on the disk at every moment. After a crash a file may
+//! be longer than its offset, never shorter. When it is reopened, it is cut and its last extent is
+//! checked. A file that no row references is an orphan, which the sweep deletes. Opening a store
+//! scans neither tables nor directories.
 //!
-//! # Who syncs, and what if it fails
+//! # Syncs and their failures
 //!
 //! | what | by whom |
 //! |---|---|
-//! | the ledger's WAL | one writer thread, one sync for all changes that queued while the last one ran |
-//! | media | blocking threads, up to 32 side by side |
+//! | the ledger's WAL | one writer thread, one sync for all changes that queued up during the last one |
+//! | media | blocking threads, up to 32 at a time |
 //! | names of media | the same, once for each media |
 //!
-//! A commit or sync that fails is never tried again, and no later one succeeds either: everything
-//! answers with a fault from then on, until the process is started again.
+//! A commit or sync that fails is never retried, and no later one succeeds: every call fails from
+//! then on, until the process is restarted.
 //!
-//! # Upkeep
+//! # Maintenance
 //!
-//! [`verify`] compares everything with everything, and repairs; [`backup`] makes a copy. Both
-//! work from outside, beside the process that has the store open.
+//! [`verify`] compares all rows and files with each other, and repairs what is safe. [`backup`]
+//! makes a copy. Both may run in another process while a server has the store open.
 //!
-//! Absent: a clock (time comes in), walks at the start, and any use of a file's name, length or time
-//! as a statement about an upload.
+//! # Absent
+//!
+//! A clock (callers pass the time), scans at the start, and any use of a file's name, length or
+//! time as a statement about an upload.
 
 pub mod backup;
 mod directory;

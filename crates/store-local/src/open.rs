@@ -1,4 +1,4 @@
-//! Opening a store, and everything that speaks against it.
+//! Opens a store.
 
 #[cfg(test)]
 mod tests;
@@ -17,26 +17,32 @@ use crate::sync_health::JournalHealth;
 use crate::vault::{LocalVault, WritePolicy, layout};
 use crate::{Durability, OpenError, Options};
 
-/// A ledger and a vault that share a data directory.
+/// A ledger and a vault in one data directory.
+///
+/// The directory is locked until both have been dropped, with all writers of media.
 #[derive(Debug)]
 pub struct LocalStore {
-    /// The ledger, in `ledger.sqlite`.
+    /// Ledger, in `ledger.sqlite`.
     pub ledger: LocalLedger,
-    /// The vault, in `vault/`.
+    /// Vault, in `vault/`.
     pub vault: LocalVault,
 }
 
 impl LocalStore {
-    /// Opens the store in `dir`, made now if it does not exist.
+    /// Opens the store in `dir`, or creates it.
     ///
-    /// It blocks, for some milliseconds; it walks neither sessions nor media, however many there
-    /// are. What a crash left behind is met where it matters: the ledger replays its WAL, and a
-    /// media is cut to its committed offset when it is reopened.
+    /// It blocks for some milliseconds. The time does not depend on the number of sessions and
+    /// media, because none of them is looked at. What a crash has left is repaired on demand: the
+    /// ledger replays its WAL, and a media is cut to its committed offset when it is reopened.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. If a store is refused, the directory and the files `lock` and `reserve` in it
+    /// may have been created. Nothing else has changed.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
-        Self::open_judged(dir, options, filesystem::judge)
+        Self::open_assessed(dir, options, filesystem::assess)
     }
 
-    fn open_judged(dir: &Path, options: Options, judge: Judge) -> Result<Self, OpenError> {
+    fn open_assessed(dir: &Path, options: Options, assess: Assess) -> Result<Self, OpenError> {
         let io = |source| OpenError::io(dir, source);
         filesystem::make_directories_durably(dir).map_err(io)?;
         let lock = filesystem::lock(&dir.join("lock")).map_err(io)?;
@@ -44,7 +50,7 @@ impl LocalStore {
             dir: dir.to_owned(),
         })?;
         let (ledger_path, vault_dir) = (dir.join(LEDGER), dir.join("vault"));
-        check_filesystems(dir, &vault_dir, options, judge)?;
+        check_filesystems(dir, &vault_dir, options, assess)?;
         directory::refuse_incomplete(dir)?;
 
         let reserve_path = reserve::path(dir);
@@ -54,7 +60,7 @@ impl LocalStore {
         let _loan = reserve.lend().map_err(io)?;
         let (identity, vault_lock) = identify(&ledger_path, &vault_dir)?;
         let lock = Arc::new(DirectoryLock::new(vec![file, vault_lock]));
-        directory::take_over(dir)?;
+        directory::become_store(dir)?;
         let shared_state = StoreShared {
             durability: options.durability,
             reserve: Arc::clone(&reserve),
@@ -68,7 +74,8 @@ impl LocalStore {
     }
 }
 
-/// How media is written: past the page cache if it will be synced, and if the vault's file system is good at it.
+/// Returns whether large writes bypass the page cache: if media is synced, and if the file system
+/// of the vault supports it.
 fn write_policy(vault: &Path, options: Options) -> WritePolicy {
     let wants_direct = options.durability == Durability::Disk && !options.page_cache;
     if wants_direct && filesystem::takes_direct_writes(&identity_path(vault)) {
@@ -78,7 +85,8 @@ fn write_policy(vault: &Path, options: Options) -> WritePolicy {
     }
 }
 
-/// By files that never change: that of the data directory, and that of the vault, which may be on a disk of its own.
+/// Returns the file systems of the data directory and of the vault, which may be on a disk of its
+/// own. They are asked through files that never change.
 fn journals(
     dir: &Path,
     vault: &Path,
@@ -88,7 +96,7 @@ fn journals(
         return Ok(Arc::new([]));
     }
     let (lock, mark) = (dir.join("lock"), identity_path(vault));
-    let one_disk = filesystem::are_together(&lock, &mark)?;
+    let one_disk = filesystem::on_same_filesystem(&lock, &mark)?;
     let apart = (!one_disk).then_some(&mark);
     [&lock]
         .into_iter()
@@ -97,21 +105,22 @@ fn journals(
         .collect()
 }
 
-/// The identity of the store, which its vault has too, and the lock of the vault. A new store gets one.
+/// Returns the identity of the store, which its vault must have, too, and the lock of the vault. A
+/// new store gets an identity.
 fn identify(ledger: &Path, vault: &Path) -> Result<(Identity, File), OpenError> {
     let Some(identity) = ledger::identity_in(ledger)? else {
-        return mark_new(vault);
+        return identify_new(vault);
     };
     check_identity(vault, identity)?;
     let lock = lock_vault(vault)?;
-    // Until then another store could mark it.
+    // Again under the lock: another store could have written its identity in between.
     check_identity(vault, identity)?;
     Ok((identity, lock))
 }
 
-/// Makes the vault of a new store, and marks it as such. A mark that it has is that of a store whose
-/// ledger was never made.
-fn mark_new(vault: &Path) -> Result<(Identity, File), OpenError> {
+/// Creates the vault of a new store with a new identity. An identity that the vault has is that of
+/// a store whose ledger was never created.
+fn identify_new(vault: &Path) -> Result<(Identity, File), OpenError> {
     let io = |source| OpenError::io(vault, source);
     filesystem::make_directories_durably(vault).map_err(io)?;
     if !layout::is_empty(vault).map_err(io)? {
@@ -120,29 +129,29 @@ fn mark_new(vault: &Path) -> Result<(Identity, File), OpenError> {
     }
     let lock = lock_vault(vault)?;
     let identity = Identity::random();
-    identity.mark_durably(vault).map_err(io)?;
+    identity.write_durably(vault).map_err(io)?;
     Ok((identity, lock))
 }
 
-/// How a file system is judged by a directory on it.
-type Judge = fn(&Path) -> std::io::Result<Safety>;
+/// Assesses the file system of a directory.
+type Assess = fn(&Path) -> std::io::Result<Safety>;
 
-/// Judges the file system of the data directory, and that of the vault, which may be mounted there or be elsewhere
-/// behind a link. What was said of the one is not said again of the other.
+/// Assesses the file systems of the data directory and of the vault, which may be a mount or a link
+/// to elsewhere. A warning about the first is not repeated for the second.
 fn check_filesystems(
     dir: &Path,
     vault: &Path,
     options: Options,
-    judge: Judge,
+    assess: Assess,
 ) -> Result<(), OpenError> {
     if options.durability == Durability::Os {
         return Ok(());
     }
-    let judge = |dir| judge(dir).map_err(|source| OpenError::io(dir, source));
-    let of_dir = judge(dir)?;
+    let assess = |dir| assess(dir).map_err(|source| OpenError::io(dir, source));
+    let of_dir = assess(dir)?;
     check_filesystem(dir, &of_dir, options)?;
     if filesystem::exists(vault).map_err(|source| OpenError::io(vault, source))? {
-        let of_vault = judge(vault)?;
+        let of_vault = assess(vault)?;
         if of_vault != of_dir {
             check_filesystem(vault, &of_vault, options)?;
         }

@@ -51,7 +51,7 @@ pub enum Durability {
     /// and a shared one of the ledger for each acknowledgement.
     #[default]
     Disk,
-    /// The end of the process, including `kill -9`, but not a power cut. Nothing is ever synced. For
-    /// scratch data.
+    /// The end of the process, including `kill -9`, but not a power cut. Nothing is ever synced.
+    /// For scratch data.
     Os,
 }

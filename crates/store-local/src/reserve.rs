@@ -1,9 +1,10 @@
-//! Room that is kept for the ledger.
+//! Disk space that is reserved for the ledger.
 //!
-//! On a disk without any room the ledger could not commit a cancel or a delete either, which would make room, and
-//! the next start could not open it. So a file holds some of the disk, and is made shorter when a change finds no
-//! room, step by step: what is given back at once, others could take at once. Each purpose leaves a part for those
-//! that matter more ([`Purpose`]). The file gets its length again when there is plenty of room.
+//! On a completely full disk the ledger could not commit a cancel or a delete, which would make
+//! space, and could not be opened at the next start. So a file occupies some space, and is
+//! shortened when a change finds none. It is shortened step by step, because other programs may
+//! take released space at once. Each purpose leaves a part to more important ones ([`Purpose`]).
+//! The file gets its length again when the disk has plenty of space.
 
 use std::fs::File;
 use std::io;
@@ -14,69 +15,70 @@ use windlass_store::Space;
 
 use crate::filesystem;
 
-/// The most that is kept: some thousand cancels.
-const MOST: u64 = 8 << 20;
+/// Maximum number of bytes reserved. They suffice for some thousand cancels.
+const MAX_LEN: u64 = 8 << 20;
 
-/// A small disk gives one part in so many.
-const SHARE: u64 = 64;
+/// On a small disk the reserve takes this fraction of it.
+const DISK_FRACTION: u64 = 64;
 
-/// The number of steps in which it is given back.
+/// Number of steps in which the reserve is released.
 const STEPS: u64 = 8;
 
-/// Steps that are left for opening the database, which needs an index of its log.
+/// Number of steps that are left for opening the database, which needs space for the index of its
+/// WAL.
 const FOR_OPENING: u64 = STEPS / 4;
 
-/// What the steps are multiples of.
+/// Unit of the steps in bytes.
 const BLOCK_LEN: u64 = 4096;
 
-/// What the reserve is given back for. The later one may use more of it.
+/// What the reserve is released for. The later one may use more of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
-    /// To bring uploads to their end, which may take more room than it frees. Half of the reserve.
+    /// To finish uploads, which may take more space than it frees. May use half of the reserve.
     Finish,
-    /// To make room, or to end sessions. Three quarters of it; the rest is for the next opening.
-    MakeRoom,
+    /// To make space or to end sessions. May use three quarters. The rest is for the next opening.
+    MakeSpace,
 }
 
 impl Purpose {
-    /// How many steps it leaves.
+    /// Returns the number of steps that it must leave.
     fn leaves(self) -> u64 {
         match self {
             Self::Finish => STEPS / 2,
-            Self::MakeRoom => FOR_OPENING,
+            Self::MakeSpace => FOR_OPENING,
         }
     }
 }
 
-/// A file that takes up room until the ledger needs it.
+/// A file that occupies space until the ledger needs it.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     path: PathBuf,
-    /// How much one step is.
+    /// Length of a step in bytes.
     step: u64,
-    room: Mutex<Room>,
+    occupied: Mutex<HeldSpace>,
 }
 
-/// What a reserve has of the disk.
+/// The space that a reserve occupies.
 #[derive(Debug)]
-struct Room {
-    /// None when there was not even room for an empty file.
+struct HeldSpace {
+    /// `None` if there was not even space for an empty file.
     file: Option<File>,
-    /// How much of the disk the file holds.
+    /// Number of bytes that the file occupies.
     held: u64,
 }
 
 impl Reserve {
-    /// Opens the file, and takes the room if there is plenty. Where there is no room for the file itself, it is made
-    /// when there is.
+    /// Opens or creates the file, and reserves the space if there is plenty. If there is no space
+    /// for the file itself, it is created later.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let space = space(path)?;
         let reserve = Self::open_within(path, space, filesystem::open_or_create(path))?;
-        reserve.take(space.available);
+        reserve.refill(space.available);
         Ok(reserve)
     }
 
-    /// Opens the file if there is one.
+    /// Opens the file if it exists.
     pub(crate) fn open_existing(path: &Path) -> io::Result<Option<Self>> {
         match filesystem::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -85,60 +87,61 @@ impl Reserve {
     }
 
     fn open_within(path: &Path, space: Space, file: io::Result<File>) -> io::Result<Self> {
-        let room = match file {
-            Ok(file) => Room::of(file)?,
-            Err(error) if filesystem::is_out_of_space(&error) => Room::NONE,
+        let occupied = match file {
+            Ok(file) => HeldSpace::of(file)?,
+            Err(error) if filesystem::is_out_of_space(&error) => HeldSpace::NONE,
             Err(error) => return Err(error),
         };
-        let step = MOST.min(space.total / SHARE) / STEPS;
+        let step = MAX_LEN.min(space.total / DISK_FRACTION) / STEPS;
         Ok(Self {
             path: path.to_owned(),
             step: step - step % BLOCK_LEN,
-            room: Mutex::new(room),
+            occupied: Mutex::new(occupied),
         })
     }
 
-    /// Takes all of the room when the disk has plenty. A file system that cannot set room aside goes without.
-    pub(crate) fn take(&self, available: u64) {
-        let mut room = match self.room.try_lock() {
-            Ok(room) => room,
-            // Another thread is at it, perhaps on a disk that stands still.
+    /// Reserves all of the space if the disk has plenty. Does nothing on a file system that cannot
+    /// reserve space.
+    pub(crate) fn refill(&self, available: u64) {
+        let mut occupied = match self.occupied.try_lock() {
+            Ok(occupied) => occupied,
+            // Another thread is reserving space, perhaps on a frozen disk. Waiting gains nothing.
             Err(TryLockError::WouldBlock) => return,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
         let has_plenty = self.step > 0 && available / 2 >= self.len();
         if has_plenty
-            && room.held < self.len()
-            && let Err(error) = room.grow(&self.path, self.len())
+            && occupied.held < self.len()
+            && let Err(error) = occupied.grow(&self.path, self.len())
         {
-            tracing::debug!(%error, "no room is kept for the ledger");
+            tracing::debug!(%error, "cannot reserve space for the ledger");
         }
     }
 
-    /// Gives one step back. Returns whether there was any for this purpose.
-    pub(crate) fn give_back(&self, purpose: Purpose) -> bool {
-        let mut room = self.room();
+    /// Releases one step. Returns whether one was left for this purpose.
+    pub(crate) fn release(&self, purpose: Purpose) -> bool {
+        let mut occupied = self.occupied();
         let least = purpose.leaves() * self.step;
-        let left = room.held.saturating_sub(self.step).max(least);
-        let was_shortened = room.shorten(left);
+        let left = occupied.held.saturating_sub(self.step).max(least);
+        let was_shortened = occupied.shorten(left);
         if was_shortened {
             tracing::warn!(
                 left,
-                "the disk is full; the ledger goes on with its reserve"
+                "the disk is full; the ledger continues with its reserve"
             );
         }
         was_shortened
     }
 
-    /// Gives back, when the disk has next to nothing else, what the opening of the database may need. What that has
-    /// not used goes back to the reserve when the loan is dropped.
+    /// Releases, if the disk has little other space, what opening the database may need. What is
+    /// not used of it returns to the reserve when the loan is dropped.
     pub(crate) fn lend(&self) -> io::Result<Loan<'_>> {
         let available = space(&self.path)?.available;
-        let mut room = self.room();
-        let before = room.held;
+        let mut occupied = self.occupied();
+        let before = occupied.held;
         let need = FOR_OPENING * self.step;
         if available < need {
-            room.shorten(before.saturating_sub(need));
+            occupied.shorten(before.saturating_sub(need));
         }
         Ok(Loan {
             reserve: self,
@@ -150,43 +153,45 @@ impl Reserve {
         STEPS * self.step
     }
 
-    fn room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    fn occupied(&self) -> MutexGuard<'_, HeldSpace> {
+        self.occupied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Room of the reserve that the opening of the database may use.
+/// Space of the reserve that opening the database may use.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Loan<'a> {
     reserve: &'a Reserve,
-    /// How much the reserve held before.
+    /// Number of bytes that the reserve occupied before.
     before: u64,
 }
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        let mut room = self.reserve.room();
-        let mut piece = self.before.saturating_sub(room.held);
-        while piece >= BLOCK_LEN && room.held < self.before {
-            let len = (room.held + piece).min(self.before);
-            if room.grow(&self.reserve.path, len).is_err() {
+        let mut occupied = self.reserve.occupied();
+        // By halves: it is not known how much of the loan is still free.
+        let mut piece = self.before.saturating_sub(occupied.held);
+        while piece >= BLOCK_LEN && occupied.held < self.before {
+            let len = (occupied.held + piece).min(self.before);
+            if occupied.grow(&self.reserve.path, len).is_err() {
                 piece /= 2;
             }
         }
     }
 }
 
-impl Room {
+impl HeldSpace {
     const NONE: Self = Self {
         file: None,
         held: 0,
     };
 
-    /// What an earlier process has left. A file that takes less room than it is long holds none, such as a copy.
+    /// Returns the space that the file of an earlier process occupies. A sparse file, such as a
+    /// copy may be, reserves nothing.
     fn of(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
-        let is_whole = filesystem::room_of(&file)? >= len;
+        let is_whole = filesystem::allocated_len(&file)? >= len;
         if !is_whole {
             file.set_len(0)?;
         }
@@ -196,7 +201,7 @@ impl Room {
         })
     }
 
-    /// Takes as much as is missing to `len`, or nothing.
+    /// Reserves what is missing to `len` bytes, or nothing.
     fn grow(&mut self, path: &Path, len: u64) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -205,6 +210,7 @@ impl Room {
         match filesystem::allocate(file, len) {
             Ok(()) => self.held = len,
             Err(error) => {
+                // A failed allocation may have taken a part of the space.
                 file.set_len(self.held).ok();
                 return Err(error);
             }
@@ -212,8 +218,9 @@ impl Room {
         Ok(())
     }
 
-    /// Gives back what is behind `len`. Returns whether there was any.
+    /// Releases the bytes behind `len`. Returns whether there were any.
     fn shorten(&mut self, len: u64) -> bool {
+        // Truncated, not removed: XFS releases the space of a truncated file at once.
         let file = self.file.as_ref().filter(|_| len < self.held);
         let was_shortened = file.is_some_and(|file| file.set_len(len).is_ok());
         if was_shortened {
@@ -223,12 +230,12 @@ impl Room {
     }
 }
 
-/// The reserve of the store in `dir`.
+/// Returns the path of the reserve of the store in `dir`.
 pub(crate) fn path(dir: &Path) -> PathBuf {
     dir.join("reserve")
 }
 
-/// The room on the disk of a file in the data directory.
+/// Returns the space on the disk of a file in the data directory.
 fn space(path: &Path) -> io::Result<Space> {
     filesystem::space(path.parent().expect("it is in the data directory"))
 }
@@ -244,21 +251,21 @@ mod tests {
     };
 
     fn taken(path: &Path) -> u64 {
-        filesystem::room_of(&File::open(path).unwrap()).unwrap()
+        filesystem::allocated_len(&File::open(path).unwrap()).unwrap()
     }
 
-    /// A reserve that holds all of its room.
+    /// Returns a reserve that occupies all of its space.
     fn held_in(path: &Path) -> Reserve {
         let file = filesystem::open_or_create(path);
         let reserve = Reserve::open_within(path, FULL, file).unwrap();
-        reserve.take(u64::MAX);
-        assert_eq!(reserve.room().held, reserve.len());
+        reserve.refill(u64::MAX);
+        assert_eq!(reserve.occupied().held, reserve.len());
         assert!(taken(path) >= reserve.len());
         reserve
     }
 
     fn steps_for(reserve: &Reserve, purpose: Purpose) -> usize {
-        std::iter::from_fn(|| reserve.give_back(purpose).then_some(())).count()
+        std::iter::from_fn(|| reserve.release(purpose).then_some(())).count()
     }
 
     #[test]
@@ -268,15 +275,15 @@ mod tests {
         let reserve = held_in(&path);
         assert_eq!(steps_for(&reserve, Purpose::Finish), 4);
         assert_eq!(steps_for(&reserve, Purpose::Finish), 0);
-        assert_eq!(steps_for(&reserve, Purpose::MakeRoom), 2);
+        assert_eq!(steps_for(&reserve, Purpose::MakeSpace), 2);
         let left = 2 * reserve.step;
         assert_eq!(path.metadata().unwrap().len(), left);
         drop(reserve);
 
         let file = filesystem::open_or_create(&path);
         let reserve = Reserve::open_within(&path, FULL, file).unwrap();
-        assert_eq!(reserve.room().held, left, "it outlives the process");
-        assert_eq!(steps_for(&reserve, Purpose::MakeRoom), 0);
+        assert_eq!(reserve.occupied().held, left, "it outlives the process");
+        assert_eq!(steps_for(&reserve, Purpose::MakeSpace), 0);
     }
 
     #[test]
@@ -284,10 +291,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         let reserve = held_in(&path);
-        reserve.room().shorten(0);
-        reserve.take(2 * reserve.len() - 2);
+        reserve.occupied().shorten(0);
+        reserve.refill(2 * reserve.len() - 2);
         assert_eq!(taken(&path), 0, "this is not plenty");
-        reserve.take(2 * reserve.len());
+        reserve.refill(2 * reserve.len());
         assert!(taken(&path) >= reserve.len());
     }
 
@@ -297,16 +304,20 @@ mod tests {
         let path = dir.path().join("reserve");
         let reserve = held_in(&path);
         drop(reserve.lend().unwrap());
-        assert_eq!(reserve.room().held, reserve.len(), "this disk has room");
+        assert_eq!(
+            reserve.occupied().held,
+            reserve.len(),
+            "this disk has space"
+        );
 
-        let before = reserve.room().held;
+        let before = reserve.occupied().held;
         let used = 3 * BLOCK_LEN;
-        reserve.room().shorten(before - 2 * reserve.step);
+        reserve.occupied().shorten(before - 2 * reserve.step);
         drop(Loan {
             reserve: &reserve,
             before: before - used,
         });
-        assert_eq!(reserve.room().held, before - used);
+        assert_eq!(reserve.occupied().held, before - used);
     }
 
     #[test]
@@ -315,12 +326,12 @@ mod tests {
         let path = dir.path().join("reserve");
         let reserve = held_in(&path);
         let len = reserve.len();
-        // As a copy of the directory has it.
+        // A copy of the directory may have it like this.
         std::fs::remove_file(&path).unwrap();
         File::create(&path).unwrap().set_len(len).unwrap();
         let file = filesystem::open_or_create(&path);
         let reserve = Reserve::open_within(&path, FULL, file).unwrap();
-        assert_eq!(reserve.room().held, 0);
+        assert_eq!(reserve.occupied().held, 0);
         assert_eq!(path.metadata().unwrap().len(), 0);
     }
 
@@ -328,12 +339,12 @@ mod tests {
     fn on_a_disk_without_room_for_the_file_it_is_made_later() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
-        let no_room = || Err(rustix::io::Errno::NOSPC.into());
-        let reserve = Reserve::open_within(&path, FULL, no_room()).unwrap();
-        assert!(!reserve.give_back(Purpose::MakeRoom));
-        reserve.take(0);
+        let no_space = || Err(rustix::io::Errno::NOSPC.into());
+        let reserve = Reserve::open_within(&path, FULL, no_space()).unwrap();
+        assert!(!reserve.release(Purpose::MakeSpace));
+        reserve.refill(0);
         assert!(!path.exists());
-        reserve.take(2 * reserve.len());
+        reserve.refill(2 * reserve.len());
         assert!(path.exists());
 
         let forbidden = Err(rustix::io::Errno::ACCESS.into());

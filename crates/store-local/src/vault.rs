@@ -253,7 +253,7 @@ impl Shared {
 
     fn remove(&self, id: MediaId) -> Result<(), VaultError> {
         // After the ledger has released the media, and before the unlink: see DeletionLock.
-        match self.deletion_lock.is_taken() {
+        match self.deletion_lock.is_locked() {
             Ok(false) => {}
             Ok(true) => return Err(unreadable(id, Arc::new(DeletionLocked))),
             Err(error) => return Err(out_of_reach(id, error)),

@@ -1,18 +1,18 @@
 //! Checks every media of a store against its row, and every row against its media.
 //!
-//! [`verify`] reads the whole store in pages and pieces: its memory does not grow with the store. It
-//! works beside a server as well as without one. What is below a committed offset never changes, and
-//! a media is named from its first commit until it is let go of; so a finding stands if, after it
-//! was made, a row still names the media.
+//! [`verify`] reads the whole store in pages and pieces, so its memory does not grow with the
+//! store. It works with and without a running server. Bytes below a committed offset never change,
+//! and media is referenced from its first commit until it is released. So a finding about media is
+//! valid if a row still references the media after the finding was made.
 //!
-//! Two kinds of things are found ([`Severity`]). *Damage* is what neither a crash nor a power cut
-//! leaves: a disk has rotted, somebody has had a hand in the directory, or Windlass has a fault.
-//! *Remains* are what a crash does leave, and what the server's sweep clears away by itself.
+//! There are two kinds of findings ([`Severity`]). *Damage* is never left by a crash or a power
+//! cut: a disk has rotted, somebody has changed files, or Windlass has a bug. *Remains* are left by
+//! crashes, and the server's sweep deletes them.
 //!
-//! A repair does what is safe, and nothing else ([`Finding::is_mended`]). It never deletes a resource,
-//! and it does nothing at all when the vault is not the one of the ledger.
+//! A repair does only what is safe ([`Finding::is_repaired`]). It never deletes a resource, and it
+//! does nothing at all if the vault does not belong to the ledger.
 //!
-//! Absent: a clock (time comes in), and anything that makes damaged bytes whole again.
+//! Absent: a clock (callers pass the time), and the recovery of damaged bytes.
 
 mod finding;
 
@@ -44,9 +44,9 @@ pub struct VerifyOptions {
     pub repair: bool,
     /// Current time, from which the age of unreferenced media is computed.
     pub now: Timestamp,
-    /// Time after its last write during which unreferenced media is not reported while a server runs:
-    /// it may belong to an upload that has not committed yet. Without a server there is no such
-    /// upload.
+    /// Time after its last write during which unreferenced media is not reported while a server
+    /// runs: it may belong to an upload that has not committed yet. Without a server there is no
+    /// such upload.
     pub grace: Duration,
 }
 
@@ -75,72 +75,73 @@ impl VerifyOptions {
     }
 }
 
-/// What a verification tells while it runs.
+/// An event of a running verification.
 #[derive(Debug)]
 pub enum VerifyEvent {
     /// Something is wrong.
     Finding(Finding),
-    /// It goes on: what has been looked at so far.
+    /// The verification has made progress. Holds the counts so far.
     Progress(Verified),
 }
 
-/// What was looked at, and what was found.
+/// What a verification has read and found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verified {
-    /// A server had the store open meanwhile.
+    /// Whether a server had the store open meanwhile.
     pub beside_server: bool,
-    /// Sessions whose rows were read.
+    /// Number of sessions whose rows were read.
     pub sessions: u64,
-    /// Resources whose rows were read.
+    /// Number of resources whose rows were read.
     pub resources: u64,
-    /// Media whose bytes were read.
+    /// Number of media whose bytes were read.
     pub media: u64,
-    /// Those bytes.
+    /// Number of those bytes.
     pub bytes: u64,
-    /// Files in the vault.
+    /// Number of files in the vault.
     pub files: u64,
-    /// Damage, mended or not.
+    /// Number of damage findings, including repaired ones.
     pub damage: u64,
-    /// Damage that was mended.
-    pub damage_mended: u64,
-    /// Remains, cleared away or not.
+    /// Number of repaired damage findings.
+    pub damage_repaired: u64,
+    /// Number of remains, including deleted ones.
     pub remains: u64,
-    /// Remains that were cleared away.
+    /// Number of deleted remains.
     pub remains_cleared: u64,
-    /// The ledger itself is damaged: rows may have been skipped, and nothing was mended.
+    /// Whether the database itself is damaged. Rows may have been missed then, and nothing was
+    /// repaired.
     pub ledger_is_damaged: bool,
 }
 
 impl Verified {
-    /// Whether no damage is left.
+    /// Returns whether no damage is left.
     pub fn is_sound(&self) -> bool {
-        self.damage == self.damage_mended
+        self.damage == self.damage_repaired
     }
 }
 
-/// Why a store was not verified to the end.
+/// Why a verification has stopped early.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// The directory does not exist, or there is no ledger in it.
+    /// The data directory does not exist, or has no ledger.
     #[error("there is no store in {}", dir.display())]
     NoStore {
         /// The directory.
         dir: PathBuf,
     },
-    /// It cannot be opened, or is in use and was to be repaired.
+    /// The store could not be opened, or is in use and was to be repaired.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It was to be repaired while a backup copies it.
+    /// The store was to be repaired while a backup copies it.
     #[error("{} is being backed up", dir.display())]
     DeletionLocked {
         /// The directory.
         dir: PathBuf,
     },
     /// The ledger could not be read or, in a repair, written.
-    #[error("the ledger fails")]
+    #[error("the ledger could not be read or written")]
     Ledger(#[source] Cause),
     /// The vault could not be listed, or media could not be deleted.
-    #[error("the vault fails")]
+    #[error("the vault could not be read or changed")]
     Vault(#[from] std::io::Error),
 }
 
@@ -150,18 +151,20 @@ impl From<rusqlite::Error> for VerifyError {
     }
 }
 
-/// Verifies the store in `dir`, and tells what it finds as it goes.
+/// Verifies the store in `dir`, and reports findings as it goes.
 ///
-/// It blocks, for as long as it takes to read everything. Without [`VerifyOptions::repair`] nothing
-/// is changed, whatever is found, but that a full disk's reserve may be used for the opening; when no server runs, none can start until it is done.
+/// It blocks for as long as it takes to read everything. `on_event` is called on the same thread.
+/// If no server runs, none can start until the verification has ended.
+///
+/// Without [`VerifyOptions::repair`] nothing in the store is changed. On a full disk, however, a
+/// part of the reserve may be released to open the ledger.
 ///
 /// # Errors
-/// When there is no store, when it is in use and was to be repaired, and when the ledger or the
-/// vault fails in a way that says nothing of what is stored. Damage is no error.
+/// See [`VerifyError`]. Damage is no error.
 pub fn verify(
     dir: &Path,
     options: VerifyOptions,
-    tell: &mut dyn FnMut(VerifyEvent),
+    on_event: &mut dyn FnMut(VerifyEvent),
 ) -> Result<Verified, VerifyError> {
     let ledger = dir.join("ledger.sqlite");
     if !filesystem::exists(&ledger)? {
@@ -176,50 +179,50 @@ pub fn verify(
         return Err(OpenError::InUse { dir }.into());
     }
     let reserve = match &lock {
-        // Without a server the index of the log is made by this process, on a full disk too.
+        // Without a server this process creates the index of the WAL, which needs space.
         Some(_) => Reserve::open_existing(&reserve::path(dir))?,
         None => None,
     };
     let loan = reserve.as_ref().map(Reserve::lend).transpose()?;
     let vault = dir.join("vault");
-    let (identity, stranger) = identify(&ledger, &vault)?;
+    let (identity, mismatch) = identify(&ledger, &vault)?;
     let deletion_lock = hold_for_repair(dir, options)?;
-    let mendable = identity.filter(|_| options.repair && stranger.is_none());
-    let vault_lock = mendable
+    let repairable = identity.filter(|_| options.repair && mismatch.is_none());
+    let vault_lock = repairable
         .map(|_| directory::lock_vault(&vault))
         .transpose()?;
-    let repair = mendable.map(|identity| Repair::open(&ledger, identity));
+    let repair = repairable.map(|identity| Repair::open(&ledger, identity));
     let verifier = Verifier {
         repair: repair.transpose()?,
         snapshot: LedgerSnapshot::open(&ledger)?,
         vault,
-        stranger,
+        mismatch,
         options,
         counts: Verified {
             beside_server: lock.is_none(),
             ..Verified::default()
         },
-        tell,
+        on_event,
         _locks: [lock, deletion_lock, vault_lock],
     };
     drop(loan);
     verifier.run()
 }
 
-/// Whose ledger it is, and what keeps the vault from being of the same store.
+/// Returns the identity of the ledger, and why the vault does not match it.
 ///
-/// A file without tables is refused: a writer would make them, and nothing would be named then. A
-/// ledger that cannot tell whose it is has more to it, which is to be told; it is not mended.
+/// A database without tables is refused: a repair would create them, and all media would be
+/// unreferenced. A ledger whose identity cannot be read is verified and not repaired.
 fn identify(
     ledger: &Path,
     vault: &Path,
 ) -> Result<(Option<Identity>, Option<IdentityMismatch>), VerifyError> {
     let identity = LedgerSnapshot::open(ledger)?.identity().ok();
-    let stranger = identity.map(|identity| identity.misses(vault));
-    Ok((identity, stranger.transpose()?.flatten()))
+    let mismatch = identity.map(|identity| identity.mismatch(vault));
+    Ok((identity, mismatch.transpose()?.flatten()))
 }
 
-/// A repair deletes media, which no backup may be copying meanwhile.
+/// Locks out backups during a repair, because a repair deletes media.
 fn hold_for_repair(dir: &Path, options: VerifyOptions) -> Result<Option<File>, VerifyError> {
     if !options.repair {
         return Ok(None);
@@ -232,18 +235,18 @@ fn hold_for_repair(dir: &Path, options: VerifyOptions) -> Result<Option<File>, V
     }
 }
 
-/// A verification under way.
+/// A running verification.
 struct Verifier<'a> {
-    // Dropped in this order: the last connection that closes is the one that writes.
+    // Fields are dropped in this order: the last connection to close must be the one that writes.
     snapshot: LedgerSnapshot,
-    /// There in a repair.
+    /// `None` if nothing may be repaired (any more).
     repair: Option<Repair>,
     vault: PathBuf,
-    /// Why the vault is not this store's: what is or is not in it says nothing then.
-    stranger: Option<IdentityMismatch>,
+    /// Why the vault does not belong to the ledger. Its content means nothing then.
+    mismatch: Option<IdentityMismatch>,
     options: VerifyOptions,
     counts: Verified,
-    tell: &'a mut dyn FnMut(VerifyEvent),
+    on_event: &'a mut dyn FnMut(VerifyEvent),
     _locks: [Option<File>; 3],
 }
 
@@ -259,10 +262,11 @@ impl Verifier<'_> {
     }
 
     fn check_all(&mut self) -> Result<(), VerifyError> {
-        if let Some(why) = self.stranger {
+        if let Some(why) = self.mismatch {
             self.report(Subject::Vault, Fault::IdentityMismatch(why), false);
         }
-        // Beside a server the long read is kept as short as it can be.
+        // One long read, during which the WAL of a running server cannot restart. So it is kept
+        // short.
         for line in self.snapshot.integrity(!self.counts.beside_server)? {
             self.ledger_damaged(line);
         }
@@ -275,21 +279,20 @@ impl Verifier<'_> {
             Self::check_small,
         )?;
         self.check_garbage()?;
-        match self.stranger {
+        match self.mismatch {
             Some(_) => Ok(()),
             None => self.check_vault(),
         }
     }
 
-    /// Nothing is deleted by a ledger that may be wrong about what it names.
+    /// Reports a damaged database, and ends all repairs: it may be wrong about what it references.
     fn ledger_damaged(&mut self, line: String) {
         self.counts.ledger_is_damaged = true;
         self.repair = None;
         self.report(Subject::Ledger, Fault::Database(line), false);
     }
 
-    /// What is wrong with a media, if anything is. A finding about media that nothing names any more
-    /// is none: it was let go of meanwhile.
+    /// Returns what is wrong with a media, if anything is.
     fn fault_of(
         &mut self,
         media: MediaRef,
@@ -300,27 +303,28 @@ impl Verifier<'_> {
             MediaLocation::Vault => self.fault_in_vault(media.id, expected),
             MediaLocation::Ledger => self.fault_in_ledger(media.id, expected)?,
         };
+        // A server may have released the media during the check.
         let stands = fault.is_some() && self.snapshot.is_named(media)?;
         Ok(fault.filter(|_| stands))
     }
 
-    fn report(&mut self, subject: Subject, fault: Fault, is_mended: bool) {
+    fn report(&mut self, subject: Subject, fault: Fault, is_repaired: bool) {
         let finding = Finding {
             subject,
             fault,
-            is_mended,
+            is_repaired,
         };
-        let (found, mended) = match finding.severity() {
-            Severity::Damage => (&mut self.counts.damage, &mut self.counts.damage_mended),
+        let (found, repaired) = match finding.severity() {
+            Severity::Damage => (&mut self.counts.damage, &mut self.counts.damage_repaired),
             Severity::Remains => (&mut self.counts.remains, &mut self.counts.remains_cleared),
         };
         *found += 1;
-        *mended += u64::from(is_mended);
-        (self.tell)(VerifyEvent::Finding(finding));
+        *repaired += u64::from(is_repaired);
+        (self.on_event)(VerifyEvent::Finding(finding));
     }
 
     fn progress(&mut self) {
-        (self.tell)(VerifyEvent::Progress(self.counts));
+        (self.on_event)(VerifyEvent::Progress(self.counts));
     }
 
     fn path(&self, id: MediaId) -> PathBuf {
@@ -328,9 +332,9 @@ impl Verifier<'_> {
     }
 }
 
-// Row by row: sessions, resources, small media and garbage.
+/// The rows: sessions, resources, small media and garbage.
 impl Verifier<'_> {
-    /// Looks at all rows that a table has now.
+    /// Checks all rows that a table has now.
     fn each<T>(
         &mut self,
         table: &'static str,
@@ -350,7 +354,8 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// What such a row names is not known, so that nothing can be called unnamed from here on.
+    /// Reports an unreadable row, and ends all repairs: it may reference anything, so nothing
+    /// counts as unreferenced from here on.
     fn unreadable_row(
         &mut self,
         table: &'static str,
@@ -371,7 +376,7 @@ impl Verifier<'_> {
         let id = session.id;
         let subject = Subject::Session { id, row };
         if let Some(reason) = contradiction(session) {
-            // It may have named anything before it came to this.
+            // Such a row may have referenced anything before it was damaged.
             self.repair = None;
             self.report(subject, Fault::Contradiction(reason), false);
             return Ok(());
@@ -383,14 +388,14 @@ impl Verifier<'_> {
         let Some(fault) = self.fault_of(media, &expected)? else {
             return Ok(());
         };
-        // Never continued on other bytes than were acknowledged, as when a server meets it. What cannot
-        // be read may be readable another time.
+        // A session never continues on other bytes than those acknowledged. A server would fail it,
+        // too. But bytes that cannot be read now may be readable later.
         let is_loss = !matches!(fault, Fault::Unreadable { .. });
-        let mended = match &self.repair {
+        let repaired = match &self.repair {
             Some(repair) if is_loss => repair.fail_session(id, session.epoch)?,
             _ => false,
         };
-        self.report(subject, fault, mended);
+        self.report(subject, fault, repaired);
         Ok(())
     }
 
@@ -413,16 +418,17 @@ impl Verifier<'_> {
         &(id, is_named): &(MediaId, bool),
     ) -> Result<(), VerifyError> {
         if !is_named {
-            let mended = match &self.repair {
+            let repaired = match &self.repair {
                 Some(repair) => repair.drop_small_media(id)?,
                 None => false,
             };
-            self.report(Subject::Media(id), Fault::UnnamedInLedger, mended);
+            self.report(Subject::Media(id), Fault::UnnamedInLedger, repaired);
         }
         Ok(())
     }
 
-    /// Beside a server garbage is on its way out, and nothing to be told.
+    /// Checks the garbage list. Ordinary garbage is not reported while a server runs, which deletes
+    /// it.
     fn check_garbage(&mut self) -> Result<(), VerifyError> {
         let mut after = None;
         loop {
@@ -437,8 +443,8 @@ impl Verifier<'_> {
                     false if self.counts.beside_server => continue,
                     false => Fault::Garbage,
                 };
-                let mended = self.clear_garbage(id, is_named)?;
-                self.report(Subject::Media(id), fault, mended);
+                let repaired = self.clear_garbage(id, is_named)?;
+                self.report(Subject::Media(id), fault, repaired);
             }
             self.progress();
         }
@@ -479,27 +485,27 @@ impl Verifier<'_> {
     }
 }
 
-// What lies in the vault, against the names that the ledger knows.
+/// The files of the vault.
 impl Verifier<'_> {
     fn check_vault(&mut self) -> Result<(), VerifyError> {
         let root = self.vault.clone();
-        layout::walk(&root, |lot| self.check_names(lot))
+        layout::walk(&root, |shard| self.check_names(shard))
     }
 
-    fn check_names(&mut self, lot: Shard) -> Result<(), VerifyError> {
-        self.counts.files += lot.media.len() as u64;
-        for path in lot.foreign {
+    fn check_names(&mut self, shard: Shard) -> Result<(), VerifyError> {
+        self.counts.files += shard.media.len() as u64;
+        for path in shard.foreign {
             self.report(Subject::Path(path), Fault::Foreign, false);
         }
-        for id in self.snapshot.unknown_media(lot.media)? {
+        for id in self.snapshot.unknown_media(shard.media)? {
             self.check_unnamed(id)?;
         }
         self.progress();
         Ok(())
     }
 
-    /// The ledger does not know it. Beside a server its upload may not have committed yet, or the
-    /// sweep may have deleted it between the listing and the look into the ledger.
+    /// Reports media that the ledger does not know. While a server runs, its upload may not have
+    /// committed yet, or the sweep may have deleted it since the listing.
     fn check_unnamed(&mut self, id: MediaId) -> Result<(), VerifyError> {
         let path = self.path(id);
         let Some(modified) = filesystem::modified(&path)? else {
@@ -517,7 +523,7 @@ impl Verifier<'_> {
     }
 }
 
-/// What cannot be true of a session, whatever its bytes are.
+/// Returns what is contradictory in the row of a session, whatever its bytes are.
 fn contradiction(session: &SessionRow) -> Option<&'static str> {
     use SessionState::{Active, Finished, Finishing};
     let is_open = matches!(session.state, Active | Finishing);
@@ -526,13 +532,15 @@ fn contradiction(session: &SessionRow) -> Option<&'static str> {
             media: None,
             offset: 1..,
             ..
-        } if is_open => Some("bytes are committed and no media is named"),
-        SessionRow { media: Some(_), .. } if !is_open => Some("it has ended and still names media"),
+        } if is_open => Some("bytes are committed and no media is referenced"),
+        SessionRow { media: Some(_), .. } if !is_open => {
+            Some("it has ended and still references media")
+        }
         SessionRow {
             total: Some(total),
             offset,
             ..
-        } if offset > total => Some("more is committed than the media is long"),
+        } if offset > total => Some("more bytes are committed than the media has"),
         SessionRow {
             state: Finished,
             has_reply: false,
@@ -547,7 +555,7 @@ fn contradiction(session: &SessionRow) -> Option<&'static str> {
     }
 }
 
-/// Whether SQLite says that the file is damaged, rather than that it cannot get at it.
+/// Returns whether SQLite reports that the file is damaged, and not that it cannot be accessed.
 fn is_corrupt(cause: &Cause) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     let code = cause

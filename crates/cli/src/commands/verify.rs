@@ -77,10 +77,10 @@ fn line(finding: &Finding, repair: bool) -> String {
 fn next(finding: &Finding, repair: bool) -> &'static str {
     let is_session = matches!(finding.subject, Subject::Session { .. });
     match &finding.fault {
-        _ if finding.is_mended && is_session => {
+        _ if finding.is_repaired && is_session => {
             "mended: the session has failed, and its client begins anew"
         }
-        _ if finding.is_mended => "mended",
+        _ if finding.is_repaired => "mended",
         Fault::Database(_) => {
             "nothing is mended in such a ledger: restore a backup, or ask SQLite's .recover for a copy"
         }
@@ -118,7 +118,7 @@ pub(super) fn row(finding: &Finding) -> Value {
         "subject": finding.subject.kind(),
         "name": finding.subject.to_string(),
         "message": finding.fault.to_string(),
-        "mended": finding.is_mended,
+        "mended": finding.is_repaired,
     });
     match &finding.fault {
         Fault::Missing { media } | Fault::Unreadable { media, .. } => {
@@ -153,7 +153,7 @@ fn summary(verified: &Verified) -> Value {
         "bytes": verified.bytes,
         "files": verified.files,
         "damage": verified.damage,
-        "damage_mended": verified.damage_mended,
+        "damage_mended": verified.damage_repaired,
         "remains": verified.remains,
         "remains_cleared": verified.remains_cleared,
         "ledger_damaged": verified.ledger_is_damaged,
@@ -187,7 +187,7 @@ fn verdict(verified: &Verified) -> String {
     } else {
         "damaged"
     };
-    let damage = counts("damage", verified.damage, verified.damage_mended);
+    let damage = counts("damage", verified.damage, verified.damage_repaired);
     let remains = counts("remains", verified.remains, verified.remains_cleared);
     format!("{sound}{beside}: {damage}; {remains}")
 }

@@ -108,9 +108,9 @@ impl Change {
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
             Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
-                Some(Purpose::MakeRoom)
+                Some(Purpose::MakeSpace)
             }
-            Self::Apply(changes) if changes.makes_room() => Some(Purpose::MakeRoom),
+            Self::Apply(changes) if changes.makes_room() => Some(Purpose::MakeSpace),
             Self::Apply(changes) if changes.finish.is_some() => Some(Purpose::Finish),
             Self::OffsetCommit { commit, .. } if commit.small_media.is_none() => {
                 Some(Purpose::Finish)

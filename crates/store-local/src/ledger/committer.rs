@@ -150,11 +150,11 @@ impl Committer {
         if self.retry_without_space(changes, &mut outcomes, None)? && self.empty_wal() {
             self.retry_without_space(changes, &mut outcomes, None)?;
         }
-        for purpose in [Purpose::Finish, Purpose::MakeRoom] {
+        for purpose in [Purpose::Finish, Purpose::MakeSpace] {
             // One step of the reserve at a time: what is released to the file system may be taken
             // by other programs at once.
             while self.retry_without_space(changes, &mut outcomes, Some(purpose))?
-                && self.shared.reserve.give_back(purpose)
+                && self.shared.reserve.release(purpose)
             {}
         }
         Ok(outcomes)

@@ -299,7 +299,7 @@ pub(crate) fn copy(
 ) -> Result<(), OpenError> {
     let io = |error| OpenError::io(target, error);
     for suffix in ["", "-wal", "-shm", "-journal"] {
-        filesystem::remove(&filesystem::beside(target, suffix)).map_err(io)?;
+        filesystem::remove(&filesystem::with_suffix(target, suffix)).map_err(io)?;
     }
     let file = filesystem::create(target).map_err(io)?;
     copy_pages(source, target, copied).map_err(|error| {

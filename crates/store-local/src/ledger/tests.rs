@@ -499,7 +499,7 @@ async fn a_full_disk_changes_nothing_and_ends_nothing() {
 #[tokio::test]
 async fn a_long_wal_is_brought_into_the_database() {
     let bench = Bench::new();
-    let wal = filesystem::beside(&bench.dir.path().join("ledger.sqlite"), "-wal");
+    let wal = filesystem::with_suffix(&bench.dir.path().join("ledger.sqlite"), "-wal");
     for n in 0..100 {
         let new = NewSession {
             context: vec![n; 1 << 20],
@@ -538,7 +538,7 @@ async fn after_a_fault_the_wal_is_kept() {
     let close = |bench: Bench| {
         let Bench { ledger, dir } = bench;
         drop(Arc::into_inner(ledger).expect("no call is under way"));
-        let wal = filesystem::beside(&dir.path().join("ledger.sqlite"), "-wal");
+        let wal = filesystem::with_suffix(&dir.path().join("ledger.sqlite"), "-wal");
         wal.metadata().map_or(0, |facts| facts.len())
     };
     let begin = async || {
@@ -630,7 +630,7 @@ fn a_reader_has_the_wal_open_before_its_first_read() {
     let wals = || {
         let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
         let target = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().path().read_link();
-        let wal = filesystem::beside(&path, "-wal");
+        let wal = filesystem::with_suffix(&path, "-wal");
         descriptors
             .filter_map(|entry| target(entry).ok())
             .filter(|target| *target == wal)
@@ -649,7 +649,7 @@ fn a_reader_that_closes_last_leaves_the_wal_as_it_is() {
     let reader = schema::open_reader(&path).unwrap();
     drop(writer);
     drop(reader);
-    assert!(filesystem::beside(&path, "-wal").exists());
+    assert!(filesystem::with_suffix(&path, "-wal").exists());
 }
 
 #[tokio::test]
@@ -680,7 +680,7 @@ fn a_wal_that_a_process_left_is_written_again_before_it_is_read() {
     let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ledger.sqlite");
-    let wal = filesystem::beside(&path, "-wal");
+    let wal = filesystem::with_suffix(&path, "-wal");
     for (durability, is_written) in [(Durability::Os, false), (Durability::Disk, true)] {
         std::fs::write(&wal, "left").unwrap();
         let file = File::options().write(true).open(&wal).unwrap();

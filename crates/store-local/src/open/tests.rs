@@ -1,4 +1,4 @@
-//! What options change that does not show from outside.
+//! Effects of options that do not show through the public interface.
 
 use super::*;
 use crate::test_util::free_lock;
@@ -6,7 +6,7 @@ use crate::test_util::free_lock;
 #[test]
 fn direct_writes_can_be_turned_off() {
     let vault = tempfile::tempdir().unwrap();
-    Identity::random().mark_durably(vault.path()).unwrap();
+    Identity::random().write_durably(vault.path()).unwrap();
     let takes_direct = filesystem::takes_direct_writes(&identity_path(vault.path()));
     for durability in [Durability::Disk, Durability::Os] {
         for page_cache in [false, true] {
@@ -29,14 +29,14 @@ fn a_vault_on_a_file_system_that_loses_bytes_is_refused_unless_the_operator_insi
     let dir = tempfile::tempdir().unwrap();
     let vault = dir.path().join("vault");
     filesystem::make_directory(&vault).unwrap();
-    // A vault on a file system of its own.
-    let judge: Judge = |dir| {
+    // The vault is on a file system of its own.
+    let assess: Assess = |dir| {
         let is_vault = dir.ends_with("vault");
         Ok(if is_vault { IN_MEMORY } else { Safety::Safe })
     };
     let open = |options| {
         drop(free_lock(&dir.path().join("lock")));
-        LocalStore::open_judged(dir.path(), options, judge)
+        LocalStore::open_assessed(dir.path(), options, assess)
     };
     match open(Options::default()) {
         Err(OpenError::UnsafeFilesystem { dir, .. }) => assert_eq!(dir, vault),

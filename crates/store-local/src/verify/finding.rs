@@ -1,8 +1,4 @@
-//! What can be wrong with a store.
-//!
-//! Bytes against what a row says of them.
-//!
-//! Media where it lies, piece by piece.
+//! What can be wrong with a store, and the comparison of bytes with their row.
 
 use std::fmt;
 use std::io;
@@ -16,28 +12,28 @@ use windlass_store::{Cause, Extent, MediaId, SessionId};
 use crate::ledger::SessionRow;
 use crate::{IdentityMismatch, filesystem};
 
-/// Something that is wrong.
+/// A finding of a verification or a backup.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// With what.
+    /// What it is about.
     pub subject: Subject,
-    /// What it is.
+    /// What is wrong.
     pub fault: Fault,
-    /// The repair has mended it. After that a session has failed and its client starts again; media
-    /// that nothing names is gone; named media is not garbage any more.
-    pub is_mended: bool,
+    /// Whether it was repaired. Then a session has failed and its client starts again, unreferenced
+    /// media was deleted, or referenced media was removed from the garbage list.
+    pub is_repaired: bool,
 }
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Neither a crash nor a power cut leaves it.
+    /// No crash and no power cut leaves it.
     Damage,
-    /// A crash leaves it. It takes up room and does no harm; a server clears most of it away.
+    /// A crash leaves it. It takes space and does no harm, and a server deletes most of it.
     Remains,
 }
 
-/// What something is wrong with.
+/// What a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// The database file as a whole.
@@ -46,99 +42,99 @@ pub enum Subject {
     Vault,
     /// A row that cannot be read.
     Row {
-        /// Its table.
+        /// Table of the row.
         table: &'static str,
-        /// Its rowid.
+        /// Rowid of the row.
         row: i64,
     },
     /// A session.
     Session {
-        /// Its id.
+        /// Id of the session.
         id: SessionId,
-        /// Its rowid, which finds it in the database.
+        /// Rowid, by which it is found in the database.
         row: i64,
     },
     /// A resource.
     Resource {
-        /// Its collection.
+        /// Collection of the resource.
         collection: String,
-        /// Its id in there.
+        /// Id in the collection.
         id: String,
     },
-    /// A media, by itself.
+    /// A media.
     Media(MediaId),
-    /// A name in the vault.
+    /// A path in the vault.
     Path(PathBuf),
 }
 
 /// What is wrong.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Fault {
-    /// SQLite says that the file is damaged, in these words.
+    /// SQLite reports that the database is damaged. Holds its message.
     #[error("the database is damaged: {0}")]
     Database(String),
-    /// A row has values that it cannot have.
+    /// A row has invalid values.
     #[error("the row cannot be read: {0}")]
     Row(#[source] Cause),
-    /// The values of a row cannot all be true.
+    /// The values of a row contradict each other.
     #[error("the row contradicts itself: {0}")]
     Contradiction(&'static str),
-    /// The vault is not the one of the ledger, so that nothing is to be known of media.
+    /// The vault does not belong to the ledger. Its media was not checked.
     #[error("it is not the vault of this store: {0}")]
     IdentityMismatch(#[source] IdentityMismatch),
-    /// A row names media that does not exist.
+    /// A row references media that does not exist.
     #[error("media {media} is gone")]
     Missing {
-        /// The media.
+        /// Id of the media.
         media: MediaId,
     },
-    /// There are fewer bytes than the row says.
-    #[error("media {media} has {len} bytes, of which there should be {expected}")]
+    /// There are fewer bytes than the row requires.
+    #[error("media {media} has {len} bytes and should have {expected}")]
     Short {
-        /// The media.
+        /// Id of the media.
         media: MediaId,
-        /// Bytes that are there.
+        /// Number of bytes that exist.
         len: u64,
-        /// Bytes that the row speaks of.
+        /// Number of bytes that the row requires.
         expected: u64,
     },
     /// The bytes are not those that were stored.
     #[error("media {media}: bytes {}..{} do not have their {digest}", bytes.start, bytes.end)]
     Rotten {
-        /// The media.
+        /// Id of the media.
         media: MediaId,
-        /// Where; the smallest stretch of which that is known.
+        /// Smallest range that is known to contain the difference.
         bytes: Range<u64>,
-        /// The digest that differs: `CRC32C`, `MD5` or `SHA-256`.
+        /// Digest that differs: `CRC32C`, `MD5` or `SHA-256`.
         digest: &'static str,
     },
     /// The bytes cannot be read.
     #[error("media {media} cannot be read: {source}")]
     Unreadable {
-        /// The media.
+        /// Id of the media.
         media: MediaId,
-        /// Why not.
+        /// Why they cannot be read.
         source: Arc<io::Error>,
     },
-    /// Media in the ledger that no row names.
-    #[error("it is in the ledger, and no row names it")]
+    /// Media in the ledger that no row references.
+    #[error("it is in the ledger, and no row references it")]
     UnnamedInLedger,
-    /// Media that is to be deleted, though a row names it: the next sweep deletes it.
-    #[error("it is on the list of garbage, and a row names it")]
+    /// Media on the garbage list that a row references. The next sweep would delete it.
+    #[error("it is on the garbage list, and a row references it")]
     NamedGarbage,
-    /// Media that a session or a resource has let go of, and that was not deleted yet.
-    #[error("it is garbage that waits for the sweep")]
+    /// Media that the ledger has released and the vault has not deleted yet.
+    #[error("it is garbage, and the next sweep deletes it")]
     Garbage,
-    /// Media in the vault that no row names.
-    #[error("it is in the vault, and no row names it")]
+    /// Media in the vault that no row references.
+    #[error("it is in the vault, and no row references it")]
     Unnamed,
-    /// Something that Windlass has not put there.
-    #[error("it is in the vault, and not Windlass's")]
+    /// A file or directory in the vault whose name Windlass does not use.
+    #[error("it is in the vault, and Windlass did not create it")]
     Foreign,
 }
 
 impl Finding {
-    /// How bad it is.
+    /// Returns the severity.
     pub fn severity(&self) -> Severity {
         match self.fault {
             Fault::Garbage | Fault::Unnamed | Fault::Foreign => Severity::Remains,
@@ -157,7 +153,7 @@ impl Finding {
 }
 
 impl Fault {
-    /// Whether it is about the bytes of a media that a row names.
+    /// Returns whether it is about the bytes of a media that a row references.
     pub fn is_of_bytes(&self) -> bool {
         matches!(
             self,
@@ -168,7 +164,7 @@ impl Fault {
         )
     }
 
-    /// Its name, for programs.
+    /// Returns its name for machine-readable output.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Database(_) => "database",
@@ -189,7 +185,7 @@ impl Fault {
 }
 
 impl Subject {
-    /// The name of its kind, for programs.
+    /// Returns the name of its kind for machine-readable output.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Ledger => "ledger",
@@ -203,7 +199,7 @@ impl Subject {
     }
 }
 
-/// One line for people. Of a session it shows four bytes, as a log does.
+/// Human-readable, in one line. A session is shown by four bytes of its id, as in logs.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -220,15 +216,15 @@ impl fmt::Display for Subject {
     }
 }
 
-/// As much as is read at once.
+/// Number of bytes that are read at once.
 const PIECE_LEN: u64 = 1 << 20;
 
-/// What a row says of the first bytes of a media. What is behind them means nothing.
+/// What a row requires of the first bytes of a media. Bytes behind them mean nothing.
 #[derive(Debug)]
 pub(crate) struct Expected {
     pub(crate) len: u64,
     digests: Digests,
-    /// The last stretch of them.
+    /// The last extent, which has a checksum of its own.
     extent: Option<Extent>,
 }
 
@@ -253,13 +249,13 @@ impl Expected {
         }
     }
 
-    /// Where the last stretch begins, of which there is a checksum of its own.
+    /// Returns the offset of the last extent.
     fn extent_start(&self) -> u64 {
         self.extent.map_or(self.len, |extent| extent.start)
     }
 }
 
-/// The comparison, fed with the bytes in order.
+/// A comparison, which is fed with the bytes in order.
 pub(crate) struct Check<'a> {
     expected: &'a Expected,
     at: u64,
@@ -283,7 +279,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Takes the next bytes, up to the end of what is expected.
+    /// Takes the next bytes. There must be no more than expected in all.
     pub(crate) fn take(&mut self, piece: &[u8]) {
         let before = self.expected.extent_start().saturating_sub(self.at);
         let before = usize::try_from(before).map_or(piece.len(), |len| len.min(piece.len()));
@@ -294,7 +290,7 @@ impl<'a> Check<'a> {
         self.at += piece.len() as u64;
     }
 
-    /// What differs. `media` is whose bytes they were.
+    /// Returns what differs in the bytes, which were those of `media`.
     pub(crate) fn finish(self, media: MediaId) -> Option<Fault> {
         let Expected { len, digests, .. } = *self.expected;
         let rotten = |bytes: Range<u64>, digest| Fault::Rotten {
@@ -327,7 +323,8 @@ impl<'a> Check<'a> {
         extent.is_some_and(|extent| extent.crc32c != self.extent.value())
     }
 
-    /// The extent is sound by now: what differs is before it, unless it is everything.
+    /// Returns the end of the range that contains the difference. The extent is known to be sound
+    /// here, so the difference is before it, unless the extent is everything.
     fn rot_ends_before(&self) -> u64 {
         match self.expected.extent_start() {
             0 => self.expected.len,
@@ -343,8 +340,8 @@ impl<'a> Check<'a> {
     }
 }
 
-/// What is wrong with a media in the file of this path, if anything is. Tells how many bytes it has
-/// read, piece by piece.
+/// Returns what is wrong with the media in the file at `path`, if anything is. Calls `read` with
+/// the number of bytes of each piece.
 pub(crate) fn check_file(
     path: &Path,
     media: MediaId,
@@ -361,7 +358,6 @@ pub(crate) fn check_file(
     }
 }
 
-/// The length first: to tell that a file is short it need not be read.
 fn try_check_file(
     path: &Path,
     media: MediaId,
@@ -369,6 +365,7 @@ fn try_check_file(
     read: &mut dyn FnMut(u64),
 ) -> io::Result<Option<Fault>> {
     let file = filesystem::open_for_reading(path)?;
+    // Before its bytes: a file that is too short need not be read.
     let len = file.metadata()?.len();
     if len < expected.len {
         return Ok(Some(Fault::Short {

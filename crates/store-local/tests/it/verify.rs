@@ -24,7 +24,7 @@ fn found(dir: &TempDir, repair: bool) -> (Vec<String>, Verified) {
                 Severity::Damage => "damage",
                 Severity::Remains => "remains",
             };
-            let mended = if finding.is_mended { " mended" } else { "" };
+            let mended = if finding.is_repaired { " mended" } else { "" };
             let (subject, fault) = (finding.subject.kind(), finding.fault.name());
             lines.push(format!("{severity} {subject} {fault}{mended}"));
         }

@@ -65,7 +65,10 @@ async fn the_reserve_is_not_for_changes_that_only_take_room() {
 #[tokio::test]
 async fn no_more_of_the_reserve_is_given_back_than_is_needed() {
     let disk = FullDisk::new();
-    assert!(disk.has_room(Some(Purpose::MakeRoom), disk.whole - 1).await);
+    assert!(
+        disk.has_room(Some(Purpose::MakeSpace), disk.whole - 1)
+            .await
+    );
     assert_eq!(disk.held(), disk.whole / 8 * 7);
 }
 
@@ -75,9 +78,9 @@ async fn finishes_leave_half_of_the_reserve_to_deletes_and_those_a_quarter_to_th
     let (half, quarter) = (disk.whole / 2, disk.whole / 4);
     assert!(!disk.has_room(Some(Purpose::Finish), half - 1).await);
     assert_eq!(disk.held(), half);
-    assert!(!disk.has_room(Some(Purpose::MakeRoom), quarter - 1).await);
+    assert!(!disk.has_room(Some(Purpose::MakeSpace), quarter - 1).await);
     assert_eq!(disk.held(), quarter);
-    assert!(disk.has_room(Some(Purpose::MakeRoom), quarter).await);
+    assert!(disk.has_room(Some(Purpose::MakeSpace), quarter).await);
 }
 
 #[tokio::test]
@@ -89,7 +92,7 @@ async fn a_change_without_room_does_not_take_those_with_it_that_share_its_commit
     };
     let calls = vec![
         call(None, 0),
-        call(Some(Purpose::MakeRoom), disk.whole),
+        call(Some(Purpose::MakeSpace), disk.whole),
         call(Some(Purpose::Finish), 0),
     ];
     let done = disk.bench.queue(calls).await;
@@ -143,10 +146,10 @@ fn what_may_use_the_reserve() {
         (commit(None), Some(Purpose::Finish)),
         (Change::Apply(finish), Some(Purpose::Finish)),
         (Change::Apply(ChangeSet::default()), None),
-        (apply(vec![deletion(1)]), Some(Purpose::MakeRoom)),
-        (Change::End { id, epoch, end }, Some(Purpose::MakeRoom)),
-        (Change::Expire { now, limit }, Some(Purpose::MakeRoom)),
-        (Change::ForgetGarbage(Vec::new()), Some(Purpose::MakeRoom)),
+        (apply(vec![deletion(1)]), Some(Purpose::MakeSpace)),
+        (Change::End { id, epoch, end }, Some(Purpose::MakeSpace)),
+        (Change::Expire { now, limit }, Some(Purpose::MakeSpace)),
+        (Change::ForgetGarbage(Vec::new()), Some(Purpose::MakeSpace)),
     ];
     for (number, (change, purpose)) in cases.into_iter().enumerate() {
         assert_eq!(change.purpose(), purpose, "case {number}");
