@@ -126,7 +126,7 @@ mod test_util {
     /// Asks again and again until `ask` returns a value.
     ///
     /// # Panics
-    /// When it has returned none within [`PATIENCE`].
+    /// If it has returned none within [`PATIENCE`].
     pub(crate) async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
         let poll = async {
             loop {

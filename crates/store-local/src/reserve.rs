@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn each_purpose_leaves_a_part_for_those_that_matter_more() {
+    fn each_purpose_leaves_its_part() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         let reserve = held_in(&path);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_taken_from_plenty_only() {
+    fn space_is_reserved_only_from_plenty() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         let reserve = held_in(&path);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_opening_does_not_use_goes_back_to_the_reserve() {
+    fn unused_part_of_a_loan_returns_to_the_reserve() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         let reserve = held_in(&path);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_right_length_without_room_is_no_reserve() {
+    fn sparse_file_reserves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         let reserve = held_in(&path);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_disk_without_room_for_the_file_it_is_made_later() {
+    fn file_is_created_later_on_a_full_disk() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         let no_space = || Err(rustix::io::Errno::NOSPC.into());

@@ -1,4 +1,4 @@
-//! The rules of the two contracts, as checks that every implementation runs.
+//! The rules of the two contracts, as checks for every implementation.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -10,11 +10,11 @@
 //! # });
 //! ```
 //!
-//! A check panics when the implementation breaks its rule; the name of the check, which is in the
-//! backtrace and in the ids it uses, is the rule. The checks share one store, which is empty at the
-//! beginning, and use names of their own in it.
+//! A check panics if the implementation breaks its rule. The name of the check states the rule; it
+//! is in the backtrace. The checks share one store, which is empty at the beginning, and each uses
+//! ids of its own. [`ledger_restart`] and [`vault_restart`] check durability across a restart.
 
-#![expect(clippy::unwrap_used, reason = "a check panics when its rule is broken")]
+#![expect(clippy::unwrap_used, reason = "a check panics if its rule is broken")]
 
 mod ledger;
 mod vault;
@@ -31,10 +31,11 @@ use crate::records::{
 pub use ledger::{ledger, ledger_restart};
 pub use vault::{vault, vault_restart};
 
-/// A moment that no check reaches.
+/// A time after those that the checks use.
 const FAR: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
-/// The names that one check uses. They begin alike and differ from those of all other checks.
+/// The ids that one check uses. They have a common prefix and differ from those of all other
+/// checks.
 #[derive(Debug, Clone, Copy)]
 struct Names(&'static str);
 
@@ -43,7 +44,7 @@ impl Names {
         Self(check)
     }
 
-    /// The `n`th session; a greater `n` comes later in order.
+    /// Returns the id of the `n`th session. Ids are in the order of `n`.
     fn session(self, n: u8) -> SessionId {
         let mut id = [0; 32];
         id[..8].copy_from_slice(&self.hash());
@@ -51,7 +52,7 @@ impl Names {
         SessionId::from_bytes(id)
     }
 
-    /// The `n`th media; a greater `n` comes later in order.
+    /// Returns the id of the `n`th media. Ids are in the order of `n`.
     fn media(self, n: u8) -> MediaId {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.hash());
@@ -59,7 +60,7 @@ impl Names {
         MediaId::from_bytes(id)
     }
 
-    /// The `n`th media, in the ledger.
+    /// Returns the `n`th media, in the ledger.
     fn small(self, n: u8) -> MediaRef {
         MediaRef {
             id: self.media(n),
@@ -67,7 +68,7 @@ impl Names {
         }
     }
 
-    /// The `n`th media, in the vault.
+    /// Returns the `n`th media, in the vault.
     fn large(self, n: u8) -> MediaRef {
         MediaRef {
             id: self.media(n),
@@ -75,12 +76,12 @@ impl Names {
         }
     }
 
-    /// The collection of the check.
+    /// Returns the collection of the check.
     fn collection(self) -> String {
         self.0.to_owned()
     }
 
-    /// A session about to be started that does not die.
+    /// Returns a session to be started that does not expire.
     fn new_session(self, n: u8) -> NewSession {
         NewSession {
             id: self.session(n),
@@ -91,7 +92,7 @@ impl Names {
         }
     }
 
-    /// Version 1 of a resource, with or without media.
+    /// Returns version 1 of a resource, with or without media.
     fn resource(self, id: &str, media: Option<MediaRef>) -> Resource {
         Resource {
             collection: self.collection(),
@@ -113,7 +114,7 @@ impl Names {
         }
     }
 
-    /// Like the name of the check in eight bytes (FNV-1a).
+    /// Hashes the name of the check to eight bytes (FNV-1a).
     fn hash(self) -> [u8; 8] {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         self.0
@@ -123,7 +124,7 @@ impl Names {
     }
 }
 
-/// `resource` in its next version.
+/// Returns the next version of a resource.
 fn next_version(resource: &Resource) -> Resource {
     Resource {
         version: resource.version + 1,
@@ -131,7 +132,7 @@ fn next_version(resource: &Resource) -> Resource {
     }
 }
 
-/// What is committed of a session at `offset`.
+/// Returns the progress of a session at `offset`.
 fn progress(offset: u64, media: Option<MediaRef>) -> Progress {
     let in_vault = media.is_some_and(|media| media.location == MediaLocation::Vault);
     Progress {
@@ -147,7 +148,7 @@ fn progress(offset: u64, media: Option<MediaRef>) -> Progress {
     }
 }
 
-/// A step of an active session whose media lies in the vault, or nowhere yet.
+/// Returns a commit of an active session whose media is in the vault, or does not exist yet.
 fn step(from: u64, to: u64, media: Option<MediaRef>) -> OffsetCommit {
     OffsetCommit {
         from,
@@ -158,7 +159,7 @@ fn step(from: u64, to: u64, media: Option<MediaRef>) -> OffsetCommit {
     }
 }
 
-/// A step of an active session whose media lies in the ledger.
+/// Returns a commit of an active session whose media is in the ledger.
 fn small_step(from: u64, media: MediaRef, bytes: &'static [u8]) -> OffsetCommit {
     let small_media = Some(Bytes::from_static(bytes));
     OffsetCommit {
@@ -167,7 +168,7 @@ fn small_step(from: u64, media: MediaRef, bytes: &'static [u8]) -> OffsetCommit 
     }
 }
 
-/// The end of a session whose media is `media`.
+/// Returns the end of a session with this media.
 fn finish(id: SessionId, epoch: Epoch, media: Option<MediaRef>) -> FinishSession {
     FinishSession {
         id,
@@ -177,7 +178,7 @@ fn finish(id: SessionId, epoch: Epoch, media: Option<MediaRef>) -> FinishSession
     }
 }
 
-/// A change set that changes one resource.
+/// Returns a change set with one change of a resource.
 fn one(change: ResourceChange) -> ChangeSet {
     ChangeSet {
         resources: vec![change],
@@ -185,7 +186,7 @@ fn one(change: ResourceChange) -> ChangeSet {
     }
 }
 
-/// A change set that makes one resource with new media of the vault.
+/// Returns a change set that inserts one resource with new media in the vault.
 fn insert_with_new(resource: Resource) -> ChangeSet {
     let media = resource.media.as_ref().map(|media| media.at.id);
     ChangeSet {

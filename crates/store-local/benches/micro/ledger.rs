@@ -1,4 +1,4 @@
-//! Commits of the ledger, by how many wait for one.
+//! Commits of the ledger, by the number of concurrent callers.
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use tokio::task::JoinSet;
@@ -34,7 +34,8 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A session as a request leaves it. Its name begins with the moment it was started and goes on as a hash.
+/// Returns a session like those of requests. Its id begins with the time of its start, followed by
+/// a hash.
 fn session(number: u64) -> NewSession {
     let created = Timestamp::from_millis(number);
     let mut name = [0; 32];

@@ -1,4 +1,4 @@
-//! What the store costs on the disk that the target directory is on.
+//! Costs of the store on the disk of the target directory.
 
 mod ledger;
 mod vault;
@@ -11,7 +11,7 @@ use windlass_store_local::{LocalStore, Options};
 criterion_group!(store, ledger::benchmarks, vault::benchmarks);
 criterion_main!(store);
 
-/// A store that syncs, in a directory that goes with it.
+/// Opens a store that syncs, in a temporary directory.
 fn open() -> (LocalStore, TempDir) {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("it is writable");
     let options = Options::default().allow_unsafe_filesystem(true);

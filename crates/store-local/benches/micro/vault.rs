@@ -1,4 +1,4 @@
-//! Appending to a media, by the size of what is appended.
+//! Appends to a media, by their size.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use crate::{open, runtime};
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// A media does not grow longer. Making another one is not measured.
+/// Maximum length of a media. Creating the next one is not measured.
 const LONGEST: usize = 64 * MIB;
 
-/// How bytes come: pieces of this size at most.
+/// Maximum size of the pieces in which bytes arrive.
 const PIECE: usize = 64 * KIB;
 
 pub(crate) fn benchmarks(criterion: &mut Criterion) {
@@ -46,12 +46,12 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
 
 struct Fixture {
     vault: LocalVault,
-    /// How many media were made.
+    /// Number of media created.
     made: u128,
 }
 
 impl Fixture {
-    /// Appends so often, to as many media as it takes, and says how long that took.
+    /// Appends the given number of times, to as many media as needed, and returns the time it took.
     fn append(&mut self, runtime: &Runtime, size: usize, is_synced: bool, times: u64) -> Duration {
         let data: Vec<_> = (0..size.div_ceil(PIECE))
             .map(|_| Bytes::from(vec![7; size.min(PIECE)]))

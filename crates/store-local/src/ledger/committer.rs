@@ -238,7 +238,7 @@ impl Committer {
         // Does nothing after a successful COMMIT.
         self.roll_back();
         let outcomes = result?;
-        // After the commit, because the commit is a sync itself. Nobody is answered before.
+        // After the commit, because the commit is a sync itself. No caller is answered before.
         sync_verifier.confirm().map_err(LedgerError::Fault)?;
         Ok(outcomes)
     }

@@ -48,7 +48,7 @@ impl<T> TableScan<T> {
         table: &'static str,
         page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
     ) -> rusqlite::Result<Self> {
-        // The end is fixed now: beside a busy server a scan to the moving end might never end.
+        // The end is fixed now: on a busy server new rows could keep the scan from ending.
         let last = snapshot.last_row(table)?;
         Ok(Self { page, at: 0, last })
     }

@@ -1,4 +1,4 @@
-//! The writer's rules: what one commit carries, and what a failure ends.
+//! Behaviour of the writer: what one commit carries, and the effects of failures.
 
 mod full_disk;
 mod rows;
@@ -19,7 +19,7 @@ use crate::test_util::{eventually, free_lock};
 
 const IDENTITY: Identity = Identity::from_bytes([7; 16]);
 
-/// Anything that a test wants to happen inside a transaction.
+/// Statements that a test runs inside a transaction.
 pub(super) struct AnyChange {
     pub(super) work: Work,
     pub(super) purpose: Option<Purpose>,
@@ -27,7 +27,7 @@ pub(super) struct AnyChange {
 
 type Work = Box<dyn Fn(&rusqlite::Connection) -> rusqlite::Result<()> + Send>;
 
-/// A change that is anything, and may use the reserve for `purpose`.
+/// Returns a change that runs `work`, and may use the reserve for `purpose`.
 fn any(
     purpose: Option<Purpose>,
     work: impl Fn(&rusqlite::Connection) -> rusqlite::Result<()> + Send + 'static,
@@ -47,7 +47,7 @@ impl Bench {
         Self::on(Arc::new([]))
     }
 
-    /// On file systems that are asked whether they are alive.
+    /// Opens a ledger on file systems that are asked by `journals`.
     fn on(journals: Arc<[JournalHealth]>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self {
@@ -73,7 +73,7 @@ impl Bench {
         self.ledger.change(any(None, work)).await
     }
 
-    /// Holds the writer back inside a transaction until the sender is dropped.
+    /// Blocks the writer inside a transaction until the returned sender is dropped.
     async fn hold_writer(&self) -> mpsc::Sender<()> {
         let (release, released) = mpsc::channel();
         let (entered, mut inside) = tokio::sync::mpsc::channel(1);
@@ -88,7 +88,7 @@ impl Bench {
         release
     }
 
-    /// Calls that go into the queue together. Their results, once the writer is released.
+    /// Queues calls together. Returns their results, once the writer is released.
     async fn queue<T: Send + 'static>(
         &self,
         calls: Vec<impl Future<Output = T> + Send + 'static>,
@@ -187,7 +187,7 @@ async fn changes_that_queue_up_share_one_commit() {
 }
 
 #[tokio::test]
-async fn a_refused_change_leaves_the_others_of_its_commit_alone() {
+async fn refused_change_does_not_affect_others_of_its_commit() {
     let bench = Bench::new();
     let results = bench
         .queue([1, 2, 1, 3].map(|n| bench.start(n)).into())
@@ -201,7 +201,7 @@ async fn a_refused_change_leaves_the_others_of_its_commit_alone() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_refused_half_way_leaves_no_trace_in_the_commit_of_others() {
+async fn change_refused_halfway_leaves_no_trace() {
     let bench = Bench::new();
     let resource = |id: &str| Resource {
         collection: "farm/v1/animals".to_owned(),
@@ -272,7 +272,7 @@ async fn a_lease_costs_no_commit_and_waits_for_none() {
 }
 
 #[tokio::test]
-async fn leases_that_nothing_follows_are_written_when_they_are_too_many() {
+async fn unused_leases_beyond_the_limit_are_written() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     bench.ledger.lease(id(1)).await.unwrap();
@@ -327,7 +327,7 @@ async fn a_lease_sees_only_what_is_committed() {
 }
 
 #[tokio::test]
-async fn a_dropped_change_happens_whole() {
+async fn dropped_change_is_applied_completely() {
     let bench = Bench::new();
     let release = bench.hold_writer().await;
     let call = tokio::spawn(bench.start(1));
@@ -335,7 +335,7 @@ async fn a_dropped_change_happens_whole() {
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     drop(release);
-    // The writer comes to this one after it.
+    // The writer makes this change after it.
     bench.start(2).await.unwrap();
     assert!(bench.ledger.session(id(1)).await.unwrap().is_some());
 }
@@ -344,7 +344,7 @@ async fn a_dropped_change_happens_whole() {
 async fn a_failed_commit_ends_everything() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
-    // A constraint that is looked at only by COMMIT, and fails it.
+    // A deferred constraint, which fails the COMMIT.
     let dangling = "CREATE TABLE parent (id INTEGER PRIMARY KEY);
         CREATE TABLE child (parent REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);
         INSERT INTO child VALUES (1);";
@@ -394,7 +394,7 @@ async fn a_fault_answers_all_who_waited_for_the_same_commit() {
     }
 }
 
-/// File systems that stop before they are asked for the nth time, counted from the opening.
+/// Returns file systems that stop before they are asked for the nth time, counted from the opening.
 fn stops_at(nth: usize) -> Arc<[JournalHealth]> {
     let asked = AtomicUsize::new(0);
     let stopped = move || {
@@ -407,8 +407,8 @@ fn stops_at(nth: usize) -> Arc<[JournalHealth]> {
 }
 
 #[tokio::test]
-async fn a_sync_is_not_believed_of_a_file_system_that_has_stopped() {
-    // The opening asks, and then each commit, before and after.
+async fn commit_on_a_stopped_file_system_fails() {
+    // The opening asks once, and then each commit twice.
     for (nth, is_committed) in [(2, false), (3, true)] {
         let bench = Bench::on(stops_at(nth));
         is_fault(bench.start(1).await);
@@ -422,20 +422,20 @@ async fn a_sync_is_not_believed_of_a_file_system_that_has_stopped() {
 }
 
 #[test]
-fn a_ledger_is_not_opened_on_a_file_system_that_has_stopped() {
+fn opening_on_a_stopped_file_system_fails() {
     let dir = tempfile::tempdir().unwrap();
     assert!(try_open(&dir, stops_at(1)).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_a_commit_that_is_in_doubt_asks_for_himself() {
+async fn read_of_an_unconfirmed_commit_asks_the_file_system() {
     let (release, released) = mpsc::channel::<()>();
     let (entered, inside) = mpsc::channel();
     let (released, asked) = (Mutex::new(released), AtomicUsize::new(0));
     let journal_health =
         JournalHealth::by(move || match asked.fetch_add(1, Ordering::SeqCst) + 1 {
             1 | 2 => Ok(()),
-            // The writer's, after its commit.
+            // The writer asks after its commit.
             3 => {
                 entered.send(()).unwrap();
                 let _ = released.lock().unwrap().recv();
@@ -453,7 +453,7 @@ async fn who_reads_a_commit_that_is_in_doubt_asks_for_himself() {
 }
 
 #[tokio::test]
-async fn a_writer_that_panics_is_a_fault_and_not_a_hang() {
+async fn panic_of_the_writer_is_a_fault() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     let half_way = |connection: &rusqlite::Connection| {
@@ -521,7 +521,7 @@ async fn a_full_disk_empties_the_wal() {
     let path = bench.dir.path().join("ledger.sqlite");
     let len = move || path.metadata().unwrap().len();
     let before = len();
-    // There is room when what is in the WAL is in the database.
+    // There is space when the pages of the WAL are in the database.
     let work = move |connection: &rusqlite::Connection| {
         if len() > before {
             return Ok(());
@@ -564,7 +564,7 @@ async fn after_a_fault_the_wal_is_kept() {
 async fn a_torn_end_of_the_wal_is_no_commit() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
-    // A copy made while the database is open is what a crash leaves.
+    // A copy that is made while the database is open is like the one that a crash leaves.
     let crashed = tempfile::tempdir().unwrap();
     for name in ["ledger.sqlite", "ledger.sqlite-wal"] {
         std::fs::copy(bench.dir.path().join(name), crashed.path().join(name)).unwrap();
@@ -584,7 +584,7 @@ async fn a_torn_end_of_the_wal_is_no_commit() {
 #[tokio::test]
 async fn a_database_of_a_newer_version_or_of_somebody_else_is_refused() {
     for (pragma, message) in [
-        ("user_version", "schema version 77"),
+        ("user_version", "version 77"),
         ("application_id", "another"),
     ] {
         let bench = Bench::new();
@@ -600,7 +600,7 @@ async fn a_database_of_a_newer_version_or_of_somebody_else_is_refused() {
     }
 }
 
-/// A database without a ledger around it, and the connection that writes to it.
+/// Creates a database, and the connection that writes to it.
 fn new_database(dir: &TempDir) -> (PathBuf, rusqlite::Connection) {
     let path = dir.path().join("ledger.sqlite");
     std::fs::File::create(&path).unwrap();
@@ -609,7 +609,7 @@ fn new_database(dir: &TempDir) -> (PathBuf, rusqlite::Connection) {
 }
 
 #[test]
-fn no_connection_opens_files_of_its_own_accord() {
+fn connections_keep_temporary_tables_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let (path, writer) = new_database(&dir);
     let reader = schema::open_reader(&path).unwrap();
@@ -653,7 +653,7 @@ fn a_reader_that_closes_last_leaves_the_wal_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_ledger_that_closes_waits_for_reads_that_nobody_waits_for() {
+async fn closing_ledger_waits_for_abandoned_reads() {
     let Bench { ledger, dir } = Bench::new();
     let (tell, mut begun) = tokio::sync::mpsc::channel(1);
     let reading = Arc::clone(&ledger);
@@ -674,7 +674,7 @@ async fn a_ledger_that_closes_waits_for_reads_that_nobody_waits_for() {
     assert!(!dir.path().join("ledger.sqlite-wal").exists());
 }
 
-/// What only the page cache has of it has to be written again: a sync alone need not write it.
+/// A sync alone need not write bytes that only the page cache has.
 #[test]
 fn a_wal_that_a_process_left_is_written_again_before_it_is_read() {
     let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);

@@ -201,7 +201,7 @@ impl WriterThread {
         self.commit(&changes, replies);
         // After the replies, so that callers which come back at once are counted.
         self.commit_delay.record(changes.len());
-        // Also after the replies: nobody waits for a checkpoint.
+        // Also after the replies: no caller waits for a checkpoint.
         self.committer.upkeep();
     }
 

@@ -28,7 +28,7 @@ pub(super) struct MediaFile {
     /// Direct writes are wanted, and none has been refused. Relaxed, because a stale value only
     /// costs a direct write that is refused once more.
     takes_direct: AtomicBool,
-    /// The mode of the descriptor. Locked during a write, because O_DIRECT is a flag of the
+    /// The mode of the descriptor. Locked during a write, because `O_DIRECT` is a flag of the
     /// descriptor and would change under a parallel write.
     mode: Mutex<IoMode>,
 }

@@ -1,4 +1,4 @@
-//! The vault's rules that only a failing disk shows. Devices that refuse stand in for it.
+//! Behaviour of the vault on a failing disk, which is simulated by devices that refuse operations.
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
@@ -25,7 +25,7 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
     LocalVault::new(root, WritePolicy::Direct, shared_state)
 }
 
-/// A writer on a device: `/dev/full` refuses writes for want of room, and no device can be synced.
+/// A writer on a device. `/dev/full` refuses writes for lack of space, and no device can be synced.
 fn writer_on(vault: &LocalVault, device: &str, n: u8) -> LocalWriter {
     let file = OpenOptions::new().write(true).open(device).unwrap();
     writer_to(vault, file, n)
@@ -82,13 +82,13 @@ async fn after_a_failed_write_no_sync_succeeds() {
     is_fault(sound.sync().await);
 }
 
-/// More than is kept back from the disk.
+/// More bytes than a write-back waits for.
 fn much() -> Vec<Bytes> {
     vec![vec![7; 4 << 20].into()]
 }
 
 #[tokio::test]
-async fn much_goes_to_the_disk_before_it_is_asked_for() {
+async fn write_back_starts_without_a_requested_sync() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
     let writer = vault.create(id(1)).await.unwrap();
@@ -98,7 +98,7 @@ async fn much_goes_to_the_disk_before_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_failed_sync_that_nobody_asked_for_counts_as_well() {
+async fn failed_write_back_ends_all_syncs() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
     let sound = vault.create(id(1)).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_sync_is_counted_and_only_where_one_happens() {
 }
 
 #[tokio::test]
-async fn a_writer_is_let_go_of_when_it_is_dropped() {
+async fn dropped_writer_leaves_no_fence() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
     let writer = vault.create(id(1)).await.unwrap();
@@ -157,13 +157,13 @@ async fn a_writer_is_let_go_of_when_it_is_dropped() {
 }
 
 #[test]
-fn a_write_under_way_is_waited_for_and_a_later_one_refused() {
+fn take_over_waits_for_a_running_write_and_refuses_later_ones() {
     let fences = Arc::<FenceMap>::default();
     let old = fences.take_over(id(1));
     let (begin, has_begun) = std::sync::mpsc::channel();
     let (go_on, wait) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        // Dropped when an assertion fails: else the writer would wait for ever.
+        // Dropped when an assertion fails, or the writer would wait for ever.
         let go_on = go_on;
         let fence = &old;
         let writing = scope.spawn(move || {
@@ -183,7 +183,7 @@ fn a_write_under_way_is_waited_for_and_a_later_one_refused() {
 }
 
 #[tokio::test]
-async fn names_that_are_not_ours_are_not_listed() {
+async fn foreign_names_are_not_listed() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
     vault.create(id(0xab)).await.unwrap();
@@ -214,7 +214,7 @@ async fn media_lies_where_the_layout_says_and_is_private() {
     }
 }
 
-/// A test of a process of its own: the limit holds for every thread.
+/// Runs in a process of its own, because the limit is one of the process.
 #[test]
 fn a_shortage_of_descriptors_fails_a_create_and_nothing_else() {
     const STARVING: &str = "WINDLASS_TEST_STARVING";
@@ -240,7 +240,7 @@ async fn create_while_descriptors_are_short() {
     let enough = rustix::process::getrlimit(Resource::Nofile);
     let mut failed = 0;
     for spare in 0..8 {
-        // The next descriptor is the lowest that is free.
+        // The kernel gives out the lowest free descriptor.
         let next = u64::try_from(File::open("/dev/null").unwrap().as_raw_fd()).unwrap();
         limit_descriptors(enough, Some(next + spare));
         let created = vault.create(id(0x10 + u8::try_from(spare).unwrap())).await;
@@ -308,7 +308,7 @@ async fn media_that_is_being_written_is_not_listed() {
 }
 
 #[tokio::test]
-async fn a_listing_looks_at_a_few_directories_at_once_however_many_are_empty() {
+async fn listing_of_empty_directories_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
     for n in 1..=9 {
@@ -349,7 +349,7 @@ async fn directories_that_were_removed_are_made_again() {
 }
 
 #[tokio::test]
-async fn nothing_is_begun_while_no_thread_is_free() {
+async fn begin_is_refused_while_no_thread_is_free() {
     let pool = BlockingPool::new(1);
     let (let_go, held) = std::sync::mpsc::channel::<()>();
     assert!(pool.begin(move || held.recv().unwrap_or_default()));
@@ -359,7 +359,7 @@ async fn nothing_is_begun_while_no_thread_is_free() {
 }
 
 #[tokio::test]
-async fn a_panic_is_told_and_gives_the_place_back() {
+async fn panicking_work_returns_an_error_and_frees_its_thread() {
     let pool = BlockingPool::new(1);
     pool.run(|| panic!("on purpose")).await.unwrap_err();
     assert_eq!(pool.run(|| 1).await.unwrap(), 1);

@@ -1,4 +1,4 @@
-//! Backups of a store at rest and in use: what is in them, and what becomes of their destination.
+//! Backups of a store with and without a server: their content and their destination.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn make(dir: &TempDir, target: &Path) -> Result<BackedUp, BackupError> {
     backup(dir.path(), target, &mut |_| ())
 }
 
-/// A backup is sound, and nothing is in it that should not be.
+/// Asserts that a backup is sound and has no remains.
 #[track_caller]
 fn assert_sound(target: &Path) {
     let options = VerifyOptions::new(NOW);
@@ -111,7 +111,7 @@ async fn the_next_backup_copies_what_is_new_and_deletes_what_has_gone() {
 }
 
 #[tokio::test]
-async fn what_has_rotted_or_been_cut_off_in_a_backup_is_copied_again() {
+async fn damaged_media_of_a_backup_is_copied_again() {
     let (dir, target) = (store_with_everything().await, directory::new());
     make(&dir, target.path()).unwrap();
     flip(&target, FINISHED, 5);
@@ -124,7 +124,7 @@ async fn what_has_rotted_or_been_cut_off_in_a_backup_is_copied_again() {
 }
 
 #[tokio::test]
-async fn what_is_damaged_in_the_store_is_told_and_stays_well_in_a_former_backup() {
+async fn damage_in_the_store_is_reported_and_does_not_reach_an_earlier_backup() {
     let (dir, target) = (store_with_everything().await, directory::new());
     make(&dir, target.path()).unwrap();
     flip(&dir, FINISHED, 5);
@@ -200,7 +200,7 @@ async fn a_damaged_ledger_replaces_no_backup() {
 }
 
 #[tokio::test]
-async fn no_media_is_deleted_while_a_backup_holds_it_and_any_is_afterwards() {
+async fn deletion_is_refused_during_a_backup_and_possible_afterwards() {
     let dir = store_with_everything().await;
     let store = directory::open(&dir);
     let deletion_lock = std::fs::File::create(dir.path().join("hold")).unwrap();
@@ -313,7 +313,7 @@ async fn a_backup_that_is_served_is_a_store_and_no_backup_any_more() {
 }
 
 #[tokio::test]
-async fn an_interrupted_first_backup_is_no_store_and_can_be_gone_on_with() {
+async fn interrupted_first_backup_is_not_a_store_and_can_be_continued() {
     let (dir, target) = (store_with_everything().await, directory::new());
     interrupt(&dir, target.path());
     let refused = open(target.path()).map(drop);
@@ -329,7 +329,7 @@ async fn an_interrupted_first_backup_is_no_store_and_can_be_gone_on_with() {
 }
 
 #[tokio::test]
-async fn an_interrupted_later_backup_leaves_the_former_one_whole() {
+async fn interrupted_later_backup_leaves_the_earlier_one_complete() {
     let (dir, target) = (store_with_everything().await, directory::new());
     make(&dir, target.path()).unwrap();
     let store = directory::open(&dir);
@@ -368,7 +368,7 @@ async fn garbage_and_ended_sessions_need_no_media() {
     assert_sound(target.path());
 }
 
-/// Cuts a backup off when it has copied the ledger.
+/// Interrupts a backup after it has copied the ledger.
 fn interrupt(dir: &TempDir, target: &Path) {
     let new_ledger = target.join("ledger.sqlite.new");
     let cut = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -380,7 +380,7 @@ fn interrupt(dir: &TempDir, target: &Path) {
 }
 
 #[tokio::test]
-async fn media_that_is_deleted_before_the_hold_is_not_in_the_backup_and_not_missed() {
+async fn media_deleted_before_the_lock_is_neither_in_the_backup_nor_missed() {
     let (dir, target) = (store_with_everything().await, directory::new());
     let store = directory::open(&dir);
     let made = backup(dir.path(), target.path(), &mut |event| {
@@ -398,7 +398,7 @@ async fn media_that_is_deleted_before_the_hold_is_not_in_the_backup_and_not_miss
 }
 
 #[tokio::test]
-async fn what_a_former_backup_has_is_not_given_up_for_a_store_that_is_worse() {
+async fn sound_bytes_of_a_backup_are_not_replaced_by_damaged_ones() {
     let (dir, target) = (store_with_everything().await, directory::new());
     make(&dir, target.path()).unwrap();
     std::fs::write(path(&target, OPEN), &BYTES[..20]).unwrap();
@@ -408,7 +408,7 @@ async fn what_a_former_backup_has_is_not_given_up_for_a_store_that_is_worse() {
 }
 
 #[tokio::test]
-async fn media_that_came_before_the_hold_and_is_deleted_after_it_is_in_the_backup() {
+async fn media_created_before_the_lock_and_deleted_after_it_is_in_the_backup() {
     let (dir, target) = (store_with_everything().await, directory::new());
     let mut is_new = true;
     let made = backup(dir.path(), target.path(), &mut |_| {
@@ -424,13 +424,13 @@ async fn media_that_came_before_the_hold_and_is_deleted_after_it_is_in_the_backu
     assert_sound(target.path());
 }
 
-/// Whether media may be deleted.
+/// Returns whether media may be deleted.
 fn is_free(dir: &TempDir) -> bool {
     let deletion_lock = std::fs::File::create(dir.path().join("hold")).unwrap();
     deletion_lock.try_lock().is_ok()
 }
 
-/// Another session as that of [`OPEN`].
+/// Adds another session like that of [`OPEN`].
 fn another(dir: &TempDir, number: u8) {
     let (file, like) = (path(dir, number), path(dir, OPEN));
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();

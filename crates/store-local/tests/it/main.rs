@@ -1,4 +1,4 @@
-//! The local store against the rules of its contracts, over restarts, and against a model.
+//! Tests of the local store: against its contracts, across restarts, and against a model.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,5 +1,4 @@
-//! Random steps, taken by a reference model and by a ledger, with everything that can be seen
-//! compared after each.
+//! Random steps of a reference model and of a ledger. The observable state is compared after each.
 
 mod reference;
 
@@ -156,7 +155,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Drives a ledger beside the model.
+/// Drives a ledger and the model in parallel.
 struct Comparison<S>(PhantomData<S>);
 
 struct Driven<S> {
@@ -201,7 +200,7 @@ impl<S: Subject> StateMachineTest for Comparison<S> {
     }
 }
 
-/// Takes a step with a ledger that is where `model` is.
+/// Takes a step with a ledger whose state is that of `model`.
 async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
     let result = match step {
         Step::Start { session, expires } => ledger.start(new_session(session, expires)).await,
@@ -292,7 +291,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
     }
 }
 
-/// Compares all that can be seen.
+/// Compares the observable state.
 async fn compare(ledger: &dyn Ledger, model: &Reference) {
     for n in 0..SESSIONS {
         let seen = ledger.session(session_id(n)).await.unwrap();

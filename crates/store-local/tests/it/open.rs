@@ -1,4 +1,4 @@
-//! What opening a data directory makes of it, and when it refuses.
+//! Opening a data directory: what it creates, and what it refuses.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ fn a_file_system_in_memory_is_refused_unless_the_operator_insists() {
 
     let insisting = Options::default().allow_unsafe_filesystem(true);
     LocalStore::open(dir.path(), insisting).unwrap();
-    // Who does not ask for a power cut to be survived is not refused for it.
+    // Without the promise to survive power cuts no file system is refused.
     let scratch = Options::default().durability(Durability::Os);
     LocalStore::open(dir.path(), scratch).unwrap();
 }
@@ -127,8 +127,8 @@ fn open(dir: &TempDir) -> Result<LocalStore, OpenError> {
     LocalStore::open(dir.path(), options)
 }
 
-/// Names, lengths and times of all that is in the directory, but for an index of the WAL and an empty WAL,
-/// which reading makes.
+/// Returns names, lengths and times of all files in the directory, except an index of the WAL and
+/// an empty WAL, which reading creates.
 fn listing(dir: &Path) -> Vec<(PathBuf, u64, SystemTime)> {
     let mut found = Vec::new();
     for entry in dir.read_dir().unwrap() {
@@ -166,7 +166,7 @@ async fn a_store_whose_vault_is_not_there_is_refused_and_opens_again_when_it_is(
     std::fs::rename(&vault, &aside).unwrap();
     assert_refused(&dir, IdentityMismatch::Unmarked);
     assert!(!vault.exists());
-    // The place where a disk is mounted.
+    // The mount point of a disk that is not mounted.
     std::fs::create_dir(&vault).unwrap();
     assert_refused(&dir, IdentityMismatch::Unmarked);
     std::fs::remove_dir(&vault).unwrap();
@@ -189,7 +189,7 @@ async fn the_vault_of_another_store_is_refused() {
 }
 
 #[tokio::test]
-async fn media_whose_ledger_is_gone_is_no_new_store() {
+async fn media_without_a_ledger_is_not_taken_for_a_new_store() {
     let dir = store_with_everything().await;
     std::fs::remove_file(dir.path().join("ledger.sqlite")).unwrap();
     let before = listing(dir.path());
@@ -199,7 +199,7 @@ async fn media_whose_ledger_is_gone_is_no_new_store() {
 }
 
 #[test]
-fn whatever_crash_interrupts_the_making_of_a_store_it_opens_again() {
+fn store_opens_after_a_crash_at_any_step_of_its_creation() {
     let interruptions: [fn(&Path); 6] = [
         |data| std::fs::remove_file(data.join("vault/identity")).unwrap(),
         |data| std::fs::write(data.join("vault/identity"), "").unwrap(),
@@ -220,7 +220,7 @@ fn whatever_crash_interrupts_the_making_of_a_store_it_opens_again() {
 }
 
 #[test]
-fn a_vault_that_was_put_together_anew_is_taken_with_the_identity_that_sqlite_prints() {
+fn vault_with_the_identity_printed_by_sqlite_is_accepted() {
     let dir = directory::new();
     drop(open(&dir).unwrap());
     let connection = rusqlite::Connection::open(dir.path().join("ledger.sqlite")).unwrap();

@@ -1,4 +1,4 @@
-//! A store with a session in every state, and what can be done to its files and rows.
+//! A store with a session in every state, and ways to damage its files and rows.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::directory;
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
-/// The media that is uploaded to the vault: the session of this number has it as well.
+/// Number of the media in the vault, and of its session.
 pub(crate) const BYTES: &[u8] = b"the pawl holds what the drum has wound";
 
 pub(crate) const OPEN: u8 = 1;
@@ -56,7 +56,7 @@ fn digests() -> Digests {
     }
 }
 
-/// A store with a session in every state, with media in both places.
+/// Creates a store with a session in every state, and media in the ledger and in the vault.
 pub(crate) async fn store_with_everything() -> TempDir {
     let dir = directory::new();
     let store = directory::open(&dir);
@@ -207,7 +207,7 @@ pub(crate) fn flip(dir: &TempDir, number: u8, at: usize) {
     std::fs::write(path(dir, number), bytes).unwrap();
 }
 
-/// What the server and its sweep do when a session is cancelled.
+/// Cancels a session as the server does, and deletes its media as the sweep does.
 pub(crate) fn cancel(dir: &TempDir, number: u8) {
     let row = "UPDATE sessions SET state = 3, media = NULL, place = NULL WHERE rowid =";
     sql(dir, &format!("{row} {number}"));

@@ -1,4 +1,4 @@
-//! Both halves of the store together, as an upload uses them.
+//! The ledger and the vault together, as an upload uses them.
 
 use bytes::Bytes;
 use windlass_proto::digest::Crc32cHasher;

@@ -1,4 +1,4 @@
-//! What a verification finds in a store, and what a repair makes of it.
+//! The findings of a verification, and the effects of a repair.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ async fn damage_to_media_is_found_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn rot_is_told_to_be_in_the_last_extent_or_before_it() {
+async fn rot_is_located_in_the_last_extent_or_before_it() {
     for (at, expected) in [(3, 0..8), (20, 8..BYTES.len() as u64)] {
         let dir = store_with_everything().await;
         flip(&dir, OPEN, at);
@@ -133,7 +133,7 @@ async fn damage_to_small_media_is_found() {
 }
 
 #[tokio::test]
-async fn what_crashes_leave_is_no_damage_and_a_repair_clears_it_away() {
+async fn remains_of_crashes_are_not_damage_and_a_repair_deletes_them() {
     let dir = store_with_everything().await;
     let orphan = path(&dir, 0xab);
     std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
@@ -157,13 +157,13 @@ async fn what_crashes_leave_is_no_damage_and_a_repair_clears_it_away() {
 }
 
 #[tokio::test]
-async fn foreign_names_are_told_and_left_alone() {
+async fn foreign_names_are_reported_and_kept() {
     let dir = store_with_everything().await;
     let names = ["vault/notes.txt", "vault/01/01/notes.txt", "vault/zz"];
     for name in names {
         std::fs::write(dir.path().join(name), "mine").unwrap();
     }
-    // A media's name in another media's directory.
+    // The name of a media in the directory of another one.
     let lost = dir.path().join("vault/01/01").join(media(9).to_string());
     std::fs::write(&lost, "mine").unwrap();
     assert_found(&dir, &["remains path foreign"; 4]);
@@ -234,7 +234,7 @@ async fn small_media_that_no_row_names_is_found_and_dropped() {
 }
 
 #[tokio::test]
-async fn rows_that_cannot_be_are_found_and_keep_a_repair_from_deleting() {
+async fn unreadable_rows_are_found_and_end_the_repair() {
     let dir = store_with_everything().await;
     sql(&dir, "UPDATE sessions SET state = 9 WHERE rowid = 1");
     std::fs::write(path(&dir, 1), "whoever names this cannot be told").unwrap();
@@ -246,7 +246,7 @@ async fn rows_that_cannot_be_are_found_and_keep_a_repair_from_deleting() {
 }
 
 #[tokio::test]
-async fn rows_that_contradict_themselves_keep_a_repair_from_deleting() {
+async fn contradictory_rows_end_the_repair() {
     let dir = store_with_everything().await;
     sql(
         &dir,
@@ -345,7 +345,7 @@ async fn a_damaged_database_is_found_and_nothing_is_mended_in_it() {
     let orphan = path(&dir, 0xab);
     std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
     std::fs::write(&orphan, "nobody's").unwrap();
-    // The index forgets a media; without the check it would look unnamed.
+    // The index lacks a media, which would look unreferenced without the check.
     sql(
         &dir,
         "PRAGMA writable_schema = 1;
@@ -362,7 +362,7 @@ async fn a_damaged_database_is_found_and_nothing_is_mended_in_it() {
 async fn a_store_in_use_is_verified_and_not_repaired() {
     let dir = store_with_everything().await;
     let store = directory::open(&dir);
-    // Of an upload that has not committed yet, and of one that never will.
+    // One of an upload that has not committed yet, and one of an upload that never will.
     store.vault.create(media(0xab)).await.unwrap();
     let mut seen = 0;
     let options = VerifyOptions::new(Timestamp::from_millis(0));
@@ -409,7 +409,7 @@ async fn a_repair_takes_no_empty_file_for_a_ledger() {
 }
 
 #[tokio::test]
-async fn media_that_is_let_go_of_while_it_is_looked_at_is_no_finding() {
+async fn media_released_during_its_check_is_not_a_finding() {
     let dir = store_with_everything().await;
     let store = directory::open(&dir);
     let mut findings = 0;
@@ -417,7 +417,7 @@ async fn media_that_is_let_go_of_while_it_is_looked_at_is_no_finding() {
         dir.path(),
         VerifyOptions::new(NOW),
         &mut |event| match event {
-            // The first media has been read; the rows of the others have as well.
+            // The first media has been read, and so have the rows of the others.
             VerifyEvent::Progress(so_far) if so_far.media == 1 => cancel(&dir, FINISHING),
             VerifyEvent::Progress(_) => {}
             VerifyEvent::Finding(_) => findings += 1,
@@ -446,7 +446,7 @@ async fn the_wal_of_a_server_that_died_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_ledger_of_many_pages_is_looked_through_to_its_end() {
+async fn ledger_of_many_pages_is_scanned_to_its_end() {
     let dir = store_with_everything().await;
     let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)";
     sql(

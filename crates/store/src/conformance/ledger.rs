@@ -19,7 +19,7 @@ use ResourceChange::Insert;
 /// Checks an empty ledger against every rule of the contract.
 ///
 /// # Panics
-/// When it breaks one.
+/// If it breaks a rule.
 pub async fn ledger(ledger: &dyn Ledger) {
     check_sessions(ledger).await;
     check_endings(ledger).await;
@@ -33,13 +33,13 @@ pub async fn ledger(ledger: &dyn Ledger) {
     );
 }
 
-/// Checks that a ledger keeps over a restart what it has committed.
+/// Checks that a ledger keeps committed changes across a restart.
 ///
-/// `open` opens the same ledger each time; the one before has been dropped then. It may let a crash
-/// happen in between.
+/// `open` must open the same ledger each time. The earlier one has been dropped then. It may
+/// simulate a crash in between.
 ///
 /// # Panics
-/// When the ledger has lost something.
+/// If the ledger has lost a change.
 pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
     let names = Names::of("ledger_restart");
     let ledger = open().await;
@@ -80,7 +80,7 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
     for id in ids {
         before.push(ledger.session(id).await.unwrap());
     }
-    // A lease that nothing was done under, and that a crash may take back.
+    // No change is made under this lease, so a crash may undo it.
     ledger.lease(names.session(4)).await.unwrap();
     drop(ledger);
 
@@ -111,16 +111,16 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
         .unwrap();
 }
 
-/// Starting, leasing and advancing a session.
+/// Checks starts, leases and commits of sessions.
 async fn check_sessions(ledger: &dyn Ledger) {
     a_started_session_is_active_and_empty(ledger).await;
-    a_session_id_is_taken_once(ledger).await;
-    an_unknown_session_is_nowhere(ledger).await;
+    taken_session_id_is_refused(ledger).await;
+    unknown_session_is_not_found(ledger).await;
     every_lease_fences_the_ones_before(ledger).await;
     an_ended_session_is_leased_as_it_is(ledger).await;
-    an_advance_commits_all_it_says(ledger).await;
-    an_advance_from_another_offset_is_fenced(ledger).await;
-    one_of_many_equal_advances_wins(ledger).await;
+    commit_stores_all_fields_of_the_progress(ledger).await;
+    commit_from_another_offset_is_fenced(ledger).await;
+    one_of_several_equal_commits_succeeds(ledger).await;
     small_media_grows_with_its_session(ledger).await;
     small_media_that_moves_to_the_vault_leaves_the_ledger(ledger).await;
 }
@@ -152,8 +152,8 @@ async fn a_started_session_is_active_and_empty(ledger: &dyn Ledger) {
     assert_eq!(without_total.progress, Progress::none(None));
 }
 
-async fn a_session_id_is_taken_once(ledger: &dyn Ledger) {
-    let names = Names::of("a_session_id_is_taken_once");
+async fn taken_session_id_is_refused(ledger: &dyn Ledger) {
+    let names = Names::of("taken_session_id_is_refused");
     let first = start(ledger, names.new_session(0)).await;
     let second = NewSession {
         context: b"another".to_vec(),
@@ -163,8 +163,8 @@ async fn a_session_id_is_taken_once(ledger: &dyn Ledger) {
     assert_eq!(session(ledger, first.id).await, first);
 }
 
-async fn an_unknown_session_is_nowhere(ledger: &dyn Ledger) {
-    let names = Names::of("an_unknown_session_is_nowhere");
+async fn unknown_session_is_not_found(ledger: &dyn Ledger) {
+    let names = Names::of("unknown_session_is_not_found");
     let id = names.session(0);
     assert_eq!(ledger.session(id).await.unwrap(), None);
     assert_eq!(ledger.lease(id).await.unwrap(), None);
@@ -232,8 +232,8 @@ async fn an_ended_session_is_leased_as_it_is(ledger: &dyn Ledger) {
     assert_eq!(lease(ledger, id).await, ended);
 }
 
-async fn an_advance_commits_all_it_says(ledger: &dyn Ledger) {
-    let names = Names::of("an_advance_commits_all_it_says");
+async fn commit_stores_all_fields_of_the_progress(ledger: &dyn Ledger) {
+    let names = Names::of("commit_stores_all_fields_of_the_progress");
     let id = start(ledger, names.new_session(0)).await.id;
     let leased = lease(ledger, id).await;
     let (state, expires) = (
@@ -276,8 +276,8 @@ async fn an_advance_commits_all_it_says(ledger: &dyn Ledger) {
     );
 }
 
-async fn an_advance_from_another_offset_is_fenced(ledger: &dyn Ledger) {
-    let names = Names::of("an_advance_from_another_offset_is_fenced");
+async fn commit_from_another_offset_is_fenced(ledger: &dyn Ledger) {
+    let names = Names::of("commit_from_another_offset_is_fenced");
     let id = start(ledger, names.new_session(0)).await.id;
     let epoch = lease(ledger, id).await.epoch;
     let media = Some(names.large(0));
@@ -292,8 +292,8 @@ async fn an_advance_from_another_offset_is_fenced(ledger: &dyn Ledger) {
     }
 }
 
-async fn one_of_many_equal_advances_wins(ledger: &dyn Ledger) {
-    let names = Names::of("one_of_many_equal_advances_wins");
+async fn one_of_several_equal_commits_succeeds(ledger: &dyn Ledger) {
+    let names = Names::of("one_of_several_equal_commits_succeeds");
     let id = start(ledger, names.new_session(0)).await.id;
     let epoch = lease(ledger, id).await.epoch;
     let advance = |to| ledger.commit_offset(id, epoch, step(0, to, None));
@@ -365,19 +365,19 @@ async fn small_media_that_moves_to_the_vault_leaves_the_ledger(ledger: &dyn Ledg
     }
 }
 
-/// The ends of a session, with a resource and without.
+/// Checks the ends of sessions, with and without a resource.
 async fn check_endings(ledger: &dyn Ledger) {
-    an_ended_session_lets_go_of_its_media(ledger).await;
-    an_ended_session_takes_nothing_more(ledger).await;
+    ended_session_releases_its_media(ledger).await;
+    ended_session_refuses_all_changes(ledger).await;
     finishing_makes_the_resource_and_keeps_the_reply(ledger).await;
     a_resource_takes_small_media_over_from_its_session(ledger).await;
     finishing_without_the_lease_makes_nothing(ledger).await;
     finishing_never_moves_the_offset_back(ledger).await;
-    media_that_no_resource_takes_over_is_let_go(ledger).await;
+    media_that_no_resource_takes_over_is_released(ledger).await;
 }
 
-async fn an_ended_session_lets_go_of_its_media(ledger: &dyn Ledger) {
-    let names = Names::of("an_ended_session_lets_go_of_its_media");
+async fn ended_session_releases_its_media(ledger: &dyn Ledger) {
+    let names = Names::of("ended_session_releases_its_media");
     let ends = [
         (EndSession::Cancelled, SessionState::Cancelled),
         (EndSession::Failed, SessionState::Failed),
@@ -413,8 +413,8 @@ async fn an_ended_session_lets_go_of_its_media(ledger: &dyn Ledger) {
     }
 }
 
-async fn an_ended_session_takes_nothing_more(ledger: &dyn Ledger) {
-    let names = Names::of("an_ended_session_takes_nothing_more");
+async fn ended_session_refuses_all_changes(ledger: &dyn Ledger) {
+    let names = Names::of("ended_session_refuses_all_changes");
     for n in 0..3 {
         let id = start(ledger, names.new_session(n)).await.id;
         let epoch = lease(ledger, id).await.epoch;
@@ -552,8 +552,8 @@ async fn finishing_never_moves_the_offset_back(ledger: &dyn Ledger) {
     assert_eq!(session(ledger, id).await.progress.offset, 101);
 }
 
-async fn media_that_no_resource_takes_over_is_let_go(ledger: &dyn Ledger) {
-    let names = Names::of("media_that_no_resource_takes_over_is_let_go");
+async fn media_that_no_resource_takes_over_is_released(ledger: &dyn Ledger) {
+    let names = Names::of("media_that_no_resource_takes_over_is_released");
     let id = start(ledger, names.new_session(0)).await.id;
     let epoch = lease(ledger, id).await.epoch;
     ledger

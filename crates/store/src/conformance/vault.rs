@@ -12,13 +12,13 @@ use crate::vault::{MediaReader, MediaWriter, READ_LEN, StoredMedia, Vault, Vault
 /// Checks an empty vault against every rule of the contract.
 ///
 /// # Panics
-/// When it breaks one.
+/// If it breaks a rule.
 pub async fn vault(vault: &dyn Vault) {
     an_empty_vault_lists_nothing(vault).await;
     media_is_read_as_it_was_written(vault).await;
     a_write_may_have_very_many_pieces(vault).await;
     a_write_and_its_sync_may_be_one_call(vault).await;
-    a_name_is_taken_once(vault).await;
+    taken_id_is_refused(vault).await;
     a_range_is_read_exactly(vault).await;
     bytes_that_are_not_there_are_not_read(vault).await;
     a_reader_outlives_its_media(vault).await;
@@ -28,16 +28,16 @@ pub async fn vault(vault: &dyn Vault) {
     reopening_finds_missing_bytes(vault).await;
     reopening_ends_the_writers_before(vault).await;
     media_is_listed_in_order(vault).await;
-    there_is_no_more_room_than_there_is(vault).await;
+    available_space_is_at_most_the_total(vault).await;
 }
 
-/// Checks that a vault keeps over a restart what it has synced.
+/// Checks that a vault keeps synced bytes across a restart.
 ///
-/// `open` opens the same vault each time; the one before has been dropped then. It may let a crash
-/// happen in between.
+/// `open` must open the same vault each time. The earlier one has been dropped then. It may
+/// simulate a crash in between.
 ///
 /// # Panics
-/// When the vault has lost something.
+/// If the vault has lost bytes.
 pub async fn vault_restart(open: impl AsyncFn() -> Arc<dyn Vault>) {
     let names = Names::of("vault_restart");
     let vault = open().await;
@@ -108,8 +108,8 @@ async fn a_write_and_its_sync_may_be_one_call(vault: &dyn Vault) {
     damaged(read_all(vault, id, 0..5).await);
 }
 
-async fn a_name_is_taken_once(vault: &dyn Vault) {
-    let id = Names::of("a_name_is_taken_once").media(0);
+async fn taken_id_is_refused(vault: &dyn Vault) {
+    let id = Names::of("taken_id_is_refused").media(0);
     let writer = create(vault, id, b"wind").await;
     damaged(vault.create(id).await);
     write(&*writer, 4, &[b"lass"]).await;
@@ -263,7 +263,7 @@ async fn media_is_listed_in_order(vault: &dyn Vault) {
     assert_eq!([behind[0].id, behind[1].id], mine[1..]);
 }
 
-async fn there_is_no_more_room_than_there_is(vault: &dyn Vault) {
+async fn available_space_is_at_most_the_total(vault: &dyn Vault) {
     let space = vault.space().await.unwrap();
     assert!(
         space.available <= space.total && space.total > 0,
@@ -310,7 +310,7 @@ async fn listed(vault: &dyn Vault) -> Vec<StoredMedia> {
     listed_by(vault, None, 1_000).await
 }
 
-/// All media behind `after`, listed `limit` at a time.
+/// Returns all media after `after`, listed `limit` at a time.
 async fn listed_by(
     vault: &dyn Vault,
     mut after: Option<MediaId>,

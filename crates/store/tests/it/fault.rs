@@ -1,4 +1,4 @@
-//! Each kind of trouble does to a call what it says.
+//! The effect of each injected fault on a call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use windlass_store::{Ledger, LedgerError, READ_LEN, Vault, VaultError};
 
 use crate::samples::{create, data, media_id, new_session, session_id, start, step, stored};
 
-/// Whether session 1 was started, and how the call that was in trouble ended.
+/// Returns whether session 1 was started, and the outcome of the affected call.
 async fn start_in(trouble: InjectedFault) -> (bool, Result<(), LedgerError>) {
     let inner = Arc::new(MemoryLedger::new());
     let faults = Arc::new(Faults::new(Trigger::Once(1), trouble));
@@ -22,7 +22,7 @@ async fn start_in(trouble: InjectedFault) -> (bool, Result<(), LedgerError>) {
 }
 
 #[tokio::test]
-async fn a_change_in_trouble_fails_before_or_after_it_is_made() {
+async fn affected_change_fails_before_or_after_it_is_made() {
     for trouble in [InjectedFault::Fault, InjectedFault::Torn] {
         assert!(matches!(
             start_in(trouble).await,
@@ -41,7 +41,7 @@ async fn a_change_in_trouble_fails_before_or_after_it_is_made() {
     assert!(matches!(start_in(slow).await, (true, Ok(()))));
 }
 
-/// The bytes of media 1 that were written, and how the write that was in trouble ended.
+/// Returns the bytes of media 1 that were written, and the outcome of the affected write.
 async fn write_in(trouble: InjectedFault) -> (usize, Result<(), VaultError>) {
     let inner = MemoryVault::new();
     let faults = Arc::new(Faults::new(Trigger::Once(2), trouble));
@@ -57,7 +57,7 @@ async fn write_in(trouble: InjectedFault) -> (usize, Result<(), VaultError>) {
 }
 
 #[tokio::test]
-async fn a_write_in_trouble_may_be_torn() {
+async fn affected_write_may_be_torn() {
     assert!(matches!(
         write_in(InjectedFault::Fault).await,
         (0, Err(VaultError::Fault(_)))
@@ -75,7 +75,7 @@ async fn a_write_in_trouble_may_be_torn() {
 }
 
 #[tokio::test]
-async fn a_reader_and_a_writer_are_on_the_schedule_too() {
+async fn calls_of_readers_and_writers_are_scheduled_too() {
     let inner = MemoryVault::new();
     create(&inner, 1).await;
     let faults = Arc::new(Faults::new(Trigger::From(2), InjectedFault::Fault));
@@ -96,7 +96,7 @@ async fn a_reader_and_a_writer_are_on_the_schedule_too() {
     assert_eq!(faults.calls(), 4);
 }
 
-/// Whether sessions 1, 2 and 3 were started before the power went out, and what their callers heard.
+/// Returns which of the sessions 1, 2 and 3 were started, and the outcomes of the calls.
 async fn start_in_outage(faults: Faults) -> ([bool; 3], [bool; 3]) {
     let inner = Arc::new(MemoryLedger::new());
     let ledger = FaultyLedger::new(inner.clone(), Arc::new(faults));
@@ -119,7 +119,7 @@ async fn an_outage_ends_all_calls_before_or_after_the_nth() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_done_but_seems_to_fail_is_done_whatever_it_is() {
+async fn lost_reply_carries_out_any_call() {
     let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
     let epoch = start(&*ledger, 1, 100).await;
     create(&vault, 1).await;

@@ -1,4 +1,4 @@
-//! The in-memory implementations against the rules of their contracts, and what a crash takes.
+//! The in-memory implementations: against their contracts, and in simulated crashes.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ async fn a_crash_may_keep_any_of_the_writes() {
 }
 
 #[tokio::test]
-async fn a_writer_from_before_a_crash_is_dead() {
+async fn writer_from_before_a_crash_is_refused() {
     let vault = MemoryVault::new();
     let writer = create(&vault, 1).await;
     vault.crash();

@@ -1,4 +1,4 @@
-//! Which changes make room.
+//! Which changes make space.
 
 use bytes::Bytes;
 use windlass_store::{ChangeSet, MediaId, Resource, ResourceChange, Timestamp};

@@ -14,7 +14,7 @@ pub(crate) fn media_id(n: u8) -> MediaId {
     MediaId::from_bytes([n; 16])
 }
 
-/// A session that dies after `expires` milliseconds.
+/// Returns a session that expires after `expires` milliseconds.
 pub(crate) fn new_session(n: u8, expires: u64) -> NewSession {
     NewSession {
         id: session_id(n),
@@ -25,7 +25,7 @@ pub(crate) fn new_session(n: u8, expires: u64) -> NewSession {
     }
 }
 
-/// A step of a session whose media `n` lies in the vault.
+/// Returns a commit of a session whose media `n` is in the vault.
 pub(crate) fn step(n: u8, from: u64, to: u64) -> OffsetCommit {
     let media = Some(MediaRef {
         id: media_id(n),
@@ -44,13 +44,13 @@ pub(crate) fn step(n: u8, from: u64, to: u64) -> OffsetCommit {
     }
 }
 
-/// Session `n`, leased.
+/// Starts and leases session `n`.
 pub(crate) async fn start(ledger: &dyn Ledger, n: u8, expires: u64) -> Epoch {
     ledger.start(new_session(n, expires)).await.unwrap();
     ledger.lease(session_id(n)).await.unwrap().unwrap().epoch
 }
 
-/// Media `n` with some bytes, not synced.
+/// Creates media `n` with some bytes, which are not synced.
 pub(crate) async fn create(vault: &dyn Vault, n: u8) -> Box<dyn MediaWriter> {
     let writer = vault.create(media_id(n)).await.unwrap();
     writer.write(0, data()).await.unwrap();
@@ -62,7 +62,7 @@ pub(crate) fn data() -> Vec<Bytes> {
     vec![Bytes::from_static(b"wind"), Bytes::from_static(b"lass")]
 }
 
-/// The ids of all media in the vault.
+/// Returns the ids of all media in the vault.
 pub(crate) async fn stored(vault: &dyn Vault) -> Vec<MediaId> {
     let listed = vault.list(None, 1_000).await.unwrap();
     listed.media.iter().map(|stored| stored.id).collect()

@@ -1,4 +1,5 @@
-//! The sweep deletes what is dead, nothing else, and may be cut off anywhere.
+//! The sweep deletes what is expired or unreferenced and nothing else, and may be interrupted
+//! anywhere.
 
 use std::io;
 use std::ops::Range;
@@ -22,7 +23,8 @@ fn sweep() -> Sweep {
     Sweep::new(SweepOptions::default().batch(3).grace(GRACE))
 }
 
-/// Sweeps until there is nothing left to do. Returns expired sessions, garbage and orphans.
+/// Sweeps until nothing is left to do. Returns the numbers of expired sessions, garbage and
+/// orphans.
 async fn sweep_all(ledger: &dyn Ledger, vault: &dyn Vault, now: Timestamp) -> [usize; 3] {
     let (mut sweep, mut sum) = (sweep(), [0; 3]);
     for _ in 0..100 {
@@ -39,7 +41,7 @@ async fn sweep_all(ledger: &dyn Ledger, vault: &dyn Vault, now: Timestamp) -> [u
     panic!("the sweep does not end");
 }
 
-/// A session with media, committed.
+/// Creates a session with committed media.
 async fn upload(ledger: &dyn Ledger, vault: &dyn Vault, n: u8, expires: u64) {
     let epoch = start(ledger, n, expires).await;
     create(vault, n).await.sync().await.unwrap();
@@ -50,7 +52,7 @@ async fn upload(ledger: &dyn Ledger, vault: &dyn Vault, n: u8, expires: u64) {
 }
 
 #[tokio::test]
-async fn dead_sessions_garbage_and_orphans_go_and_the_living_stay() {
+async fn expired_sessions_garbage_and_orphans_are_deleted_and_others_stay() {
     let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
     for n in 0..8 {
         upload(&ledger, &vault, n, if n < 5 { 1_000 } else { 1_000_000 }).await;
@@ -109,7 +111,7 @@ async fn media_that_cannot_be_deleted_is_tried_again() {
 }
 
 #[tokio::test]
-async fn garbage_that_cannot_be_deleted_keeps_no_other_from_it() {
+async fn undeletable_garbage_does_not_delay_other_garbage() {
     let (ledger, vault) = (MemoryLedger::new(), Immutable(MemoryVault::new()));
     for n in 0..20 {
         upload(&ledger, &vault, n, 1_000).await;
@@ -118,7 +120,7 @@ async fn garbage_that_cannot_be_deleted_keeps_no_other_from_it() {
     assert_eq!((expired, garbage), (20, 20 - usize::from(IMMUTABLE)));
     let stuck: Vec<_> = (0..IMMUTABLE).map(media_id).collect();
     assert_eq!(ledger.garbage(None, 100).await.unwrap(), stuck);
-    // It starts again with what it has tried in vain.
+    // It starts again with what could not be deleted.
     let mut sweep = sweep();
     for _ in 0..2 {
         let mut failed = Vec::new();
@@ -128,7 +130,7 @@ async fn garbage_that_cannot_be_deleted_keeps_no_other_from_it() {
             failed.push(swept.failed);
             is_done = swept.is_done;
         }
-        // As long as it takes to look through the vault.
+        // Until the sweep has scanned the vault once.
         assert_eq!(failed.len(), 4);
         assert!(failed.iter().sum::<usize>() >= usize::from(IMMUTABLE));
     }
@@ -183,8 +185,9 @@ impl Vault for Immutable {
     }
 }
 
-/// A sweep over stores in trouble, then one over the same stores without: what is dead is gone, the
-/// living is there. Returns how many calls the first one made.
+/// Runs a sweep over stores with faults, then one over the same stores without. Asserts that
+/// everything expired is deleted and everything else is there. Returns the number of calls of the
+/// first one.
 async fn sweep_after(faults: Faults) -> u64 {
     let case = format!("{faults:?}");
     let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
@@ -197,7 +200,7 @@ async fn sweep_after(faults: Faults) -> u64 {
     let faulty_vault = FaultyVault::new(Arc::new(vault.clone()), Arc::clone(&faults));
     let mut sweep = sweep();
     for _ in 0..5 {
-        // The fault is the point; what it left behind is looked at below.
+        // The sweep is expected to fail. The state that it leaves is checked below.
         let _ = sweep.step(&faulty_ledger, &faulty_vault, LATER).await;
     }
     ledger.crash();
@@ -210,7 +213,7 @@ async fn sweep_after(faults: Faults) -> u64 {
 }
 
 #[tokio::test]
-async fn a_sweep_that_fails_anywhere_is_made_up_for_by_the_next() {
+async fn sweep_after_a_failure_anywhere_completes_the_work() {
     let calls = sweep_after(Faults::new(Trigger::Never, InjectedFault::Fault)).await;
     assert!(calls > 20, "{calls}");
     for nth in 1..=calls {
@@ -223,7 +226,7 @@ async fn a_sweep_that_fails_anywhere_is_made_up_for_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_sweep_that_a_power_cut_ends_anywhere_is_made_up_for_by_the_next() {
+async fn sweep_after_a_power_cut_anywhere_completes_the_work() {
     let calls = sweep_after(Faults::new(Trigger::Never, InjectedFault::Fault)).await;
     for nth in 1..=calls {
         sweep_after(Faults::outage_before(nth)).await;
@@ -232,7 +235,7 @@ async fn a_sweep_that_a_power_cut_ends_anywhere_is_made_up_for_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_step_forgets_no_more_than_its_bite() {
+async fn step_handles_no_more_than_its_ledger_batch() {
     let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
     for n in 0..8 {
         upload(&ledger, &vault, n, 1_000).await;
@@ -249,7 +252,7 @@ async fn a_step_forgets_no_more_than_its_bite() {
 }
 
 #[tokio::test]
-async fn on_a_full_disk_garbage_goes_before_sessions_that_have_died() {
+async fn full_disk_deletes_garbage_before_expired_sessions() {
     let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
     upload(&*ledger, &vault, 1, 1_000).await;
     upload(&*ledger, &vault, 2, 1_000_000).await;

@@ -1,15 +1,15 @@
-//! What the reserve is given back for, and that a look at the disk counts what the log still has to bring.
+//! Behaviour on a full disk: the use of the reserve, and the available space.
 
 use rusqlite::ffi::{Error, SQLITE_FULL};
 use windlass_store::FinishSession;
 
 use super::*;
 
-/// A ledger whose disk is full until the reserve has given something back.
+/// A ledger whose disk is full until a part of the reserve is released.
 struct FullDisk {
     bench: Bench,
     reserve: PathBuf,
-    /// How much it holds at first.
+    /// Length of the reserve at first.
     whole: u64,
 }
 
@@ -30,7 +30,7 @@ impl FullDisk {
         self.reserve.metadata().unwrap().len()
     }
 
-    /// Whether a change finds room that needs the reserve to be as short as `len`.
+    /// Returns whether a change succeeds that needs the reserve to be no longer than `len`.
     async fn has_room(&self, purpose: Option<Purpose>, len: u64) -> bool {
         let done = self.bench.ledger.change(self.needing(purpose, len)).await;
         assert!(
@@ -56,14 +56,14 @@ impl FullDisk {
 }
 
 #[tokio::test]
-async fn the_reserve_is_not_for_changes_that_only_take_room() {
+async fn changes_that_only_take_space_may_not_use_the_reserve() {
     let disk = FullDisk::new();
     assert!(!disk.has_room(None, disk.whole - 1).await);
     assert_eq!(disk.held(), disk.whole);
 }
 
 #[tokio::test]
-async fn no_more_of_the_reserve_is_given_back_than_is_needed() {
+async fn only_as_much_of_the_reserve_as_needed_is_released() {
     let disk = FullDisk::new();
     assert!(
         disk.has_room(Some(Purpose::MakeSpace), disk.whole - 1)
@@ -73,7 +73,7 @@ async fn no_more_of_the_reserve_is_given_back_than_is_needed() {
 }
 
 #[tokio::test]
-async fn finishes_leave_half_of_the_reserve_to_deletes_and_those_a_quarter_to_the_next_start() {
+async fn each_purpose_leaves_its_part_of_the_reserve() {
     let disk = FullDisk::new();
     let (half, quarter) = (disk.whole / 2, disk.whole / 4);
     assert!(!disk.has_room(Some(Purpose::Finish), half - 1).await);
@@ -84,7 +84,7 @@ async fn finishes_leave_half_of_the_reserve_to_deletes_and_those_a_quarter_to_th
 }
 
 #[tokio::test]
-async fn a_change_without_room_does_not_take_those_with_it_that_share_its_commit() {
+async fn change_without_space_does_not_affect_others_of_its_commit() {
     let disk = FullDisk::new();
     let call = |purpose, len| {
         let (ledger, change) = (Arc::clone(&disk.bench.ledger), disk.needing(purpose, len));
@@ -107,7 +107,7 @@ async fn a_change_without_room_does_not_take_those_with_it_that_share_its_commit
 }
 
 #[test]
-fn what_may_use_the_reserve() {
+fn purpose_of_each_change() {
     let deletion = |version| ResourceChange::Delete {
         collection: "c".to_owned(),
         id: "i".to_owned(),
@@ -189,7 +189,7 @@ async fn free_pages_are_returned_to_a_disk_that_is_short_of_space() {
     ledger.shrink(report(1 << 40)).await.unwrap();
     assert_eq!(used().await, before, "a disk with space needs none");
     ledger.shrink(report(4 << 20)).await.unwrap();
-    // What comes after the reply to it comes before the next change.
+    // The file is shortened after the reply and before the next change.
     ledger.change(Change::Shrink).await.unwrap();
     let after = used().await;
     assert_eq!(after.free, 0);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs statements in the database from outside.
+/// Runs statements in the database on a connection of its own.
 fn meddle(bench: &Bench, sql: &str) {
     let path = bench.dir.path().join("ledger.sqlite");
     let connection = rusqlite::Connection::open(path).unwrap();
@@ -22,7 +22,7 @@ fn is_unreadable<T: std::fmt::Debug>(done: &Result<T, LedgerError>) {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_fails_what_needs_it_and_nothing_else() {
+async fn unreadable_row_fails_only_requests_that_need_it() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     bench.start(2).await.unwrap();
@@ -42,7 +42,7 @@ async fn a_row_that_cannot_be_read_fails_what_needs_it_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_expired_row_that_cannot_be_read_keeps_no_other_from_expiring() {
+async fn unreadable_expired_row_does_not_stop_expiry() {
     let bench = Bench::new();
     for n in 1..=3 {
         bench.ledger.start(expired(n)).await.unwrap();
@@ -57,7 +57,7 @@ async fn an_expired_row_that_cannot_be_read_keeps_no_other_from_expiring() {
 }
 
 #[tokio::test]
-async fn a_write_lock_of_another_program_refuses_changes_and_ends_nothing() {
+async fn foreign_write_lock_refuses_changes_without_a_fault() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     let impatient = |connection: &rusqlite::Connection| connection.busy_timeout(Duration::ZERO);

@@ -1,13 +1,15 @@
-//! The ledger as plain sets: what the contract says, without any thought of how it is done.
+//! The ledger as plain sets, which state the contract without an implementation.
 //!
-//! Garbage is where the two ways of saying it differ most. An implementation follows each name that is
-//! given up; here it is what had a name before a step and has none after it.
+//! The model differs most from an implementation in how it finds garbage. An implementation follows
+//! each reference that is removed. Here garbage is media that was referenced before a step and is
+//! not after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_store::{MediaLocation, SessionState};
 
-/// What is asked of a ledger. Sessions, resources and media go by small numbers, so that they meet.
+/// A call of a ledger. Sessions, resources and media have small numbers, so that calls concern the
+/// same ones.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Start {
@@ -48,7 +50,7 @@ pub(super) struct Holder {
     pub(super) is_late: bool,
 }
 
-/// Whether an advance starts where the session is.
+/// Whether a commit starts at the offset of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
     Offset,
@@ -89,12 +91,12 @@ pub(super) enum Change {
     },
 }
 
-/// How a step ends.
+/// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Done,
     Count(usize),
-    /// A lease, with the epoch it gave; `None` for no session.
+    /// A lease with its epoch; `None` if there is no such session.
     Leased(Option<u64>),
     Fenced,
     Conflict,
@@ -106,12 +108,12 @@ pub(super) struct Session {
     pub(super) expires: u64,
     pub(super) offset: u64,
     pub(super) epoch: u64,
-    /// The epoch that a restart leaves.
+    /// Epoch after a restart.
     kept_epoch: u64,
     pub(super) media: Option<Named>,
 }
 
-/// Everything that can be seen of a ledger.
+/// The observable state of a ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Reference {
     pub(super) sessions: BTreeMap<u8, Session>,
@@ -122,7 +124,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Takes a step; a refused one changes nothing.
+    /// Takes a step. A refused one changes nothing.
     pub(super) fn take(&mut self, step: &Step) -> End {
         let mut next = self.clone();
         let mut brought = BTreeSet::new();
@@ -137,7 +139,7 @@ impl Reference {
         }
     }
 
-    /// All media that sessions and resources name.
+    /// Returns all media that sessions and resources reference.
     pub(super) fn names(&self) -> BTreeSet<Named> {
         let sessions = self.sessions.values().filter_map(|session| session.media);
         sessions
@@ -145,7 +147,7 @@ impl Reference {
             .collect()
     }
 
-    /// Of an offset: what is put into the ledger there.
+    /// Returns the bytes that are stored in the ledger at an offset.
     pub(super) fn small_bytes(offset: u64) -> Vec<u8> {
         offset.to_be_bytes().to_vec()
     }
@@ -280,7 +282,7 @@ impl Reference {
         Ok(session)
     }
 
-    /// Returns the media that the change names.
+    /// Returns the media that the change references.
     fn change(&mut self, change: Change) -> Result<Option<Named>, End> {
         let (id, expected, next) = match change {
             Change::Insert { id, media } => (id, None, Some((1, media))),

@@ -9,15 +9,15 @@ use crate::records::{MediaId, NewSession, Resource, SessionState, Timestamp};
 
 use ResourceChange::{Delete, Insert, Replace};
 
-/// Change sets, and resources by themselves.
+/// Checks change sets and resources.
 pub(super) async fn check_resources(ledger: &dyn Ledger) {
     an_insert_of_a_taken_name_changes_nothing(ledger).await;
     a_change_of_another_version_changes_nothing(ledger).await;
     changes_of_one_set_build_on_each_other(ledger).await;
-    a_replaced_resource_keeps_or_lets_go_of_its_media(ledger).await;
-    a_deleted_resource_lets_go_of_its_media(ledger).await;
+    replaced_resource_keeps_or_releases_its_media(ledger).await;
+    deleted_resource_releases_its_media(ledger).await;
     media_moves_between_resources_of_one_set(ledger).await;
-    media_that_one_set_names_and_unnames_is_let_go(ledger).await;
+    media_referenced_and_unreferenced_by_one_set_is_released(ledger).await;
     media_that_may_be_deleted_is_not_named_again(ledger).await;
     new_media_that_no_resource_takes_is_garbage(ledger).await;
     resources_are_listed_in_order_of_their_ids(ledger).await;
@@ -118,8 +118,8 @@ async fn changes_of_one_set_build_on_each_other(ledger: &dyn Ledger) {
     assert_eq!(found(ledger, &names, "llama").await, Some(again));
 }
 
-async fn a_replaced_resource_keeps_or_lets_go_of_its_media(ledger: &dyn Ledger) {
-    let names = Names::of("a_replaced_resource_keeps_or_lets_go_of_its_media");
+async fn replaced_resource_keeps_or_releases_its_media(ledger: &dyn Ledger) {
+    let names = Names::of("replaced_resource_keeps_or_releases_its_media");
     let first = names.resource("llama", Some(names.large(0)));
     ledger.apply(insert_with_new(first.clone())).await.unwrap();
     let same = next_version(&first);
@@ -166,8 +166,8 @@ async fn a_replaced_resource_keeps_or_lets_go_of_its_media(ledger: &dyn Ledger) 
     assert_eq!(small(ledger, names.media(1)).await, None);
 }
 
-async fn a_deleted_resource_lets_go_of_its_media(ledger: &dyn Ledger) {
-    let names = Names::of("a_deleted_resource_lets_go_of_its_media");
+async fn deleted_resource_releases_its_media(ledger: &dyn Ledger) {
+    let names = Names::of("deleted_resource_releases_its_media");
     let delete = |id: &str| {
         let (collection, id) = (names.collection(), id.to_owned());
         one(Delete {
@@ -221,8 +221,8 @@ async fn media_moves_between_resources_of_one_set(ledger: &dyn Ledger) {
     assert!(found(ledger, &names, "sent").await.is_some());
 }
 
-async fn media_that_one_set_names_and_unnames_is_let_go(ledger: &dyn Ledger) {
-    let names = Names::of("media_that_one_set_names_and_unnames_is_let_go");
+async fn media_referenced_and_unreferenced_by_one_set_is_released(ledger: &dyn Ledger) {
+    let names = Names::of("media_referenced_and_unreferenced_by_one_set_is_released");
     let named_and_deleted = |id: &str, media| {
         vec![
             Insert(names.resource(id, Some(media))),
@@ -345,12 +345,12 @@ async fn resources_are_listed_in_order_of_their_ids(ledger: &dyn Ledger) {
     assert!(list(None, 0).await.is_empty());
 }
 
-/// What the sweep and the recovery of finishing sessions live on.
+/// Checks what the sweep and the recovery of finishing sessions rely on.
 pub(super) async fn check_clearing(ledger: &dyn Ledger) {
     finishing_sessions_are_listed_in_order(ledger).await;
-    expiry_forgets_the_dead_but_not_the_finishing(ledger).await;
+    expiry_deletes_expired_sessions_except_finishing_ones(ledger).await;
     expiry_is_bounded(ledger).await;
-    a_forgotten_session_leaves_nothing_behind(ledger).await;
+    expired_session_leaves_nothing_behind(ledger).await;
     garbage_is_listed_until_it_is_forgotten(ledger).await;
     media_is_unknown_when_nothing_names_it(ledger).await;
 }
@@ -387,8 +387,8 @@ async fn finishing_sessions_are_listed_in_order(ledger: &dyn Ledger) {
     assert_eq!(left, mine[1..], "a finished session is not finishing");
 }
 
-async fn expiry_forgets_the_dead_but_not_the_finishing(ledger: &dyn Ledger) {
-    let names = Names::of("expiry_forgets_the_dead_but_not_the_finishing");
+async fn expiry_deletes_expired_sessions_except_finishing_ones(ledger: &dyn Ledger) {
+    let names = Names::of("expiry_deletes_expired_sessions_except_finishing_ones");
     let expires = Timestamp::from_millis(10_000);
     let dying = |n| NewSession {
         expires,
@@ -493,8 +493,8 @@ async fn expiry_is_bounded(ledger: &dyn Ledger) {
     }
 }
 
-async fn a_forgotten_session_leaves_nothing_behind(ledger: &dyn Ledger) {
-    let names = Names::of("a_forgotten_session_leaves_nothing_behind");
+async fn expired_session_leaves_nothing_behind(ledger: &dyn Ledger) {
+    let names = Names::of("expired_session_leaves_nothing_behind");
     let expires = Timestamp::from_millis(10_000);
     let dying = NewSession {
         expires,
