@@ -235,7 +235,6 @@ impl Committer {
             sync_verifier.check().map_err(LedgerError::Fault)?;
             self.ledger_error(self.try_transaction(changes, step))
         });
-        // Does nothing after a successful COMMIT.
         self.roll_back();
         let outcomes = result?;
         // After the commit, because the commit is a sync itself. No caller is answered before.

@@ -339,7 +339,6 @@ fn connect(target: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(target, access)?;
     // The copy is synced once at its end, or never used.
     connection.pragma_update(None, "synchronous", "off")?;
-    // As for the ledger itself: see super::schema.
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(connection)
 }

@@ -255,7 +255,6 @@ impl UnreadableRows {
         if !is_unreadable(error) {
             return false;
         }
-        // After a panic the set is still good: it is changed by one call.
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.len() < MAX_LOGGED && logged.insert(error.to_string()) {
             tracing::error!(%error, "a row of the ledger cannot be read; `windlass verify` finds it");

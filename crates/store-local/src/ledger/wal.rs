@@ -235,7 +235,6 @@ impl Checkpointer {
 /// Waits for the thread's work and closes its connection.
 impl Drop for Checkpointer {
     fn drop(&mut self) {
-        // Without a sender the thread ends after what it is working on.
         drop(self.requests.take());
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()

@@ -145,7 +145,6 @@ impl Writer {
 /// when the connection closes.
 impl Drop for Writer {
     fn drop(&mut self) {
-        // The thread ends when it has received all that was sent and no sender is left.
         drop(self.queue.take());
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been answered with faults already.
