@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::sleep;
 use windlass_client::{
-    ChunkSize, Chunking, Client, Journal, Patience, RateLimit, Schedule, Source, Upload, UploadType,
+    ChunkSize, Chunking, Client, Journal, RetryPolicy, RateLimit, Schedule, Source, Upload, UploadType,
 };
 
 use crate::random::Random;
@@ -185,9 +185,9 @@ impl Plan {
             .expect("the upload is well-formed")
             .chunking(self.chunking)
             .rate_limit(RateLimit::new(self.rate))
-            .patience(Patience {
+            .patience(RetryPolicy {
                 schedule,
-                ..Patience::default()
+                ..RetryPolicy::default()
             })
             .journal(journal);
         match self.manner {

@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 use serde_json::Value;
 use windlass_proto::content_range::ContentRange;
 use windlass_proto::parameters::Parameters;
-use windlass_proto::transfer::{self, Failure, Refusal, Standing};
+use windlass_proto::transfer::{self, Failure, Refusal, SessionStatus};
 use windlass_proto::upload_type::UploadType;
 
 use crate::download::{Download, DownloadProgress, Downloaded};
@@ -199,13 +199,13 @@ impl Client {
 impl Status {
     fn of(reply: &Reply) -> Result<Self, Error> {
         let resource = || serde_json::from_slice(&reply.body).ok();
-        match Standing::of(&seen(reply)) {
-            Some(Standing::Active { committed }) => Ok(Self::Active { committed }),
-            Some(Standing::Finished) => Ok(Self::Finished {
+        match SessionStatus::of(&seen(reply)) {
+            Some(SessionStatus::Active { committed }) => Ok(Self::Active { committed }),
+            Some(SessionStatus::Finished) => Ok(Self::Finished {
                 resource: resource(),
             }),
-            Some(Standing::Lost) => Ok(Self::Lost),
-            Some(Standing::Cancelled) => Ok(Self::Cancelled),
+            Some(SessionStatus::Lost) => Ok(Self::Lost),
+            Some(SessionStatus::Cancelled) => Ok(Self::Cancelled),
             None => Err(refused(reply)),
         }
     }

@@ -140,10 +140,10 @@ impl<'a> Drive<'a> {
                     sleep(delay).await;
                     self.transfer.waited();
                 }
-                Action::Renew => {
-                    self.tell(State::Renewing);
+                Action::RefreshToken => {
+                    self.tell(State::RefreshingToken);
                     self.line.renew().await?;
-                    self.transfer.renewed();
+                    self.transfer.token_refreshed();
                 }
                 Action::Finished => return self.finished().await,
                 Action::Failed(failure) => {
@@ -252,7 +252,7 @@ impl<'a> Drive<'a> {
     /// Offset behind the last byte of media that a request brings.
     fn end_of(&self, request: &Request) -> u64 {
         match request {
-            Request::OneShot => self.media_size(),
+            Request::SingleRequest => self.media_size(),
             Request::Data(chunk) => chunk.end,
             Request::Start | Request::Query { .. } => 0,
         }
@@ -342,6 +342,6 @@ fn state_of(request: &Request) -> State {
         Request::Start => State::Starting,
         Request::Query { .. } => State::Asking,
         Request::Data(chunk) if chunk.is_empty() => State::Finishing,
-        Request::OneShot | Request::Data(_) => State::Sending,
+        Request::SingleRequest | Request::Data(_) => State::Sending,
     }
 }

@@ -145,10 +145,10 @@ fn kind_of(failure: &Failure) -> Kind {
         Failure::GaveUp { .. } if failure.refusal().is_some() => Kind::Unavailable,
         Failure::GaveUp { .. } => Kind::Connection,
         Failure::SessionsLost { .. } => Kind::SessionLost,
-        Failure::Forgotten { .. } => Kind::Source,
+        Failure::SessionRewound { .. } => Kind::Source,
         // What the server has cannot be what was sent.
-        Failure::FinishedEarly { .. } => Kind::Mismatch,
-        Failure::Odd { .. } | Failure::BeyondSent { .. } => Kind::Protocol,
+        Failure::PrematureSuccess { .. } => Kind::Mismatch,
+        Failure::Unexpected { .. } | Failure::OffsetBeyondSent { .. } => Kind::Protocol,
     }
 }
 

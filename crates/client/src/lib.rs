@@ -59,5 +59,7 @@ pub use transport::Timeouts;
 pub use upload::{Upload, Uploaded, Verb};
 pub use windlass_proto::backoff::Schedule;
 pub use windlass_proto::digest::Crc32c;
-pub use windlass_proto::transfer::{Cause, ChunkSize, Chunking, Failure, Patience, Refusal, Wait};
+pub use windlass_proto::transfer::{
+    Cause, ChunkSize, Chunking, Failure, Refusal, RetryPolicy, Wait,
+};
 pub use windlass_proto::upload_type::UploadType;

@@ -47,7 +47,7 @@ pub enum State {
     /// Something went wrong; it will be tried again.
     Waiting(Wait),
     /// Another token is being fetched.
-    Renewing,
+    RefreshingToken,
     /// The media is compared with what the server says of it.
     Checking,
 }

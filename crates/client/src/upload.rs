@@ -7,7 +7,7 @@ use http::HeaderValue;
 use serde::Serialize;
 use serde_json::Value;
 use url::Url;
-use windlass_proto::transfer::{ChunkSize, Chunking, Patience};
+use windlass_proto::transfer::{ChunkSize, Chunking, RetryPolicy};
 use windlass_proto::upload_type::UploadType;
 
 use crate::checksum::Verified;
@@ -71,7 +71,7 @@ pub struct Upload {
     pub(crate) metadata: Option<Value>,
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) chunking: Chunking,
-    pub(crate) patience: Patience,
+    pub(crate) patience: RetryPolicy,
     pub(crate) verify: bool,
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) within: Option<Duration>,
@@ -109,7 +109,7 @@ impl Upload {
             metadata: None,
             content_type: None,
             chunking: Chunking::default(),
-            patience: Patience::default(),
+            patience: RetryPolicy::default(),
             verify: true,
             rate_limit: None,
             within: None,
@@ -233,7 +233,7 @@ impl Upload {
 
     /// Sets how often is tried what fails.
     #[must_use]
-    pub fn patience(self, patience: Patience) -> Self {
+    pub fn patience(self, patience: RetryPolicy) -> Self {
         Self { patience, ..self }
     }
 

@@ -1,7 +1,7 @@
 //! Digests of media: CRC32C, MD5 and SHA-256 (docs/protocol.md, 2.14).
 //!
 //! Every medium has a CRC32C, computed in line by [`Crc32cHasher`]. The slow ones are computed only
-//! where [`Wanted`], by [`SlowHasher`], whose state can be saved: a session may outlive the
+//! where [`Wanted`], by [`Md5Sha256Hasher`], whose state can be saved: a session may outlive the
 //! process.
 
 use std::fmt;
@@ -18,7 +18,7 @@ mod hasher;
 mod tests;
 
 pub use expected::{DigestMismatch, ExpectedDigests, ExpectedDigestsError};
-pub use hasher::{Crc32cHasher, RestoreError, SlowHasher};
+pub use hasher::{Crc32cHasher, Md5Sha256Hasher, RestoreError};
 
 /// CRC32C (Castagnoli). Written as base64 of its four big-endian bytes.
 ///

@@ -2,7 +2,7 @@
 //!
 //! A request head becomes a [`Command`](command::Command); a command on a session and what is known
 //! of that session become a [`Step`](session::Step); a step that takes bytes hands out an
-//! [`Intake`](session::Intake), which says of every byte whether it is stored, skipped or refused.
+//! [`BodyFilter`](session::BodyFilter), which says of every byte whether it is stored, skipped or refused.
 //! What is answered in the protocol's own terms is made in [`reply`]; everything that can be wrong
 //! with a request is a [`ProtocolError`](error::ProtocolError).
 //!

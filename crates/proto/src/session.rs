@@ -1,18 +1,18 @@
 //! What a session does with a request (docs/protocol.md, 2.8, 2.9 and 4.1 to 4.21).
 //!
-//! [`step`] decides from the request's head what happens. Where bytes are taken, the [`Intake`] it
+//! [`step`] decides from the request's head what happens. Where bytes are taken, the [`BodyFilter`] it
 //! hands out decides piece by piece which of them are stored. All offsets count decoded bytes of
 //! the media.
 
 use crate::command::{BodyLength, SessionRequest};
 use crate::content_range::{ContentRange, ContentRangeError, end_of};
 
-mod intake;
+mod body_filter;
 #[cfg(test)]
 mod tests;
 
 pub use crate::content_range::CHUNK_GRANULARITY;
-pub use intake::{Ending, Intake, Outcome};
+pub use body_filter::{BodyFilter, Ending, Outcome};
 
 /// Where a session is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,7 +75,7 @@ pub enum Step {
         total: u64,
     },
     /// Read the body.
-    Append(Intake),
+    Append(BodyFilter),
 }
 
 /// Why a session refuses a request.
@@ -228,7 +228,7 @@ fn active(
                 total: agreed_total(snapshot, total)?,
             };
             chunk
-                .intake(snapshot, rules, request.body)
+                .filter(snapshot, rules, request.body)
                 .map(Step::Append)
         }
         ContentRange::ToEnd { first, total } => {
@@ -236,7 +236,7 @@ fn active(
                 first,
                 total: agreed_total(snapshot, total)?,
             };
-            rest.intake(snapshot, rules, request.body).map(Step::Append)
+            rest.filter(snapshot, rules, request.body).map(Step::Append)
         }
     }
 }
@@ -275,12 +275,12 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn intake(
+    fn filter(
         &self,
         snapshot: &Snapshot,
         rules: &Rules,
         body: BodyLength,
-    ) -> Result<Intake, SessionError> {
+    ) -> Result<BodyFilter, SessionError> {
         let &Self { first, end, total } = self;
         if let Some(total) = total.filter(|total| end > *total) {
             return Err(SessionError::PastTotal { end, total });
@@ -289,14 +289,14 @@ impl Chunk {
         not_before_committed(total, snapshot)?;
         body_reaches(first, end, body)?;
         no_gap(first, snapshot)?;
-        let intake = Intake::new(first, snapshot.offset)
+        let filter = BodyFilter::new(first, snapshot.offset)
             .with_total(total)
             .with_limit(rules.max_size)
             .with_end(end);
         if total == Some(end) {
-            return Ok(intake);
+            return Ok(filter);
         }
-        Ok(intake.not_last(self.kept_end(snapshot, rules)?))
+        Ok(filter.not_last(self.kept_end(snapshot, rules)?))
     }
 
     /// How far a chunk that is not the last is stored. The rule looks at the chunk's length, since
@@ -322,12 +322,12 @@ struct Rest {
 }
 
 impl Rest {
-    fn intake(
+    fn filter(
         &self,
         snapshot: &Snapshot,
         rules: &Rules,
         body: BodyLength,
-    ) -> Result<Intake, SessionError> {
+    ) -> Result<BodyFilter, SessionError> {
         let &Self { first, total } = self;
         no_gap(first, snapshot)?;
         let end = match (total, body) {
@@ -338,14 +338,14 @@ impl Rest {
             }
             (None, BodyLength::Unknown) => None,
         };
-        let intake = Intake::new(first, snapshot.offset)
+        let filter = BodyFilter::new(first, snapshot.offset)
             .with_total(total)
             .with_limit(rules.max_size);
-        let Some(end) = end else { return Ok(intake) };
+        let Some(end) = end else { return Ok(filter) };
         within_limit(end, rules)?;
         not_before_committed(Some(end), snapshot)?;
         body_reaches(first, end, body)?;
-        Ok(intake.with_end(end))
+        Ok(filter.with_end(end))
     }
 }
 

@@ -30,23 +30,23 @@ use crate::backoff::Backoff;
 use crate::content_range::CHUNK_GRANULARITY;
 
 mod action;
+mod chunk_sizer;
 mod failure;
-mod pace;
 mod plan;
 mod reply;
 mod request;
-mod setback;
+mod retry;
 #[cfg(test)]
 mod tests;
 
 pub use action::{Action, Event, Wait};
 pub use failure::{Cause, Failure, Refusal};
-pub use plan::{ChunkSize, Chunking, InvalidChunkSize, Media, Patience, Plan};
-pub use reply::{Reply, Standing, retry_after};
+pub use plan::{ChunkSize, Chunking, InvalidChunkSize, Media, Plan, RetryPolicy};
+pub use reply::{Reply, SessionStatus, retry_after};
 pub use request::{Chunk, Request};
 
-use pace::Pace;
-use reply::Meaning;
+use chunk_sizer::ChunkSizer;
+use reply::ReplyClass;
 
 /// One upload, from its first request to its end.
 #[derive(Debug, Clone)]
@@ -63,19 +63,19 @@ pub struct Transfer {
     sent_last: bool,
     /// Whether the body of the request under way was not handed over whole.
     cut_short: bool,
-    ready: Ready,
-    pace: Pace,
+    buffered: Buffered,
+    chunk_sizer: ChunkSizer,
     /// The data request that broke, until it is known how much of it was kept.
     broken: Option<Chunk>,
     backoff: Backoff,
-    oddities: u32,
+    unexpected_count: u32,
     restarts: u32,
-    renewed: bool,
+    token_refreshed: bool,
 }
 
 /// How much of the media is at hand.
 #[derive(Debug, Clone, Copy)]
-struct Ready {
+struct Buffered {
     end: u64,
     ended: bool,
 }
@@ -83,26 +83,26 @@ struct Ready {
 #[derive(Debug, Clone)]
 enum Phase {
     /// Under way.
-    Go(Goal),
-    Waiting(Wait, Goal),
-    Renewing(Goal),
+    Active(RequestKind),
+    Waiting(Wait, RequestKind),
+    RefreshingToken(RequestKind),
     Finished,
     Failed(Failure),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Goal {
-    OneShot,
+pub(crate) enum RequestKind {
+    SingleRequest,
     Start,
     Query,
     Data,
 }
 
-impl Goal {
+impl RequestKind {
     /// What follows when this did not work out: in a session, the question what is committed.
-    fn again(self) -> Self {
+    fn after_failure(self) -> Self {
         match self {
-            Self::OneShot | Self::Start => self,
+            Self::SingleRequest | Self::Start => self,
             Self::Query | Self::Data => Self::Query,
         }
     }
@@ -111,25 +111,25 @@ impl Goal {
 impl Transfer {
     /// An upload that has not begun.
     pub fn start(plan: Plan) -> Self {
-        let goal = if plan.single_request {
-            Goal::OneShot
+        let kind = if plan.single_request {
+            RequestKind::SingleRequest
         } else {
-            Goal::Start
+            RequestKind::Start
         };
         Self {
-            phase: Phase::Go(goal),
+            phase: Phase::Active(kind),
             committed: 0,
             furthest: 0,
             sent: 0,
             sent_last: false,
             cut_short: false,
-            ready: Ready::of(&plan.media),
-            pace: Pace::new(plan.chunking),
+            buffered: Buffered::of(&plan.media),
+            chunk_sizer: ChunkSizer::new(plan.chunking),
             broken: None,
-            backoff: Backoff::new(plan.patience.schedule),
-            oddities: 0,
+            backoff: Backoff::new(plan.retry_policy.schedule),
+            unexpected_count: 0,
             restarts: 0,
-            renewed: false,
+            token_refreshed: false,
             plan,
         }
     }
@@ -139,7 +139,7 @@ impl Transfer {
     pub fn resume(plan: Plan) -> Self {
         let whole = plan.media.total.unwrap_or(u64::MAX);
         Self {
-            phase: Phase::Go(Goal::Query),
+            phase: Phase::Active(RequestKind::Query),
             sent: whole,
             sent_last: true,
             ..Self::start(plan)
@@ -149,12 +149,12 @@ impl Transfer {
     /// What to do now. Asked again, it says the same.
     pub fn poll(&self) -> Action {
         match &self.phase {
-            Phase::Go(Goal::OneShot) => Action::Send(Request::OneShot),
-            Phase::Go(Goal::Start) => Action::Send(Request::Start),
-            Phase::Go(Goal::Query) => Action::Send(Request::Query {
+            Phase::Active(RequestKind::SingleRequest) => Action::Send(Request::SingleRequest),
+            Phase::Active(RequestKind::Start) => Action::Send(Request::Start),
+            Phase::Active(RequestKind::Query) => Action::Send(Request::Query {
                 total: self.total(),
             }),
-            Phase::Go(Goal::Data) => match self.chunk() {
+            Phase::Active(RequestKind::Data) => match self.chunk() {
                 Some(chunk) => Action::Send(Request::Data(chunk)),
                 None => Action::Fill {
                     upto: self
@@ -164,7 +164,7 @@ impl Transfer {
                 },
             },
             Phase::Waiting(wait, _) => Action::Wait(wait.clone()),
-            Phase::Renewing(_) => Action::Renew,
+            Phase::RefreshingToken(_) => Action::RefreshToken,
             Phase::Finished => Action::Finished,
             Phase::Failed(failure) => Action::Failed(failure.clone()),
         }
@@ -177,7 +177,7 @@ impl Transfer {
 
     /// Size of the media, once known.
     pub fn total(&self) -> Option<u64> {
-        let seen = self.ready.ended.then_some(self.ready.end);
+        let seen = self.buffered.ended.then_some(self.buffered.end);
         self.plan.media.total.or(seen)
     }
 
@@ -196,24 +196,24 @@ impl Transfer {
 
     /// So much of the media is at hand; `ended`: and there is no more.
     pub fn filled(&mut self, end: u64, ended: bool) {
-        self.ready = Ready { end, ended };
+        self.buffered = Buffered { end, ended };
         let over = matches!(self.phase, Phase::Finished | Phase::Failed(_));
         if self.committed > self.reach() && !over {
-            self.beyond_sent(self.committed);
+            self.offset_beyond_sent(self.committed);
         }
     }
 
     /// The wait is over, or was cut short.
     pub fn waited(&mut self) {
-        if let Phase::Waiting(_, goal) = self.phase {
-            self.phase = Phase::Go(goal);
+        if let Phase::Waiting(_, kind) = self.phase {
+            self.phase = Phase::Active(kind);
         }
     }
 
     /// There is another bearer token.
-    pub fn renewed(&mut self) {
-        if let Phase::Renewing(goal) = self.phase {
-            self.phase = Phase::Go(goal);
+    pub fn token_refreshed(&mut self) {
+        if let Phase::RefreshingToken(kind) = self.phase {
+            self.phase = Phase::Active(kind);
         }
     }
 
@@ -226,8 +226,8 @@ impl Transfer {
     /// The request that [`poll`](Self::poll) asked for has no reply: no connection came about, or it
     /// broke. `random` is drawn again for each call.
     pub fn broke(&mut self, random: u32) {
-        if let Some(goal) = self.sent_now() {
-            self.interrupted(goal, Cause::Broken, None, random);
+        if let Some(kind) = self.sent_now() {
+            self.interrupted(kind, Cause::Broken, None, random);
         }
     }
 
@@ -235,61 +235,64 @@ impl Transfer {
     /// call.
     pub fn replied(&mut self, reply: &Reply<'_>, random: u32) -> Event {
         let cut_short = self.cut_short;
-        let Some(goal) = self.sent_now() else {
+        let Some(kind) = self.sent_now() else {
             return Event::Nothing;
         };
-        let meaning = Meaning::of(goal, reply);
+        let class = ReplyClass::of(kind, reply);
         // A question that is answered is no sign that data would be taken: else a server that refuses
         // every token for data would be asked for ever.
-        self.renewed &= matches!(meaning, Meaning::Unauthorized | Meaning::Incomplete { .. });
-        match meaning {
-            Meaning::Started { location } => {
-                self.phase = Phase::Go(Goal::Data);
+        self.token_refreshed &= matches!(
+            class,
+            ReplyClass::Unauthorized | ReplyClass::Incomplete { .. }
+        );
+        match class {
+            ReplyClass::Started { location } => {
+                self.phase = Phase::Active(RequestKind::Data);
                 Event::Started { location }
             }
-            Meaning::Incomplete { committed } => self.incomplete(goal, committed, random),
-            Meaning::Complete if cut_short => self.odd(goal, reply, random),
-            Meaning::Complete => self.complete(goal, reply, random),
-            Meaning::Lost => self.lost(reply.status),
-            Meaning::Later => {
+            ReplyClass::Incomplete { committed } => self.incomplete(kind, committed, random),
+            ReplyClass::Complete if cut_short => self.unexpected(kind, reply, random),
+            ReplyClass::Complete => self.complete(kind, reply, random),
+            ReplyClass::Lost => self.lost(reply.status),
+            ReplyClass::Transient => {
                 let cause = Cause::Reply(Refusal::of(reply));
-                self.interrupted(goal, cause, reply.retry_after, random)
+                self.interrupted(kind, cause, reply.retry_after, random)
             }
-            Meaning::Odd => self.odd(goal, reply, random),
-            Meaning::Foreign => self.foreign(reply),
-            Meaning::Unauthorized if self.plan.renewable && !self.renewed => {
-                self.renewed = true;
-                self.phase = Phase::Renewing(goal.again());
+            ReplyClass::Unexpected => self.unexpected(kind, reply, random),
+            ReplyClass::NotTheProtocol => self.not_the_protocol(reply),
+            ReplyClass::Unauthorized if self.plan.refreshable && !self.token_refreshed => {
+                self.token_refreshed = true;
+                self.phase = Phase::RefreshingToken(kind.after_failure());
                 Event::Nothing
             }
-            Meaning::Unauthorized | Meaning::Refused => {
+            ReplyClass::Unauthorized | ReplyClass::Refused => {
                 self.fail(Failure::Refused(Refusal::of(reply)))
             }
-            Meaning::Cancelled => self.fail(Failure::Cancelled),
+            ReplyClass::Cancelled => self.fail(Failure::Cancelled),
         }
     }
 
     /// The request that is on its way, noted as sent.
-    fn sent_now(&mut self) -> Option<Goal> {
-        let Phase::Go(goal) = self.phase else {
+    fn sent_now(&mut self) -> Option<RequestKind> {
+        let Phase::Active(kind) = self.phase else {
             return None;
         };
-        if goal == Goal::Data {
+        if kind == RequestKind::Data {
             let chunk = self.chunk()?;
             self.sent = self.sent.max(chunk.end);
             self.sent_last |= chunk.total == Some(chunk.end) && !self.cut_short;
         }
         self.cut_short = false;
-        Some(goal)
+        Some(kind)
     }
 
     /// The next piece to send, if it is at hand.
     fn chunk(&self) -> Option<Chunk> {
         let (first, limit) = (self.committed, self.limit());
-        let at_hand = self.ready.end.saturating_sub(first);
+        let at_hand = self.buffered.end.saturating_sub(first);
         let total = self.total();
-        if self.ready.ended && at_hand <= limit {
-            let end = self.ready.end;
+        if self.buffered.ended && at_hand <= limit {
+            let end = self.buffered.end;
             return Some(Chunk { first, end, total });
         }
         // A byte more than goes now, so that the last chunk is known to be the last.
@@ -308,69 +311,73 @@ impl Transfer {
             Chunking::Adaptive | Chunking::Fixed(_) => u64::MAX,
         };
         let window = media.window.unwrap_or(u64::MAX);
-        self.pace.limit().unwrap_or(most).min(most).min(window)
+        self.chunk_sizer
+            .limit()
+            .unwrap_or(most)
+            .min(most)
+            .min(window)
     }
 
     /// How far a request of this session can have reached. One that another process sent did not reach
     /// past the end of the media.
     fn reach(&self) -> u64 {
-        if self.ready.ended {
-            self.sent.min(self.ready.end)
+        if self.buffered.ended {
+            self.sent.min(self.buffered.end)
         } else {
             self.sent
         }
     }
 
-    fn incomplete(&mut self, goal: Goal, committed: u64, random: u32) -> Event {
+    fn incomplete(&mut self, kind: RequestKind, committed: u64, random: u32) -> Event {
         if committed > self.reach() {
-            return self.beyond_sent(committed);
+            return self.offset_beyond_sent(committed);
         }
         if committed < self.floor() {
             let kept_from = self.floor();
-            return self.fail(Failure::Forgotten {
+            return self.fail(Failure::SessionRewound {
                 committed,
                 kept_from,
             });
         }
-        let chunk = self.chunk().filter(|_| goal == Goal::Data);
+        let chunk = self.chunk().filter(|_| kind == RequestKind::Data);
         if let Some(broken) = self.broken.take() {
-            self.pace.broke(broken, committed);
+            self.chunk_sizer.broke(broken, committed);
         }
         self.committed = committed;
         if committed > self.furthest {
             self.furthest = committed;
             self.backoff.reset();
-            self.oddities = 0;
-            self.renewed = false;
+            self.unexpected_count = 0;
+            self.token_refreshed = false;
         }
         match chunk {
             // Hardly anything: without a wait this could go on byte by byte.
             Some(chunk) if committed < chunk.first + chunk.len().clamp(1, CHUNK_GRANULARITY) => {
-                self.interrupted(Goal::Query, Cause::Stalled, None, random);
+                self.interrupted(RequestKind::Query, Cause::Stalled, None, random);
             }
             Some(chunk) => {
-                self.pace.completed(chunk, committed);
-                self.phase = Phase::Go(Goal::Data);
+                self.chunk_sizer.completed(chunk, committed);
+                self.phase = Phase::Active(RequestKind::Data);
             }
-            None => self.phase = Phase::Go(Goal::Data),
+            None => self.phase = Phase::Active(RequestKind::Data),
         }
         Event::Committed { offset: committed }
     }
 
-    fn complete(&mut self, goal: Goal, reply: &Reply<'_>, random: u32) -> Event {
-        if goal == Goal::OneShot || self.sent_last {
+    fn complete(&mut self, kind: RequestKind, reply: &Reply<'_>, random: u32) -> Event {
+        if kind == RequestKind::SingleRequest || self.sent_last {
             self.phase = Phase::Finished;
             return Event::Finished;
         }
-        match goal {
+        match kind {
             // It may come from something on the way. Asked, the session will tell.
-            Goal::Data => self.odd(goal, reply, random),
-            _ => self.fail(Failure::FinishedEarly { sent: self.sent }),
+            RequestKind::Data => self.unexpected(kind, reply, random),
+            _ => self.fail(Failure::PrematureSuccess { sent: self.sent }),
         }
     }
 }
 
-impl Ready {
+impl Buffered {
     fn of(media: &Media) -> Self {
         match media.total {
             Some(end) if !media.streamed => Self { end, ended: true },

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use windlass_client::{Client, Patience, Schedule, Settings, TokenSource, Upload};
+use windlass_client::{Client, RetryPolicy, Schedule, Settings, TokenSource, Upload};
 
 use super::Error;
 use crate::args::{LineArgs, TokenArgs};
@@ -41,8 +41,8 @@ pub(super) fn patient(upload: Upload, args: &LineArgs) -> Upload {
 }
 
 /// How often is tried what fails.
-pub(super) fn patience(args: &LineArgs) -> Patience {
-    let mut patience = Patience::default();
+pub(super) fn patience(args: &LineArgs) -> RetryPolicy {
+    let mut patience = RetryPolicy::default();
     if let Some(waits) = args.retries {
         patience.schedule = Schedule {
             waits,

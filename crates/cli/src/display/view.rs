@@ -102,7 +102,7 @@ impl From<&State> for Doing {
             State::Finishing => Self::Finishing,
             State::Asking => Self::Asking,
             State::Waiting(wait) => Self::Waiting(wait.into()),
-            State::Renewing => Self::Renewing,
+            State::RefreshingToken => Self::Renewing,
             State::Checking => Self::Checking,
             // Whatever else there will be, media is on its way.
             _ => Self::Sending,

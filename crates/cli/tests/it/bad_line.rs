@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use windlass_client::{
-    ChunkSize, Chunking, Client, Error, Kind, Patience, Schedule, Settings, Source, Timeouts,
+    ChunkSize, Chunking, Client, Error, Kind, RetryPolicy, Schedule, Settings, Source, Timeouts,
     Upload, UploadType, Uploaded,
 };
 use windlass_testkit::farm;
@@ -35,15 +35,15 @@ fn runtime() -> Runtime {
 }
 
 /// Short waits, and many of them.
-fn patience() -> Patience {
+fn patience() -> RetryPolicy {
     let schedule = Schedule {
         unit: Duration::from_millis(5),
         waits: 2000,
         longest: Duration::from_millis(50),
     };
-    Patience {
+    RetryPolicy {
         schedule,
-        ..Patience::default()
+        ..RetryPolicy::default()
     }
 }
 

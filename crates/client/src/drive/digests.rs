@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 
 use futures_util::TryStreamExt as _;
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, SlowHasher, Wanted};
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
 
 use crate::checksum::Checksum;
 use crate::source::{Media, SourceError};
@@ -35,7 +35,7 @@ async fn of_range(media: &Media, range: Range<u64>) -> Result<Option<Crc32c>, So
 
 /// The MD5 of media that can be read again; of other media it is not known.
 pub(super) async fn md5(media: &Media, size: u64) -> Result<Option<Md5>, SourceError> {
-    let mut hasher = SlowHasher::new(Wanted {
+    let mut hasher = Md5Sha256Hasher::new(Wanted {
         md5: true,
         sha256: false,
     });

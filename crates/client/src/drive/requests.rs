@@ -32,8 +32,8 @@ pub(super) fn plan(line: &Line, upload: &Upload, upload_type: UploadType, media:
     };
     Plan::new(upload_type, facts)
         .with_chunking(upload.chunking)
-        .with_patience(upload.patience)
-        .with_renewable_token(line.may_renew())
+        .with_retry_policy(upload.patience)
+        .with_refreshable_token(line.may_renew())
 }
 
 /// The URL that an upload begins at: the one that was asked for, with its `uploadType`.
@@ -65,7 +65,7 @@ impl Drive<'_> {
             headers.insert(CONTENT_RANGE, range.into());
         }
         let (method, body) = match request {
-            transfer::Request::OneShot => (self.verb(), self.one_shot(&mut headers)),
+            transfer::Request::SingleRequest => (self.verb(), self.one_shot(&mut headers)),
             transfer::Request::Start => (self.verb(), self.start_body(&mut headers)),
             transfer::Request::Query { .. } => (Method::PUT, Body::Empty),
             transfer::Request::Data(chunk) => (Method::PUT, self.data(*chunk)),

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::thread;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use windlass_proto::digest::{Crc32c, Crc32cHasher, SlowHasher, Wanted};
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5Sha256Hasher, Wanted};
 
 use crate::noise;
 
@@ -78,8 +78,8 @@ fn crc32c(data: &[u8]) -> u32 {
     hasher.value().0
 }
 
-fn slow(wanted: Wanted, data: &[u8]) -> SlowHasher {
-    let mut hasher = SlowHasher::new(wanted);
+fn slow(wanted: Wanted, data: &[u8]) -> Md5Sha256Hasher {
+    let mut hasher = Md5Sha256Hasher::new(wanted);
     hasher.update(data);
     hasher
 }
@@ -90,10 +90,10 @@ fn in_line(data: &[u8]) -> u32 {
     hasher.value().0
 }
 
-fn beside(wanted: Wanted, data: &[u8]) -> (u32, SlowHasher) {
+fn beside(wanted: Wanted, data: &[u8]) -> (u32, Md5Sha256Hasher) {
     thread::scope(|scope| {
         let slow = scope.spawn(|| {
-            let mut hasher = SlowHasher::new(wanted);
+            let mut hasher = Md5Sha256Hasher::new(wanted);
             data.chunks(BATCH).for_each(|batch| hasher.update(batch));
             hasher
         });

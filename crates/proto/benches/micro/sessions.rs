@@ -6,7 +6,7 @@ use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput};
 use windlass_proto::command::{BodyLength, SessionRequest};
 use windlass_proto::content_range::ContentRange;
-use windlass_proto::session::{Intake, Rules, Snapshot, State, step};
+use windlass_proto::session::{BodyFilter, Rules, Snapshot, State, step};
 
 const CHUNK: u64 = 8 << 20;
 
@@ -42,7 +42,7 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(pieces));
     group.bench_function("intake of 128 pieces", |bencher| {
         bencher.iter(|| {
-            let mut intake = Intake::single_request(None, BodyLength::Exact(CHUNK))?;
+            let mut intake = BodyFilter::single_request(None, BodyLength::Exact(CHUNK))?;
             (0..pieces).try_for_each(|_| intake.accept(piece.clone()).map(drop))
         });
     });

@@ -35,20 +35,20 @@ impl Crc32cHasher {
 /// Computes the slow digests of media, those that are wanted.
 ///
 /// ```
-/// use windlass_proto::digest::{SlowHasher, Wanted};
+/// use windlass_proto::digest::{Md5Sha256Hasher, Wanted};
 ///
-/// let mut hasher = SlowHasher::new(Wanted { md5: true, sha256: false });
+/// let mut hasher = Md5Sha256Hasher::new(Wanted { md5: true, sha256: false });
 /// hasher.update(b"Llama");
 /// let saved = hasher.save();
-/// assert_eq!(SlowHasher::restore(&saved).unwrap().finish(), hasher.finish());
+/// assert_eq!(Md5Sha256Hasher::restore(&saved).unwrap().finish(), hasher.finish());
 /// ```
 #[derive(Debug, Clone)]
-pub struct SlowHasher {
+pub struct Md5Sha256Hasher {
     md5: Option<md5::Md5>,
     sha256: Option<sha2::Sha256>,
 }
 
-/// A saved state that was not written by [`SlowHasher::save`].
+/// A saved state that was not written by [`Md5Sha256Hasher::save`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the saved state of a digest is damaged")]
 pub struct RestoreError;
@@ -57,7 +57,7 @@ pub struct RestoreError;
 const SAVED_MD5: u8 = 1;
 const SAVED_SHA256: u8 = 2;
 
-impl SlowHasher {
+impl Md5Sha256Hasher {
     /// Begins at the media's first byte.
     pub fn new(wanted: Wanted) -> Self {
         Self {

@@ -15,7 +15,7 @@ fn crc32c(data: &[u8]) -> Crc32c {
 }
 
 fn slow(data: &[u8]) -> (Md5, Sha256) {
-    let mut hasher = SlowHasher::new(Wanted {
+    let mut hasher = Md5Sha256Hasher::new(Wanted {
         md5: true,
         sha256: true,
     });
@@ -122,8 +122,8 @@ fn digests_survive_being_remembered() {
 fn only_wanted_digests_are_computed() {
     for (md5, sha256) in [(false, false), (true, false), (false, true)] {
         let wanted = Wanted { md5, sha256 };
-        let mut hasher =
-            SlowHasher::restore(&SlowHasher::new(wanted).save()).expect("it was just saved");
+        let mut hasher = Md5Sha256Hasher::restore(&Md5Sha256Hasher::new(wanted).save())
+            .expect("it was just saved");
         assert_eq!(hasher.wanted(), wanted);
         hasher.update(NINE);
         let (found_md5, found_sha256) = hasher.finish();
@@ -133,20 +133,20 @@ fn only_wanted_digests_are_computed() {
 
 #[test]
 fn a_damaged_state_is_not_restored() {
-    let saved = SlowHasher::new(Wanted {
+    let saved = Md5Sha256Hasher::new(Wanted {
         md5: true,
         sha256: true,
     })
     .save();
     for len in 0..saved.len() {
         assert!(
-            matches!(SlowHasher::restore(&saved[..len]), Err(RestoreError)),
+            matches!(Md5Sha256Hasher::restore(&saved[..len]), Err(RestoreError)),
             "{len}"
         );
     }
     let longer = [saved.as_slice(), &[0]].concat();
-    assert!(SlowHasher::restore(&longer).is_err());
-    assert!(SlowHasher::restore(&[4]).is_err());
+    assert!(Md5Sha256Hasher::restore(&longer).is_err());
+    assert!(Md5Sha256Hasher::restore(&[4]).is_err());
 }
 
 #[test]
@@ -297,9 +297,9 @@ proptest! {
         at in 0..400usize,
     ) {
         let (head, tail) = data.split_at(at.min(data.len()));
-        let mut hasher = SlowHasher::new(Wanted { md5: true, sha256: true });
+        let mut hasher = Md5Sha256Hasher::new(Wanted { md5: true, sha256: true });
         hasher.update(head);
-        let mut restored = SlowHasher::restore(&hasher.save()).expect("it was just saved");
+        let mut restored = Md5Sha256Hasher::restore(&hasher.save()).expect("it was just saved");
         restored.update(tail);
         let (md5, sha256) = slow(&data);
         prop_assert_eq!(restored.finish(), (Some(md5), Some(sha256)));
@@ -332,6 +332,6 @@ proptest! {
         let _ = text.parse::<Crc32c>();
         let _ = Md5::from_hex(&text);
         let _ = Sha256::from_hex(&text);
-        let _ = SlowHasher::restore(&bytes);
+        let _ = Md5Sha256Hasher::restore(&bytes);
     }
 }

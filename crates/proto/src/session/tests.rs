@@ -44,9 +44,9 @@ fn ranged(snapshot: Snapshot, range: &str) -> Result<Step, SessionError> {
 }
 
 #[track_caller]
-fn intake(step: Result<Step, SessionError>) -> Intake {
+fn filter(step: Result<Step, SessionError>) -> BodyFilter {
     match step {
-        Ok(Step::Append(intake)) => intake,
+        Ok(Step::Append(filter)) => filter,
         other => panic!("{other:?} takes no bytes"),
     }
 }
@@ -56,10 +56,10 @@ fn index(offset: u64) -> usize {
 }
 
 /// Sends a whole body of `len` bytes; the offsets stored, and what became of the request.
-fn send(mut intake: Intake, len: u64) -> (u64, Result<Outcome, SessionError>) {
+fn send(mut filter: BodyFilter, len: u64) -> (u64, Result<Outcome, SessionError>) {
     let body = Bytes::from(vec![0; index(len)]);
-    match intake.accept(body) {
-        Ok(stored) => (stored.len() as u64, intake.end(Ending::Complete)),
+    match filter.accept(body) {
+        Ok(stored) => (stored.len() as u64, filter.end(Ending::Complete)),
         Err(error) => (0, Err(error)),
     }
 }

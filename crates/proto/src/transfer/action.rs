@@ -18,8 +18,8 @@ pub enum Action {
     },
     /// Wait, then call [`waited`](super::Transfer::waited).
     Wait(Wait),
-    /// Get another bearer token, then call [`renewed`](super::Transfer::renewed).
-    Renew,
+    /// Get another bearer token, then call [`token_refreshed`](super::Transfer::token_refreshed).
+    RefreshToken,
     /// The media is up. The last reply shows the resource.
     Finished,
     /// It is over.

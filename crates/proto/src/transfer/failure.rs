@@ -19,7 +19,7 @@ pub enum Failure {
     #[error("the upload was cancelled")]
     Cancelled,
     /// Waiting and trying again did not help.
-    #[error("given up after {tries} tries without progress: {cause}{}", Wanted(*.retry_after))]
+    #[error("given up after {tries} tries without progress: {cause}{}", RetryAfterNotice(*.retry_after))]
     GaveUp {
         /// What went wrong the last time.
         cause: Cause,
@@ -32,7 +32,7 @@ pub enum Failure {
     },
     /// Replies that make no sense here.
     #[error("the server answers {refusal}, which makes no sense in this protocol (tries: {tries})")]
-    Odd {
+    Unexpected {
         /// The last one.
         refusal: Refusal,
         /// How often it was tried.
@@ -52,7 +52,7 @@ pub enum Failure {
     #[error(
         "the server has only {committed} bytes, and the media is no longer there before byte {kept_from}"
     )]
-    Forgotten {
+    SessionRewound {
         /// Count of committed bytes.
         committed: u64,
         /// Offset from which on media is kept.
@@ -62,7 +62,7 @@ pub enum Failure {
     #[error(
         "the server has {committed} bytes, but only {sent} were sent: somebody else uploads to the session"
     )]
-    BeyondSent {
+    OffsetBeyondSent {
         /// Count of committed bytes.
         committed: u64,
         /// How far this client sent.
@@ -72,7 +72,7 @@ pub enum Failure {
     #[error(
         "the server finished the upload before its end was sent (no more than {sent} bytes were)"
     )]
-    FinishedEarly {
+    PrematureSuccess {
         /// How far this client sent.
         sent: u64,
     },
@@ -82,17 +82,17 @@ impl Failure {
     /// Whether the session is still good, so that a later try can go on where this one stopped.
     pub fn session_survives(&self) -> bool {
         match self {
-            Self::GaveUp { session, .. } | Self::Odd { session, .. } => *session,
+            Self::GaveUp { session, .. } | Self::Unexpected { session, .. } => *session,
             // What has no error object may come from something on the way, which knows nothing of the
             // session.
             Self::Refused(refusal) => {
                 refusal.reason.is_none() || matches!(refusal.status.as_u16(), 401 | 403 | 407)
             }
-            Self::Forgotten { committed, .. } => *committed > 0,
+            Self::SessionRewound { committed, .. } => *committed > 0,
             Self::Cancelled
             | Self::SessionsLost { .. }
-            | Self::BeyondSent { .. }
-            | Self::FinishedEarly { .. } => false,
+            | Self::OffsetBeyondSent { .. }
+            | Self::PrematureSuccess { .. } => false,
         }
     }
 
@@ -100,7 +100,7 @@ impl Failure {
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal)
-            | Self::Odd { refusal, .. }
+            | Self::Unexpected { refusal, .. }
             | Self::GaveUp {
                 cause: Cause::Reply(refusal),
                 ..
@@ -202,22 +202,22 @@ fn plain_text(body: &[u8]) -> Option<String> {
 
 fn shortened(text: &str) -> String {
     text.chars()
-        .filter(|c| !plays_tricks(*c))
+        .filter(|c| !is_control_or_bidi(*c))
         .take(LONGEST_MESSAGE)
         .collect()
 }
 
 /// Whether a character does more in a terminal or a log than to stand there: control characters, line
 /// ends, and what turns the direction of the text behind it.
-fn plays_tricks(c: char) -> bool {
+fn is_control_or_bidi(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Shows how long a server wanted a client to wait.
-struct Wanted(Option<Duration>);
+struct RetryAfterNotice(Option<Duration>);
 
-impl fmt::Display for Wanted {
+impl fmt::Display for RetryAfterNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(wait) => write!(f, "; it asks to wait {} s", wait.as_secs()),

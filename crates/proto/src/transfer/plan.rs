@@ -17,8 +17,8 @@ pub struct Plan {
     pub(super) single_request: bool,
     pub(super) media: Media,
     pub(super) chunking: Chunking,
-    pub(super) patience: Patience,
-    pub(super) renewable: bool,
+    pub(super) retry_policy: RetryPolicy,
+    pub(super) refreshable: bool,
 }
 
 impl Plan {
@@ -28,8 +28,8 @@ impl Plan {
             single_request: false,
             media,
             chunking: Chunking::default(),
-            patience: Patience::default(),
-            renewable: false,
+            retry_policy: RetryPolicy::default(),
+            refreshable: false,
         }
     }
 
@@ -49,14 +49,20 @@ impl Plan {
 
     /// Sets how often is tried what fails.
     #[must_use]
-    pub fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, ..self }
+    pub fn with_retry_policy(self, retry_policy: RetryPolicy) -> Self {
+        Self {
+            retry_policy,
+            ..self
+        }
     }
 
     /// Sets whether a bearer token that is refused can be replaced by another one.
     #[must_use]
-    pub fn with_renewable_token(self, renewable: bool) -> Self {
-        Self { renewable, ..self }
+    pub fn with_refreshable_token(self, refreshable: bool) -> Self {
+        Self {
+            refreshable,
+            ..self
+        }
     }
 }
 
@@ -184,7 +190,7 @@ impl FromStr for ChunkSize {
 
 /// How often is tried what fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// The waits after broken connections and overload: 5, doubling from one second, unless set.
     pub schedule: Schedule,
     /// How often is tried what fails otherwise and might work the next time. 10 unless set.
@@ -196,7 +202,7 @@ pub struct Patience {
     pub longest_retry_after: Duration,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             schedule: Schedule::default(),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use http::header::{CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
-use super::Goal;
+use super::RequestKind;
 use super::failure::Refusal;
 use crate::committed_range::CommittedRange;
 use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
@@ -48,7 +48,7 @@ impl Reply<'_> {
 
 /// What a session is at, as the reply to a query tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum SessionStatus {
     /// It wants more.
     Active {
         /// Count of committed bytes.
@@ -62,14 +62,14 @@ pub enum Standing {
     Cancelled,
 }
 
-impl Standing {
+impl SessionStatus {
     /// Reads the reply to a query; `None` when it does not tell.
     pub fn of(reply: &Reply<'_>) -> Option<Self> {
-        match Meaning::of(Goal::Query, reply) {
-            Meaning::Incomplete { committed } => Some(Self::Active { committed }),
-            Meaning::Complete => Some(Self::Finished),
-            Meaning::Lost => Some(Self::Lost),
-            Meaning::Cancelled => Some(Self::Cancelled),
+        match ReplyClass::of(RequestKind::Query, reply) {
+            ReplyClass::Incomplete { committed } => Some(Self::Active { committed }),
+            ReplyClass::Complete => Some(Self::Finished),
+            ReplyClass::Lost => Some(Self::Lost),
+            ReplyClass::Cancelled => Some(Self::Cancelled),
             _ => None,
         }
     }
@@ -88,7 +88,7 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 
 /// What a reply means, given what was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum ReplyClass {
     /// A session has started.
     Started { location: String },
     /// The session has so many bytes and wants more.
@@ -100,52 +100,54 @@ pub(super) enum Meaning {
     /// Somebody cancelled the session.
     Cancelled,
     /// The same may work after a while.
-    Later,
+    Transient,
     /// The token is missing or no longer good.
     Unauthorized,
     /// Not what a server of the protocol says here; it may be another thing the next time.
-    Odd,
+    Unexpected,
     /// Not what a server of the protocol says here, and asking again would do harm.
-    Foreign,
+    NotTheProtocol,
     /// No, and trying again would not help.
     Refused,
 }
 
-impl Meaning {
-    pub(super) fn of(goal: Goal, reply: &Reply<'_>) -> Self {
-        let in_session = matches!(goal, Goal::Query | Goal::Data);
+impl ReplyClass {
+    pub(super) fn of(kind: RequestKind, reply: &Reply<'_>) -> Self {
+        let in_session = matches!(kind, RequestKind::Query | RequestKind::Data);
         match reply.status.as_u16() {
             308 if in_session => incomplete(reply.headers),
             200 if in_session && stands_for_308(reply.headers) => incomplete(reply.headers),
-            200..=299 if goal == Goal::Start => started(reply.headers),
+            200..=299 if kind == RequestKind::Start => started(reply.headers),
             200 | 201 if is_resource(reply) => Self::Complete,
             // What shows no resource says so to the request that brought the media. To a question it may
             // come from something on the way that answers everything.
-            204 if matches!(goal, Goal::OneShot | Goal::Data) => Self::Complete,
+            204 if matches!(kind, RequestKind::SingleRequest | RequestKind::Data) => Self::Complete,
             // The server has acted, or another address would: once more would be once too often.
-            200..=399 if matches!(goal, Goal::OneShot | Goal::Start) => Self::Foreign,
+            200..=399 if matches!(kind, RequestKind::SingleRequest | RequestKind::Start) => {
+                Self::NotTheProtocol
+            }
             404 | 410 if in_session => Self::Lost,
             401 => Self::Unauthorized,
             499 => Self::Cancelled,
-            408 | 429 | 500..=599 => Self::Later,
-            403 if Refusal::of(reply).is_rate_limit() => Self::Later,
+            408 | 429 | 500..=599 => Self::Transient,
+            403 if Refusal::of(reply).is_rate_limit() => Self::Transient,
             // Two writers, another connection wanted, too early: each may pass.
-            100..=399 | 409 | 421 | 423 | 425 => Self::Odd,
+            100..=399 | 409 | 421 | 423 | 425 => Self::Unexpected,
             _ => Self::Refused,
         }
     }
 }
 
 /// Without a `Range` nothing is committed. One that cannot be read says nothing to rely on.
-fn incomplete(headers: &HeaderMap) -> Meaning {
+fn incomplete(headers: &HeaderMap) -> ReplyClass {
     let Some(range) = headers.get(RANGE) else {
-        return Meaning::Incomplete { committed: 0 };
+        return ReplyClass::Incomplete { committed: 0 };
     };
     match CommittedRange::parse(range.as_bytes()) {
-        Some(range) => Meaning::Incomplete {
+        Some(range) => ReplyClass::Incomplete {
             committed: range.committed(),
         },
-        None => Meaning::Odd,
+        None => ReplyClass::Unexpected,
     }
 }
 
@@ -155,15 +157,15 @@ fn stands_for_308(headers: &HeaderMap) -> bool {
         .is_some_and(|status| status.as_bytes().trim_ascii() == b"308")
 }
 
-fn started(headers: &HeaderMap) -> Meaning {
+fn started(headers: &HeaderMap) -> ReplyClass {
     let location = headers
         .get(LOCATION)
         .and_then(|location| location.to_str().ok());
     match location {
-        Some(location) if !location.trim().is_empty() => Meaning::Started {
+        Some(location) if !location.trim().is_empty() => ReplyClass::Started {
             location: location.trim().to_owned(),
         },
-        _ => Meaning::Foreign,
+        _ => ReplyClass::NotTheProtocol,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::content_range::ContentRange;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// The media in one request, simple or multipart.
-    OneShot,
+    SingleRequest,
     /// The start of a session.
     Start,
     /// The question what is committed: an empty PUT to the session URI.
@@ -45,7 +45,7 @@ impl Request {
     /// The `Content-Range` of a request to a session. Every one has it.
     pub fn content_range(&self) -> Option<ContentRange> {
         match *self {
-            Self::OneShot | Self::Start => None,
+            Self::SingleRequest | Self::Start => None,
             Self::Query { total } => Some(ContentRange::Query { total }),
             Self::Data(Chunk { first, end, total }) => Some(if first == end {
                 ContentRange::Query { total }

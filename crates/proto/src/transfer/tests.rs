@@ -11,13 +11,13 @@ use crate::content_range::CHUNK_GRANULARITY;
 use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
 use crate::upload_type::UploadType;
 
+mod chunk_sizer;
 mod failures;
 mod offsets;
-mod pace;
-mod patience;
 mod phases;
 mod plans;
 mod replies;
+mod retry_policy;
 mod sessions;
 mod streams;
 mod tokens;

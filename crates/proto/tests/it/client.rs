@@ -29,7 +29,7 @@ impl Outgoing {
     ) -> Self {
         match request {
             Request::Start => Self::start(total),
-            Request::OneShot => Self::single_request(case.len),
+            Request::SingleRequest => Self::single_request(case.len),
             Request::Query { .. } => Self::put(request, 0..0, session, case),
             Request::Data(chunk) => Self::put(request, chunk.first..chunk.end, session, case),
         }

@@ -1,10 +1,11 @@
 //! Schedules with a name. One that failed is put here, as it was printed.
 
 use windlass_proto::session::CHUNK_GRANULARITY;
-use windlass_proto::transfer::{Failure, Patience};
+use windlass_proto::transfer::{Failure, RetryPolicy};
 
 use crate::fault::Fault::{
-    Cancel, Fine, Kill, Lost, NoRange, Odd, ReplyLost, Restart, SessionDies, Torn, Unauthorized,
+    Cancel, Fine, Kill, Lost, NoRange, ReplyLost, Restart, SessionDies, Torn, Unauthorized,
+    Unexpected,
 };
 use crate::fault::Keep::{All, Floor, Nothing};
 use crate::pair::{End, Pair};
@@ -15,7 +16,7 @@ const Q: u64 = CHUNK_GRANULARITY;
 const LEN: u64 = 5 * Q + 1;
 
 fn run(case: &Schedule) -> End {
-    Pair::new(case, Patience::default()).run(100)
+    Pair::new(case, RetryPolicy::default()).run(100)
 }
 
 #[track_caller]
@@ -117,7 +118,7 @@ fn a_restart_behind_a_window_is_the_end() {
         },
         ..Schedule::new(LEN, &[Fine, Fine, Fine, Restart { left: 0 }])
     };
-    let forgotten = Failure::Forgotten {
+    let forgotten = Failure::SessionRewound {
         committed: 0,
         kept_from: 2 * Q,
     };
@@ -166,7 +167,7 @@ fn a_token_that_expires_costs_a_question() {
 
 #[test]
 fn a_page_in_the_middle_costs_a_question() {
-    let page = Odd {
+    let page = Unexpected {
         status: 200,
         effect: true,
     };

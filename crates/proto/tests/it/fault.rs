@@ -34,7 +34,7 @@ pub(crate) enum Fault {
     /// The server says it so that it cannot be read.
     OddRange,
     /// Something on the way answers with a page, or with a status that has no place here.
-    Odd { status: u16, effect: bool },
+    Unexpected { status: u16, effect: bool },
     /// The server restarts. So many thousandths of what it had in unfinished sessions are left, in
     /// multiples of 256 KiB.
     Restart { left: u16 },

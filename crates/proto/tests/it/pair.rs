@@ -7,7 +7,7 @@ use http::header::RANGE;
 use windlass_proto::content_range::ContentRange;
 use windlass_proto::session::{CHUNK_GRANULARITY, State};
 use windlass_proto::transfer::{
-    Action, Chunk, Event, Failure, Patience, Reply, Request, Transfer, retry_after,
+    Action, Chunk, Event, Failure, Reply, Request, RetryPolicy, Transfer, retry_after,
 };
 
 use crate::client::{Outgoing, Reader};
@@ -23,7 +23,7 @@ const Q: u64 = CHUNK_GRANULARITY;
 #[derive(Debug)]
 pub(crate) struct Pair<'a> {
     case: &'a Schedule,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     server: Server,
     transfer: Transfer,
     reader: Reader,
@@ -53,19 +53,19 @@ enum Heard {
 }
 
 impl<'a> Pair<'a> {
-    pub(crate) fn new(case: &'a Schedule, patience: Patience) -> Self {
+    pub(crate) fn new(case: &'a Schedule, retry_policy: RetryPolicy) -> Self {
         let first = if case.single_request {
-            Next::OneShot
+            Next::SingleRequest
         } else {
             Next::Start
         };
         Self {
             case,
-            patience,
+            retry_policy,
             server: Server::new(case.server),
-            transfer: Transfer::start(case.plan(patience)),
+            transfer: Transfer::start(case.plan(retry_policy)),
             reader: Reader::new(case),
-            witness: witness(case, patience),
+            witness: witness(case, retry_policy),
             verdict: Verdict::Next(first),
             session: None,
             requests: 0,
@@ -97,8 +97,8 @@ impl<'a> Pair<'a> {
                     self.transfer.waited();
                     self.verdict = self.after_trouble();
                 }
-                Action::Renew => {
-                    self.transfer.renewed();
+                Action::RefreshToken => {
+                    self.transfer.token_refreshed();
                     self.verdict = self.after_trouble();
                 }
                 Action::Finished => return self.finished(),
@@ -110,7 +110,7 @@ impl<'a> Pair<'a> {
     /// In a session, the question what is committed follows.
     fn after_trouble(&self) -> Verdict {
         Verdict::Next(match (self.case.single_request, &self.session) {
-            (true, _) => Next::OneShot,
+            (true, _) => Next::SingleRequest,
             (false, None) => Next::Start,
             (false, Some(_)) => Next::Query,
         })
@@ -147,7 +147,7 @@ impl<'a> Pair<'a> {
         let len = self.case.len;
         let range = request.content_range();
         match request {
-            Request::OneShot | Request::Start => assert_eq!(range, None),
+            Request::SingleRequest | Request::Start => assert_eq!(range, None),
             Request::Query { total } => assert!(total.is_none_or(|total| total == len)),
             Request::Data(chunk) => {
                 self.reader.check(&outgoing.body);
@@ -226,7 +226,7 @@ impl<'a> Pair<'a> {
                 r#"{"error": {"errors": [{"reason": "rateLimitExceeded"}]}}"#,
             ),
             Fault::Unauthorized => Answer::new(401, ""),
-            Fault::Odd { status, effect } => {
+            Fault::Unexpected { status, effect } => {
                 self.serve_if(effect, outgoing);
                 Answer::page(status)
             }
@@ -248,8 +248,8 @@ impl<'a> Pair<'a> {
                 answer.headers.remove(RANGE);
             }
             Fault::OddRange if answer.headers.contains_key(RANGE) => {
-                let odd = HeaderValue::from_static("bytes=1-5");
-                answer.headers.insert(RANGE, odd);
+                let unexpected = HeaderValue::from_static("bytes=1-5");
+                answer.headers.insert(RANGE, unexpected);
             }
             _ => {}
         }
@@ -294,14 +294,14 @@ impl<'a> Pair<'a> {
 
     /// Another process goes on in the session, if there is one. A stream begins at its beginning.
     fn begin_again(&mut self) {
-        let plan = self.case.plan(self.patience);
+        let plan = self.case.plan(self.retry_policy);
         self.transfer = if self.session.is_some() {
             Transfer::resume(plan)
         } else {
             Transfer::start(plan)
         };
         self.reader = Reader::new(self.case);
-        self.witness = witness(self.case, self.patience);
+        self.witness = witness(self.case, self.retry_policy);
         self.verdict = self.after_trouble();
     }
 
@@ -341,6 +341,6 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn witness(case: &Schedule, patience: Patience) -> Witness {
-    Witness::new(patience, case.window().is_some(), case.renewable)
+fn witness(case: &Schedule, retry_policy: RetryPolicy) -> Witness {
+    Witness::new(retry_policy, case.window().is_some(), case.refreshable)
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use windlass_proto::backoff::Schedule as Waits;
 use windlass_proto::session::CHUNK_GRANULARITY;
-use windlass_proto::transfer::{ChunkSize, Chunking, Media, Patience, Plan};
+use windlass_proto::transfer::{ChunkSize, Chunking, Media, Plan, RetryPolicy};
 use windlass_proto::upload_type::UploadType;
 
 use crate::fault::{Fault, Keep};
@@ -20,7 +20,7 @@ pub(crate) struct Schedule {
     pub(crate) single_request: bool,
     /// Fixed chunks of so many times 256 KiB.
     pub(crate) chunk: Option<u64>,
-    pub(crate) renewable: bool,
+    pub(crate) refreshable: bool,
     pub(crate) server: Dialect,
     /// One for each request, in order.
     pub(crate) faults: Vec<Fault>,
@@ -70,7 +70,7 @@ impl Schedule {
             source: Source::Seekable,
             single_request: false,
             chunk: None,
-            renewable: true,
+            refreshable: true,
             server: Dialect {
                 created: false,
                 bare_range: false,
@@ -104,7 +104,7 @@ impl Schedule {
         }
     }
 
-    pub(crate) fn plan(&self, patience: Patience) -> Plan {
+    pub(crate) fn plan(&self, retry_policy: RetryPolicy) -> Plan {
         let total = self.total_known().then_some(self.len);
         let media = match self.source {
             Source::Seekable => Media::seekable(self.len),
@@ -122,21 +122,21 @@ impl Schedule {
             .map_or(Chunking::Adaptive, |chunk| Chunking::Fixed(size(chunk)));
         Plan::new(upload_type, media)
             .with_chunking(chunking)
-            .with_patience(patience)
-            .with_renewable_token(self.renewable)
+            .with_retry_policy(retry_policy)
+            .with_refreshable_token(self.refreshable)
     }
 
     /// The patience that as many faults in a row do not exhaust.
-    pub(crate) fn enough_patience(&self) -> Patience {
+    pub(crate) fn enough_patience(&self) -> RetryPolicy {
         let faults = u32::try_from(self.faults.len()).expect("few faults");
-        Patience {
+        RetryPolicy {
             schedule: Waits {
                 waits: faults,
                 ..Waits::default()
             },
             other_tries: faults + 1,
             restarts: faults,
-            ..Patience::default()
+            ..RetryPolicy::default()
         }
     }
 }
@@ -190,9 +190,9 @@ fn overload() -> impl Strategy<Value = Fault> {
     )
 }
 
-fn odd() -> impl Strategy<Value = Fault> {
+fn unexpected() -> impl Strategy<Value = Fault> {
     let status = select(vec![200u16, 201, 202, 206, 302, 307, 409, 425]);
-    (status, any::<bool>()).prop_map(|(status, effect)| Fault::Odd { status, effect })
+    (status, any::<bool>()).prop_map(|(status, effect)| Fault::Unexpected { status, effect })
 }
 
 /// A fault after which an upload can go on.
@@ -207,7 +207,7 @@ fn bearable() -> impl Strategy<Value = Fault> {
         1 => select(vec![404, 410]).prop_map(|status| Fault::SessionDies { status }),
         1 => Just(Fault::NoRange),
         1 => Just(Fault::OddRange),
-        2 => odd(),
+        2 => unexpected(),
         1 => (0..=1000u16).prop_map(|left| Fault::Restart { left }),
         2 => any::<bool>().prop_map(|effect| Fault::Kill { effect }),
     ]
@@ -238,7 +238,7 @@ fn with_faults(faults: impl Strategy<Value = Vec<Fault>>) -> impl Strategy<Value
         dialect(),
     );
     (how, faults).prop_map(
-        |((len, source, single_request, chunk, renewable, server), faults)| Schedule {
+        |((len, source, single_request, chunk, refreshable, server), faults)| Schedule {
             len,
             source: if single_request {
                 Source::Seekable
@@ -247,7 +247,7 @@ fn with_faults(faults: impl Strategy<Value = Vec<Fault>>) -> impl Strategy<Value
             },
             single_request,
             chunk,
-            renewable,
+            refreshable,
             server,
             faults,
             after: After::Fine,
@@ -292,7 +292,7 @@ pub(crate) fn bearable_faults() -> impl Strategy<Value = Schedule> {
         faults
     });
     with_faults(faults).prop_map(|mut schedule| {
-        schedule.renewable = true;
+        schedule.refreshable = true;
         if schedule.window().is_some() {
             schedule.faults.retain(|fault| !fault.goes_back());
         }

@@ -9,7 +9,8 @@ use windlass_proto::command::{
 use windlass_proto::parameters::Parameters;
 use windlass_proto::reply::{ReplyHead, resume_incomplete, started};
 use windlass_proto::session::{
-    CHUNK_GRANULARITY, Ending, Intake, Outcome, Rules, SessionError, Snapshot, State, Step, step,
+    BodyFilter, CHUNK_GRANULARITY, Ending, Outcome, Rules, SessionError, Snapshot, State, Step,
+    step,
 };
 
 use crate::client::Outgoing;
@@ -191,7 +192,7 @@ impl Server {
         request: &Outgoing,
         delivery: Delivery,
     ) -> Answer {
-        let intake = Intake::single_request(None, length).expect("there is no limit");
+        let intake = BodyFilter::single_request(None, length).expect("there is no limit");
         let (media, outcome) = take(intake, request, delivery);
         match outcome {
             Outcome::Finished { total } => {
@@ -270,7 +271,7 @@ impl Session {
         }
     }
 
-    fn append(&self, intake: Intake, request: &Outgoing, delivery: Delivery) -> Effect {
+    fn append(&self, intake: BodyFilter, request: &Outgoing, delivery: Delivery) -> Effect {
         let total = intake.total();
         let first = self.media.len();
         let (mut media, outcome) = take(intake, request, delivery);
@@ -319,7 +320,7 @@ impl Session {
 }
 
 /// Reads as much of a body as arrives.
-fn take(mut intake: Intake, request: &Outgoing, delivery: Delivery) -> (Stored, Outcome) {
+fn take(mut intake: BodyFilter, request: &Outgoing, delivery: Delivery) -> (Stored, Outcome) {
     let mut body = request.body.clone();
     let mut ending = Ending::Complete;
     if let Some(breaks) = delivery.breaks {

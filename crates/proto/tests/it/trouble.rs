@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use windlass_proto::session::CHUNK_GRANULARITY;
-use windlass_proto::transfer::{Failure, Patience};
+use windlass_proto::transfer::{Failure, RetryPolicy};
 
 use crate::pair::Pair;
 use crate::schedule::{Schedule, any_faults, bearable_faults, unending_faults};
@@ -27,7 +27,7 @@ fn most_requests(case: &Schedule) -> usize {
 
 /// No wait is longer than a minute, unless the server asks for it.
 fn longest(requests: usize) -> Duration {
-    let longest = Patience::default().longest_retry_after;
+    let longest = RetryPolicy::default().longest_retry_after;
     longest * u32::try_from(requests).expect("not that many")
 }
 
@@ -36,7 +36,7 @@ proptest! {
 
     #[test]
     fn any_schedule_ends_in_the_media_or_in_a_failure_that_it_explains(case in any_faults()) {
-        let end = Pair::new(&case, Patience::default()).run(most_requests(&case));
+        let end = Pair::new(&case, RetryPolicy::default()).run(most_requests(&case));
         prop_assert!(end.elapsed <= longest(end.requests));
     }
 }
@@ -46,7 +46,7 @@ proptest! {
 
     #[test]
     fn unending_faults_come_to_an_end(case in unending_faults()) {
-        let end = Pair::new(&case, Patience::default()).run(10_000);
+        let end = Pair::new(&case, RetryPolicy::default()).run(10_000);
         prop_assert!(end.elapsed <= longest(end.requests));
     }
 }
@@ -58,7 +58,7 @@ proptest! {
     fn faults_that_do_not_exhaust_patience_in_a_row_bring_the_media_up(case in bearable_faults()) {
         let end = Pair::new(&case, case.enough_patience()).run(most_requests(&case));
         // A page in answer to a start or to all of the media: the server may have acted.
-        let foreign = |failure: &Failure| matches!(failure, Failure::Odd { tries: 1, .. });
-        prop_assert_eq!(end.failure.filter(|failure| !foreign(failure)), None);
+        let not_the_protocol = |failure: &Failure| matches!(failure, Failure::Unexpected { tries: 1, .. });
+        prop_assert_eq!(end.failure.filter(|failure| !not_the_protocol(failure)), None);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::{CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER};
 use windlass_proto::content_range::CHUNK_GRANULARITY;
 use windlass_proto::header::X_HTTP_STATUS_CODE_OVERRIDE;
-use windlass_proto::transfer::{Action, Failure, Patience, Request};
+use windlass_proto::transfer::{Action, Failure, Request, RetryPolicy};
 
 use crate::server::Answer;
 
@@ -16,7 +16,7 @@ pub(crate) enum Verdict {
     Next(Next),
     /// A wait of exactly this.
     Wait(Duration),
-    Renew,
+    RefreshToken,
     Finished,
     Fails(Why),
 }
@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
 /// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    OneShot,
+    SingleRequest,
     Start,
     Query,
     Data,
@@ -33,9 +33,9 @@ pub(crate) enum Next {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
     GaveUp,
-    Odd,
+    Unexpected,
     SessionsLost,
-    Forgotten,
+    SessionRewound,
     Cancelled,
     Refused,
 }
@@ -43,28 +43,28 @@ pub(crate) enum Why {
 /// Listens to all that a client hears.
 #[derive(Debug)]
 pub(crate) struct Witness {
-    patience: Patience,
+    retry_policy: RetryPolicy,
     forgets: bool,
-    renewable: bool,
+    refreshable: bool,
     /// What the server said last.
     pub(crate) reported: u64,
     furthest: u64,
     breaks: u32,
-    oddities: u32,
+    unexpected_count: u32,
     lost: u32,
     token_refused: bool,
 }
 
 impl Witness {
-    pub(crate) fn new(patience: Patience, forgets: bool, renewable: bool) -> Self {
+    pub(crate) fn new(retry_policy: RetryPolicy, forgets: bool, refreshable: bool) -> Self {
         Self {
-            patience,
+            retry_policy,
             forgets,
-            renewable,
+            refreshable,
             reported: 0,
             furthest: 0,
             breaks: 0,
-            oddities: 0,
+            unexpected_count: 0,
             lost: 0,
             token_refused: false,
         }
@@ -93,17 +93,17 @@ impl Witness {
                 if answer.headers.contains_key(LOCATION) {
                     Verdict::Next(Next::Data)
                 } else {
-                    Verdict::Fails(Why::Odd)
+                    Verdict::Fails(Why::Unexpected)
                 }
             }
             200 | 201 if !page => Verdict::Finished,
-            200..=399 if matches!(request, Request::Start | Request::OneShot) => {
-                Verdict::Fails(Why::Odd)
+            200..=399 if matches!(request, Request::Start | Request::SingleRequest) => {
+                Verdict::Fails(Why::Unexpected)
             }
             404 | 410 if in_session => self.session_lost(),
-            401 if self.renewable && !self.token_refused => {
+            401 if self.refreshable && !self.token_refused => {
                 self.token_refused = true;
-                Verdict::Renew
+                Verdict::RefreshToken
             }
             401 => Verdict::Fails(Why::Refused),
             499 => Verdict::Fails(Why::Cancelled),
@@ -113,7 +113,7 @@ impl Witness {
                 let seconds = seconds.map(|text| text.parse().expect("seconds"));
                 self.back_off(seconds.unwrap_or(0), random)
             }
-            _ => self.odd(random),
+            _ => self.unexpected(random),
         }
     }
 
@@ -124,19 +124,19 @@ impl Witness {
                 let text = range.to_str().expect("ASCII");
                 let last = text.strip_prefix("bytes=").unwrap_or(text);
                 let Some(last) = last.strip_prefix("0-") else {
-                    return self.odd(random);
+                    return self.unexpected(random);
                 };
                 last.parse::<u64>().expect("digits") + 1
             }
         };
         if self.forgets && committed < self.furthest {
-            return Verdict::Fails(Why::Forgotten);
+            return Verdict::Fails(Why::SessionRewound);
         }
         self.reported = committed;
         if committed > self.furthest {
             self.furthest = committed;
             self.breaks = 0;
-            self.oddities = 0;
+            self.unexpected_count = 0;
             self.token_refused = false;
         }
         match request {
@@ -152,11 +152,11 @@ impl Witness {
 
     fn session_lost(&mut self) -> Verdict {
         self.lost += 1;
-        if self.lost > self.patience.restarts {
+        if self.lost > self.retry_policy.restarts {
             return Verdict::Fails(Why::SessionsLost);
         }
         if self.forgets && self.furthest > 0 {
-            return Verdict::Fails(Why::Forgotten);
+            return Verdict::Fails(Why::SessionRewound);
         }
         self.reported = 0;
         self.furthest = 0;
@@ -166,18 +166,20 @@ impl Witness {
     fn back_off(&mut self, retry_after: u64, random: u32) -> Verdict {
         self.breaks += 1;
         let least = Duration::from_secs(retry_after);
-        if self.breaks > self.patience.schedule.waits || least > self.patience.longest_retry_after {
+        if self.breaks > self.retry_policy.schedule.waits
+            || least > self.retry_policy.longest_retry_after
+        {
             return Verdict::Fails(Why::GaveUp);
         }
         let seconds = 1 << (self.breaks - 1).min(5);
         Verdict::Wait((Duration::from_secs(seconds) + milliseconds(random)).max(least))
     }
 
-    fn odd(&mut self, random: u32) -> Verdict {
+    fn unexpected(&mut self, random: u32) -> Verdict {
         self.token_refused = false;
-        self.oddities += 1;
-        if self.oddities == self.patience.other_tries {
-            return Verdict::Fails(Why::Odd);
+        self.unexpected_count += 1;
+        if self.unexpected_count == self.retry_policy.other_tries {
+            return Verdict::Fails(Why::Unexpected);
         }
         Verdict::Wait(Duration::from_secs(1) + milliseconds(random))
     }
@@ -193,7 +195,7 @@ impl Verdict {
         match (self, action) {
             (Self::Next(next), Action::Send(request)) => *next == Next::of(*request),
             (Self::Next(Next::Data), Action::Fill { .. })
-            | (Self::Renew, Action::Renew)
+            | (Self::RefreshToken, Action::RefreshToken)
             | (Self::Finished, Action::Finished) => true,
             (Self::Wait(delay), Action::Wait(wait)) => *delay == wait.delay,
             (Self::Fails(why), Action::Failed(failure)) => Why::of(failure) == Some(*why),
@@ -205,7 +207,7 @@ impl Verdict {
 impl Next {
     pub(crate) fn of(request: Request) -> Self {
         match request {
-            Request::OneShot => Self::OneShot,
+            Request::SingleRequest => Self::SingleRequest,
             Request::Start => Self::Start,
             Request::Query { .. } => Self::Query,
             Request::Data(_) => Self::Data,
@@ -219,12 +221,12 @@ impl Why {
     fn of(failure: &Failure) -> Option<Self> {
         match failure {
             Failure::GaveUp { .. } => Some(Self::GaveUp),
-            Failure::Odd { .. } => Some(Self::Odd),
+            Failure::Unexpected { .. } => Some(Self::Unexpected),
             Failure::SessionsLost { .. } => Some(Self::SessionsLost),
-            Failure::Forgotten { .. } => Some(Self::Forgotten),
+            Failure::SessionRewound { .. } => Some(Self::SessionRewound),
             Failure::Cancelled => Some(Self::Cancelled),
             Failure::Refused(_) => Some(Self::Refused),
-            Failure::BeyondSent { .. } | Failure::FinishedEarly { .. } => None,
+            Failure::OffsetBeyondSent { .. } | Failure::PrematureSuccess { .. } => None,
         }
     }
 }

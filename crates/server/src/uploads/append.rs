@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use windlass_proto::digest::{ExpectedDigests, Wanted};
-use windlass_proto::session::{Ending, Intake, Outcome, SessionError};
+use windlass_proto::session::{BodyFilter, Ending, Outcome, SessionError};
 use windlass_store::{
     Failpoint, LedgerError, MediaLocation, MediaRef, Progress, Session, SessionState, VaultError,
 };
@@ -56,7 +56,7 @@ impl ServerState {
     pub(super) fn append(
         self: Arc<Self>,
         leased: Box<LockedSession>,
-        mut intake: Intake,
+        mut intake: BodyFilter,
         expected: ExpectedDigests,
         mut body: RequestBody,
     ) -> BoxFuture<'static, Result<SessionReply, Error>> {
@@ -136,7 +136,7 @@ impl Append {
     }
 
     /// Notes how much comes with this request, where only that is known.
-    fn expect_rest(&mut self, intake: &Intake) {
+    fn expect_rest(&mut self, intake: &BodyFilter) {
         if self.total.is_none() {
             let rest = intake.remaining_hint();
             self.sink.expect(rest.map(|rest| self.sink.offset() + rest));
@@ -144,7 +144,7 @@ impl Append {
     }
 
     /// Reads the body to its end or until something stops it.
-    async fn receive(&mut self, intake: &mut Intake, body: &mut RequestBody) -> Stop {
+    async fn receive(&mut self, intake: &mut BodyFilter, body: &mut RequestBody) -> Stop {
         loop {
             let piece = tokio::select! {
                 biased;
@@ -183,7 +183,7 @@ impl Append {
     async fn end(
         mut self: Box<Self>,
         stop: Stop,
-        intake: Intake,
+        intake: BodyFilter,
         expected: ExpectedDigests,
         body: RequestBody,
     ) -> Result<SessionReply, Error> {
@@ -309,7 +309,7 @@ impl Append {
     /// The body has come to its end: reports, or finishes.
     async fn complete(
         mut self: Box<Self>,
-        intake: Intake,
+        intake: BodyFilter,
         settled: Settled,
         expected: ExpectedDigests,
     ) -> Result<SessionReply, Error> {

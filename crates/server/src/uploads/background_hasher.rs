@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
-use windlass_proto::digest::{SlowHasher, Wanted};
+use windlass_proto::digest::{Md5Sha256Hasher, Wanted};
 
 /// The digests that cost too much to be computed in line.
 pub(super) enum BackgroundHasher {
     /// None are wanted.
     Off,
-    Idle(Box<SlowHasher>),
-    Busy(JoinHandle<Box<SlowHasher>>),
+    Idle(Box<Md5Sha256Hasher>),
+    Busy(JoinHandle<Box<Md5Sha256Hasher>>),
     /// Its state is not known at the present offset. The digests are computed from the stored
     /// media at the end.
     Lost,
@@ -20,12 +20,12 @@ impl BackgroundHasher {
         if wanted == Wanted::default() {
             Self::Off
         } else {
-            Self::Idle(Box::new(SlowHasher::new(wanted)))
+            Self::Idle(Box::new(Md5Sha256Hasher::new(wanted)))
         }
     }
 
     pub(super) fn restore(wanted: Wanted, saved: &[u8]) -> Self {
-        match SlowHasher::restore(saved) {
+        match Md5Sha256Hasher::restore(saved) {
             Ok(hasher) => Self::Idle(Box::new(hasher)),
             Err(_) if wanted == Wanted::default() => Self::Off,
             Err(_) => Self::Lost,
@@ -50,7 +50,7 @@ impl BackgroundHasher {
     }
 
     /// The hasher behind all bytes so far. Puts `Off` or `Lost` in its place.
-    pub(super) async fn take(&mut self) -> Option<Box<SlowHasher>> {
+    pub(super) async fn take(&mut self) -> Option<Box<Md5Sha256Hasher>> {
         match std::mem::replace(self, Self::Lost) {
             Self::Off => {
                 *self = Self::Off;
@@ -70,7 +70,7 @@ impl BackgroundHasher {
 }
 
 /// Feeds pieces to a hasher.
-pub(super) fn hash(mut hasher: Box<SlowHasher>, pieces: &[Bytes]) -> Box<SlowHasher> {
+pub(super) fn hash(mut hasher: Box<Md5Sha256Hasher>, pieces: &[Bytes]) -> Box<Md5Sha256Hasher> {
     for piece in pieces {
         hasher.update(piece);
     }

@@ -9,7 +9,7 @@ use windlass_proto::command::{BodyLength, MultipartHead, SimpleHead};
 use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::related::{Piece, RelatedError, RelatedLimits, Splitter, ThirdPart};
-use windlass_proto::session::{Ending, Intake};
+use windlass_proto::session::{BodyFilter, Ending};
 
 use windlass_store::{Failpoint, LedgerError};
 
@@ -27,7 +27,7 @@ use crate::registry::ServedMethod;
 struct SingleRequestUpload<'a> {
     server: &'a ServerState,
     request: UploadRequest,
-    intake: Intake,
+    intake: BodyFilter,
     sink: MediaSink,
     /// When bytes were last sent to the vault.
     written: Instant,
@@ -190,7 +190,7 @@ impl<'a> SingleRequestUpload<'a> {
             sink.expect(Some(length));
         }
         Ok(Self {
-            intake: Intake::single_request(server.max_size(&request)?, length)?,
+            intake: BodyFilter::single_request(server.max_size(&request)?, length)?,
             sink,
             written: Instant::now(),
             server,

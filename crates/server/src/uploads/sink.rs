@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
-use windlass_proto::digest::{Digests, SlowHasher, Wanted};
+use windlass_proto::digest::{Digests, Md5Sha256Hasher, Wanted};
 use windlass_store::{
     Ledger, MediaId, MediaLocation, MediaRef, MediaWriter, Progress, READ_LEN, Timestamp, Vault,
     VaultError,
@@ -478,12 +478,12 @@ impl MediaSink {
         }
     }
 
-    async fn read_back(&self, wanted: Wanted) -> Result<Box<SlowHasher>, Error> {
+    async fn read_back(&self, wanted: Wanted) -> Result<Box<Md5Sha256Hasher>, Error> {
         let media = self
             .vault_media
             .as_ref()
             .expect("small media is hashed in line");
-        let mut hasher = Box::new(SlowHasher::new(wanted));
+        let mut hasher = Box::new(Md5Sha256Hasher::new(wanted));
         let _open = self.sink_deps.looks.wait_for_ever(1).await;
         let mut reader = self
             .sink_deps

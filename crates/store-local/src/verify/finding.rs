@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, SlowHasher, Wanted};
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, Md5Sha256Hasher, Wanted};
 use windlass_store::{Cause, Extent, MediaId, SessionId};
 
 use crate::ledger::SessionRow;
@@ -261,7 +261,7 @@ pub(crate) struct Check<'a> {
     at: u64,
     before_extent: Crc32cHasher,
     extent: Crc32cHasher,
-    slow: SlowHasher,
+    slow: Md5Sha256Hasher,
 }
 
 impl<'a> Check<'a> {
@@ -275,7 +275,7 @@ impl<'a> Check<'a> {
             at: 0,
             before_extent: Crc32cHasher::default(),
             extent: Crc32cHasher::default(),
-            slow: SlowHasher::new(wanted),
+            slow: Md5Sha256Hasher::new(wanted),
         }
     }
 

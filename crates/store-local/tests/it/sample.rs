@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use rusqlite::Connection;
 use tempfile::TempDir;
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, SlowHasher, Wanted};
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Digests, Md5Sha256Hasher, Wanted};
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Extent, FinishSession, Ledger, Media, MediaId, MediaLocation,
     MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,
@@ -43,7 +43,7 @@ fn crc32c(bytes: &[u8]) -> Crc32c {
 }
 
 fn digests() -> Digests {
-    let mut slow = SlowHasher::new(Wanted {
+    let mut slow = Md5Sha256Hasher::new(Wanted {
         md5: true,
         sha256: true,
     });

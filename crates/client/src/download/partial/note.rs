@@ -8,7 +8,7 @@ use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use url::Url;
-use windlass_proto::digest::{Crc32c, Sha256, SlowHasher, Wanted};
+use windlass_proto::digest::{Crc32c, Md5Sha256Hasher, Sha256, Wanted};
 
 use super::super::answer::{Whole, is_strong};
 use super::files::open_file;
@@ -105,7 +105,7 @@ impl Note {
 
 /// A URL, as a note names it.
 pub(super) fn sha256(url: &Url) -> Sha256 {
-    let mut hasher = SlowHasher::new(Wanted {
+    let mut hasher = Md5Sha256Hasher::new(Wanted {
         md5: false,
         sha256: true,
     });

@@ -12,32 +12,32 @@ fn refused(snapshot: Snapshot, range: &str, expected: SessionError, ends_session
 
 #[test]
 fn the_next_chunk_is_stored_and_reported() {
-    let intake = intake(ranged(active(Q, None), "bytes 262144-524287/*"));
-    assert_eq!((intake.total(), intake.remaining_hint()), (None, Some(Q)));
-    assert_eq!(send(intake, Q), (Q, Ok(Outcome::Committed)));
+    let filter = filter(ranged(active(Q, None), "bytes 262144-524287/*"));
+    assert_eq!((filter.total(), filter.remaining_hint()), (None, Some(Q)));
+    assert_eq!(send(filter, Q), (Q, Ok(Outcome::Committed)));
 }
 
 #[test]
 fn the_last_chunk_finishes_whatever_its_size() {
-    let intake = intake(ranged(active(Q, None), "bytes 262144-262150/262151"));
+    let filter = filter(ranged(active(Q, None), "bytes 262144-262150/262151"));
     assert_eq!(
-        (intake.total(), intake.remaining_hint()),
+        (filter.total(), filter.remaining_hint()),
         (Some(Q + 7), Some(7))
     );
-    assert_eq!(send(intake, 7), (7, Ok(Outcome::Finished { total: Q + 7 })));
+    assert_eq!(send(filter, 7), (7, Ok(Outcome::Finished { total: Q + 7 })));
 }
 
 #[test]
 fn a_chunk_that_reaches_the_declared_size_is_the_last() {
-    let intake = intake(ranged(active(Q, Some(Q + 7)), "bytes 262144-262150/*"));
-    assert_eq!(send(intake, 7), (7, Ok(Outcome::Finished { total: Q + 7 })));
+    let filter = filter(ranged(active(Q, Some(Q + 7)), "bytes 262144-262150/*"));
+    assert_eq!(send(filter, 7), (7, Ok(Outcome::Finished { total: Q + 7 })));
 }
 
 #[test]
 fn bytes_sent_again_are_skipped() {
-    let intake = intake(ranged(active(Q + 10, None), "bytes 0-524287/*"));
-    assert_eq!(intake.remaining_hint(), Some(Q - 10));
-    assert_eq!(send(intake, 2 * Q), (Q - 10, Ok(Outcome::Committed)));
+    let filter = filter(ranged(active(Q + 10, None), "bytes 0-524287/*"));
+    assert_eq!(filter.remaining_hint(), Some(Q - 10));
+    assert_eq!(send(filter, 2 * Q), (Q - 10, Ok(Outcome::Committed)));
 }
 
 #[test]
@@ -48,16 +48,16 @@ fn a_chunk_that_brings_nothing_new_is_reported() {
         ("bytes 524280-524287/*", 8),
         ("bytes 262144-524287/600000", Q),
     ] {
-        let intake = intake(ranged(active(2 * Q, None), range));
-        assert_eq!(intake.remaining_hint(), Some(0));
-        assert_eq!(send(intake, len), (0, Ok(Outcome::Committed)), "{range}");
+        let filter = filter(ranged(active(2 * Q, None), range));
+        assert_eq!(filter.remaining_hint(), Some(0));
+        assert_eq!(send(filter, len), (0, Ok(Outcome::Committed)), "{range}");
     }
 }
 
 #[test]
 fn the_last_chunk_sent_again_finishes_without_new_bytes() {
-    let intake = intake(ranged(active(Q + 7, None), "bytes 262144-262150/262151"));
-    assert_eq!(send(intake, 7), (0, Ok(Outcome::Finished { total: Q + 7 })));
+    let filter = filter(ranged(active(Q + 7, None), "bytes 262144-262150/262151"));
+    assert_eq!(send(filter, 7), (0, Ok(Outcome::Finished { total: Q + 7 })));
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn the_part_of_a_chunk_beyond_a_multiple_is_not_kept() {
         ("bytes 0-2499999/3000000", 0, 2_500_000, 9 * Q),
     ];
     for (range, offset, length, stored) in table {
-        let intake = intake(ranged(active(offset, None), range));
-        assert_eq!(intake.remaining_hint(), Some(stored), "{range}");
+        let filter = filter(ranged(active(offset, None), range));
+        assert_eq!(filter.remaining_hint(), Some(stored), "{range}");
         assert_eq!(
-            send(intake, length),
+            send(filter, length),
             (stored, Ok(Outcome::Committed)),
             "{range}"
         );
@@ -121,14 +121,14 @@ fn the_part_of_a_chunk_beyond_a_multiple_is_not_kept() {
 
 #[test]
 fn the_rule_measures_the_length_and_not_the_offset() {
-    let intake = intake(ranged(active(43, None), "bytes 43-262186/300000"));
-    assert_eq!(send(intake, Q), (Q, Ok(Outcome::Committed)));
+    let filter = filter(ranged(active(43, None), "bytes 43-262186/300000"));
+    assert_eq!(send(filter, Q), (Q, Ok(Outcome::Committed)));
 }
 
 #[test]
 fn what_is_not_kept_never_takes_committed_bytes_away() {
-    let intake = intake(ranged(active(Q + 10, None), "bytes 0-262163/*"));
-    assert_eq!(send(intake, Q + 20), (0, Ok(Outcome::Committed)));
+    let filter = filter(ranged(active(Q + 10, None), "bytes 0-262163/*"));
+    assert_eq!(send(filter, Q + 20), (0, Ok(Outcome::Committed)));
 }
 
 #[test]
@@ -138,13 +138,13 @@ fn the_lenient_rule_stores_any_chunk() {
         max_size: None,
     };
     for (range, length) in [("bytes 0-9/*", 10), ("bytes 0-262156/*", Q + 13)] {
-        let intake = intake(step(
+        let filter = filter(step(
             &active(0, None),
             &rules,
             &request(range, BodyLength::Exact(length)),
         ));
         assert_eq!(
-            send(intake, length),
+            send(filter, length),
             (length, Ok(Outcome::Committed)),
             "{range}"
         );
@@ -222,31 +222,31 @@ fn a_length_that_disagrees_with_the_range_is_refused_before_the_body() {
 
 #[test]
 fn a_body_of_unknown_length_is_held_to_its_range() {
-    let intake = || intake(ranged(active(0, None), "bytes 0-262143/*"));
+    let filter = || filter(ranged(active(0, None), "bytes 0-262143/*"));
     let short = SessionError::LengthDisagrees {
         body: Q - 1,
         expected: Q,
         first: 0,
     };
-    assert_eq!(send(intake(), Q - 1), (Q - 1, Err(short)));
+    assert_eq!(send(filter(), Q - 1), (Q - 1, Err(short)));
     let long = SessionError::LengthDisagrees {
         body: Q + 1,
         expected: Q,
         first: 0,
     };
-    assert_eq!(send(intake(), Q + 1), (0, Err(long)));
+    assert_eq!(send(filter(), Q + 1), (0, Err(long)));
 }
 
 #[test]
 fn a_broken_connection_keeps_what_came() {
-    let mut intake = intake(ranged(active(0, None), "bytes 0-262143/262144"));
+    let mut filter = filter(ranged(active(0, None), "bytes 0-262143/262144"));
     assert_eq!(
-        intake
+        filter
             .accept(Bytes::from_static(b"abc"))
             .expect("it fits")
             .len(),
         3
     );
-    assert_eq!(intake.remaining_hint(), Some(Q - 3));
-    assert_eq!(intake.end(Ending::Broken), Ok(Outcome::Interrupted));
+    assert_eq!(filter.remaining_hint(), Some(Q - 3));
+    assert_eq!(filter.end(Ending::Broken), Ok(Outcome::Interrupted));
 }

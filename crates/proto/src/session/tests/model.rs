@@ -29,7 +29,7 @@ proptest! {
         prop_assume!(!last || end >= offset);
         let total = if last { end.to_string() } else { "*".to_owned() };
         let range = format!("bytes {first}-{}/{total}", end - 1);
-        let mut intake = intake(ranged(active(offset, None), &range));
+        let mut filter = filter(ranged(active(offset, None), &range));
 
         let media = media(end.max(offset));
         let sent = if broken { length / 2 } else { length };
@@ -38,20 +38,20 @@ proptest! {
         let mut stored = Vec::new();
         for pair in cuts.windows(2) {
             let bounds = index(first + pair[0])..index(first + pair[1]);
-            let piece = intake.accept(Bytes::copy_from_slice(&media[bounds])).expect("it lies within the range");
+            let piece = filter.accept(Bytes::copy_from_slice(&media[bounds])).expect("it lies within the range");
             stored.extend_from_slice(&piece);
         }
 
         let whole = expected(first, length, offset, last);
         let stored_end = whole.end.min(first + sent).max(offset);
         prop_assert_eq!(&stored, &media[index(offset)..index(stored_end)]);
-        prop_assert_eq!(intake.remaining_hint(), Some(whole.end - stored_end));
+        prop_assert_eq!(filter.remaining_hint(), Some(whole.end - stored_end));
         let outcome = match (broken, last) {
             (true, _) => Outcome::Interrupted,
             (false, true) => Outcome::Finished { total: end },
             (false, false) => Outcome::Committed,
         };
-        prop_assert_eq!(intake.end(if broken { Ending::Broken } else { Ending::Complete }), Ok(outcome));
+        prop_assert_eq!(filter.end(if broken { Ending::Broken } else { Ending::Complete }), Ok(outcome));
     }
 }
 
@@ -86,11 +86,11 @@ proptest! {
         let body = body.map_or(BodyLength::Unknown, BodyLength::Exact);
         let request = SessionRequest { content_range: Ok(range), body };
         let step = step(&active(offset, total), &Rules { chunks, max_size }, &request);
-        if let Ok(Step::Append(mut intake)) = step {
-            let _ = intake.remaining_hint();
-            let _ = intake.accept(Bytes::from_static(b"some bytes"));
-            let _ = intake.remaining_hint();
-            let _ = intake.end(Ending::Complete);
+        if let Ok(Step::Append(mut filter)) = step {
+            let _ = filter.remaining_hint();
+            let _ = filter.accept(Bytes::from_static(b"some bytes"));
+            let _ = filter.remaining_hint();
+            let _ = filter.end(Ending::Complete);
         }
     }
 }

@@ -26,40 +26,40 @@ fn what_is_stated_above_the_limit_is_refused_before_the_body() {
 
 #[test]
 fn media_that_outgrows_the_limit_is_refused_where_it_does() {
-    let mut intake = intake(step(
+    let mut filter = filter(step(
         &active(0, None),
         &LIMITED,
         &unranged(BodyLength::Unknown),
     ));
     assert_eq!(
-        intake
+        filter
             .accept(Bytes::from_static(b"0123456789"))
             .map(|stored| stored.len()),
         Ok(10)
     );
-    assert_eq!(intake.accept(Bytes::from_static(b"x")), Err(TOO_LARGE));
+    assert_eq!(filter.accept(Bytes::from_static(b"x")), Err(TOO_LARGE));
 }
 
 #[test]
 fn media_as_large_as_the_limit_is_taken() {
-    let intake = intake(step(
+    let filter = filter(step(
         &active(0, None),
         &LIMITED,
         &request("bytes 0-9/10", BodyLength::Exact(10)),
     ));
-    assert_eq!(send(intake, 10), (10, Ok(Outcome::Finished { total: 10 })));
+    assert_eq!(send(filter, 10), (10, Ok(Outcome::Finished { total: 10 })));
 }
 
 #[test]
 fn a_one_shot_body_is_whole_media_within_the_limit() {
     for length in [BodyLength::Exact(10), BodyLength::Unknown] {
-        let intake = Intake::single_request(Some(10), length).expect("it fits");
-        assert_eq!(send(intake, 10), (10, Ok(Outcome::Finished { total: 10 })));
+        let filter = BodyFilter::single_request(Some(10), length).expect("it fits");
+        assert_eq!(send(filter, 10), (10, Ok(Outcome::Finished { total: 10 })));
     }
     assert_eq!(
-        Intake::single_request(Some(10), BodyLength::Exact(11)),
+        BodyFilter::single_request(Some(10), BodyLength::Exact(11)),
         Err(TOO_LARGE)
     );
-    let unknown = Intake::single_request(Some(10), BodyLength::Unknown).expect("it may fit");
+    let unknown = BodyFilter::single_request(Some(10), BodyLength::Unknown).expect("it may fit");
     assert_eq!(send(unknown, 11), (0, Err(TOO_LARGE)));
 }

@@ -10,10 +10,10 @@ fn a_body_to_the_end_finishes_when_it_ends() {
         (active(10, None), "bytes 10-*/10", 0, 0),
     ] {
         for body in [BodyLength::Exact(len), BodyLength::Unknown] {
-            let intake = intake(step(&snapshot, &Rules::default(), &request(range, body)));
+            let filter = filter(step(&snapshot, &Rules::default(), &request(range, body)));
             let total = snapshot.offset + stored;
             assert_eq!(
-                send(intake, len),
+                send(filter, len),
                 (stored, Ok(Outcome::Finished { total })),
                 "{range} with {body:?}"
             );
@@ -23,22 +23,22 @@ fn a_body_to_the_end_finishes_when_it_ends() {
 
 #[test]
 fn a_body_to_the_end_that_breaks_is_not_the_end() {
-    let mut intake = intake(ranged(active(0, None), "bytes 0-*/*"));
-    intake.accept(Bytes::from_static(b"abc")).expect("it fits");
-    assert_eq!(intake.end(Ending::Broken), Ok(Outcome::Interrupted));
+    let mut filter = filter(ranged(active(0, None), "bytes 0-*/*"));
+    filter.accept(Bytes::from_static(b"abc")).expect("it fits");
+    assert_eq!(filter.end(Ending::Broken), Ok(Outcome::Interrupted));
 }
 
 #[test]
 fn a_body_without_range_is_the_whole_media() {
     for body in [BodyLength::Exact(10), BodyLength::Unknown] {
         for (offset, total) in [(0, None), (0, Some(10)), (7, None), (7, Some(10))] {
-            let intake = intake(step(
+            let filter = filter(step(
                 &active(offset, total),
                 &Rules::default(),
                 &unranged(body),
             ));
             assert_eq!(
-                send(intake, 10),
+                send(filter, 10),
                 (10 - offset, Ok(Outcome::Finished { total: 10 }))
             );
         }
@@ -48,8 +48,8 @@ fn a_body_without_range_is_the_whole_media() {
 #[test]
 fn an_empty_body_without_range_is_empty_media() {
     for body in [BodyLength::Exact(0), BodyLength::Unknown] {
-        let intake = intake(step(&active(0, None), &Rules::default(), &unranged(body)));
-        assert_eq!(send(intake, 0), (0, Ok(Outcome::Finished { total: 0 })));
+        let filter = filter(step(&active(0, None), &Rules::default(), &unranged(body)));
+        assert_eq!(send(filter, 0), (0, Ok(Outcome::Finished { total: 0 })));
     }
 }
 
@@ -75,7 +75,7 @@ fn an_empty_body_without_range_truncates_nothing() {
             &unranged(BodyLength::Exact(0)),
         );
         assert_eq!(known, Err(expected), "{snapshot:?}");
-        let unknown = intake(step(
+        let unknown = filter(step(
             &snapshot,
             &Rules::default(),
             &unranged(BodyLength::Unknown),
@@ -100,7 +100,7 @@ fn a_body_that_is_longer_or_shorter_than_declared_is_refused() {
         );
         assert_eq!(known, Err(error));
         assert_eq!(
-            send(intake(ranged(active(0, Some(10)), "bytes 0-*/*")), len),
+            send(filter(ranged(active(0, Some(10)), "bytes 0-*/*")), len),
             (stored, Err(error))
         );
     }

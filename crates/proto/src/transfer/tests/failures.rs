@@ -131,10 +131,10 @@ fn a_failure_before_the_session_leaves_none() {
         transfer.broke(0);
     });
     assert!(!broken.session_survives());
-    let (_, odd) = endure(&mut Transfer::start(seekable()), |transfer| {
+    let (_, unexpected) = endure(&mut Transfer::start(seekable()), |transfer| {
         page(200).to(transfer);
     });
-    assert!(!odd.session_survives());
+    assert!(!unexpected.session_survives());
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn every_failure_says_what_happened() {
         ),
         (Failure::Cancelled, "the upload was cancelled"),
         (
-            Failure::FinishedEarly { sent: 7 },
+            Failure::PrematureSuccess { sent: 7 },
             "the server finished the upload before its end was sent (no more than 7 bytes were)",
         ),
     ];

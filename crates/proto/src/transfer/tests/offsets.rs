@@ -128,7 +128,7 @@ fn an_offset_beyond_what_was_sent_is_somebody_elses() {
     incomplete(Q + 1).to(&mut transfer);
     assert_eq!(
         failure(&transfer),
-        Failure::BeyondSent {
+        Failure::OffsetBeyondSent {
             committed: Q + 1,
             sent: Q
         }
@@ -159,7 +159,7 @@ fn an_upload_that_finishes_before_its_last_byte_is_sent_has_failed() {
     transfer.waited();
     assert_eq!(content_range(&transfer), format!("bytes */{LEN}"));
     answer(200).to(&mut transfer);
-    assert_eq!(failure(&transfer), Failure::FinishedEarly { sent: Q });
+    assert_eq!(failure(&transfer), Failure::PrematureSuccess { sent: Q });
 }
 
 #[test]

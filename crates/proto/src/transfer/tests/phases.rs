@@ -4,7 +4,7 @@ use super::*;
 fn phases() -> Vec<Transfer> {
     let mut waiting = sending();
     waiting.broke(0);
-    let mut renewing = in_session(seekable().with_renewable_token(true));
+    let mut renewing = in_session(seekable().with_refreshable_token(true));
     answer(401).to(&mut renewing);
     let mut finished = sending();
     answer(200).to(&mut finished);
@@ -76,10 +76,10 @@ fn only_a_wait_ends_with_waiting() {
 fn only_a_request_for_a_token_ends_with_a_token() {
     for transfer in phases() {
         let mut told = transfer.clone();
-        told.renewed();
+        told.token_refreshed();
         assert_eq!(
             told.poll() != transfer.poll(),
-            transfer.poll() == Action::Renew
+            transfer.poll() == Action::RefreshToken
         );
     }
 }
@@ -92,7 +92,7 @@ fn what_is_over_stays_over() {
         }
         let mut told = transfer.clone();
         told.waited();
-        told.renewed();
+        told.token_refreshed();
         told.broke(0);
         told.filled(1, true);
         session_start().to(&mut told);

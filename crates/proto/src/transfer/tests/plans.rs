@@ -70,6 +70,12 @@ fn a_size_that_is_no_multiple_names_one_near_it() {
 fn only_resumable_uploads_have_sessions() {
     let first = |upload_type| Transfer::start(Plan::new(upload_type, Media::seekable(1))).poll();
     assert_eq!(first(UploadType::Resumable), Action::Send(Request::Start));
-    assert_eq!(first(UploadType::Media), Action::Send(Request::OneShot));
-    assert_eq!(first(UploadType::Multipart), Action::Send(Request::OneShot));
+    assert_eq!(
+        first(UploadType::Media),
+        Action::Send(Request::SingleRequest)
+    );
+    assert_eq!(
+        first(UploadType::Multipart),
+        Action::Send(Request::SingleRequest)
+    );
 }

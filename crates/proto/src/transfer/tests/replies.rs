@@ -7,7 +7,7 @@ enum Outcome {
     BacksOff,
     Pauses,
     /// No server of this protocol.
-    Foreign,
+    NotTheProtocol,
     StartsAnew,
     Refused,
     Cancelled,
@@ -24,7 +24,7 @@ fn outcome(transfer: &Transfer) -> Outcome {
         Action::Send(_) => Outcome::GoesOn,
         Action::Failed(Failure::Refused(_)) => Outcome::Refused,
         Action::Failed(Failure::Cancelled) => Outcome::Cancelled,
-        Action::Failed(Failure::Odd { tries: 1, .. }) => Outcome::Foreign,
+        Action::Failed(Failure::Unexpected { tries: 1, .. }) => Outcome::NotTheProtocol,
         other => panic!("{other:?} is in no table"),
     }
 }
@@ -79,8 +79,8 @@ fn every_status_of_a_query_has_its_fate() {
 fn every_status_of_a_start_has_its_fate() {
     let table = [
         // Without a `Location` there is no session, but perhaps something else was made.
-        (Outcome::Foreign, &[200, 201, 204, 206][..]),
-        (Outcome::Foreign, &[301, 302, 307, 308]),
+        (Outcome::NotTheProtocol, &[200, 201, 204, 206][..]),
+        (Outcome::NotTheProtocol, &[301, 302, 307, 308]),
         (Outcome::Pauses, &[409, 425]),
         (Outcome::BacksOff, OVERLOAD),
         (Outcome::Cancelled, &[499]),
@@ -94,7 +94,7 @@ fn every_status_of_a_start_has_its_fate() {
 fn every_status_of_a_one_shot_upload_has_its_fate() {
     let table = [
         (Outcome::Finished, &[200, 201, 204][..]),
-        (Outcome::Foreign, &[202, 302, 308]),
+        (Outcome::NotTheProtocol, &[202, 302, 308]),
         (Outcome::Pauses, &[409]),
         (Outcome::BacksOff, OVERLOAD),
         (Outcome::Refused, REFUSED),
@@ -125,7 +125,7 @@ fn a_page_is_never_taken_for_a_resource() {
             // The server may have stored the media all the same.
             (
                 Transfer::start(single_request(UploadType::Media)),
-                Outcome::Foreign,
+                Outcome::NotTheProtocol,
             ),
         ] {
             let mut transfer = transfer;
@@ -171,7 +171,10 @@ fn a_reply_that_comes_before_the_media_was_sent_does_not_end_the_upload() {
     assert_eq!(outcome(&transfer), Outcome::Pauses);
     transfer.waited();
     answer(200).to(&mut transfer);
-    assert!(matches!(failure(&transfer), Failure::FinishedEarly { .. }));
+    assert!(matches!(
+        failure(&transfer),
+        Failure::PrematureSuccess { .. }
+    ));
 }
 
 #[test]

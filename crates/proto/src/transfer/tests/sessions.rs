@@ -33,7 +33,10 @@ fn an_empty_location_starts_no_session() {
         .with(LOCATION, HeaderValue::from_static(" "))
         .to(&mut transfer);
     assert_eq!(event, Event::Nothing);
-    assert!(matches!(failure(&transfer), Failure::Odd { tries: 1, .. }));
+    assert!(matches!(
+        failure(&transfer),
+        Failure::Unexpected { tries: 1, .. }
+    ));
 }
 
 #[test]
@@ -91,7 +94,7 @@ fn what_was_sent_to_a_lost_session_does_not_count() {
     answer(404).to(&mut transfer);
     session_start().to(&mut transfer);
     incomplete(2 * Q).to(&mut transfer);
-    let beyond = Failure::BeyondSent {
+    let beyond = Failure::OffsetBeyondSent {
         committed: 2 * Q,
         sent: Q,
     };
@@ -112,7 +115,7 @@ fn the_end_that_was_sent_to_a_lost_session_does_not_count() {
     answer(200).to(&mut transfer);
     transfer.waited();
     answer(200).to(&mut transfer);
-    assert_eq!(failure(&transfer), Failure::FinishedEarly { sent: Q });
+    assert_eq!(failure(&transfer), Failure::PrematureSuccess { sent: Q });
 }
 
 #[test]
@@ -191,7 +194,7 @@ fn a_session_of_another_process_may_be_finished_or_lost() {
 fn a_session_of_another_process_cannot_have_more_than_there_is() {
     let mut transfer = Transfer::resume(seekable());
     incomplete(LEN + 1).to(&mut transfer);
-    let beyond = Failure::BeyondSent {
+    let beyond = Failure::OffsetBeyondSent {
         committed: LEN + 1,
         sent: LEN,
     };
@@ -200,7 +203,7 @@ fn a_session_of_another_process_cannot_have_more_than_there_is() {
 
 #[test]
 fn a_session_that_has_more_than_a_stream_brings_is_somebody_elses() {
-    let beyond = Failure::BeyondSent {
+    let beyond = Failure::OffsetBeyondSent {
         committed: 2 * Q,
         sent: Q,
     };
@@ -219,13 +222,13 @@ fn a_session_that_has_more_than_a_stream_brings_is_somebody_elses() {
 fn a_one_shot_upload_is_sent_as_a_whole_again() {
     for upload_type in [UploadType::Media, UploadType::Multipart] {
         let mut transfer = Transfer::start(Plan::new(upload_type, Media::seekable(LEN)));
-        assert_eq!(transfer.poll(), Action::Send(Request::OneShot));
+        assert_eq!(transfer.poll(), Action::Send(Request::SingleRequest));
         transfer.broke(0);
         transfer.waited();
-        assert_eq!(transfer.poll(), Action::Send(Request::OneShot));
+        assert_eq!(transfer.poll(), Action::Send(Request::SingleRequest));
         page(503).to(&mut transfer);
         transfer.waited();
-        assert_eq!(transfer.poll(), Action::Send(Request::OneShot));
+        assert_eq!(transfer.poll(), Action::Send(Request::SingleRequest));
         assert_eq!(answer(200).to(&mut transfer), Event::Finished);
     }
 }
@@ -240,6 +243,6 @@ fn a_one_shot_upload_leaves_no_session_behind() {
 
 #[test]
 fn requests_outside_of_a_session_have_no_content_range() {
-    assert_eq!(Request::OneShot.content_range(), None);
+    assert_eq!(Request::SingleRequest.content_range(), None);
     assert_eq!(Request::Start.content_range(), None);
 }

@@ -170,7 +170,7 @@ fn a_window_keeps_what_is_not_committed() {
 
 #[test]
 fn going_backwards_out_of_the_window_is_the_end() {
-    let forgotten = |committed| Failure::Forgotten {
+    let forgotten = |committed| Failure::SessionRewound {
         committed,
         kept_from: Q,
     };
@@ -191,7 +191,7 @@ fn a_session_that_is_lost_behind_a_window_is_not_replaced() {
     let mut transfer = windowed();
     fill(&mut transfer, 3 * Q);
     assert_eq!(answer(404).to(&mut transfer), Event::Nothing);
-    assert!(matches!(failure(&transfer), Failure::Forgotten { .. }));
+    assert!(matches!(failure(&transfer), Failure::SessionRewound { .. }));
     assert!(!failure(&transfer).session_survives());
 }
 

@@ -17,8 +17,8 @@ fn waits(transfer: &mut Transfer, randoms: &[u32]) -> Vec<Duration> {
 
 #[test]
 fn waits_double_from_one_second_on_with_milliseconds_drawn_for_each() {
-    for goal in [Transfer::start(seekable()), sending(), asking_anew()] {
-        let mut transfer = goal;
+    for kind in [Transfer::start(seekable()), sending(), asking_anew()] {
+        let mut transfer = kind;
         let waits = waits(&mut transfer, &[7, 1000, 0, 500, 1001 + 3]);
         let expected = [1007, 3000, 4000, 8500, 16_003].map(millis);
         assert_eq!(waits, expected);
@@ -173,7 +173,7 @@ fn an_odd_reply_is_tried_again_after_a_pause_or_when_it_says() {
 
 #[test]
 fn patience_is_the_plans() {
-    let patience = Patience {
+    let retry_policy = RetryPolicy {
         schedule: crate::backoff::Schedule {
             waits: 1,
             ..Default::default()
@@ -182,13 +182,13 @@ fn patience_is_the_plans() {
         restarts: 0,
         longest_retry_after: Duration::from_secs(1),
     };
-    let plan = seekable().with_patience(patience);
+    let plan = seekable().with_retry_policy(retry_policy);
     let tries = |meet: fn(&mut Transfer)| endure(&mut in_session(plan.clone()), meet).0;
     assert_eq!(tries(|transfer| transfer.broke(0)), 2);
-    let odd = |transfer: &mut Transfer| {
+    let unexpected = |transfer: &mut Transfer| {
         page(200).to(transfer);
     };
-    assert_eq!(tries(odd), 2);
+    assert_eq!(tries(unexpected), 2);
     let lost = |transfer: &mut Transfer| {
         answer(404).to(transfer);
     };
@@ -212,7 +212,7 @@ fn odd_replies_are_tried_ten_times_a_second_apart() {
     page(200).to(&mut transfer);
     assert!(matches!(
         failure(&transfer),
-        Failure::Odd {
+        Failure::Unexpected {
             tries: 10,
             session: true,
             ..

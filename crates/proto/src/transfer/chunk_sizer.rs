@@ -7,10 +7,10 @@ use crate::content_range::CHUNK_GRANULARITY;
 const LARGEST: u64 = 256 * CHUNK_GRANULARITY;
 
 /// So many breaks in a row make chunks.
-const PATIENCE: u32 = 2;
+const BREAKS_BEFORE_CHUNKING: u32 = 2;
 
 #[derive(Debug, Clone)]
-pub(super) struct Pace {
+pub(super) struct ChunkSizer {
     chunking: Chunking,
     /// `None`: everything that is left.
     limit: Option<u64>,
@@ -20,7 +20,7 @@ pub(super) struct Pace {
     most: u64,
 }
 
-impl Pace {
+impl ChunkSizer {
     pub(super) fn new(chunking: Chunking) -> Self {
         let limit = match chunking {
             Chunking::Adaptive => None,
@@ -42,7 +42,7 @@ impl Pace {
     /// A request broke, after which `committed` bytes are there.
     pub(super) fn broke(&mut self, chunk: Chunk, committed: u64) {
         self.breaks += 1;
-        if self.chunking != Chunking::Adaptive || self.breaks < PATIENCE {
+        if self.chunking != Chunking::Adaptive || self.breaks < BREAKS_BEFORE_CHUNKING {
             return;
         }
         // Half of what came through stands a chance to come through whole. Where nothing did, the line may

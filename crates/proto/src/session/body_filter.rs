@@ -12,7 +12,7 @@ use crate::command::BodyLength;
 /// What [`accept`](Self::accept) returned stays valid when a later call fails, so it can be
 /// committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Intake {
+pub struct BodyFilter {
     /// Offset of the next byte of the body.
     position: u64,
     /// Offset of the body's first byte.
@@ -51,19 +51,19 @@ pub enum Outcome {
     Interrupted,
 }
 
-impl Intake {
+impl BodyFilter {
     /// Takes a body that is the whole media: of a simple upload, or the media part of a multipart
     /// upload.
     ///
     /// `length` is the length of the media, not of a multipart document around it.
     pub fn single_request(max_size: Option<u64>, length: BodyLength) -> Result<Self, SessionError> {
-        let intake = Self::new(0, 0).with_limit(max_size);
+        let filter = Self::new(0, 0).with_limit(max_size);
         match (length, max_size) {
             (BodyLength::Exact(length), Some(limit)) if length > limit => {
                 Err(SessionError::TooLarge { limit })
             }
-            (BodyLength::Exact(length), _) => Ok(intake.with_end(length)),
-            (BodyLength::Unknown, _) => Ok(intake),
+            (BodyLength::Exact(length), _) => Ok(filter.with_end(length)),
+            (BodyLength::Unknown, _) => Ok(filter),
         }
     }
 

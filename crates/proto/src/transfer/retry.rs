@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Cause, Event, Failure, Goal, Phase, Refusal, Reply, Transfer, Wait};
+use super::{Cause, Event, Failure, Phase, Refusal, Reply, RequestKind, Transfer, Wait};
 
 impl Transfer {
-    pub(super) fn beyond_sent(&mut self, committed: u64) -> Event {
+    pub(super) fn offset_beyond_sent(&mut self, committed: u64) -> Event {
         let sent = self.reach();
-        self.fail(Failure::BeyondSent { committed, sent })
+        self.fail(Failure::OffsetBeyondSent { committed, sent })
     }
 
     pub(super) fn lost(&mut self, status: StatusCode) -> Event {
         let restarts = self.restarts;
-        if restarts >= self.plan.patience.restarts {
+        if restarts >= self.plan.retry_policy.restarts {
             return self.fail(Failure::SessionsLost { restarts, status });
         }
         if self.floor() > 0 {
             let kept_from = self.floor();
-            return self.fail(Failure::Forgotten {
+            return self.fail(Failure::SessionRewound {
                 committed: 0,
                 kept_from,
             });
@@ -30,19 +30,19 @@ impl Transfer {
         self.sent = 0;
         self.sent_last = false;
         self.broken = None;
-        self.phase = Phase::Go(Goal::Start);
+        self.phase = Phase::Active(RequestKind::Start);
         Event::Lost
     }
 
     /// Backs off, or gives up.
     pub(super) fn interrupted(
         &mut self,
-        goal: Goal,
+        kind: RequestKind,
         cause: Cause,
         retry_after: Option<Duration>,
         random: u32,
     ) -> Event {
-        if goal == Goal::Data {
+        if kind == RequestKind::Data {
             self.broken = self.chunk();
         }
         let least = retry_after.unwrap_or_default();
@@ -50,9 +50,9 @@ impl Transfer {
         let wait = self
             .backoff
             .next(random)
-            .filter(|_| least <= self.plan.patience.longest_retry_after);
+            .filter(|_| least <= self.plan.retry_policy.longest_retry_after);
         let Some(delay) = wait else {
-            let session = goal.again() == Goal::Query;
+            let session = kind.after_failure() == RequestKind::Query;
             return self.fail(Failure::GaveUp {
                 cause,
                 tries,
@@ -66,13 +66,13 @@ impl Transfer {
             of: self.backoff.tries(),
             cause,
         };
-        self.phase = Phase::Waiting(wait, goal.again());
+        self.phase = Phase::Waiting(wait, kind.after_failure());
         Event::Nothing
     }
 
     /// Gives up at once.
-    pub(super) fn foreign(&mut self, reply: &Reply<'_>) -> Event {
-        self.fail(Failure::Odd {
+    pub(super) fn not_the_protocol(&mut self, reply: &Reply<'_>) -> Event {
+        self.fail(Failure::Unexpected {
             refusal: Refusal::of(reply),
             tries: 1,
             session: false,
@@ -80,37 +80,42 @@ impl Transfer {
     }
 
     /// Tries again after a pause, a limited number of times.
-    pub(super) fn odd(&mut self, goal: Goal, reply: &Reply<'_>, random: u32) -> Event {
+    pub(super) fn unexpected(
+        &mut self,
+        kind: RequestKind,
+        reply: &Reply<'_>,
+        random: u32,
+    ) -> Event {
         let refusal = Refusal::of(reply);
-        if goal == Goal::Data {
+        if kind == RequestKind::Data {
             self.broken = self.chunk();
         }
-        self.oddities += 1;
-        let of = self.plan.patience.other_tries;
-        if self.oddities >= of {
-            let session = goal.again() == Goal::Query;
-            return self.fail(Failure::Odd {
+        self.unexpected_count += 1;
+        let of = self.plan.retry_policy.other_tries;
+        if self.unexpected_count >= of {
+            let session = kind.after_failure() == RequestKind::Query;
+            return self.fail(Failure::Unexpected {
                 refusal,
-                tries: self.oddities,
+                tries: self.unexpected_count,
                 session,
             });
         }
         let wait = Wait {
             delay: self.pause(reply.retry_after, random),
-            attempt: self.oddities + 1,
+            attempt: self.unexpected_count + 1,
             of,
             cause: Cause::Reply(refusal),
         };
-        self.phase = Phase::Waiting(wait, goal.again());
+        self.phase = Phase::Waiting(wait, kind.after_failure());
         Event::Nothing
     }
 
     /// The wait before what failed without a reason to back off is tried again.
     fn pause(&self, retry_after: Option<Duration>, random: u32) -> Duration {
-        let patience = &self.plan.patience;
+        let retry_policy = &self.plan.retry_policy;
         let asked = retry_after.unwrap_or_default();
-        let pause = patience.schedule.pause(random);
-        pause.max(asked.min(patience.longest_retry_after))
+        let pause = retry_policy.schedule.pause(random);
+        pause.max(asked.min(retry_policy.longest_retry_after))
     }
 
     pub(super) fn fail(&mut self, failure: Failure) -> Event {
