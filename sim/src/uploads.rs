@@ -112,7 +112,7 @@ impl Work {
     /// Does what is left to do: the life of a client's process, again and again.
     pub(crate) async fn run(self, witness: Witness) -> turmoil::Result {
         let wire = Wire::new(&self.0.client, witness);
-        let client = Client::over(Arc::new(wire), None);
+        let client = Client::with_transport(Arc::new(wire), None);
         for (index, plan) in self.0.plans.iter().enumerate() {
             while self.0.outcomes.borrow()[index] == Outcome::Open {
                 self.0.tries.set(self.0.tries.get() + 1);
@@ -185,7 +185,7 @@ impl Plan {
             .expect("the upload is well-formed")
             .chunking(self.chunking)
             .rate_limit(RateLimit::new(self.rate))
-            .patience(RetryPolicy {
+            .retry_policy(RetryPolicy {
                 schedule,
                 ..RetryPolicy::default()
             })
@@ -196,7 +196,7 @@ impl Plan {
             // Each time later, so that it gets as far as a session some time.
             Manner::Cancelled(after) => {
                 let after = after.saturating_mul(u32::try_from(tries).unwrap_or(u32::MAX));
-                upload.upload_type(UploadType::Resumable).within(after)
+                upload.upload_type(UploadType::Resumable).timeout(after)
             }
         }
     }

@@ -8,40 +8,40 @@ use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5};
 
 /// The CRC32C of one stretch of the media. Shared with the body of the request that is under way.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Checksum(Arc<Mutex<Stretch>>);
+pub(crate) struct RunningChecksum(Arc<Mutex<CoveredRange>>);
 
 #[derive(Debug, Default)]
-struct Stretch {
+struct CoveredRange {
     range: Range<u64>,
     hasher: Crc32cHasher,
 }
 
-impl Checksum {
+impl RunningChecksum {
     /// Takes bytes that begin at `offset`. Those that were taken before are ignored: after a broken
     /// request the same bytes come again. Bytes behind a gap begin a new stretch.
-    pub(crate) fn take(&self, offset: u64, bytes: &[u8]) {
-        let mut stretch = self.lock();
-        if offset > stretch.range.end {
-            *stretch = Stretch {
+    pub(crate) fn update(&self, offset: u64, bytes: &[u8]) {
+        let mut covered = self.lock();
+        if offset > covered.range.end {
+            *covered = CoveredRange {
                 range: offset..offset,
                 hasher: Crc32cHasher::default(),
             };
         }
-        let known = stretch.range.end.saturating_sub(offset);
+        let known = covered.range.end.saturating_sub(offset);
         let known = usize::try_from(known).unwrap_or(usize::MAX);
         if let Some(new) = bytes.get(known..) {
-            stretch.hasher.update(new);
-            stretch.range.end += new.len() as u64;
+            covered.hasher.update(new);
+            covered.range.end += new.len() as u64;
         }
     }
 
     /// The stretch that was taken, and its digest.
-    pub(crate) fn taken(&self) -> (Range<u64>, Crc32c) {
-        let stretch = self.lock();
-        (stretch.range.clone(), stretch.hasher.value())
+    pub(crate) fn covered(&self) -> (Range<u64>, Crc32c) {
+        let covered = self.lock();
+        (covered.range.clone(), covered.hasher.value())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Stretch> {
+    fn lock(&self) -> MutexGuard<'_, CoveredRange> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -49,13 +49,13 @@ impl Checksum {
 /// What a resource says about its media. What it does not say, or not in a form that is known, is
 /// `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Stated {
+pub(crate) struct StatedProperties {
     pub(crate) size: Option<u64>,
     pub(crate) crc32c: Option<Crc32c>,
     pub(crate) md5: Option<Md5>,
 }
 
-impl Stated {
+impl StatedProperties {
     /// Reads `size`, `crc32c` and `md5Hash` or `md5Checksum`, as Cloud Storage, Drive and this house
     /// write them.
     pub(crate) fn of(resource: &Value) -> Self {
@@ -128,34 +128,38 @@ mod tests {
 
     #[test]
     fn bytes_that_come_again_count_once() {
-        let checksum = Checksum::default();
-        checksum.take(0, b"Lla");
-        checksum.take(1, b"la");
-        checksum.take(1, b"lama");
-        assert_eq!(checksum.taken(), (0..5, crc32c(b"Llama")));
+        let checksum = RunningChecksum::default();
+        checksum.update(0, b"Lla");
+        checksum.update(1, b"la");
+        checksum.update(1, b"lama");
+        assert_eq!(checksum.covered(), (0..5, crc32c(b"Llama")));
     }
 
     #[test]
     fn an_upload_that_goes_on_in_the_middle_has_the_checksum_of_its_end() {
-        let checksum = Checksum::default();
-        checksum.take(3, b"ma");
-        assert_eq!(checksum.taken(), (3..5, crc32c(b"ma")));
+        let checksum = RunningChecksum::default();
+        checksum.update(3, b"ma");
+        assert_eq!(checksum.covered(), (3..5, crc32c(b"ma")));
     }
 
     #[test]
     fn sizes_and_digests_are_read_in_the_forms_that_servers_write() {
-        let stated = Stated::of(
+        let stated = StatedProperties::of(
             &json!({"size": "5", "crc32c": "xkjlSw==", "md5Hash": "XUFAKrxLKna5cZ2REBfFkg=="}),
         );
         assert_eq!(stated.size, Some(5));
         assert!(stated.crc32c.is_some() && stated.md5.is_some());
-        let drive =
-            Stated::of(&json!({"size": 5, "md5Checksum": "5d41402abc4b2a76b9719d911017c592"}));
-        assert_eq!(drive.md5, stated.md5);
-        assert_eq!(
-            Stated::of(&json!({"size": "many", "crc32c": 7})),
-            Stated::default()
+        let from_drive = StatedProperties::of(
+            &json!({"size": 5, "md5Checksum": "5d41402abc4b2a76b9719d911017c592"}),
         );
-        assert_eq!(Stated::of(&Value::Null), Stated::default());
+        assert_eq!(from_drive.md5, stated.md5);
+        assert_eq!(
+            StatedProperties::of(&json!({"size": "many", "crc32c": 7})),
+            StatedProperties::default()
+        );
+        assert_eq!(
+            StatedProperties::of(&Value::Null),
+            StatedProperties::default()
+        );
     }
 }

@@ -10,16 +10,16 @@ use windlass_proto::parameters::Parameters;
 use windlass_proto::transfer::{self, Failure, Refusal, SessionStatus};
 use windlass_proto::upload_type::UploadType;
 
+use crate::authenticated_transport::AuthenticatedTransport;
 use crate::download::{Download, DownloadProgress, Downloaded};
-use crate::drive::Drive;
 use crate::error::{Cause, Error};
-use crate::journal::Held;
-use crate::line::Line;
+use crate::journal::LockedRecord;
 use crate::session_uri::SessionUri;
 use crate::source::{Media, Source};
 use crate::token::TokenSource;
 use crate::transport::{Body, HttpTransport, Reply, Request, Timeouts, Transport};
 use crate::upload::{Upload, Uploaded};
+use crate::upload_loop::UploadDriver;
 
 /// Media of up to this size goes in one request unless something else is asked for ("5 MB or less", say
 /// the documents).
@@ -27,7 +27,7 @@ const SMALL: u64 = 5 * 1024 * 1024;
 
 /// Uploads media, and asks after uploads. Cheap to clone; clones share connections and tokens.
 #[derive(Debug, Clone)]
-pub struct Client(Arc<Line>);
+pub struct Client(Arc<AuthenticatedTransport>);
 
 /// How a client reaches servers.
 #[derive(Debug, Clone, Default)]
@@ -67,13 +67,13 @@ impl Client {
     /// The system has no root certificates that can be read.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let transport = HttpTransport::new(settings.timeouts)?;
-        Ok(Self::over(Arc::new(transport), settings.token))
+        Ok(Self::with_transport(Arc::new(transport), settings.token))
     }
 
     /// A client whose requests go over a transport of the caller's. Tokens are put on them as
     /// [`Settings::token`] has it.
-    pub fn over(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
-        Self(Arc::new(Line::new(transport, token)))
+    pub fn with_transport(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
+        Self(Arc::new(AuthenticatedTransport::new(transport, token)))
     }
 
     /// Uploads media. With a [journal](Upload::journal), an unfinished upload of the same file to the
@@ -90,11 +90,11 @@ impl Client {
     /// there is a journal, in the journal.
     pub async fn upload(&self, upload: Upload, source: Source) -> Result<Uploaded, Error> {
         let mut media = source.open().await?;
-        if let Some(held) = unfinished(&upload, &media).await? {
-            return self.go_on(&upload, media, held).await;
+        if let Some(locked) = unfinished(&upload, &media).await? {
+            return self.resume_with(&upload, media, locked).await;
         }
-        let upload_type = choose(&upload, &mut media).await?;
-        Drive::start(&self.0, &upload, upload_type, media)
+        let upload_type = choose_upload_type(&upload, &mut media).await?;
+        UploadDriver::start(&self.0, &upload, upload_type, media)
             .run()
             .await
     }
@@ -108,14 +108,21 @@ impl Client {
     /// # Cancel safety
     ///
     /// Like [`upload`](Self::upload).
-    pub async fn resume(&self, upload: Upload, held: Held) -> Result<Uploaded, Error> {
-        let media = Source::path(held.record().source.path()).open().await?;
-        self.go_on(&upload, media, held).await
+    pub async fn resume(&self, upload: Upload, locked: LockedRecord) -> Result<Uploaded, Error> {
+        let media = Source::path(locked.record().source.path()).open().await?;
+        self.resume_with(&upload, media, locked).await
     }
 
-    async fn go_on(&self, upload: &Upload, media: Media, held: Held) -> Result<Uploaded, Error> {
-        media.check_is(&held.record().source).await?;
-        Drive::resume(&self.0, upload, media, held).run().await
+    async fn resume_with(
+        &self,
+        upload: &Upload,
+        media: Media,
+        locked: LockedRecord,
+    ) -> Result<Uploaded, Error> {
+        media.check_identity(&locked.record().source).await?;
+        UploadDriver::resume(&self.0, upload, media, locked)
+            .run()
+            .await
     }
 
     /// Asks what a session is at. The upload is not disturbed.
@@ -127,7 +134,7 @@ impl Client {
         let query = ContentRange::Query { total: None };
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_RANGE, query.into());
-        let reply = self.to_session(Method::PUT, session, headers).await?;
+        let reply = self.send_to_session(Method::PUT, session, headers).await?;
         Status::of(&reply)
     }
 
@@ -140,7 +147,7 @@ impl Client {
     /// finished.
     pub async fn cancel(&self, session: &SessionUri) -> Result<Status, Error> {
         let reply = self
-            .to_session(Method::DELETE, session, HeaderMap::new())
+            .send_to_session(Method::DELETE, session, HeaderMap::new())
             .await?;
         match reply.status.as_u16() {
             499 | 200 | 204 => Ok(Status::Cancelled),
@@ -164,19 +171,19 @@ impl Client {
         download: &Download,
         on_progress: impl Fn(DownloadProgress) + Send + Sync,
     ) -> Result<Downloaded, Error> {
-        let line = &self.0;
-        let done = download.run(line.transport(), line.token(), on_progress);
+        let transport = &self.0;
+        let done = download.run(transport.inner(), transport.token(), on_progress);
         Ok(done.await?)
     }
 
-    async fn to_session(
+    async fn send_to_session(
         &self,
         method: Method,
         session: &SessionUri,
         mut headers: HeaderMap,
     ) -> Result<Reply, Error> {
         let url = session.url().clone();
-        if session.is_where_it_was_asked()
+        if session.is_same_origin()
             && let Some(token) = self.0.token_for(&url, &url).await?
         {
             headers.insert(AUTHORIZATION, token);
@@ -189,7 +196,7 @@ impl Client {
         };
         Ok(self
             .0
-            .transport()
+            .inner()
             .send(request)
             .await
             .map_err(Cause::Transport)?)
@@ -199,7 +206,7 @@ impl Client {
 impl Status {
     fn of(reply: &Reply) -> Result<Self, Error> {
         let resource = || serde_json::from_slice(&reply.body).ok();
-        match SessionStatus::of(&seen(reply)) {
+        match SessionStatus::of(&as_transfer_reply(reply)) {
             Some(SessionStatus::Active { committed }) => Ok(Self::Active { committed }),
             Some(SessionStatus::Finished) => Ok(Self::Finished {
                 resource: resource(),
@@ -212,24 +219,24 @@ impl Status {
 }
 
 /// The unfinished upload of the same media to the same place, if there is one.
-async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<Held>, Error> {
-    let (Some(journal), false) = (&upload.journal, upload.anew) else {
+async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecord>, Error> {
+    let (Some(journal), false) = (&upload.journal, upload.ignore_journal) else {
         return Ok(None);
     };
     let Some(source) = media.identity().await? else {
         return Ok(None);
     };
     match journal.find(&upload.key(&source))?.pop() {
-        Some(record) => Ok(Some(journal.hold(&record.id)?)),
+        Some(record) => Ok(Some(journal.lock(&record.id)?)),
         None => Ok(None),
     }
 }
 
 /// How media is uploaded: as was asked for, as the URL says, or as its size suggests.
-async fn choose(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
+async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
     let parameters = Parameters::parse(upload.url.query()).map_err(Cause::from)?;
     let asked = upload
-        .asked_type
+        .requested_type
         .or_else(|| UploadType::from_parameters(&parameters).ok());
     if asked == Some(UploadType::Resumable) {
         return Ok(UploadType::Resumable);
@@ -255,7 +262,7 @@ async fn known_size(media: &mut Media) -> Result<Option<u64>, Error> {
     Ok(media.total())
 }
 
-fn seen(reply: &Reply) -> transfer::Reply<'_> {
+fn as_transfer_reply(reply: &Reply) -> transfer::Reply<'_> {
     transfer::Reply {
         status: reply.status,
         headers: &reply.headers,
@@ -266,10 +273,10 @@ fn seen(reply: &Reply) -> transfer::Reply<'_> {
 
 /// The error of a reply that says nothing of what was asked.
 fn refused(reply: &Reply) -> Error {
-    let failure = Failure::Refused(Refusal::of(&seen(reply)));
+    let failure = Failure::Refused(Refusal::of(&as_transfer_reply(reply)));
     Cause::Upload {
         failure,
-        trouble: None,
+        last_error: None,
     }
     .into()
 }

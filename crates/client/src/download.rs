@@ -26,16 +26,16 @@ use crate::rate_limit::RateLimit;
 use crate::session_uri::Redacted;
 use crate::token::TokenSource;
 use crate::transport::{Body, Incoming, Request, Transport};
-use answer::{Answer, Whole};
 use partial::Partial;
-use trouble::{Trouble, passes};
+use response::{EntityInfo, Response};
+use retry::{RetryDecision, is_transient};
 
-mod answer;
 mod error;
 mod partial;
+mod response;
+mod retry;
 #[cfg(test)]
 mod tests;
-mod trouble;
 
 pub use error::DownloadError;
 
@@ -140,7 +140,7 @@ impl Download {
             download: self,
             transport,
             token,
-            may_renew: token.is_some(),
+            can_refresh: token.is_some(),
             partial,
             progress: &progress,
         };
@@ -167,30 +167,30 @@ struct Run<'run> {
     transport: &'run dyn Transport,
     token: Option<&'run TokenSource>,
     /// A token that was renewed and is refused all the same is not renewed again.
-    may_renew: bool,
+    can_refresh: bool,
     partial: Partial,
     progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
 }
 
 impl Run<'_> {
     async fn finish(mut self) -> Result<Downloaded, DownloadError> {
-        match self.try_again_until_done().await {
+        match self.run_with_retries().await {
             Ok(()) => self.partial.finish(self.download.expected).await,
             Err(error) => {
-                self.partial.leave().await;
+                self.partial.abandon().await;
                 Err(error)
             }
         }
     }
 
-    async fn try_again_until_done(&mut self) -> Result<(), DownloadError> {
+    async fn run_with_retries(&mut self) -> Result<(), DownloadError> {
         let mut backoff = Backoff::new(self.download.schedule);
         loop {
             let before = self.partial.received();
             let (error, retry_after) = match self.attempt().await {
                 Ok(()) => return Ok(()),
-                Err(Trouble::Final(error)) => return Err(error),
-                Err(Trouble::Again { error, retry_after }) => (error, retry_after),
+                Err(RetryDecision::GiveUp(error)) => return Err(error),
+                Err(RetryDecision::Retry { error, retry_after }) => (error, retry_after),
             };
             if self.partial.received() > before {
                 backoff.reset();
@@ -201,45 +201,45 @@ impl Run<'_> {
                 _ => return Err(error),
             };
             tracing::debug!(%error, "the download broke");
-            self.tell(Some(wait));
+            self.report(Some(wait));
             sleep(wait).await;
         }
     }
 
     /// One request, and what comes of it.
-    async fn attempt(&mut self) -> Result<(), Trouble> {
+    async fn attempt(&mut self) -> Result<(), RetryDecision> {
         let incoming = self.open().await?;
-        match Answer::of(&incoming, &self.partial) {
-            Answer::Whole(whole) => {
-                let end = whole.size;
-                self.partial.begin(whole).await?;
+        match Response::of(&incoming, &self.partial) {
+            Response::Full(entity) => {
+                let end = entity.size;
+                self.partial.begin(entity).await?;
                 self.receive(incoming, end).await
             }
-            Answer::Rest { end, total } => {
-                self.partial.learn(total);
+            Response::Continuation { end, total } => {
+                self.partial.set_total(total);
                 self.receive(incoming, Some(end)).await
             }
-            Answer::Complete => Ok(()),
-            Answer::Other => {
-                self.partial.ask_for_all();
-                Err(Trouble::again(DownloadError::Changed))
+            Response::Complete => Ok(()),
+            Response::Changed => {
+                self.partial.request_full();
+                Err(RetryDecision::retry(DownloadError::Changed))
             }
-            Answer::Stranger => Err(Trouble::again(DownloadError::Stranger {
+            Response::NotTheMedia => Err(RetryDecision::retry(DownloadError::NotTheMedia {
                 path: self.partial.path().to_owned(),
             })),
-            Answer::Encoded(encoding) => Err(DownloadError::Encoded { encoding }.into()),
-            Answer::Refused => Err(self.refused(incoming).await?),
+            Response::Encoded(encoding) => Err(DownloadError::Encoded { encoding }.into()),
+            Response::Refused => Err(self.refused(incoming).await?),
         }
     }
 
     /// Sends the request, with a token that is renewed once, and follows redirections.
-    async fn open(&mut self) -> Result<Incoming, Trouble> {
+    async fn open(&mut self) -> Result<Incoming, RetryDecision> {
         let mut url = self.download.url.clone();
         for _ in 0..=REDIRECTIONS {
             let incoming = self.transport.open(self.request(&url).await?).await?;
             match incoming.status.as_u16() {
                 301 | 302 | 303 | 307 | 308 => url = redirected(&url, &incoming.headers)?,
-                401 if self.renews_for(&url).await? => {}
+                401 if self.refresh_for(&url).await? => {}
                 _ => return Ok(incoming),
             }
         }
@@ -249,7 +249,7 @@ impl Run<'_> {
     async fn request(&self, url: &Url) -> Result<Request, DownloadError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        if let Some(etag) = self.partial.can_go_on() {
+        if let Some(etag) = self.partial.resume_etag() {
             let range = format!("bytes={}-", self.partial.received());
             let range = HeaderValue::try_from(range).expect("digits are visible");
             headers.insert(RANGE, range);
@@ -271,37 +271,37 @@ impl Run<'_> {
             .filter(|_| url.origin() == self.download.url.origin())
     }
 
-    async fn renews_for(&mut self, url: &Url) -> Result<bool, DownloadError> {
+    async fn refresh_for(&mut self, url: &Url) -> Result<bool, DownloadError> {
         match self.token_for(url) {
-            Some(token) if self.may_renew => {
-                let renewed = token.renew().await?;
-                self.may_renew = false;
-                Ok(renewed)
+            Some(token) if self.can_refresh => {
+                let refreshed = token.refresh().await?;
+                self.can_refresh = false;
+                Ok(refreshed)
             }
             _ => Ok(false),
         }
     }
 
     /// Takes a body that ends at `end` of the media.
-    async fn receive(&mut self, incoming: Incoming, end: Option<u64>) -> Result<(), Trouble> {
-        self.may_renew = self.token.is_some();
-        let mark = self.partial.mark().await?;
+    async fn receive(&mut self, incoming: Incoming, end: Option<u64>) -> Result<(), RetryDecision> {
+        self.can_refresh = self.token.is_some();
+        let position = self.partial.position().await?;
         let mut body = incoming.body;
         let outcome = loop {
-            self.tell(None);
+            self.report(None);
             match body.next().await {
-                Some(Ok(piece)) if self.is_beyond(end, &piece) => {
+                Some(Ok(piece)) if self.exceeds(end, &piece) => {
                     // Who miscounts may have begun elsewhere, too.
-                    self.partial.go_back(&mark).await?;
-                    self.partial.ask_for_all();
-                    break Err(Trouble::again(DownloadError::TooLong));
+                    self.partial.rewind(&position).await?;
+                    self.partial.request_full();
+                    break Err(RetryDecision::retry(DownloadError::TooLong));
                 }
                 Some(Ok(piece)) => {
-                    self.go_slowly(piece.len()).await;
+                    self.throttle(piece.len()).await;
                     self.partial.write(piece).await?;
                 }
                 Some(Err(error)) => break Err(error.into()),
-                None => break self.is_all_there(),
+                None => break self.check_complete(),
             }
         };
         // What has come counts, whatever broke.
@@ -309,30 +309,33 @@ impl Run<'_> {
         outcome
     }
 
-    fn is_beyond(&self, end: Option<u64>, piece: &[u8]) -> bool {
+    fn exceeds(&self, end: Option<u64>, piece: &[u8]) -> bool {
         let received = self.partial.received() + piece.len() as u64;
         end.is_some_and(|end| received > end)
     }
 
-    async fn go_slowly(&self, len: usize) {
+    async fn throttle(&self, len: usize) {
         if let Some(limit) = &self.download.rate {
-            sleep(limit.book(len)).await;
+            sleep(limit.reserve(len)).await;
         }
     }
 
     /// A reply may carry less than it was asked for; the rest is asked for again.
-    fn is_all_there(&self) -> Result<(), Trouble> {
+    fn check_complete(&self) -> Result<(), RetryDecision> {
         let received = self.partial.received();
         match self.partial.total() {
             Some(expected) if received < expected => {
-                Err(Trouble::again(DownloadError::Size { expected, received }))
+                Err(RetryDecision::retry(DownloadError::Size {
+                    expected,
+                    received,
+                }))
             }
             _ => Ok(()),
         }
     }
 
-    async fn refused(&self, incoming: Incoming) -> Result<Trouble, Trouble> {
-        let reply = incoming.whole().await?;
+    async fn refused(&self, incoming: Incoming) -> Result<RetryDecision, RetryDecision> {
+        let reply = incoming.collect().await?;
         let retry_after = retry_after(&reply.headers, now());
         let refusal = Refusal::of(&transfer::Reply {
             status: reply.status,
@@ -340,16 +343,16 @@ impl Run<'_> {
             body: &reply.body,
             retry_after,
         });
-        let passes = passes(&refusal);
+        let is_transient = is_transient(&refusal);
         let error = DownloadError::Refused(Box::new(refusal));
-        if passes {
-            Ok(Trouble::Again { error, retry_after })
+        if is_transient {
+            Ok(RetryDecision::Retry { error, retry_after })
         } else {
-            Ok(Trouble::Final(error))
+            Ok(RetryDecision::GiveUp(error))
         }
     }
 
-    fn tell(&self, waiting: Option<Duration>) {
+    fn report(&self, waiting: Option<Duration>) {
         (self.progress)(DownloadProgress {
             received: self.partial.received(),
             total: self.partial.total(),
@@ -370,7 +373,7 @@ fn redirected(url: &Url, headers: &HeaderMap) -> Result<Url, DownloadError> {
 }
 
 /// `TARGET.part` and the like.
-fn beside(target: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(target: &Path, suffix: &str) -> PathBuf {
     let mut name = target.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

@@ -9,7 +9,7 @@ use windlass_proto::transfer::{Failure, InvalidChunkSize};
 
 use crate::checksum::Mismatch;
 use crate::download::DownloadError;
-use crate::journal::{JournalError, UploadRef};
+use crate::journal::{JournalError, RecordId};
 use crate::session_uri::{InvalidSessionUri, SessionUri};
 use crate::source::SourceError;
 use crate::token::TokenError;
@@ -26,7 +26,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     cause: Cause,
     session: Option<SessionUri>,
-    upload: Option<UploadRef>,
+    upload: Option<RecordId>,
 }
 
 /// What an error is about.
@@ -85,7 +85,7 @@ pub(crate) enum Cause {
     #[error(transparent)]
     Source(#[from] SourceError),
     #[error("the upload is finished, but its media may be a mixture")]
-    Torn(#[source] SourceError),
+    ChangedDuringUpload(#[source] SourceError),
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -95,7 +95,7 @@ pub(crate) enum Cause {
         failure: Failure,
         /// The last thing that went wrong on the line, if that is what it failed with.
         #[source]
-        trouble: Option<TransportError>,
+        last_error: Option<TransportError>,
     },
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -123,7 +123,9 @@ impl Cause {
             | Self::ContentType
             | Self::ChunkSize(_)
             | Self::TooLongForOneRequest => Kind::Usage,
-            Self::Source(SourceError::Changed { .. }) | Self::Torn(_) => Kind::SourceChanged,
+            Self::Source(SourceError::Changed { .. }) | Self::ChangedDuringUpload(_) => {
+                Kind::SourceChanged
+            }
             Self::Source(_) => Kind::Source,
             Self::Journal(JournalError::InUse { .. }) => Kind::Busy,
             Self::Journal(_) => Kind::Journal,
@@ -162,10 +164,10 @@ impl Error {
     }
 
     /// Adds what a later try can go on with.
-    pub(crate) fn in_session(
+    pub(crate) fn with_resume_info(
         mut self,
         session: Option<SessionUri>,
-        upload: Option<UploadRef>,
+        upload: Option<RecordId>,
     ) -> Self {
         self.0.session = session;
         self.0.upload = upload;
@@ -176,7 +178,7 @@ impl Error {
     pub(crate) fn session_survives(&self) -> bool {
         match &self.0.cause {
             Cause::Upload { failure, .. } => failure.session_survives(),
-            Cause::Mismatch(_) | Cause::Torn(_) => false,
+            Cause::Mismatch(_) | Cause::ChangedDuringUpload(_) => false,
             _ => true,
         }
     }
@@ -231,7 +233,7 @@ impl Error {
     }
 
     /// The journal's name for the upload that a later try can go on with.
-    pub fn upload(&self) -> Option<&UploadRef> {
+    pub fn upload(&self) -> Option<&RecordId> {
         self.0.upload.as_ref()
     }
 }

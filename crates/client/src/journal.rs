@@ -38,25 +38,25 @@ use std::{env, ffi::OsString, io};
 
 mod error;
 mod files;
-mod held;
+mod format;
+mod locked_record;
 mod record;
-mod upload_ref;
-mod written;
+mod record_id;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::{Damage, JournalError};
-pub use held::Held;
+pub use locked_record::LockedRecord;
 pub use record::{Entry, NewRecord, Record, UploadKey};
-pub use upload_ref::{InvalidUploadRef, UploadRef};
+pub use record_id::{InvalidRecordId, RecordId};
 
 use crate::clock;
 use files::{Files, Lock, Role};
 
 /// A directory in which unfinished uploads are remembered.
 ///
-/// Any number of processes may use it at once. One of them at a time [holds](Self::hold) an upload.
+/// Any number of processes may use it at once. One of them at a time [holds](Self::lock) an upload.
 /// Two that [create](Self::create) records of the same upload at the same moment get two uploads.
 #[derive(Debug, Clone)]
 pub struct Journal {
@@ -104,7 +104,7 @@ impl Journal {
     /// that are named otherwise are ignored.
     pub fn entries(&self) -> Result<Vec<Entry>, JournalError> {
         let (mut records, mut damaged) = (Vec::new(), Vec::new());
-        for id in self.recorded()? {
+        for id in self.recorded_ids()? {
             let files = self.files(&id);
             match files.read() {
                 Ok(record) => records.push(record),
@@ -117,7 +117,7 @@ impl Journal {
                 }),
             }
         }
-        records.sort_by_key(Record::order);
+        records.sort_by_key(Record::sort_key);
         let records = records.into_iter().map(Box::new).map(Entry::Unfinished);
         Ok(records.chain(damaged).collect())
     }
@@ -128,34 +128,34 @@ impl Journal {
     /// It reads all records, locks nothing and writes nothing: some ten microseconds for each record.
     pub fn find(&self, key: &UploadKey) -> Result<Vec<Record>, JournalError> {
         let mut found = Vec::new();
-        for id in self.recorded()? {
+        for id in self.recorded_ids()? {
             let files = self.files(&id);
             if let Ok(mut record) = files.read_record()
-                && key.is_of(&record)
+                && key.matches(&record)
             {
                 files.read_progress(&mut record);
                 found.push(record);
             }
         }
-        found.sort_by_key(Record::order);
+        found.sort_by_key(Record::sort_key);
         Ok(found)
     }
 
     /// The ids of which there are records.
-    fn recorded(&self) -> Result<BTreeSet<UploadRef>, JournalError> {
+    fn recorded_ids(&self) -> Result<BTreeSet<RecordId>, JournalError> {
         files::ids(&self.directory, |role| role == Role::Record)
     }
 
     /// Remembers an upload and holds it. It survives a power cut once this returns.
-    pub fn create(&self, new: NewRecord) -> Result<Held, JournalError> {
+    pub fn create(&self, new: NewRecord) -> Result<LockedRecord, JournalError> {
         loop {
-            let id = UploadRef::random()?;
+            let id = RecordId::random()?;
             let files = self.files(&id);
             let Some(lock) = files.take_lock()? else {
                 continue;
             };
             if !files.has_record()? {
-                return Held::create(Record::new(id, new, now()), files, lock);
+                return LockedRecord::create(Record::new(id, new, now()), files, lock);
             }
         }
     }
@@ -164,15 +164,15 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`InUse`](JournalError::InUse) while another process works on it, or another [`Held`] of this
+    /// [`InUse`](JournalError::InUse) while another process works on it, or another [`LockedRecord`] of this
     /// one.
-    pub fn hold(&self, id: &UploadRef) -> Result<Held, JournalError> {
+    pub fn lock(&self, id: &RecordId) -> Result<LockedRecord, JournalError> {
         let files = self.files(id);
-        let lock = Self::lock(&files)?;
+        let lock = Self::acquire(&files)?;
         match files.read() {
             Ok(record) => {
                 files.make_private()?;
-                Ok(Held::new(record, files, lock))
+                Ok(LockedRecord::new(record, files, lock))
             }
             Err(damage) => Err(JournalError::Damaged {
                 path: files.record,
@@ -188,9 +188,9 @@ impl Journal {
     /// # Errors
     ///
     /// [`InUse`](JournalError::InUse) while another process works on it.
-    pub fn remove(&self, id: &UploadRef) -> Result<(), JournalError> {
+    pub fn remove(&self, id: &RecordId) -> Result<(), JournalError> {
         let files = self.files(id);
-        let lock = Self::lock(&files)?;
+        let lock = Self::acquire(&files)?;
         match files.read() {
             Err(damage @ Damage::Version { .. }) => Err(JournalError::Damaged {
                 path: files.record,
@@ -201,7 +201,7 @@ impl Journal {
     }
 
     /// The lock of an upload that exists.
-    fn lock(files: &Files) -> Result<Lock, JournalError> {
+    fn acquire(files: &Files) -> Result<Lock, JournalError> {
         let not_found = || JournalError::NotFound {
             id: files.id.clone(),
         };
@@ -224,7 +224,7 @@ impl Journal {
 
     /// Removes the files of an upload that has no record. Where somebody holds the lock, the record
     /// is about to come, or its removal is under way.
-    fn sweep(&self, id: &UploadRef) -> Result<(), JournalError> {
+    fn sweep(&self, id: &RecordId) -> Result<(), JournalError> {
         let files = self.files(id);
         let leftovers = || {
             files
@@ -243,7 +243,7 @@ impl Journal {
         }
     }
 
-    fn files(&self, id: &UploadRef) -> Files {
+    fn files(&self, id: &RecordId) -> Files {
         Files::new(&self.directory, id, self.user)
     }
 }

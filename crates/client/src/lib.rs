@@ -25,14 +25,13 @@
 //! What it does on the way is decided in [`windlass_proto::transfer`], where there is no I/O. The rules
 //! are those of Google's documents (docs/protocol.md, 5).
 
+mod authenticated_transport;
 mod checksum;
 mod client;
 mod clock;
 mod download;
-mod drive;
 mod error;
 mod journal;
-mod line;
 mod progress;
 mod random;
 mod rate_limit;
@@ -41,14 +40,15 @@ mod source;
 mod token;
 pub mod transport;
 mod upload;
+mod upload_loop;
 
 pub use checksum::{Mismatch, Verified};
 pub use client::{Client, Settings, Status};
 pub use download::{Download, DownloadError, DownloadProgress, Downloaded};
 pub use error::{Error, Kind};
 pub use journal::{
-    Damage, Entry, Held, InvalidUploadRef, Journal, JournalError, NewRecord, Record, UploadKey,
-    UploadRef,
+    Damage, Entry, InvalidRecordId, Journal, JournalError, LockedRecord, NewRecord, Record,
+    RecordId, UploadKey,
 };
 pub use progress::{Progress, State};
 pub use rate_limit::RateLimit;
@@ -56,7 +56,7 @@ pub use session_uri::{InvalidSessionUri, SessionUri};
 pub use source::{Change, Source, SourceError, SourceIdentity};
 pub use token::{InvalidTokenSource, TokenError, TokenSource};
 pub use transport::Timeouts;
-pub use upload::{Upload, Uploaded, Verb};
+pub use upload::{HttpMethod, Upload, Uploaded};
 pub use windlass_proto::backoff::Schedule;
 pub use windlass_proto::digest::Crc32c;
 pub use windlass_proto::transfer::{

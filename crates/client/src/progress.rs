@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use windlass_proto::transfer::Wait;
 
-use crate::journal::UploadRef;
+use crate::journal::RecordId;
 
 /// How far an upload is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Progress {
     /// What is going on.
     pub state: State,
     /// By what name the journal knows the upload, once it is there.
-    pub upload: Option<UploadRef>,
+    pub upload: Option<RecordId>,
 }
 
 /// What is going on in an upload.
@@ -63,19 +63,19 @@ impl Progress {
 
 /// Somebody who watches.
 #[derive(Clone)]
-pub(crate) struct Watcher(Arc<dyn Fn(&Progress) + Send + Sync>);
+pub(crate) struct ProgressCallback(Arc<dyn Fn(&Progress) + Send + Sync>);
 
-impl Watcher {
+impl ProgressCallback {
     pub(crate) fn new(watch: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         Self(Arc::new(watch))
     }
 
-    pub(crate) fn tell(&self, progress: &Progress) {
+    pub(crate) fn report(&self, progress: &Progress) {
         (self.0)(progress);
     }
 }
 
-impl fmt::Debug for Watcher {
+impl fmt::Debug for ProgressCallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Watcher(..)")
     }
@@ -83,62 +83,62 @@ impl fmt::Debug for Watcher {
 
 /// Counts what leaves. Shared with the body of the request that is under way.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Meter(Arc<Counters>);
+pub(crate) struct ByteCounter(Arc<Counters>);
 
 #[derive(Debug, Default)]
 struct Counters {
     /// Offset behind the last byte that left.
     sent: AtomicU64,
     /// All bytes that left, those that had to be sent again too.
-    passed: AtomicU64,
+    transferred: AtomicU64,
 }
 
-impl Meter {
+impl ByteCounter {
     /// A request begins at this offset.
-    pub(crate) fn begin(&self, offset: u64) {
+    pub(crate) fn start_at(&self, offset: u64) {
         self.0.sent.store(offset, Ordering::Relaxed);
     }
 
     /// So many more bytes left.
-    pub(crate) fn pass(&self, bytes: u64) {
+    pub(crate) fn add(&self, bytes: u64) {
         self.0.sent.fetch_add(bytes, Ordering::Relaxed);
-        self.0.passed.fetch_add(bytes, Ordering::Relaxed);
+        self.0.transferred.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn sent(&self) -> u64 {
         self.0.sent.load(Ordering::Relaxed)
     }
 
-    fn passed(&self) -> u64 {
-        self.0.passed.load(Ordering::Relaxed)
+    fn transferred(&self) -> u64 {
+        self.0.transferred.load(Ordering::Relaxed)
     }
 }
 
 /// The rate over the last seconds.
 #[derive(Debug)]
-pub(crate) struct Speedometer {
-    meter: Meter,
+pub(crate) struct RateMeter {
+    counter: ByteCounter,
     samples: VecDeque<(Instant, u64)>,
 }
 
 /// What "the last seconds" are.
 const WINDOW: Duration = Duration::from_secs(5);
 
-impl Speedometer {
-    pub(crate) fn new(meter: Meter) -> Self {
-        let samples = VecDeque::from([(Instant::now(), meter.passed())]);
-        Self { meter, samples }
+impl RateMeter {
+    pub(crate) fn new(counter: ByteCounter) -> Self {
+        let samples = VecDeque::from([(Instant::now(), counter.transferred())]);
+        Self { counter, samples }
     }
 
     /// Bytes per second.
-    pub(crate) fn read(&mut self) -> u64 {
-        let (now, passed) = (Instant::now(), self.meter.passed());
-        self.samples.push_back((now, passed));
+    pub(crate) fn bytes_per_second(&mut self) -> u64 {
+        let (now, transferred) = (Instant::now(), self.counter.transferred());
+        self.samples.push_back((now, transferred));
         while self.samples.len() > 2 && now.duration_since(self.samples[1].0) >= WINDOW {
             self.samples.pop_front();
         }
         let (since, before) = self.samples[0];
         let millis = now.duration_since(since).as_millis().max(1);
-        u64::try_from(u128::from(passed - before) * 1000 / millis).unwrap_or(u64::MAX)
+        u64::try_from(u128::from(transferred - before) * 1000 / millis).unwrap_or(u64::MAX)
     }
 }

@@ -27,13 +27,13 @@ impl RateLimit {
     }
 
     /// The most that may go at once: a tenth of a second's worth.
-    pub(crate) fn piece(&self) -> usize {
+    pub(crate) fn max_piece(&self) -> usize {
         let piece = (self.0.bytes_per_second / 10).max(1);
         usize::try_from(piece).unwrap_or(usize::MAX)
     }
 
     /// Books bytes and says how long to wait before they may go.
-    pub(crate) fn book(&self, bytes: usize) -> Duration {
+    pub(crate) fn reserve(&self, bytes: usize) -> Duration {
         let now = Instant::now();
         let nanos = u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.0.bytes_per_second);
         let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
@@ -55,10 +55,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn bytes_leave_at_the_rate_and_an_idle_time_is_not_saved_up() {
         let limit = RateLimit::new(NonZeroU64::new(1000).expect("it is not zero"));
-        assert_eq!(limit.book(500), Duration::ZERO);
-        assert_eq!(limit.clone().book(500), Duration::from_millis(500));
+        assert_eq!(limit.reserve(500), Duration::ZERO);
+        assert_eq!(limit.clone().reserve(500), Duration::from_millis(500));
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(limit.book(1000), Duration::ZERO);
-        assert_eq!(limit.book(1), Duration::from_secs(1));
+        assert_eq!(limit.reserve(1000), Duration::ZERO);
+        assert_eq!(limit.reserve(1), Duration::from_secs(1));
     }
 }

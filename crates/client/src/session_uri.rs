@@ -21,7 +21,7 @@ use url::{Origin, Url};
 pub struct SessionUri {
     url: Url,
     /// Where the upload was asked for, if a server has named this URI: tokens are for there.
-    asked: Option<Origin>,
+    upload_origin: Option<Origin>,
 }
 
 /// A text that is no session URI.
@@ -46,17 +46,17 @@ impl SessionUri {
     }
 
     /// The same, named by a server for an upload that was asked of `url`.
-    pub(crate) fn named_for(self, url: &Url) -> Self {
+    pub(crate) fn issued_for(self, url: &Url) -> Self {
         Self {
-            asked: Some(url.origin()),
+            upload_origin: Some(url.origin()),
             ..self
         }
     }
 
     /// Whether the server behind it is the one that was asked: a token for that one may go there.
-    pub(crate) fn is_where_it_was_asked(&self) -> bool {
-        match &self.asked {
-            Some(asked) => *asked == self.url.origin(),
+    pub(crate) fn is_same_origin(&self) -> bool {
+        match &self.upload_origin {
+            Some(upload_origin) => *upload_origin == self.url.origin(),
             // Somebody typed it, and means it.
             None => true,
         }
@@ -68,7 +68,10 @@ impl TryFrom<Url> for SessionUri {
 
     fn try_from(url: Url) -> Result<Self, Self::Error> {
         if matches!(url.scheme(), "http" | "https") {
-            Ok(Self { url, asked: None })
+            Ok(Self {
+                url,
+                upload_origin: None,
+            })
         } else {
             Err(InvalidSessionUri::Scheme)
         }

@@ -31,10 +31,10 @@ mod command;
 mod tests;
 
 /// How long a token may take to come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// No token is longer.
-const LONGEST: usize = 64 << 10;
+const MAX_TOKEN_LEN: usize = 64 << 10;
 
 /// What Google's own tools ask for unless told otherwise.
 const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
@@ -49,9 +49,9 @@ pub struct TokenSource(Arc<Inner>);
 
 struct Inner {
     origin: Origin,
-    kept: Mutex<Kept>,
+    cached: Mutex<Cached>,
     /// How often the source was asked again.
-    renewals: AtomicU64,
+    refreshes: AtomicU64,
 }
 
 enum Origin {
@@ -62,7 +62,7 @@ enum Origin {
     Google(Vec<String>),
 }
 
-enum Kept {
+enum Cached {
     Nothing,
     Token(HeaderValue),
     /// Knows itself when its token expires.
@@ -150,7 +150,7 @@ impl TokenSource {
         if is_token {
             Ok(Self::of(origin))
         } else {
-            Err(origin.gives_no_token())
+            Err(origin.not_a_token())
         }
     }
 
@@ -215,8 +215,8 @@ impl TokenSource {
     fn of(origin: Origin) -> Self {
         Self(Arc::new(Inner {
             origin,
-            kept: Mutex::new(Kept::Nothing),
-            renewals: AtomicU64::new(0),
+            cached: Mutex::new(Cached::Nothing),
+            refreshes: AtomicU64::new(0),
         }))
     }
 
@@ -226,12 +226,12 @@ impl TokenSource {
     ///
     /// Dropping the future ends the command, if it runs one.
     pub(crate) async fn token(&self) -> Result<HeaderValue, TokenError> {
-        let mut kept = self.0.kept.lock().await;
-        self.0.origin.fill(&mut kept).await
+        let mut cached = self.0.cached.lock().await;
+        self.0.origin.cached_or_fetched(&mut cached).await
     }
 
     /// Whether asking the source again can bring another token.
-    pub(crate) fn may_renew(&self) -> bool {
+    pub(crate) fn can_refresh(&self) -> bool {
         !matches!(self.0.origin, Origin::Fixed(_) | Origin::Environment(_))
     }
 
@@ -241,16 +241,16 @@ impl TokenSource {
     /// # Cancel safety
     ///
     /// Like [`token`](Self::token).
-    pub(crate) async fn renew(&self) -> Result<bool, TokenError> {
-        if !self.may_renew() {
+    pub(crate) async fn refresh(&self) -> Result<bool, TokenError> {
+        if !self.can_refresh() {
             return Ok(false);
         }
-        let before = self.0.renewals.load(Ordering::Acquire);
-        let mut kept = self.0.kept.lock().await;
-        if self.0.renewals.load(Ordering::Acquire) == before {
-            *kept = Kept::Nothing;
-            self.0.origin.fill(&mut kept).await?;
-            self.0.renewals.fetch_add(1, Ordering::Release);
+        let before = self.0.refreshes.load(Ordering::Acquire);
+        let mut cached = self.0.cached.lock().await;
+        if self.0.refreshes.load(Ordering::Acquire) == before {
+            *cached = Cached::Nothing;
+            self.0.origin.cached_or_fetched(&mut cached).await?;
+            self.0.refreshes.fetch_add(1, Ordering::Release);
         }
         Ok(true)
     }
@@ -264,29 +264,29 @@ impl fmt::Debug for TokenSource {
 
 impl Origin {
     /// The token that is kept, or a new one, which is kept from now on.
-    async fn fill(&self, kept: &mut Kept) -> Result<HeaderValue, TokenError> {
-        if let Kept::Token(token) = kept {
+    async fn cached_or_fetched(&self, cached: &mut Cached) -> Result<HeaderValue, TokenError> {
+        if let Cached::Token(token) = cached {
             return Ok(token.clone());
         }
-        let token = timeout(PATIENCE, self.fetch(kept)).await;
+        let token = timeout(FETCH_TIMEOUT, self.fetch(cached)).await;
         let token = token.map_err(|_| TokenError::Timeout {
             origin: self.to_string(),
-            limit: PATIENCE,
+            limit: FETCH_TIMEOUT,
         })??;
-        let bearer = bearer(&token).ok_or_else(|| self.gives_no_token())?;
-        if matches!(kept, Kept::Nothing) {
-            *kept = Kept::Token(bearer.clone());
+        let bearer = bearer(&token).ok_or_else(|| self.not_a_token())?;
+        if matches!(cached, Cached::Nothing) {
+            *cached = Cached::Token(bearer.clone());
         }
         Ok(bearer)
     }
 
-    fn gives_no_token(&self) -> TokenError {
+    fn not_a_token(&self) -> TokenError {
         TokenError::NotAToken {
             origin: self.to_string(),
         }
     }
 
-    async fn fetch(&self, kept: &mut Kept) -> Result<String, TokenError> {
+    async fn fetch(&self, cached: &mut Cached) -> Result<String, TokenError> {
         match self {
             Self::Fixed(token) => Ok(token.clone()),
             Self::Environment(name) => {
@@ -297,7 +297,7 @@ impl Origin {
                 source,
             }),
             Self::Command(command) => command::run(command).await,
-            Self::Google(scopes) => google(scopes, kept)
+            Self::Google(scopes) => google(scopes, cached)
                 .await
                 .map_err(|error| TokenError::Google(error.into())),
         }
@@ -321,7 +321,7 @@ impl fmt::Display for Origin {
 fn bearer(token: &str) -> Option<HeaderValue> {
     let token = token.trim();
     if token.is_empty()
-        || token.len() > LONGEST
+        || token.len() > MAX_TOKEN_LEN
         || !token.bytes().all(|byte| byte.is_ascii_graphic())
     {
         return None;
@@ -338,19 +338,19 @@ async fn read(path: &PathBuf) -> io::Result<String> {
 /// Reads to the end, and keeps a little more than a token can be long.
 async fn read_short(mut reader: impl AsyncRead + Unpin) -> io::Result<String> {
     let mut text = Vec::new();
-    let kept = LONGEST as u64 + 1;
-    (&mut reader).take(kept).read_to_end(&mut text).await?;
+    let limit = MAX_TOKEN_LEN as u64 + 1;
+    (&mut reader).take(limit).read_to_end(&mut text).await?;
     tokio::io::copy(&mut reader, &mut sink()).await?;
     // What is not UTF-8 becomes what is no token.
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-async fn google(scopes: &[String], kept: &mut Kept) -> Result<String, gcp_auth::Error> {
-    let provider = match kept {
-        Kept::Provider(provider) => Arc::clone(provider),
+async fn google(scopes: &[String], cached: &mut Cached) -> Result<String, gcp_auth::Error> {
+    let provider = match cached {
+        Cached::Provider(provider) => Arc::clone(provider),
         _ => gcp_auth::provider().await?,
     };
-    *kept = Kept::Provider(Arc::clone(&provider));
+    *cached = Cached::Provider(Arc::clone(&provider));
     let scopes: Vec<_> = scopes.iter().map(String::as_str).collect();
     let token = provider.token(&scopes).await?;
     Ok(token.as_str().to_owned())

@@ -2,7 +2,7 @@
 //! brings back what came of it.
 //!
 //! [`Client::new`](crate::Client::new) brings one over TCP and TLS;
-//! [`Client::over`](crate::Client::over) takes any other.
+//! [`Client::with_transport`](crate::Client::with_transport) takes any other.
 
 use std::fmt;
 use std::io;
@@ -162,7 +162,7 @@ impl Incoming {
     /// # Errors
     ///
     /// It breaks off, or is longer than 4 MiB.
-    pub async fn whole(mut self) -> Result<Reply, TransportError> {
+    pub async fn collect(mut self) -> Result<Reply, TransportError> {
         let mut body = BytesMut::new();
         while let Some(piece) = self.body.try_next().await? {
             if (body.len() + piece.len()) as u64 > MAX_REPLY {

@@ -13,14 +13,14 @@ use windlass_proto::upload_type::UploadType;
 use crate::checksum::Verified;
 use crate::error::{Cause, Error};
 use crate::journal::{Journal, NewRecord, Record, UploadKey};
-use crate::progress::{Progress, Watcher};
+use crate::progress::{Progress, ProgressCallback};
 use crate::rate_limit::RateLimit;
 use crate::session_uri::{Redacted, SessionUri};
 use crate::source::SourceIdentity;
 
 /// The verb that an upload begins with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Verb {
+pub enum HttpMethod {
     /// Makes a resource.
     #[default]
     Post,
@@ -30,7 +30,7 @@ pub enum Verb {
     Patch,
 }
 
-impl Verb {
+impl HttpMethod {
     /// The verb as HTTP writes it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl Verb {
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Post, Self::Put, Self::Patch]
             .into_iter()
-            .find(|verb| verb.as_str().eq_ignore_ascii_case(text))
+            .find(|http_method| http_method.as_str().eq_ignore_ascii_case(text))
     }
 }
 
@@ -66,26 +66,26 @@ impl Verb {
 #[derive(Clone)]
 pub struct Upload {
     pub(crate) url: Url,
-    pub(crate) verb: Verb,
-    pub(crate) asked_type: Option<UploadType>,
+    pub(crate) http_method: HttpMethod,
+    pub(crate) requested_type: Option<UploadType>,
     pub(crate) metadata: Option<Value>,
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) chunking: Chunking,
-    pub(crate) patience: RetryPolicy,
+    pub(crate) retry_policy: RetryPolicy,
     pub(crate) verify: bool,
     pub(crate) rate_limit: Option<RateLimit>,
-    pub(crate) within: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) journal: Option<Journal>,
-    pub(crate) anew: bool,
-    pub(crate) watcher: Option<Watcher>,
+    pub(crate) ignore_journal: bool,
+    pub(crate) on_progress: Option<ProgressCallback>,
 }
 
 impl fmt::Debug for Upload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upload")
             .field("url", &format_args!("{}", Redacted(&self.url)))
-            .field("verb", &self.verb)
-            .field("upload_type", &self.asked_type)
+            .field("http_method", &self.http_method)
+            .field("upload_type", &self.requested_type)
             .field("content_type", &self.content_type)
             .field("chunking", &self.chunking)
             .finish_non_exhaustive()
@@ -103,19 +103,19 @@ impl Upload {
             return Err(Cause::Scheme.into());
         }
         Ok(Self {
-            asked_type: None,
+            requested_type: None,
             url,
-            verb: Verb::default(),
+            http_method: HttpMethod::default(),
             metadata: None,
             content_type: None,
             chunking: Chunking::default(),
-            patience: RetryPolicy::default(),
+            retry_policy: RetryPolicy::default(),
             verify: true,
             rate_limit: None,
-            within: None,
+            timeout: None,
             journal: None,
-            anew: false,
-            watcher: None,
+            ignore_journal: false,
+            on_progress: None,
         })
     }
 
@@ -123,7 +123,7 @@ impl Upload {
     pub fn of_record(record: &Record) -> Result<Self, Error> {
         let url = Url::parse(&record.url).map_err(|_| Cause::Scheme)?;
         let mut upload = Self::new(url)?;
-        upload.verb = Verb::parse(&record.verb).unwrap_or_default();
+        upload.http_method = HttpMethod::parse(&record.http_method).unwrap_or_default();
         upload.metadata.clone_from(&record.metadata);
         if let Some(content_type) = &record.content_type {
             upload = upload.content_type(content_type)?;
@@ -140,7 +140,7 @@ impl Upload {
         UploadKey::new(
             source,
             self.url.as_str(),
-            self.verb.as_str(),
+            self.http_method.as_str(),
             self.content_type_text(),
             self.metadata.as_ref(),
         )
@@ -151,7 +151,7 @@ impl Upload {
         NewRecord {
             url: self.url.to_string(),
             session,
-            verb: self.verb.as_str().to_owned(),
+            http_method: self.http_method.as_str().to_owned(),
             content_type: self.content_type_text().map(ToOwned::to_owned),
             metadata: self.metadata.clone(),
             total: source.size(),
@@ -171,8 +171,11 @@ impl Upload {
 
     /// Sets the verb: POST unless set.
     #[must_use]
-    pub fn verb(self, verb: Verb) -> Self {
-        Self { verb, ..self }
+    pub fn http_method(self, http_method: HttpMethod) -> Self {
+        Self {
+            http_method,
+            ..self
+        }
     }
 
     /// Sets the upload type. Unless set, media of up to 5 MiB goes in one request, with metadata as
@@ -183,7 +186,7 @@ impl Upload {
     #[must_use]
     pub fn upload_type(self, upload_type: UploadType) -> Self {
         Self {
-            asked_type: Some(upload_type),
+            requested_type: Some(upload_type),
             ..self
         }
     }
@@ -233,8 +236,11 @@ impl Upload {
 
     /// Sets how often is tried what fails.
     #[must_use]
-    pub fn patience(self, patience: RetryPolicy) -> Self {
-        Self { patience, ..self }
+    pub fn retry_policy(self, retry_policy: RetryPolicy) -> Self {
+        Self {
+            retry_policy,
+            ..self
+        }
     }
 
     /// Sets whether what the server says of the media is compared with what was sent. It is unless set.
@@ -255,9 +261,9 @@ impl Upload {
 
     /// Sets how long all of it may take. No limit unless set.
     #[must_use]
-    pub fn within(self, limit: Duration) -> Self {
+    pub fn timeout(self, limit: Duration) -> Self {
         Self {
-            within: Some(limit),
+            timeout: Some(limit),
             ..self
         }
     }
@@ -274,8 +280,11 @@ impl Upload {
 
     /// Begins at the first byte, whatever the journal tells.
     #[must_use]
-    pub fn anew(self) -> Self {
-        Self { anew: true, ..self }
+    pub fn ignore_journal(self) -> Self {
+        Self {
+            ignore_journal: true,
+            ..self
+        }
     }
 
     /// Calls back with the progress: when something happens, and ten times per second while media is on
@@ -283,7 +292,7 @@ impl Upload {
     #[must_use]
     pub fn on_progress(self, watch: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         Self {
-            watcher: Some(Watcher::new(watch)),
+            on_progress: Some(ProgressCallback::new(watch)),
             ..self
         }
     }

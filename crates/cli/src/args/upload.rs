@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args as _, ValueEnum};
 use url::Url;
-use windlass_client::{ChunkSize, UploadType, Verb};
+use windlass_client::{ChunkSize, HttpMethod, UploadType};
 
 use super::value::parse_url;
 use super::{JournalArgs, LineArgs, PaceArgs, TalkArgs};
@@ -195,7 +195,7 @@ impl From<TypeArg> for UploadType {
     }
 }
 
-impl From<VerbArg> for Verb {
+impl From<VerbArg> for HttpMethod {
     fn from(verb: VerbArg) -> Self {
         match verb {
             VerbArg::Post => Self::Post,

@@ -193,7 +193,7 @@ pub(super) fn journal_hint(error: &JournalError) -> Option<&'static str> {
         JournalError::WritableByOthers { .. } => Some(
             "take the right from others (chmod go-w), or choose another directory with --journal",
         ),
-        JournalError::OfAnother { .. } => Some("choose another directory with --journal"),
+        JournalError::OwnedByAnother { .. } => Some("choose another directory with --journal"),
         JournalError::Damaged {
             damage: Damage::Version { .. },
             ..

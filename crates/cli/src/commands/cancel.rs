@@ -42,7 +42,7 @@ fn outcome(what: &str, status: &Status) -> String {
 
 /// Nobody else may work on it meanwhile, and it is forgotten only when the server has let go of it.
 async fn cancel(client: &Client, journal: &Journal, record: &Record) -> Result<Status, Error> {
-    let held = journal.hold(&record.id)?;
+    let held = journal.lock(&record.id)?;
     let status = client.cancel(&record.session).await?;
     held.finish()?;
     Ok(status)

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use windlass_client::UploadRef;
+use windlass_client::RecordId;
 
 use crate::args::JournalArgs;
 
@@ -21,7 +21,7 @@ impl CarryOn {
     }
 
     /// The command.
-    pub(super) fn command(&self, id: &UploadRef) -> String {
+    pub(super) fn command(&self, id: &RecordId) -> String {
         match &self.journal {
             None => format!("windlass resume {id}"),
             Some(journal) => format!("windlass resume {id} --journal {}", quoted(journal)),

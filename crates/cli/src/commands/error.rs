@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error as ThisError;
-use windlass_client::{InvalidTokenSource, JournalError, UploadRef};
+use windlass_client::{InvalidTokenSource, JournalError, RecordId};
 use windlass_store_local::backup::BackupError;
 use windlass_store_local::verify::VerifyError;
 
@@ -54,12 +54,12 @@ pub(crate) enum Error {
         "the ids of several unfinished uploads begin with {text}: {}",
         listed(found)
     )]
-    Ambiguous { text: String, found: Vec<UploadRef> },
+    Ambiguous { text: String, found: Vec<RecordId> },
     #[error("there are {count} unfinished uploads; which one?")]
     Several { count: usize },
     #[error("the record of {id} cannot be used")]
     Damaged {
-        id: UploadRef,
+        id: RecordId,
         source: windlass_client::Damage,
     },
     #[error("cannot write to {}", path.display())]
@@ -139,7 +139,7 @@ impl Error {
     }
 }
 
-fn listed(ids: &[UploadRef]) -> String {
+fn listed(ids: &[RecordId]) -> String {
     let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
     ids.join(", ")
 }

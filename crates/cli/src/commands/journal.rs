@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use windlass_client::{Damage, Entry, Journal, Record, UploadRef};
+use windlass_client::{Damage, Entry, Journal, Record, RecordId};
 
 use super::Error;
 use crate::args::JournalArgs;
@@ -50,7 +50,7 @@ pub(super) struct Unfinished {
     /// The uploads that can be carried on, oldest first.
     pub(super) records: Vec<Record>,
     /// The others.
-    pub(super) damaged: Vec<(UploadRef, Damage)>,
+    pub(super) damaged: Vec<(RecordId, Damage)>,
 }
 
 /// What the journal holds.
@@ -92,7 +92,7 @@ impl Unfinished {
 
 /// How a record that is of no use goes away. One of another version is fine for the windlass that wrote
 /// it.
-pub(super) fn damage_hint(id: &UploadRef, damage: &Damage) -> Option<String> {
+pub(super) fn damage_hint(id: &RecordId, damage: &Damage) -> Option<String> {
     match damage {
         Damage::Version { .. } => None,
         _ => Some(format!("`windlass cancel {id} --forget` removes it")),
@@ -118,7 +118,7 @@ pub(super) fn named(journal: &Journal, text: &str) -> Result<Record, Error> {
 }
 
 /// The id that is, or begins with, a text; of damaged records too.
-pub(super) fn id_of(journal: &Journal, text: &str) -> Result<UploadRef, Error> {
+pub(super) fn id_of(journal: &Journal, text: &str) -> Result<RecordId, Error> {
     let entries = journal.entries()?;
     let ids = entries.iter().map(|entry| match entry {
         Entry::Unfinished(record) => &record.id,
@@ -135,7 +135,7 @@ pub(super) fn id_of(journal: &Journal, text: &str) -> Result<UploadRef, Error> {
     }
 }
 
-fn begins_with(id: &UploadRef, text: &str) -> bool {
+fn begins_with(id: &RecordId, text: &str) -> bool {
     !text.is_empty() && id.to_string().starts_with(&text.to_ascii_lowercase())
 }
 

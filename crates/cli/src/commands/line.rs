@@ -33,9 +33,9 @@ pub(super) fn client(args: &TokenArgs) -> Result<(Client, bool), Error> {
 
 /// An upload with this patience.
 pub(super) fn patient(upload: Upload, args: &LineArgs) -> Upload {
-    let upload = upload.patience(patience(args));
+    let upload = upload.retry_policy(patience(args));
     match args.timeout {
-        Some(limit) => upload.within(limit),
+        Some(limit) => upload.timeout(limit),
         None => upload,
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use windlass_client::{Client, Error, Journal, SessionUri, Status, UploadRef, Uploaded};
+use windlass_client::{Client, Error, Journal, RecordId, SessionUri, Status, Uploaded};
 
 use super::advice::{self, Surroundings, Task};
 use super::carry_on::CarryOn;
@@ -141,7 +141,7 @@ impl Transfers {
         code
     }
 
-    fn carry_on(&self, id: &UploadRef) -> Option<String> {
+    fn carry_on(&self, id: &RecordId) -> Option<String> {
         let (_, carry_on) = self.journal.as_ref()?;
         Some(carry_on.command(id))
     }

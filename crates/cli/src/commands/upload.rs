@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncReadExt as _;
 use url::Url;
 use windlass_client::{
-    Chunking, Client, Held, Journal, JournalError, RateLimit, Source, Upload, UploadRef, UploadType,
+    Chunking, Client, Journal, JournalError, LockedRecord, RateLimit, RecordId, Source, Upload,
+    UploadType,
 };
 
 use super::carry_on::CarryOn;
@@ -117,7 +118,7 @@ impl Plan {
         display: Display,
     ) -> Result<Self, Error> {
         let upload = Upload::new(args.places.url.clone())?
-            .verb(args.method.into())
+            .http_method(args.method.into())
             .verify(!args.pace.no_verify);
         let mut upload = line::patient(upload, &args.line);
         if let Some(text) = &args.metadata {
@@ -193,7 +194,7 @@ impl Plan {
                 return client.resume(upload, held).await;
             }
             // Earlier uploads were looked for already.
-            client.upload(upload.anew(), source).await
+            client.upload(upload.ignore_journal(), source).await
         });
         Ok(Some(Job { track, work }))
     }
@@ -233,8 +234,8 @@ fn kept(source: Source, window: Option<u64>) -> Source {
 }
 
 /// Takes hold of an earlier upload, unless it was finished meanwhile.
-fn hold(journal: &Journal, id: &UploadRef) -> Result<Option<Held>, JournalError> {
-    match journal.hold(id) {
+fn hold(journal: &Journal, id: &RecordId) -> Result<Option<LockedRecord>, JournalError> {
+    match journal.lock(id) {
         Ok(held) => Ok(Some(held)),
         Err(JournalError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),

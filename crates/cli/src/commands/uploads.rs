@@ -54,7 +54,7 @@ pub(super) fn row(record: &Record) -> Value {
         "id": record.id.to_string(),
         "source": record.source.path().display().to_string(),
         "url": place(&record.url),
-        "method": record.verb,
+        "method": record.http_method,
         "content_type": record.content_type,
         "committed": record.committed,
         "total": record.total,

@@ -1,7 +1,7 @@
 //! Events for programs: one JSON object a line. Their fields are part of the interface (docs/cli.md).
 
 use serde_json::{Map, Value, json};
-use windlass_client::{UploadRef, Verified};
+use windlass_client::{RecordId, Verified};
 
 use super::{Doing, View};
 use crate::exit::Code;
@@ -43,7 +43,7 @@ pub(crate) struct Failed<'a> {
     pub(crate) kind: &'static str,
     pub(crate) status: Option<u16>,
     pub(crate) reason: Option<&'a str>,
-    pub(crate) upload: Option<UploadRef>,
+    pub(crate) upload: Option<RecordId>,
     pub(crate) hint: Option<&'a str>,
     pub(crate) exit_code: Code,
 }

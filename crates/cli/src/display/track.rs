@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use tokio::time::interval;
-use windlass_client::UploadRef;
+use windlass_client::RecordId;
 
 use super::bars::{self, Bar};
 use super::pace::Pace;
@@ -72,7 +72,7 @@ impl Track {
     }
 
     /// By what name the journal knows it.
-    pub(crate) fn upload(&self) -> Option<UploadRef> {
+    pub(crate) fn upload(&self) -> Option<RecordId> {
         self.last()?.upload
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_client::{Progress, State, UploadRef};
+use windlass_client::{Progress, RecordId, State};
 
 /// How far something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct View {
     /// What is going on.
     pub(crate) doing: Doing,
     /// By what name the journal knows it.
-    pub(crate) upload: Option<UploadRef>,
+    pub(crate) upload: Option<RecordId>,
 }
 
 /// Where media goes.

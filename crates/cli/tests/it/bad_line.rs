@@ -68,7 +68,7 @@ fn upload(base: &str, name: &str) -> Upload {
         .and_then(|upload| upload.metadata(&json!({"name": name})))
         .expect("it is a good upload")
         .upload_type(UploadType::Resumable)
-        .patience(patience())
+        .retry_policy(patience())
 }
 
 /// Chunks of 256 KiB.

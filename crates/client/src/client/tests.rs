@@ -26,7 +26,7 @@ async fn run(
     upload: Upload,
     media: &'static [u8],
 ) -> Result<Uploaded, Error> {
-    let client = Client::over(script.clone(), None);
+    let client = Client::with_transport(script.clone(), None);
     client.upload(upload, Source::bytes(media)).await
 }
 
@@ -59,8 +59,8 @@ async fn a_server_that_is_down_is_tried_six_times_with_the_waits_of_the_document
     for (wait, seconds) in waits.iter().zip([1, 2, 4, 8, 16]) {
         assert_wait(*wait, seconds);
     }
-    let whole: Duration = waits.iter().sum();
-    assert!(whole >= Duration::from_secs(31) && whole < Duration::from_millis(36_010));
+    let total: Duration = waits.iter().sum();
+    assert!(total >= Duration::from_secs(31) && total < Duration::from_millis(36_010));
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,8 +152,8 @@ async fn other_media_than_was_sent_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn media_that_was_partly_there_is_checked_as_a_whole() {
-    let whole = done(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"nvT3hbJokJQSEtpnkoWcUQ=="}"#);
-    let script = Script::new([started(), Answer::Breaks, has(3), whole]);
+    let finished = done(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"nvT3hbJokJQSEtpnkoWcUQ=="}"#);
+    let script = Script::new([started(), Answer::Breaks, has(3), finished]);
     let result = run(&script, resumable(), b"Llama").await;
     let uploaded = result.unwrap_or_else(|error| panic!("{error}"));
     assert!(uploaded.verified.crc32c && uploaded.verified.md5);
@@ -162,7 +162,7 @@ async fn media_that_was_partly_there_is_checked_as_a_whole() {
 #[tokio::test(start_paused = true)]
 async fn what_takes_longer_than_it_may_names_the_session_to_go_on_with() {
     let script = Script::new([started(), Answer::Hangs]);
-    let upload = resumable().within(Duration::from_secs(90));
+    let upload = resumable().timeout(Duration::from_secs(90));
     let error = run(&script, upload, b"Llama").await.expect_err("it hangs");
     assert_eq!(error.kind(), Kind::Timeout);
     let session = error.session().expect("there is a session");
@@ -220,7 +220,7 @@ async fn a_stream_ends_with_its_total_and_needs_no_more_memory_than_its_window()
     const Q: usize = 256 * 1024;
     let media: &'static [u8] = vec![7; 2 * Q].leak();
     let script = Script::new([started(), has(Q as u64), done(r#"{"size":"524288"}"#)]);
-    let client = Client::over(script.clone(), None);
+    let client = Client::with_transport(script.clone(), None);
     let source = Source::reader(media).with_window(Q as u64);
     let uploaded = client
         .upload(resumable(), source)
@@ -245,7 +245,7 @@ async fn a_start_tells_of_the_media_and_has_the_metadata_as_its_body() {
         .content_type("image/png")
         .and_then(|upload| upload.metadata(&serde_json::json!({"name": "Llama"})))
         .expect("it is a good upload")
-        .verb(crate::Verb::Put);
+        .http_method(crate::HttpMethod::Put);
     run(&script, upload, b"Llama").await.expect("it gets up");
     let start = &script.seen()[0];
     assert!(start.line.starts_with("PUT "), "{}", start.line);
@@ -268,7 +268,7 @@ async fn a_token_goes_to_the_origin_that_was_asked_for_and_to_no_other() {
         let elsewhere = Answer::Says(200, vec![(LOCATION, location.into())], "");
         let script = Script::new([elsewhere, done("{}")]);
         let token = TokenSource::fixed("secret").expect("it is a token");
-        let client = Client::over(script.clone(), Some(token));
+        let client = Client::with_transport(script.clone(), Some(token));
         let uploaded = client.upload(resumable(), Source::bytes("Llama")).await;
         uploaded.expect("it gets up");
         let seen = script.seen();
@@ -282,7 +282,7 @@ async fn a_token_goes_to_the_origin_that_was_asked_for_and_to_no_other() {
 async fn a_stream_behind_a_window_is_checked_by_crc32c_and_not_by_md5() {
     let resource = done(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"AAAAAAAAAAAAAAAAAAAAAA=="}"#);
     let script = Script::new([started(), resource]);
-    let client = Client::over(script.clone(), None);
+    let client = Client::with_transport(script.clone(), None);
     let uploaded = client
         .upload(resumable(), Source::reader(&b"Llama"[..]))
         .await;
@@ -308,7 +308,7 @@ async fn the_journal_keeps_an_upload_that_can_go_on_and_forgets_one_that_cannot(
         let mut answers = vec![started()];
         answers.extend((0..6).map(|_| Answer::Says(last, Vec::new(), body)));
         let script = Script::new(answers);
-        let client = Client::over(script, None);
+        let client = Client::with_transport(script, None);
         let upload = resumable().journal(journal.clone());
         let error = client.upload(upload, Source::path(&file)).await;
         let error = error.expect_err("it fails");
@@ -326,15 +326,15 @@ async fn another_process_asks_first_and_sends_the_rest() {
     let journal = Journal::open(directory.path().join("journal")).expect("likewise");
     let upload = || resumable().journal(journal.clone());
     let script = Script::new([started(), Answer::Hangs]);
-    let first = Client::over(script, None);
-    let given_up = upload().within(Duration::from_secs(1));
+    let first = Client::with_transport(script, None);
+    let given_up = upload().timeout(Duration::from_secs(1));
     first
         .upload(given_up, Source::path(&file))
         .await
         .expect_err("it hangs");
 
     let script = Script::new([has(2), done(r#"{"size":"5","crc32c":"9olWBA=="}"#)]);
-    let second = Client::over(script.clone(), None);
+    let second = Client::with_transport(script.clone(), None);
     let uploaded = second.upload(upload(), Source::path(&file)).await;
     assert!(uploaded.expect("it gets up").verified.crc32c);
     let seen = script.seen();
@@ -355,8 +355,8 @@ async fn a_token_does_not_follow_a_session_to_another_origin_when_it_is_asked_or
         let elsewhere = Answer::Says(200, vec![(LOCATION, location.into())], "");
         let script = Script::new([elsewhere, Answer::Hangs, has(2), says(499)]);
         let token = TokenSource::fixed("secret").expect("it is a token");
-        let client = Client::over(script.clone(), Some(token));
-        let upload = resumable().within(Duration::from_secs(1));
+        let client = Client::with_transport(script.clone(), Some(token));
+        let upload = resumable().timeout(Duration::from_secs(1));
         let error = client.upload(upload, Source::bytes("Llama")).await;
         let error = error.expect_err("it hangs");
         let session = error.session().expect("there is a session");
@@ -380,10 +380,10 @@ async fn a_token_does_not_follow_a_session_out_of_the_journal() {
     let elsewhere = vec![(LOCATION, "http://elsewhere/session?upload_id=1".into())];
     let script = Script::new([Answer::Says(200, elsewhere, ""), Answer::Hangs, has(2)]);
     let token = TokenSource::fixed("secret").expect("it is a token");
-    let client = Client::over(script.clone(), Some(token));
+    let client = Client::with_transport(script.clone(), Some(token));
     let upload = resumable()
         .journal(journal.clone())
-        .within(Duration::from_secs(1));
+        .timeout(Duration::from_secs(1));
     client
         .upload(upload, Source::path(&file))
         .await
@@ -404,7 +404,7 @@ async fn a_file_that_changes_while_it_is_sent_is_an_error_at_the_end() {
     let changed = file.clone();
     let script = Script::new([started(), done("{}")]);
     script.before_the_last(move || std::fs::write(&changed, b"Lamas").expect("it is ours"));
-    let client = Client::over(script, None);
+    let client = Client::with_transport(script, None);
     let error = client.upload(resumable(), Source::path(&file)).await;
     let error = error.expect_err("it is a mixture");
     assert_eq!(error.kind(), Kind::SourceChanged);

@@ -30,7 +30,7 @@ pub enum DownloadError {
     },
     /// A file of unknown origin is where the bytes, or what is known of them, would go.
     #[error("{} is in the way: no download has left it", path.display())]
-    NotOurs {
+    UnknownOrigin {
         /// The file, which is as it was.
         path: PathBuf,
     },
@@ -60,7 +60,7 @@ pub enum DownloadError {
     Token(#[from] TokenError),
     /// No connection, or none that lasts.
     #[error("{0}")]
-    Line(#[source] Box<dyn StdError + Send + Sync>),
+    Connection(#[source] Box<dyn StdError + Send + Sync>),
     /// The server says no.
     #[error("the server refuses: {0}")]
     Refused(Box<Refusal>),
@@ -78,7 +78,7 @@ pub enum DownloadError {
         "the reply is not the media that was begun, but perhaps the login page of a network; {} has what came before",
         path.display()
     )]
-    Stranger {
+    NotTheMedia {
         /// The file with what came of the media.
         path: PathBuf,
     },
@@ -110,21 +110,21 @@ pub enum DownloadError {
 }
 
 impl DownloadError {
-    pub(super) fn line(error: TransportError) -> Self {
-        Self::Line(error.into())
+    pub(super) fn connection(error: TransportError) -> Self {
+        Self::Connection(error.into())
     }
 
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Exists { .. }
-            | Self::NotOurs { .. }
+            | Self::UnknownOrigin { .. }
             | Self::OtherUrl { .. }
             | Self::NotAFile { .. }
             | Self::File { .. } => Kind::Target,
             Self::InUse { .. } => Kind::Busy,
             Self::Token(_) => Kind::Token,
-            Self::Line(_) | Self::Stranger { .. } => Kind::Connection,
-            Self::Refused(refusal) if super::passes(refusal) => Kind::Unavailable,
+            Self::Connection(_) | Self::NotTheMedia { .. } => Kind::Connection,
+            Self::Refused(refusal) if super::is_transient(refusal) => Kind::Unavailable,
             Self::Refused(_) => Kind::Refused,
             Self::TooManyRedirections
             | Self::BadRedirection

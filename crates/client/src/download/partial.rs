@@ -16,40 +16,40 @@ use tokio::task::spawn_blocking;
 use url::Url;
 use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
-use super::{DownloadError, Downloaded, Whole};
-use files::{Files, Owned, Part};
-use note::Received;
-use sink::{Sink, Writing};
+use super::{DownloadError, Downloaded, EntityInfo};
+use files::{Files, OpenPart, Owned};
+use part_metadata::ReceivedPrefix;
+use sink::{Sink, SinkState};
 
 mod files;
-mod note;
+mod part_metadata;
 mod sink;
 
 /// So much is gathered before it is written.
-const GATHERED: usize = 1 << 20;
+const WRITE_BYTES: usize = 1 << 20;
 
 /// A note is written whenever this much has come since the last one. A process that is killed loses about as much.
-const NOTED: u64 = 2 << 20;
+const METADATA_INTERVAL: u64 = 2 << 20;
 
 /// What has come of the media, and what is known of it.
 #[derive(Debug)]
 pub(super) struct Partial {
     files: Files,
     owned: Owned,
-    media: Whole,
+    media: EntityInfo,
     received: u64,
     /// Count of those that the note on the disk covers.
-    noted: u64,
+    recorded: u64,
     /// The rest was asked for and something else came.
-    asks_for_all: bool,
-    gathered: Vec<Bytes>,
-    gathered_len: usize,
-    writing: Writing,
+    request_full: bool,
+    buffered: Vec<Bytes>,
+    buffered_len: usize,
+    writing: SinkState,
 }
 
 /// A place in the media that can be gone back to.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Mark {
+pub(super) struct Position {
     received: u64,
     hasher: Crc32cHasher,
 }
@@ -65,16 +65,16 @@ impl Partial {
         let files = Files::new(target, url, overwrite);
         blocking(move || {
             let part = files.open()?;
-            Self::take_up(files, part)
+            Self::resume(files, part)
         })
         .await
     }
 
-    fn take_up(files: Files, part: Part) -> Result<Self, DownloadError> {
-        let Part { file, owned, begun } = part;
+    fn resume(files: Files, part: OpenPart) -> Result<Self, DownloadError> {
+        let OpenPart { file, owned, begun } = part;
         let mut sink = Sink::new(file);
         let begun = match begun {
-            Some((media, received)) if sink.begins_with(received).map_err(files.failed())? => {
+            Some((media, received)) if sink.verify_prefix(received).map_err(files.failed())? => {
                 Some((media, received))
             }
             _ => None,
@@ -82,7 +82,7 @@ impl Partial {
         let mut partial = Self::new(files, owned, sink);
         if let Some((media, received)) = begun {
             partial.received = received.length;
-            partial.noted = received.length;
+            partial.recorded = received.length;
             partial.media = media;
         }
         Ok(partial)
@@ -92,13 +92,13 @@ impl Partial {
         Self {
             files,
             owned,
-            media: Whole::default(),
+            media: EntityInfo::default(),
             received: 0,
-            noted: 0,
-            asks_for_all: false,
-            gathered: Vec::new(),
-            gathered_len: 0,
-            writing: Writing::idle(sink),
+            recorded: 0,
+            request_full: false,
+            buffered: Vec::new(),
+            buffered_len: 0,
+            writing: SinkState::idle(sink),
         }
     }
 
@@ -118,85 +118,90 @@ impl Partial {
     }
 
     /// The server has said the size, if it did.
-    pub(super) fn learn(&mut self, total: Option<u64>) {
+    pub(super) fn set_total(&mut self, total: Option<u64>) {
         self.media.size = self.media.size.or(total);
     }
 
     /// The media that some bytes have come of.
-    pub(super) fn begun(&self) -> Option<&Whole> {
+    pub(super) fn begun(&self) -> Option<&EntityInfo> {
         (self.received > 0).then_some(&self.media)
     }
 
     /// The tag by which the rest can be asked for.
-    pub(super) fn can_go_on(&self) -> Option<&HeaderValue> {
-        let media = self.begun().filter(|_| !self.asks_for_all);
+    pub(super) fn resume_etag(&self) -> Option<&HeaderValue> {
+        let media = self.begun().filter(|_| !self.request_full);
         media?.etag.as_ref()
     }
 
     /// The rest cannot be had: the whole media is asked for next. What has come is kept until it is
     /// there.
-    pub(super) fn ask_for_all(&mut self) {
-        self.asks_for_all = true;
+    pub(super) fn request_full(&mut self) {
+        self.request_full = true;
     }
 
     /// Begins this media from its first byte. What has come of another is dropped.
-    pub(super) async fn begin(&mut self, media: Whole) -> Result<(), DownloadError> {
-        self.go_back(&Mark::default()).await?;
-        self.owned = Owned::PartAndNote;
-        self.asks_for_all = false;
+    pub(super) async fn begin(&mut self, media: EntityInfo) -> Result<(), DownloadError> {
+        self.rewind(&Position::default()).await?;
+        self.owned = Owned::PartAndMetadata;
+        self.request_full = false;
         self.media = media;
-        self.write_note().await
+        self.write_metadata().await
     }
 
     /// Notes what has come.
-    async fn write_note(&mut self) -> Result<(), DownloadError> {
-        let Mark { received, hasher } = self.mark().await?;
-        self.noted = received;
-        let received = Received {
+    async fn write_metadata(&mut self) -> Result<(), DownloadError> {
+        let Position { received, hasher } = self.position().await?;
+        self.recorded = received;
+        let received = ReceivedPrefix {
             length: received,
             crc32c: hasher.value(),
         };
         let (files, media) = (self.files.clone(), self.media.clone());
-        blocking(move || files.write_note(&media, received).map_err(files.failed())).await
+        blocking(move || {
+            files
+                .write_metadata(&media, received)
+                .map_err(files.failed())
+        })
+        .await
     }
 
     /// Where it stands, with everything written.
-    pub(super) async fn mark(&mut self) -> Result<Mark, DownloadError> {
+    pub(super) async fn position(&mut self) -> Result<Position, DownloadError> {
         self.start_writing().await?;
         let sink = self.sink().await?;
         let hasher = sink.hasher;
-        self.writing = Writing::Idle(sink);
-        Ok(Mark {
+        self.writing = SinkState::Idle(sink);
+        Ok(Position {
             received: self.received,
             hasher,
         })
     }
 
     /// Drops what has come since.
-    pub(super) async fn go_back(&mut self, to: &Mark) -> Result<(), DownloadError> {
-        self.gathered.clear();
-        self.gathered_len = 0;
+    pub(super) async fn rewind(&mut self, to: &Position) -> Result<(), DownloadError> {
+        self.buffered.clear();
+        self.buffered_len = 0;
         let mut sink = self.sink().await?;
         self.received = to.received;
-        self.noted = self.noted.min(to.received);
+        self.recorded = self.recorded.min(to.received);
         let (to, failed) = (to.clone(), self.files.failed());
         let sink = blocking(move || {
-            sink.cut(to.received, to.hasher).map_err(failed)?;
+            sink.truncate(to.received, to.hasher).map_err(failed)?;
             Ok(sink)
         });
-        self.writing = Writing::Idle(sink.await?);
+        self.writing = SinkState::Idle(sink.await?);
         Ok(())
     }
 
     /// Takes the next bytes.
     pub(super) async fn write(&mut self, piece: Bytes) -> Result<(), DownloadError> {
         self.received += piece.len() as u64;
-        self.gathered_len += piece.len();
-        self.gathered.push(piece);
-        if self.gathered_len >= GATHERED {
+        self.buffered_len += piece.len();
+        self.buffered.push(piece);
+        if self.buffered_len >= WRITE_BYTES {
             self.start_writing().await?;
-            if self.received - self.noted >= NOTED {
-                self.write_note().await?;
+            if self.received - self.recorded >= METADATA_INTERVAL {
+                self.write_metadata().await?;
             }
         }
         Ok(())
@@ -204,12 +209,12 @@ impl Partial {
 
     /// Hands everything that has come to the operating system, and notes it.
     pub(super) async fn flush(&mut self) -> Result<(), DownloadError> {
-        self.write_note().await
+        self.write_metadata().await
     }
 
     /// Ends without the media. What has come is left for a later run; files without it are removed, if
     /// they are of this run. A failure here is not told, as it would hide what it ends with.
-    pub(super) async fn leave(mut self) {
+    pub(super) async fn abandon(mut self) {
         let Ok(sink) = self.sink().await else {
             return;
         };
@@ -243,7 +248,7 @@ impl Partial {
         let files = self.files;
         blocking(move || {
             if let Err(error) = checked {
-                let removed = files.remove(Owned::PartAndNote, &sink.file);
+                let removed = files.remove(Owned::PartAndMetadata, &sink.file);
                 removed.map_err(files.failed())?;
                 return Err(error);
             }
@@ -255,9 +260,9 @@ impl Partial {
 
     async fn start_writing(&mut self) -> Result<(), DownloadError> {
         let sink = self.sink().await?;
-        let pieces = std::mem::take(&mut self.gathered);
-        self.gathered_len = 0;
-        self.writing = Writing::start(sink, pieces);
+        let pieces = std::mem::take(&mut self.buffered);
+        self.buffered_len = 0;
+        self.writing = SinkState::start(sink, pieces);
         Ok(())
     }
 
@@ -276,7 +281,7 @@ impl Partial {
     }
 }
 
-impl Whole {
+impl EntityInfo {
     fn check(
         &self,
         downloaded: &Downloaded,

@@ -153,11 +153,11 @@ async fn another_run_goes_on_with_the_same_media() {
     let server = Server::new(media()).failing([Fault::BreaksAfter(1_200_000)]);
     let download = barn.download().schedule(no_waits());
     let error = download.run(&server, None, |_| {}).await.unwrap_err();
-    assert!(matches!(error, DownloadError::Line(_)), "{error:?}");
+    assert!(matches!(error, DownloadError::Connection(_)), "{error:?}");
     barn.assert_names(&["cow.jpg.part", "cow.jpg.part.json"]);
     assert_eq!(fs::metadata(barn.part()).unwrap().len(), 1_200_000);
-    let note = fs::read_to_string(beside(&barn.target(), ".part.json")).unwrap();
-    assert!(!note.contains("secret"), "{note}");
+    let part_metadata = fs::read_to_string(with_suffix(&barn.target(), ".part.json")).unwrap();
+    assert!(!part_metadata.contains("secret"), "{part_metadata}");
 
     let downloaded = barn.run(&server).await.unwrap();
     assert_eq!(downloaded.crc32c, crc32c(&media()));
@@ -174,8 +174,8 @@ async fn the_note_is_for_nobody_else_to_read() {
     let server = Server::new(media()).failing([Fault::BreaksAfter(1000)]);
     let download = barn.download().schedule(no_waits());
     download.run(&server, None, |_| {}).await.unwrap_err();
-    let note = fs::metadata(beside(&barn.target(), ".part.json")).unwrap();
-    assert_eq!(note.permissions().mode() & 0o777, 0o600);
+    let part_metadata = fs::metadata(with_suffix(&barn.target(), ".part.json")).unwrap();
+    assert_eq!(part_metadata.permissions().mode() & 0o777, 0o600);
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,8 +292,8 @@ async fn retry_after_is_honoured_and_progress_is_told() {
     let after = |seconds: &str| vec![("retry-after", seconds.to_owned())];
     let server = Server::new(vec![7; 1500]).failing([Fault::Status(503, after("40"))]);
     let told = std::sync::Mutex::new(Vec::new());
-    let tell = |progress| told.lock().unwrap().push(progress);
-    barn.download().run(&server, None, tell).await.unwrap();
+    let report = |progress| told.lock().unwrap().push(progress);
+    barn.download().run(&server, None, report).await.unwrap();
     let told = told.into_inner().unwrap();
     assert_eq!(told[0].waiting, Some(Duration::from_secs(40)));
     let progress = DownloadProgress {
@@ -314,7 +314,7 @@ async fn it_is_given_up_when_nothing_moves_and_nothing_is_left_behind() {
     let barn = Barn::new();
     let server = Server::new(media()).failing(vec![Fault::Unreachable; 10]);
     let error = barn.run(&server).await.unwrap_err();
-    assert!(matches!(error, DownloadError::Line(_)), "{error:?}");
+    assert!(matches!(error, DownloadError::Connection(_)), "{error:?}");
     assert_eq!(server.log().len(), 6);
     barn.assert_names(&[]);
 }

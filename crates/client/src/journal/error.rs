@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::UploadRef;
+use super::RecordId;
 use crate::InvalidSessionUri;
 
 /// Why the journal did not do what it was asked to.
@@ -27,7 +27,7 @@ pub enum JournalError {
     },
     /// Its owner decides where media is sent.
     #[error("the journal {} belongs to another user (uid {owner})", directory.display())]
-    OfAnother {
+    OwnedByAnother {
         /// The journal's directory.
         directory: PathBuf,
         /// The id of the user who owns it.
@@ -72,13 +72,13 @@ pub enum JournalError {
     #[error("no unfinished upload is called {id}")]
     NotFound {
         /// What was looked for.
-        id: UploadRef,
+        id: RecordId,
     },
     /// Somebody works on it.
     #[error("another process is working on the upload {id}")]
     InUse {
         /// The upload.
-        id: UploadRef,
+        id: RecordId,
     },
     /// Its record cannot be used.
     #[error("{} cannot be used: {damage}", path.display())]
@@ -100,7 +100,7 @@ pub enum Damage {
     Unreadable(io::Error),
     /// Who wrote it decides where media is sent.
     #[error("it belongs to another user (uid {owner})")]
-    OfAnother {
+    OwnedByAnother {
         /// The id of the user who owns it.
         owner: u32,
     },

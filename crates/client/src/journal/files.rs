@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Damage, JournalError, Record, UploadRef, written};
+use super::{Damage, JournalError, Record, RecordId, format};
 
 /// What a file is: the end of its name, behind the id.
 ///
@@ -41,7 +41,7 @@ impl Role {
 /// The files of one upload.
 #[derive(Debug)]
 pub(super) struct Files {
-    pub(super) id: UploadRef,
+    pub(super) id: RecordId,
     pub(super) record: PathBuf,
     directory: PathBuf,
     progress: PathBuf,
@@ -79,7 +79,7 @@ pub(super) fn prepare_directory(directory: &Path, user: u32) -> Result<(), Journ
     make_directories_durably(directory).map_err(cannot_use)?;
     let metadata = directory.metadata().map_err(cannot_use)?;
     if metadata.uid() != user {
-        return Err(JournalError::OfAnother {
+        return Err(JournalError::OwnedByAnother {
             directory: directory.to_owned(),
             owner: metadata.uid(),
         });
@@ -118,7 +118,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
 pub(super) fn ids(
     directory: &Path,
     wanted: impl Fn(Role) -> bool,
-) -> Result<BTreeSet<UploadRef>, JournalError> {
+) -> Result<BTreeSet<RecordId>, JournalError> {
     let id = |entry: io::Result<fs::DirEntry>| {
         let name = entry?.file_name();
         let parts = name.to_str().and_then(|name| name.split_once('.'));
@@ -136,7 +136,7 @@ pub(super) fn ids(
 }
 
 impl Files {
-    pub(super) fn new(directory: &Path, id: &UploadRef, user: u32) -> Self {
+    pub(super) fn new(directory: &Path, id: &RecordId, user: u32) -> Self {
         let path = |role: Role| directory.join(format!("{id}.{}", role.extension()));
         Self {
             id: id.clone(),
@@ -159,7 +159,7 @@ impl Files {
             source,
         };
         loop {
-            let file = private()
+            let file = private_options()
                 .create(true)
                 .truncate(false)
                 .open(&self.lock)
@@ -209,17 +209,17 @@ impl Files {
         let mut file = File::open(&self.record).map_err(Damage::Unreadable)?;
         let owner = file.metadata().map_err(Damage::Unreadable)?.uid();
         if owner != self.user {
-            return Err(Damage::OfAnother { owner });
+            return Err(Damage::OwnedByAnother { owner });
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(Damage::Unreadable)?;
-        written::read(self.id.clone(), &text)
+        format::read(self.id.clone(), &text)
     }
 
     /// Reads how far the upload is, if that is known.
     pub(super) fn read_progress(&self, record: &mut Record) {
         if let Ok(text) = fs::read(&self.progress) {
-            written::read_progress(record, &text);
+            format::read_progress(record, &text);
         }
     }
 
@@ -240,7 +240,7 @@ impl Files {
     /// Puts a record in place. It is durable when this returns, and until then it is the old one,
     /// if there was one.
     pub(super) fn write_durably(&self, record: &Record) -> Result<(), JournalError> {
-        self.write_new(&written::write(record))
+        self.write_new(&format::write(record))
             .and_then(|file| file.sync_all())
             .and_then(|()| fs::rename(&self.new, &self.record))
             .and_then(|()| sync_directory(&self.directory))
@@ -252,7 +252,7 @@ impl Files {
 
     /// Writes how far the upload is. Who reads it meanwhile finds the old or the new.
     pub(super) fn write_progress(&self, record: &Record) -> Result<(), JournalError> {
-        self.write_new(&written::write_progress(record))
+        self.write_new(&format::write_progress(record))
             .and_then(|_| fs::rename(&self.new, &self.progress))
             .map_err(|source| JournalError::Write {
                 path: self.progress.clone(),
@@ -282,13 +282,16 @@ impl Files {
 
     /// Writes what is going to replace another file, over what a killed process left of such.
     fn write_new(&self, text: &[u8]) -> io::Result<File> {
-        let mut file = private().create(true).truncate(true).open(&self.new)?;
+        let mut file = private_options()
+            .create(true)
+            .truncate(true)
+            .open(&self.new)?;
         file.write_all(text)?;
         Ok(file)
     }
 }
 
-fn private() -> OpenOptions {
+fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     options
@@ -302,7 +305,7 @@ fn is_leftover(path: &Path, user: u32) -> io::Result<bool> {
     let mut beginning = Vec::new();
     let opened = File::open(path)?;
     opened.take(64).read_to_end(&mut beginning)?;
-    Ok(written::may_be_ours(&beginning))
+    Ok(format::may_be_journal_text(&beginning))
 }
 
 /// Whether a path leads to an open file.

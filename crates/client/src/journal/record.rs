@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 use url::Url;
 
-use super::{Damage, UploadRef};
+use super::{Damage, RecordId};
 use crate::session_uri::Redacted;
 use crate::{SessionUri, SourceIdentity};
 
@@ -18,13 +18,13 @@ use crate::{SessionUri, SourceIdentity};
 #[non_exhaustive]
 pub struct Record {
     /// What it is called in the journal.
-    pub id: UploadRef,
+    pub id: RecordId,
     /// The URL that the upload was asked of, as it was given. It may hold a key.
     pub url: String,
     /// Where the media goes.
     pub session: SessionUri,
     /// How the session was asked for: `POST`, `PUT` or `PATCH`.
-    pub verb: String,
+    pub http_method: String,
     /// The type of the media, as it was said.
     pub content_type: Option<String>,
     /// The metadata, to ask for another session when this one is gone.
@@ -50,8 +50,8 @@ pub struct NewRecord {
     pub url: String,
     /// See [`Record::session`].
     pub session: SessionUri,
-    /// See [`Record::verb`].
-    pub verb: String,
+    /// See [`Record::http_method`].
+    pub http_method: String,
     /// See [`Record::content_type`].
     pub content_type: Option<String>,
     /// See [`Record::metadata`].
@@ -72,7 +72,7 @@ pub enum Entry {
     /// A record that cannot be used.
     Damaged {
         /// What it is called.
-        id: UploadRef,
+        id: RecordId,
         /// Where it is.
         path: PathBuf,
         /// What is wrong with it.
@@ -88,7 +88,7 @@ pub enum Entry {
 pub struct UploadKey {
     path: PathBuf,
     url: String,
-    verb: String,
+    http_method: String,
     content_type: Option<String>,
     metadata: Option<Value>,
 }
@@ -98,36 +98,36 @@ impl UploadKey {
     pub fn new(
         source: &SourceIdentity,
         url: &str,
-        verb: &str,
+        http_method: &str,
         content_type: Option<&str>,
         metadata: Option<&Value>,
     ) -> Self {
         Self {
             path: source.path().to_owned(),
             url: url.to_owned(),
-            verb: verb.to_owned(),
+            http_method: http_method.to_owned(),
             content_type: content_type.map(ToOwned::to_owned),
             metadata: metadata.cloned(),
         }
     }
 
     /// Whether it is the key of this upload.
-    pub(super) fn is_of(&self, record: &Record) -> bool {
+    pub(super) fn matches(&self, record: &Record) -> bool {
         self.path == record.source.path()
             && self.url == record.url
-            && self.verb == record.verb
+            && self.http_method == record.http_method
             && self.content_type == record.content_type
             && self.metadata == record.metadata
     }
 }
 
 impl Record {
-    pub(super) fn new(id: UploadRef, new: NewRecord, now: SystemTime) -> Self {
+    pub(super) fn new(id: RecordId, new: NewRecord, now: SystemTime) -> Self {
         Self {
             id,
             url: new.url,
             session: new.session,
-            verb: new.verb,
+            http_method: new.http_method,
             content_type: new.content_type,
             metadata: new.metadata,
             source: new.source,
@@ -140,7 +140,7 @@ impl Record {
     }
 
     /// The oldest first, and always the same order.
-    pub(super) fn order(&self) -> (SystemTime, UploadRef) {
+    pub(super) fn sort_key(&self) -> (SystemTime, RecordId) {
         (self.started, self.id.clone())
     }
 
@@ -149,7 +149,7 @@ impl Record {
         UploadKey::new(
             &self.source,
             &self.url,
-            &self.verb,
+            &self.http_method,
             self.content_type.as_deref(),
             self.metadata.as_ref(),
         )
@@ -162,7 +162,7 @@ impl fmt::Debug for Record {
             .field("id", &format_args!("{}", self.id))
             .field("url", &format_args!("{}", without_secrets(&self.url)))
             .field("session", &self.session)
-            .field("verb", &self.verb)
+            .field("http_method", &self.http_method)
             .field("content_type", &self.content_type)
             .field("source", &self.source)
             .field("total", &self.total)
@@ -179,7 +179,7 @@ impl fmt::Debug for NewRecord {
         f.debug_struct("NewRecord")
             .field("url", &format_args!("{}", without_secrets(&self.url)))
             .field("session", &self.session)
-            .field("verb", &self.verb)
+            .field("http_method", &self.http_method)
             .field("source", &self.source)
             .finish_non_exhaustive()
     }
@@ -190,7 +190,7 @@ impl fmt::Debug for UploadKey {
         f.debug_struct("UploadKey")
             .field("path", &self.path)
             .field("url", &format_args!("{}", without_secrets(&self.url)))
-            .field("verb", &self.verb)
+            .field("http_method", &self.http_method)
             .finish_non_exhaustive()
     }
 }

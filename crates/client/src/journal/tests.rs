@@ -34,7 +34,7 @@ fn new_record() -> NewRecord {
     NewRecord {
         url: URL.to_owned(),
         session: SESSION.parse().unwrap(),
-        verb: "POST".to_owned(),
+        http_method: "POST".to_owned(),
         content_type: Some("image/jpeg".to_owned()),
         metadata: Some(json!({"name": "Llama", "legs": 4})),
         source: source("/home/jane/llama.jpg"),
@@ -50,12 +50,12 @@ fn journal() -> (TempDir, Journal) {
 }
 
 /// The file of an upload with this extension behind `upload`.
-fn file(journal: &Journal, id: &UploadRef, extension: &str) -> PathBuf {
+fn file(journal: &Journal, id: &RecordId, extension: &str) -> PathBuf {
     journal.directory().join(format!("{id}.upload.{extension}"))
 }
 
 /// The extensions of an upload's files, in order.
-fn files_of(journal: &Journal, id: &UploadRef) -> Vec<&'static str> {
+fn files_of(journal: &Journal, id: &RecordId) -> Vec<&'static str> {
     ["json", "lock", "new", "offset"]
         .into_iter()
         .filter(|extension| file(journal, id, extension).exists())
@@ -78,7 +78,7 @@ fn only_record(journal: &Journal) -> Record {
 }
 
 /// Edits the JSON of a record.
-fn edit(journal: &Journal, id: &UploadRef, change: impl FnOnce(&mut Value)) {
+fn edit(journal: &Journal, id: &RecordId, change: impl FnOnce(&mut Value)) {
     let path = file(journal, id, "json");
     let mut value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     change(&mut value);

@@ -59,7 +59,7 @@ pub enum SourceError {
         change: Change,
     },
     /// The media is shorter or longer than stated.
-    #[error("the media was said to have {stated} bytes, but {}", it(*stated, *found))]
+    #[error("the media was said to have {stated} bytes, but {}", actual_length(*stated, *found))]
     LengthDisagrees {
         /// What was stated.
         stated: u64,
@@ -70,7 +70,7 @@ pub enum SourceError {
     #[error(
         "the media is wanted again from byte {wanted}, but only what follows byte {kept_from} is kept"
     )]
-    Forgotten {
+    NoLongerBuffered {
         /// The first byte that is wanted.
         wanted: u64,
         /// The first byte that is there.
@@ -78,7 +78,7 @@ pub enum SourceError {
     },
 }
 
-fn it(stated: u64, found: u64) -> String {
+fn actual_length(stated: u64, found: u64) -> String {
     if found < stated {
         format!("it ended after {found}")
     } else {

@@ -69,7 +69,7 @@ fn open_blocking(path: PathBuf) -> Result<Opened, SourceError> {
     if metadata.is_dir() {
         return Err(SourceError::IsDirectory { path });
     }
-    if !metadata.is_file() || is_not_as_empty_as_it_says(&file, metadata.len()) {
+    if !metadata.is_file() || has_unreported_content(&file, metadata.len()) {
         return Ok(Opened::Other(file));
     }
     // `/dev/stdin` may be a file whose name is gone, and that has no canonical path.
@@ -85,7 +85,7 @@ fn open_blocking(path: PathBuf) -> Result<Opened, SourceError> {
     }))
 }
 
-fn is_not_as_empty_as_it_says(file: &File, size: u64) -> bool {
+fn has_unreported_content(file: &File, size: u64) -> bool {
     size == 0 && matches!(file.read_at(&mut [0], 0), Ok(1))
 }
 

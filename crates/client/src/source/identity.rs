@@ -13,7 +13,7 @@ use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
 use super::{SourceError, file, positioned};
 
-mod written_path;
+mod path_format;
 
 /// What is known of a file when its upload begins, to be compared when it goes on.
 ///
@@ -24,10 +24,10 @@ mod written_path;
 /// It can be serialized; a path need not be UTF-8 for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceIdentity {
-    #[serde(with = "written_path")]
+    #[serde(with = "path_format")]
     path: PathBuf,
     file: FileState,
-    /// Of the first and the last [`END`] bytes behind each other; of all bytes when those overlap.
+    /// Of the first and the last [`END_BYTES`] bytes behind each other; of all bytes when those overlap.
     ends_crc32c: Crc32c,
 }
 
@@ -68,7 +68,7 @@ struct ModificationTime {
 }
 
 /// How much of either end is looked at.
-const END: u64 = 64 << 10;
+const END_BYTES: u64 = 64 << 10;
 
 impl SourceIdentity {
     /// Looks at a file. What is none is not opened: a FIFO keeps what its writer has for who reads it.
@@ -104,11 +104,11 @@ impl SourceIdentity {
             seconds,
             nanoseconds,
         } = self.file.modified;
-        let whole = Duration::from_secs(seconds.unsigned_abs());
+        let whole_seconds = Duration::from_secs(seconds.unsigned_abs());
         let time = if seconds < 0 {
-            UNIX_EPOCH.checked_sub(whole)
+            UNIX_EPOCH.checked_sub(whole_seconds)
         } else {
-            UNIX_EPOCH.checked_add(whole)
+            UNIX_EPOCH.checked_add(whole_seconds)
         };
         time.and_then(|time| time.checked_add(Duration::from_nanos(nanoseconds.into())))
             .unwrap_or(UNIX_EPOCH)
@@ -194,8 +194,8 @@ impl fmt::Display for Change {
 
 /// A file that is cut meanwhile has fewer bytes to look at; its size tells.
 fn ends_crc32c(file: &Arc<File>, size: u64) -> io::Result<Crc32c> {
-    let head = 0..END.min(size);
-    let tail = size.saturating_sub(END).max(head.end)..size;
+    let head = 0..END_BYTES.min(size);
+    let tail = size.saturating_sub(END_BYTES).max(head.end)..size;
     let mut hasher = Crc32cHasher::default();
     for end in [head, tail] {
         hasher.update(&positioned::read_available(file, end)?);

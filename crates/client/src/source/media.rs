@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use super::file::{self, FileMedia, Opened};
-use super::stream::{Keep, StreamMedia};
+use super::stream::{Retention, StreamMedia};
 use super::{Change, Origin, Reader, Source, SourceError, SourceIdentity};
 
 /// Media that is open: ranges of it can be read, as far as they are kept.
@@ -34,8 +34,8 @@ impl Source {
     /// Opens the source. A FIFO waits for its other end.
     pub(crate) async fn open(self) -> Result<Media, SourceError> {
         let keep = match self.spill {
-            Some(directory) => Keep::All(directory),
-            None => Keep::Window(self.window),
+            Some(directory) => Retention::All(directory),
+            None => Retention::Window(self.window),
         };
         let stream = async |reader, path| {
             let media = StreamMedia::new(reader, path, self.length, keep).await?;
@@ -44,12 +44,12 @@ impl Source {
         match self.from {
             Origin::Reader(reader) => stream(reader, None).await,
             Origin::Bytes(bytes) => {
-                agree(self.length, bytes.len() as u64)?;
+                check_stated_length(self.length, bytes.len() as u64)?;
                 Ok(Media(Inner::Bytes(bytes)))
             }
             Origin::Path(path) => match file::open(path.clone()).await? {
                 Opened::Regular(media) => {
-                    agree(self.length, media.size())?;
+                    check_stated_length(self.length, media.size())?;
                     Ok(Media(Inner::File(media)))
                 }
                 Opened::Other(file) => {
@@ -107,7 +107,7 @@ impl Media {
     /// Reads exactly these bytes.
     ///
     /// The stream ends in an error when they are not there: `UnexpectedEof` behind the end of the
-    /// media or of what was filled, a [`SourceError::Forgotten`] inside when they were released.
+    /// media or of what was filled, a [`SourceError::NoLongerBuffered`] inside when they were released.
     /// A file is read a piece ahead of what is taken; nothing is read before the first poll, which
     /// must happen inside a tokio runtime.
     pub(crate) fn read(&self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
@@ -144,7 +144,10 @@ impl Media {
     }
 
     /// Looks whether this is the file that an upload began with.
-    pub(crate) async fn check_is(&self, began_with: &SourceIdentity) -> Result<(), SourceError> {
+    pub(crate) async fn check_identity(
+        &self,
+        began_with: &SourceIdentity,
+    ) -> Result<(), SourceError> {
         let now = self.identity().await?;
         let change = match now {
             Some(now) => began_with.difference(&now),
@@ -190,7 +193,7 @@ impl fmt::Debug for Media {
     }
 }
 
-fn agree(stated: Option<u64>, found: u64) -> Result<(), SourceError> {
+fn check_stated_length(stated: Option<u64>, found: u64) -> Result<(), SourceError> {
     match stated {
         Some(stated) if stated != found => Err(SourceError::LengthDisagrees { stated, found }),
         _ => Ok(()),

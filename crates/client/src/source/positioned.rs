@@ -20,7 +20,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 pub(super) const PIECE: u64 = 1 << 20;
 
 /// How much is read at once of what is in memory.
-const NEAR_PIECE: u64 = 256 << 10;
+const CACHED_PIECE: u64 = 256 << 10;
 
 /// Exactly these bytes of a file, in pieces.
 ///
@@ -48,8 +48,8 @@ struct ReadAhead {
 impl ReadAhead {
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         if self.reading.is_none() {
-            if let Some(near) = self.near() {
-                return Some(near);
+            if let Some(cached_piece) = self.cached_piece() {
+                return Some(cached_piece);
             }
             self.begin();
         }
@@ -58,7 +58,7 @@ impl ReadAhead {
         match piece.map_err(io::Error::from).flatten() {
             Ok(piece) => {
                 // What is in memory is read when it is wanted.
-                if self.next_near().is_none() {
+                if self.next_cached().is_none() {
                     self.begin();
                 }
                 Some(Ok(piece))
@@ -71,8 +71,8 @@ impl ReadAhead {
     }
 
     /// The next piece, if it takes no waiting.
-    fn near(&mut self) -> Option<io::Result<Bytes>> {
-        let piece = self.next_near()?;
+    fn cached_piece(&mut self) -> Option<io::Result<Bytes>> {
+        let piece = self.next_cached()?;
         self.rest.start = piece.end;
         let read = read_exact(&self.file, piece);
         if read.is_err() {
@@ -82,14 +82,14 @@ impl ReadAhead {
     }
 
     /// What would be read next, if it is in memory.
-    fn next_near(&self) -> Option<Range<u64>> {
-        self.rest_up_to(NEAR_PIECE)
-            .filter(|piece| is_near(&self.file, piece))
+    fn next_cached(&self) -> Option<Range<u64>> {
+        self.rest_up_to(CACHED_PIECE)
+            .filter(|piece| is_cached(&self.file, piece))
     }
 
-    fn rest_up_to(&self, most: u64) -> Option<Range<u64>> {
+    fn rest_up_to(&self, limit: u64) -> Option<Range<u64>> {
         let Range { start, end } = self.rest;
-        (!self.rest.is_empty()).then(|| start..end.min(start.saturating_add(most)))
+        (!self.rest.is_empty()).then(|| start..end.min(start.saturating_add(limit)))
     }
 
     fn begin(&mut self) {
@@ -105,20 +105,20 @@ impl ReadAhead {
 /// Whether both ends of a range are in the kernel's memory, so that to read it takes no waiting. What
 /// lies between them nearly always is then, since files are read ahead and cached in order.
 #[cfg(target_os = "linux")]
-fn is_near(file: &File, range: &Range<u64>) -> bool {
+fn is_cached(file: &File, range: &Range<u64>) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};
 
-    let at_hand = |at| {
+    let cached_at = |at| {
         let mut byte = [0];
         let mut buf = [io::IoSliceMut::new(&mut byte)];
         matches!(preadv2(file, &mut buf, at, ReadWriteFlags::NOWAIT), Ok(1))
     };
-    at_hand(range.end - 1) && at_hand(range.start)
+    cached_at(range.end - 1) && cached_at(range.start)
 }
 
 /// It cannot be told here.
 #[cfg(not(target_os = "linux"))]
-fn is_near(_: &File, _: &Range<u64>) -> bool {
+fn is_cached(_: &File, _: &Range<u64>) -> bool {
     false
 }
 

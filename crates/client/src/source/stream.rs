@@ -15,7 +15,7 @@ use super::window::Window;
 use super::{Reader, SourceError};
 
 /// How much is kept of a stream, and where.
-pub(super) enum Keep {
+pub(super) enum Retention {
     /// The last so many bytes, in memory.
     Window(u64),
     /// Everything, in a file in this directory.
@@ -32,16 +32,16 @@ pub(super) struct StreamMedia {
     path: Option<PathBuf>,
     stated: Option<u64>,
     block: BytesMut,
-    kept: Kept,
+    kept: Retained,
     /// Bytes that the reader gave.
     read: u64,
     /// The reader said that there are no more.
     ended: bool,
     /// The reader had more than was stated.
-    goes_on: bool,
+    exceeds_stated: bool,
 }
 
-enum Kept {
+enum Retained {
     Window(Window),
     Spill(Spill),
 }
@@ -54,11 +54,11 @@ impl StreamMedia {
         reader: Reader,
         path: Option<PathBuf>,
         stated: Option<u64>,
-        keep: Keep,
+        keep: Retention,
     ) -> Result<Self, SourceError> {
         let kept = match keep {
-            Keep::Window(bytes) => Kept::Window(Window::new(bytes)),
-            Keep::All(directory) => Kept::Spill(Spill::create(directory).await?),
+            Retention::Window(bytes) => Retained::Window(Window::new(bytes)),
+            Retention::All(directory) => Retained::Spill(Spill::create(directory).await?),
         };
         Ok(Self {
             reader: SyncWrapper::new(reader),
@@ -68,7 +68,7 @@ impl StreamMedia {
             kept,
             read: 0,
             ended: false,
-            goes_on: false,
+            exceeds_stated: false,
         })
     }
 
@@ -82,13 +82,13 @@ impl StreamMedia {
 
     pub(super) fn window(&self) -> Option<u64> {
         match &self.kept {
-            Kept::Window(window) => Some(window.size()),
-            Kept::Spill(_) => None,
+            Retained::Window(window) => Some(window.size()),
+            Retained::Spill(_) => None,
         }
     }
 
     pub(super) async fn fill(&mut self, upto: u64) -> Result<Filled, SourceError> {
-        let upto = upto.min(self.most());
+        let upto = upto.min(self.fill_limit());
         while !self.ended && self.read < upto {
             if self.block.len() == self.block.capacity() {
                 self.keep_block().await?;
@@ -106,23 +106,23 @@ impl StreamMedia {
 
     pub(super) fn read(&self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
         match &self.kept {
-            Kept::Window(window) => pieces(window.pieces(range)),
-            Kept::Spill(spill) => spill.read(range),
+            Retained::Window(window) => pieces(window.pieces(range)),
+            Retained::Spill(spill) => spill.read(range),
         }
     }
 
     pub(super) fn release(&mut self, before: u64) {
         match &mut self.kept {
-            Kept::Window(window) => window.release(before),
-            Kept::Spill(_) => {}
+            Retained::Window(window) => window.release(before),
+            Retained::Spill(_) => {}
         }
     }
 
     /// How far it may be read now.
-    fn most(&self) -> u64 {
+    fn fill_limit(&self) -> u64 {
         let room = match &self.kept {
-            Kept::Window(window) => window.reach().saturating_add(1),
-            Kept::Spill(_) => u64::MAX,
+            Retained::Window(window) => window.reach().saturating_add(1),
+            Retained::Spill(_) => u64::MAX,
         };
         room.min(self.stated.unwrap_or(u64::MAX))
     }
@@ -142,11 +142,11 @@ impl StreamMedia {
 
     async fn keep_block(&mut self) -> Result<(), SourceError> {
         match &mut self.kept {
-            Kept::Window(window) => {
+            Retained::Window(window) => {
                 window.push(self.block.split().freeze());
                 Ok(())
             }
-            Kept::Spill(spill) => spill.push(&mut self.block).await,
+            Retained::Spill(spill) => spill.push(&mut self.block).await,
         }
     }
 
@@ -155,15 +155,15 @@ impl StreamMedia {
         let Some(stated) = self.stated else {
             return Ok(());
         };
-        if self.read == stated && !self.ended && !self.goes_on {
+        if self.read == stated && !self.ended && !self.exceeds_stated {
             match self.reader.get_mut().read(&mut [0]).await {
                 Ok(0) => self.ended = true,
-                Ok(_) => self.goes_on = true,
+                Ok(_) => self.exceeds_stated = true,
                 Err(source) => return Err(self.cannot_read(source)),
             }
         }
-        let found = self.read + u64::from(self.goes_on);
-        if self.goes_on || (self.ended && found < stated) {
+        let found = self.read + u64::from(self.exceeds_stated);
+        if self.exceeds_stated || (self.ended && found < stated) {
             return Err(SourceError::LengthDisagrees { stated, found });
         }
         Ok(())

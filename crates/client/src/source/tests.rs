@@ -22,7 +22,7 @@ fn some_media(len: usize) -> Vec<u8> {
 
 impl Media {
     /// All of a media that is known to be small.
-    async fn whole(&mut self) -> Result<Vec<u8>, SourceError> {
+    async fn collect(&mut self) -> Result<Vec<u8>, SourceError> {
         let filled = self.fill(u64::MAX).await?;
         let read = read(self, 0..filled.end).await;
         read.map_err(|error| self.cannot_read(error))

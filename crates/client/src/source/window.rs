@@ -66,7 +66,7 @@ impl Window {
             return Ok(Vec::new());
         }
         if range.start < self.first {
-            return Err(io::Error::other(SourceError::Forgotten {
+            return Err(io::Error::other(SourceError::NoLongerBuffered {
                 wanted: range.start,
                 kept_from: self.first,
             }));

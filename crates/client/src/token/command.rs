@@ -21,19 +21,19 @@ pub(super) async fn run(command: &str) -> Result<String, TokenError> {
         .map_err(TokenError::Command)?;
     let stdout = child.stdout.take().expect("it is piped");
     let stderr = child.stderr.take().expect("it is piped");
-    let (token, complaint) =
+    let (token, stderr_text) =
         tokio::try_join!(read_short(stdout), read_short(stderr)).map_err(TokenError::Command)?;
     let status = child.wait().await.map_err(TokenError::Command)?;
     if status.success() {
         return Ok(token);
     }
-    let message = first_line(&complaint).unwrap_or_else(|| status.to_string());
+    let message = first_line(&stderr_text).unwrap_or_else(|| status.to_string());
     Err(TokenError::CommandFailed { message })
 }
 
 /// The first line that says something, fit to be printed.
-fn first_line(complaint: &str) -> Option<String> {
-    let line = complaint
+fn first_line(stderr_text: &str) -> Option<String> {
+    let line = stderr_text
         .lines()
         .map(str::trim)
         .find(|line| !line.is_empty())?;

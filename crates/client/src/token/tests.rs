@@ -24,13 +24,13 @@ fn shown(error: &(dyn StdError + 'static)) -> String {
 async fn a_fixed_token_is_a_sensitive_header_and_cannot_be_renewed() {
     let source = TokenSource::fixed(" ya29.abc-_~+/= \n").unwrap();
     assert_eq!(token(&source).await, "Bearer ya29.abc-_~+/=");
-    assert!(!source.renew().await.unwrap());
+    assert!(!source.refresh().await.unwrap());
     assert_eq!(token(&source).await, "Bearer ya29.abc-_~+/=");
 }
 
 #[test]
 fn what_is_no_token_is_refused_and_not_shown() {
-    let long = "x".repeat(LONGEST + 1);
+    let long = "x".repeat(MAX_TOKEN_LEN + 1);
     for text in ["", " ", "secret secret", "secret\r\nX: y", "sécret", &long] {
         let error = TokenSource::fixed(text).unwrap_err();
         assert!(matches!(error, TokenError::NotAToken { .. }));
@@ -46,7 +46,7 @@ async fn a_file_is_read_once_and_again_after_a_refusal() {
     assert_eq!(token(&source).await, "Bearer first");
     std::fs::write(file.path(), "second\n").unwrap();
     assert_eq!(token(&source).await, "Bearer first");
-    assert!(source.renew().await.unwrap());
+    assert!(source.refresh().await.unwrap());
     assert_eq!(token(&source).await, "Bearer second");
 }
 
@@ -82,11 +82,11 @@ async fn a_command_runs_once_for_all_who_need_its_token() {
     let first = "Bearer token-1".to_owned();
     assert_eq!(tokens, (first.clone(), first.clone(), first));
 
-    let renewed = tokio::join!(source.renew(), one.renew(), other.renew());
-    assert!(renewed.0.unwrap() && renewed.1.unwrap() && renewed.2.unwrap());
+    let refreshed = tokio::join!(source.refresh(), one.refresh(), other.refresh());
+    assert!(refreshed.0.unwrap() && refreshed.1.unwrap() && refreshed.2.unwrap());
     assert_eq!(token(&source).await, "Bearer token-2");
 
-    assert!(one.renew().await.unwrap());
+    assert!(one.refresh().await.unwrap());
     assert_eq!(token(&other).await, "Bearer token-3");
 }
 
@@ -117,7 +117,7 @@ async fn a_failure_is_not_kept() {
     std::fs::write(&path, "late").unwrap();
     assert_eq!(token(&source).await, "Bearer late");
     std::fs::remove_file(&path).unwrap();
-    assert!(source.renew().await.is_err());
+    assert!(source.refresh().await.is_err());
     std::fs::write(&path, "later").unwrap();
     assert_eq!(token(&source).await, "Bearer later");
 }
@@ -126,7 +126,7 @@ async fn a_failure_is_not_kept() {
 async fn a_command_that_hangs_is_ended() {
     let error = TokenSource::command("exec sleep 60").token().await;
     let error = error.unwrap_err();
-    assert!(matches!(error, TokenError::Timeout { limit, .. } if limit == PATIENCE));
+    assert!(matches!(error, TokenError::Timeout { limit, .. } if limit == FETCH_TIMEOUT));
 }
 
 #[tokio::test]

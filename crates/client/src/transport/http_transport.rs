@@ -22,7 +22,7 @@ use rustls::ClientConfig;
 use tokio::time::timeout;
 
 use super::{Body, Incoming, Reply, Request, Timeouts, Transport, TransportError, authority};
-use outgoing::Outgoing;
+use outgoing::OutgoingBody;
 use progress::{Progress, StopOnDrop};
 
 mod outgoing;
@@ -41,11 +41,11 @@ const USER_AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 /// Sends requests by HTTP/1.1 or, where a server offers it under TLS, by HTTP/2. Connections are
 /// kept and used again. Proxies are taken from the environment, roots of trust from the system.
 #[derive(Debug)]
-pub(crate) struct HttpTransport(Arc<Lines>);
+pub(crate) struct HttpTransport(Arc<Connections>);
 
 /// The connections, and what it takes to make more.
 #[derive(Debug)]
-struct Lines {
+struct Connections {
     timeouts: Timeouts,
     tls: ClientConfig,
     client: Mutex<reqwest::Client>,
@@ -64,7 +64,7 @@ impl HttpTransport {
     fn with_tls(timeouts: Timeouts, tls: ClientConfig) -> Result<Self, TransportError> {
         let client = client(timeouts, tls.clone())
             .map_err(|error| TransportError::SetUp(error.without_url().into()))?;
-        Ok(Self(Arc::new(Lines {
+        Ok(Self(Arc::new(Connections {
             timeouts,
             tls,
             client: Mutex::new(client),
@@ -81,16 +81,16 @@ impl HttpTransport {
 #[async_trait]
 impl Transport for HttpTransport {
     async fn send(&self, request: Request) -> Result<Reply, TransportError> {
-        self.open(request).await?.whole().await
+        self.open(request).await?.collect().await
     }
 
     async fn open(&self, request: Request) -> Result<Incoming, TransportError> {
-        let lines = &self.0;
+        let connections = &self.0;
         let host = authority(&request.url);
         let has_body = request.body.length() > 0;
-        let progress = Arc::new(Progress::new(lines.timeouts, has_body));
+        let progress = Arc::new(Progress::new(connections.timeouts, has_body));
         let guard = StopOnDrop(Arc::clone(&progress));
-        let exchange = lines.client().execute(outgoing(request, &progress));
+        let exchange = connections.client().execute(outgoing(request, &progress));
         let outcome = tokio::select! {
             outcome = exchange => outcome.map_err(Failure::Http),
             silent_for = progress.silence() => Err(Failure::Silent(silent_for)),
@@ -100,15 +100,15 @@ impl Transport for HttpTransport {
                 status: response.status(),
                 headers: response.headers().clone(),
                 host: host.clone(),
-                body: pieces(Reading {
-                    lines: Arc::clone(lines),
+                body: pieces(BodyReader {
+                    connections: Arc::clone(connections),
                     host,
                     response,
                     _guard: guard,
                 }),
             }),
             (Err(_), Some(error)) => Err(TransportError::Media(error)),
-            (Err(failure), None) => Err(lines.explain(failure, host)),
+            (Err(failure), None) => Err(connections.classify(failure, host)),
         }
     }
 }
@@ -118,7 +118,7 @@ enum Failure {
     Silent(Duration),
 }
 
-impl Lines {
+impl Connections {
     fn client(&self) -> reqwest::Client {
         self.client
             .lock()
@@ -128,13 +128,13 @@ impl Lines {
 
     /// Requests after this one go over new connections. A silent HTTP/2 connection would else be
     /// used again until TCP gives it up.
-    fn forget_connections(&self) {
+    fn replace_client(&self) {
         if let Ok(fresh) = client(self.timeouts, self.tls.clone()) {
             *self.client.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
     }
 
-    fn explain(&self, failure: Failure, host: String) -> TransportError {
+    fn classify(&self, failure: Failure, host: String) -> TransportError {
         let error = match failure {
             Failure::Silent(limit) => return self.silent(host, limit),
             Failure::Http(error) => error,
@@ -143,9 +143,9 @@ impl Lines {
         if connected && timed_out(&error) {
             return self.silent(host, self.timeouts.idle);
         }
-        let untrusted = untrusted(&error);
+        let is_certificate_error = is_certificate_error(&error);
         let source = error.without_url().into();
-        match (untrusted, connected) {
+        match (is_certificate_error, connected) {
             (true, _) => TransportError::Untrusted { host, source },
             (false, true) => TransportError::Broken { host, source },
             (false, false) => TransportError::Connect { host, source },
@@ -153,35 +153,35 @@ impl Lines {
     }
 
     fn silent(&self, host: String, limit: Duration) -> TransportError {
-        self.forget_connections();
+        self.replace_client();
         let seconds = limit.as_secs();
         TransportError::Silent { host, seconds }
     }
 }
 
 /// What it takes to read a reply's body.
-struct Reading {
-    lines: Arc<Lines>,
+struct BodyReader {
+    connections: Arc<Connections>,
     host: String,
     response: reqwest::Response,
     /// What is left of the request's body when the reply was read is not sent.
     _guard: StopOnDrop,
 }
 
-impl Reading {
+impl BodyReader {
     async fn next(&mut self) -> Result<Option<Bytes>, TransportError> {
-        let idle = self.lines.timeouts.idle;
+        let idle = self.connections.timeouts.idle;
         let failure = match timeout(idle, self.response.chunk()).await {
             Ok(Ok(piece)) => return Ok(piece),
             Ok(Err(error)) => Failure::Http(error),
             Err(_) => Failure::Silent(idle),
         };
-        Err(self.lines.explain(failure, self.host.clone()))
+        Err(self.connections.classify(failure, self.host.clone()))
     }
 }
 
-fn pieces(reading: Reading) -> BoxStream<'static, Result<Bytes, TransportError>> {
-    let next = async |mut reading: Reading| {
+fn pieces(reading: BodyReader) -> BoxStream<'static, Result<Bytes, TransportError>> {
+    let next = async |mut reading: BodyReader| {
         let piece = reading.next().await?;
         Ok(piece.map(|piece| (piece, reading)))
     };
@@ -210,10 +210,10 @@ fn outgoing(request: Request, progress: &Arc<Progress>) -> reqwest::Request {
         Body::Empty => reqwest::Body::from(Bytes::new()),
         Body::Bytes(bytes) => {
             let media = stream::iter([Ok(bytes)]).boxed();
-            reqwest::Body::wrap(Outgoing::new(media, length, Arc::clone(progress)))
+            reqwest::Body::wrap(OutgoingBody::new(media, length, Arc::clone(progress)))
         }
         Body::Stream { stream, .. } => {
-            reqwest::Body::wrap(Outgoing::new(stream, length, Arc::clone(progress)))
+            reqwest::Body::wrap(OutgoingBody::new(stream, length, Arc::clone(progress)))
         }
     };
     let mut outgoing = reqwest::Request::new(request.method, request.url);
@@ -226,13 +226,14 @@ fn outgoing(request: Request, progress: &Arc<Progress>) -> reqwest::Request {
 }
 
 /// Whether something is wrong with the certificate of the other side.
-fn untrusted(error: &(dyn StdError + 'static)) -> bool {
+fn is_certificate_error(error: &(dyn StdError + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<rustls::Error>() {
         return matches!(error, rustls::Error::InvalidCertificate(_));
     }
     // What an I/O error was made of is not its source.
     let inside = error.downcast_ref().and_then(io::Error::get_ref);
-    inside.is_some_and(|inside| untrusted(inside)) || error.source().is_some_and(untrusted)
+    inside.is_some_and(|inside| is_certificate_error(inside))
+        || error.source().is_some_and(is_certificate_error)
 }
 
 /// Whether the operating system gave the connection up because nothing was acknowledged.

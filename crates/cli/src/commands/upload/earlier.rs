@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use windlass_client::{
-    Client, Error, Journal, Record, SourceIdentity, Upload, UploadKey, UploadRef,
+    Client, Error, Journal, Record, RecordId, SourceIdentity, Upload, UploadKey,
 };
 
 use super::hold;
@@ -25,7 +25,7 @@ pub(super) enum Choice {
     /// Begin at the first byte.
     Begin,
     /// Carry on with this one.
-    CarryOn(UploadRef),
+    CarryOn(RecordId),
     /// Do nothing.
     Leave,
 }
@@ -215,7 +215,7 @@ mod tests {
         let new = NewRecord {
             url: url.to_owned(),
             session: session.parse().expect("a session URI"),
-            verb: "POST".to_owned(),
+            http_method: "POST".to_owned(),
             content_type: None,
             metadata: None,
             total: source.size(),

@@ -11,26 +11,26 @@ use tempfile::TempPath;
 use url::Url;
 use windlass_proto::digest::Sha256;
 
-use super::super::{DownloadError, Whole, beside};
-use super::note::{Note, Noted, Received, sha256};
+use super::super::{DownloadError, EntityInfo, with_suffix};
+use super::part_metadata::{PartMetadata, ReceivedPrefix, StoredMetadata, sha256};
 
 /// Where things are.
 #[derive(Debug, Clone)]
 pub(super) struct Files {
     target: PathBuf,
     part: PathBuf,
-    note: PathBuf,
+    part_metadata: PathBuf,
     url: Sha256,
     overwrite: bool,
 }
 
 /// The part, open and locked.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct OpenPart {
     pub(super) file: File,
     pub(super) owned: Owned,
     /// What its bytes are of, and how many had come, if they can be gone on with.
-    pub(super) begun: Option<(Whole, Received)>,
+    pub(super) begun: Option<(EntityInfo, ReceivedPrefix)>,
 }
 
 /// What this run has made, and may remove.
@@ -38,15 +38,15 @@ pub(super) struct Part {
 pub(super) enum Owned {
     Nothing,
     Part,
-    PartAndNote,
+    PartAndMetadata,
 }
 
 impl Files {
     pub(super) fn new(target: &Path, url: &Url, overwrite: bool) -> Self {
         Self {
             target: target.to_owned(),
-            part: beside(target, ".part"),
-            note: beside(target, ".part.json"),
+            part: with_suffix(target, ".part"),
+            part_metadata: with_suffix(target, ".part.json"),
             url: sha256(url),
             overwrite,
         }
@@ -57,14 +57,14 @@ impl Files {
     }
 
     /// Opens the part, and changes nothing that is there. Nobody else writes it as long as it is open.
-    pub(super) fn open(&self) -> Result<Part, DownloadError> {
+    pub(super) fn open(&self) -> Result<OpenPart, DownloadError> {
         if !self.overwrite && self.target.symlink_metadata().is_ok() {
             return Err(self.exists());
         }
         let (file, owned) = self.open_part()?;
         self.lock(&file)?;
         match self.begun(&file) {
-            Ok(begun) => Ok(Part { file, owned, begun }),
+            Ok(begun) => Ok(OpenPart { file, owned, begun }),
             Err(error) => {
                 self.remove(owned, &file).map_err(self.failed())?;
                 Err(error)
@@ -103,30 +103,42 @@ impl Files {
     }
 
     /// What is known of the part.
-    fn begun(&self, part: &File) -> Result<Option<(Whole, Received)>, DownloadError> {
+    fn begun(&self, part: &File) -> Result<Option<(EntityInfo, ReceivedPrefix)>, DownloadError> {
         let is_free = self.overwrite || part.metadata().map_err(self.failed())?.len() == 0;
-        match Note::read(&self.note).map_err(self.failed())? {
-            Noted::NotAFile => Err(not_a_file(&self.note)),
-            Noted::Note(note) if note.is_of(self.url) => Ok(note.media()),
-            Noted::Foreign if !self.overwrite => Err(DownloadError::NotOurs {
-                path: self.note.clone(),
+        match PartMetadata::read(&self.part_metadata).map_err(self.failed())? {
+            StoredMetadata::NotAFile => Err(not_a_file(&self.part_metadata)),
+            StoredMetadata::Valid(part_metadata) if part_metadata.is_for_url(self.url) => {
+                Ok(part_metadata.media())
+            }
+            StoredMetadata::Unrecognized if !self.overwrite => Err(DownloadError::UnknownOrigin {
+                path: self.part_metadata.clone(),
             }),
-            Noted::Note(_) | Noted::Nothing | Noted::Foreign if is_free => Ok(None),
-            Noted::Note(_) => Err(DownloadError::OtherUrl {
+            StoredMetadata::Valid(_) | StoredMetadata::Missing | StoredMetadata::Unrecognized
+                if is_free =>
+            {
+                Ok(None)
+            }
+            StoredMetadata::Valid(_) => Err(DownloadError::OtherUrl {
                 path: self.part.clone(),
             }),
-            Noted::Nothing | Noted::Foreign => Err(DownloadError::NotOurs {
-                path: self.part.clone(),
-            }),
+            StoredMetadata::Missing | StoredMetadata::Unrecognized => {
+                Err(DownloadError::UnknownOrigin {
+                    path: self.part.clone(),
+                })
+            }
         }
     }
 
-    pub(super) fn write_note(&self, media: &Whole, received: Received) -> io::Result<()> {
-        Note::new(self.url, media, received).write(&self.note, self.directory())
+    pub(super) fn write_metadata(
+        &self,
+        media: &EntityInfo,
+        received: ReceivedPrefix,
+    ) -> io::Result<()> {
+        PartMetadata::new(self.url, media, received).write(&self.part_metadata, self.directory())
     }
 
-    fn remove_note(&self) -> io::Result<()> {
-        match std::fs::remove_file(&self.note) {
+    fn remove_metadata(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.part_metadata) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -137,8 +149,8 @@ impl Files {
         if owned != Owned::Nothing && is_at(part, &self.part)? {
             std::fs::remove_file(&self.part)?;
         }
-        if owned == Owned::PartAndNote {
-            self.remove_note()?;
+        if owned == Owned::PartAndMetadata {
+            self.remove_metadata()?;
         }
         Ok(())
     }
@@ -147,7 +159,7 @@ impl Files {
     pub(super) fn publish(&self, file: &File) -> Result<(), DownloadError> {
         file.sync_all().map_err(self.failed())?;
         if !is_at(file, &self.part).map_err(self.failed())? {
-            return Err(DownloadError::NotOurs {
+            return Err(DownloadError::UnknownOrigin {
                 path: self.part.clone(),
             });
         }
@@ -165,7 +177,7 @@ impl Files {
                 _ => self.failed()(failure.error),
             });
         }
-        self.remove_note().map_err(self.failed())?;
+        self.remove_metadata().map_err(self.failed())?;
         // Directories cannot be opened everywhere; the name is then as durable as it gets.
         match File::open(self.directory()) {
             Ok(directory) => directory.sync_all().map_err(self.failed()),

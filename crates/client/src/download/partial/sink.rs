@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::task::{JoinHandle, spawn_blocking};
 use windlass_proto::digest::Crc32cHasher;
 
-use super::note::Received;
+use super::part_metadata::ReceivedPrefix;
 
 /// So much is read at once.
 const READ: usize = 1 << 20;
@@ -21,14 +21,14 @@ pub(super) struct Sink {
 
 /// The file, here or with the thread that writes it.
 #[derive(Debug)]
-pub(super) enum Writing {
+pub(super) enum SinkState {
     Idle(Box<Sink>),
     Busy(JoinHandle<io::Result<Box<Sink>>>),
     /// Writing failed.
     Broken,
 }
 
-impl Writing {
+impl SinkState {
     pub(super) fn idle(sink: Sink) -> Self {
         Self::Idle(Box::new(sink))
     }
@@ -67,7 +67,7 @@ impl Sink {
 
     /// Whether the file begins with these bytes. If so, the place in the file is behind them, and what follows is cut
     /// off.
-    pub(super) fn begins_with(&mut self, received: Received) -> io::Result<bool> {
+    pub(super) fn verify_prefix(&mut self, received: ReceivedPrefix) -> io::Result<bool> {
         let mut hasher = Crc32cHasher::default();
         let mut buf = vec![0; READ];
         let mut first = (&self.file).take(received.length);
@@ -82,18 +82,18 @@ impl Sink {
             }
         }
         let is_there = received
-            == Received {
+            == ReceivedPrefix {
                 length,
                 crc32c: hasher.value(),
             };
         if is_there {
-            self.cut(length, hasher)?;
+            self.truncate(length, hasher)?;
         }
         Ok(is_there)
     }
 
     /// Drops what is behind `length`, of whose bytes `hasher` has the digest.
-    pub(super) fn cut(&mut self, length: u64, hasher: Crc32cHasher) -> io::Result<()> {
+    pub(super) fn truncate(&mut self, length: u64, hasher: Crc32cHasher) -> io::Result<()> {
         self.file.set_len(length)?;
         self.file.seek(SeekFrom::Start(length))?;
         self.hasher = hasher;

@@ -5,8 +5,8 @@ use super::*;
 const PRECIOUS: &[u8] = b"precious";
 
 impl Barn {
-    fn note(&self) -> PathBuf {
-        beside(&self.target(), ".part.json")
+    fn part_metadata(&self) -> PathBuf {
+        with_suffix(&self.target(), ".part.json")
     }
 }
 
@@ -100,19 +100,19 @@ async fn bytes_that_are_not_what_had_come_are_not_gone_on_with() {
 #[tokio::test]
 async fn a_note_is_written_while_the_media_comes() {
     let barn = Barn::new();
-    let note = barn.note();
+    let part_metadata = barn.part_metadata();
     let server = Server::new(media()).failing([Fault::BreaksAfter(2_200_000)]);
     let kept = std::sync::Mutex::new(None);
     let watch = |progress: DownloadProgress| {
         if progress.received == 2_200_000 {
             kept.lock()
                 .unwrap()
-                .get_or_insert_with(|| fs::read(&note).unwrap());
+                .get_or_insert_with(|| fs::read(&part_metadata).unwrap());
         }
     };
     let download = barn.download().schedule(no_waits());
     download.run(&server, None, watch).await.unwrap_err();
-    fs::write(&note, kept.into_inner().unwrap().unwrap()).unwrap();
+    fs::write(&part_metadata, kept.into_inner().unwrap().unwrap()).unwrap();
     barn.run(&server).await.unwrap();
     let range = server.log()[1].range.clone().expect("it goes on");
     assert_ne!(range, "bytes=2200000-", "what no note tells of comes again");
@@ -136,7 +136,7 @@ async fn a_file_called_like_the_part_is_not_touched() {
         let barn = Barn::new();
         fs::write(barn.part(), PRECIOUS).unwrap();
         let error = barn.run(&server).await.unwrap_err();
-        assert!(matches!(&error, DownloadError::NotOurs { path } if *path == barn.part()));
+        assert!(matches!(&error, DownloadError::UnknownOrigin { path } if *path == barn.part()));
         assert_eq!(error.kind(), crate::error::Kind::Target);
         assert!(server.log().is_empty());
         assert_eq!(fs::read(barn.part()).unwrap(), PRECIOUS);
@@ -147,10 +147,10 @@ async fn a_file_called_like_the_part_is_not_touched() {
 #[tokio::test]
 async fn a_file_called_like_the_note_is_not_touched() {
     let barn = Barn::new();
-    fs::write(barn.note(), PRECIOUS).unwrap();
+    fs::write(barn.part_metadata(), PRECIOUS).unwrap();
     let error = barn.run(&Server::new(media())).await.unwrap_err();
-    assert!(matches!(error, DownloadError::NotOurs { path } if path == barn.note()));
-    assert_eq!(fs::read(barn.note()).unwrap(), PRECIOUS);
+    assert!(matches!(error, DownloadError::UnknownOrigin { path } if path == barn.part_metadata()));
+    assert_eq!(fs::read(barn.part_metadata()).unwrap(), PRECIOUS);
     barn.assert_names(&["cow.jpg.part.json"]);
 }
 
@@ -159,11 +159,11 @@ async fn what_may_be_replaced_is_replaced_when_media_comes_and_not_before() {
     for (server, requests) in barren() {
         let barn = Barn::new();
         fs::write(barn.part(), PRECIOUS).unwrap();
-        fs::write(barn.note(), PRECIOUS).unwrap();
+        fs::write(barn.part_metadata(), PRECIOUS).unwrap();
         let download = barn.download().overwrite(true);
         download.run(&server, None, |_| {}).await.unwrap_err();
         assert_eq!(server.log().len(), requests);
-        for file in [barn.part(), barn.note()] {
+        for file in [barn.part(), barn.part_metadata()] {
             assert_eq!(fs::read(file).unwrap(), PRECIOUS);
         }
         download
@@ -248,7 +248,7 @@ async fn a_file_that_took_the_place_of_the_part_does_not_become_the_media() {
         .download()
         .run(&Server::new(media()), None, meanwhile)
         .await;
-    assert!(matches!(error, Err(DownloadError::NotOurs { .. })));
+    assert!(matches!(error, Err(DownloadError::UnknownOrigin { .. })));
     assert_eq!(fs::read(&part).unwrap(), PRECIOUS);
     assert!(!barn.target().exists());
 }
@@ -274,7 +274,7 @@ async fn why_writing_failed_first_is_what_is_told() {
             download: &download,
             transport: &server,
             token: None,
-            may_renew: false,
+            can_refresh: false,
             partial: Partial::into_file(&barn.target(), &url(), unwritable()),
             progress: &|_| {},
         };

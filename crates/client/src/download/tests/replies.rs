@@ -54,7 +54,7 @@ async fn what_has_come_outlives_a_login_page_that_stays() {
         let barn = begun(&media, 1_200_000).await;
         let server = Server::new(media.clone()).failing(vec![stranger; 6]);
         let error = barn.run(&server).await.unwrap_err();
-        assert!(matches!(&error, DownloadError::Stranger { path } if *path == barn.part()));
+        assert!(matches!(&error, DownloadError::NotTheMedia { path } if *path == barn.part()));
         assert!(fs::read(barn.part()).unwrap() == media[..1_200_000]);
         barn.run(&Server::new(media.clone())).await.unwrap();
         barn.assert_complete(&media);

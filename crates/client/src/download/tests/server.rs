@@ -113,7 +113,7 @@ impl Server {
 #[async_trait]
 impl Transport for Server {
     async fn send(&self, request: Request) -> Result<Reply, TransportError> {
-        self.open(request).await?.whole().await
+        self.open(request).await?.collect().await
     }
 
     async fn open(&self, request: Request) -> Result<Incoming, TransportError> {

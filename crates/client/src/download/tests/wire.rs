@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 use crate::transport::{HttpTransport, Timeouts};
 
-async fn answer(listener: &TcpListener, reply: &str) -> String {
+async fn response(listener: &TcpListener, reply: &str) -> String {
     let mut stream: TcpStream = listener.accept().await.unwrap().0;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -22,13 +22,13 @@ async fn a_download_that_broke_is_gone_on_with_by_a_range() {
     let address = listener.local_addr().unwrap();
     let peer = async {
         let reply = "HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 10\r\n\r\n01234";
-        let head = answer(&listener, reply).await;
+        let head = response(&listener, reply).await;
         assert!(head.starts_with("get /animals/17?alt=media http/1.1\r\n"));
         assert!(head.contains("\r\naccept-encoding: identity\r\n"), "{head}");
         assert!(!head.contains("\r\nrange:"), "{head}");
         let reply = "HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\n\
                      Content-Range: bytes 5-9/10\r\nContent-Length: 5\r\n\r\n56789";
-        let head = answer(&listener, reply).await;
+        let head = response(&listener, reply).await;
         assert!(head.contains("\r\nrange: bytes=5-\r\n"), "{head}");
         assert!(head.contains("\r\nif-range: \"v1\"\r\n"), "{head}");
     };
@@ -39,7 +39,7 @@ async fn a_download_that_broke_is_gone_on_with_by_a_range() {
     let broken = download.clone().schedule(no_waits());
     let runs = async {
         let error = broken.run(&transport, None, |_| {}).await.unwrap_err();
-        assert!(matches!(error, DownloadError::Line(_)), "{error:?}");
+        assert!(matches!(error, DownloadError::Connection(_)), "{error:?}");
         download.run(&transport, None, |_| {}).await.unwrap();
     };
     tokio::join!(peer, runs);

@@ -8,7 +8,7 @@ fn the_same_upload_is_found_and_no_other() {
         let key = UploadKey::new(
             &new.source,
             &new.url,
-            &new.verb,
+            &new.http_method,
             new.content_type.as_deref(),
             new.metadata.as_ref(),
         );
@@ -32,7 +32,7 @@ fn the_same_upload_is_found_and_no_other() {
     let others: [fn(&mut NewRecord); 6] = [
         |new| new.source = source("/home/jane/other.jpg"),
         |new| new.url = URL.replace("a-key", "another-key"),
-        |new| new.verb = "PUT".to_owned(),
+        |new| new.http_method = "PUT".to_owned(),
         |new| new.content_type = None,
         |new| new.metadata = None,
         |new| new.metadata = Some(json!({"name": "Llama"})),
@@ -47,11 +47,11 @@ fn the_same_upload_is_found_and_no_other() {
 #[test]
 fn a_file_that_has_changed_is_found_so_that_it_can_be_said() {
     let (_above, journal) = journal();
-    let held = journal.create(new_record()).unwrap();
+    let locked = journal.create(new_record()).unwrap();
     let mut now = serde_json::to_value(source("/home/jane/llama.jpg")).unwrap();
     now["file"]["size"] = 999.into();
     let now: SourceIdentity = serde_json::from_value(now).unwrap();
-    let record = held.record();
+    let record = locked.record();
     let key = UploadKey::new(
         &now,
         URL,
@@ -67,23 +67,23 @@ fn to_find_an_upload_nothing_is_locked_and_nothing_written() {
     let (_above, journal) = journal();
     let free = journal.create(new_record()).unwrap().record().clone();
     fs::remove_file(file(&journal, &free.id, "lock")).unwrap();
-    let held = journal.create(new_record()).unwrap();
+    let locked = journal.create(new_record()).unwrap();
     let before = journal.directory().metadata().unwrap().modified().unwrap();
     assert_eq!(journal.find(&free.key()).unwrap().len(), 2);
     let after = journal.directory().metadata().unwrap().modified().unwrap();
     assert_eq!(before, after);
     assert_eq!(files_of(&journal, &free.id), ["json"]);
-    drop(held);
+    drop(locked);
 }
 
 #[test]
 fn what_is_found_tells_how_far_it_is() {
     let (_above, journal) = journal();
-    let mut held = journal.create(new_record()).unwrap();
-    held.committed(700).unwrap();
+    let mut locked = journal.create(new_record()).unwrap();
+    locked.committed(700).unwrap();
     assert_eq!(
-        journal.find(&held.record().key()).unwrap(),
-        [held.record().clone()]
+        journal.find(&locked.record().key()).unwrap(),
+        [locked.record().clone()]
     );
 }
 
@@ -93,7 +93,7 @@ fn an_upload_is_found_among_a_thousand() {
     let record = journal.create(new_record()).unwrap().record().clone();
     let text = fs::read(file(&journal, &record.id, "json")).unwrap();
     for _ in 1..1000 {
-        let id = UploadRef::random().unwrap();
+        let id = RecordId::random().unwrap();
         fs::write(file(&journal, &id, "json"), &text).unwrap();
         edit(&journal, &id, |record| {
             record["url"] = "https://x.test".into();

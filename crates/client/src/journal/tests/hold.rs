@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-fn assert_in_use(journal: &Journal, id: &UploadRef) {
-    let error = journal.hold(id).unwrap_err();
+fn assert_in_use(journal: &Journal, id: &RecordId) {
+    let error = journal.lock(id).unwrap_err();
     assert!(matches!(error, JournalError::InUse { .. }), "{error}");
     let error = journal.remove(id).unwrap_err();
     assert!(matches!(error, JournalError::InUse { .. }), "{error}");
@@ -16,15 +16,15 @@ fn assert_in_use(journal: &Journal, id: &UploadRef) {
 fn an_upload_is_held_once() {
     let (_above, journal) = journal();
     let other = Journal::open(journal.directory()).unwrap();
-    let held = journal.create(new_record()).unwrap();
-    let id = held.record().id.clone();
+    let locked = journal.create(new_record()).unwrap();
+    let id = locked.record().id.clone();
     assert_in_use(&journal, &id);
     assert_in_use(&other, &id);
     assert_eq!(records(&other).len(), 1);
-    drop(held);
-    let held = other.hold(&id).unwrap();
+    drop(locked);
+    let locked = other.lock(&id).unwrap();
     assert_in_use(&journal, &id);
-    drop(held);
+    drop(locked);
     journal.remove(&id).unwrap();
     assert!(files_of(&journal, &id).is_empty());
 }
@@ -32,9 +32,9 @@ fn an_upload_is_held_once() {
 #[test]
 fn an_upload_that_is_not_there_is_not_found_and_leaves_no_file() {
     let (_above, journal) = journal();
-    let id = UploadRef::random().unwrap();
+    let id = RecordId::random().unwrap();
     for error in [
-        journal.hold(&id).unwrap_err(),
+        journal.lock(&id).unwrap_err(),
         journal.remove(&id).unwrap_err(),
     ] {
         assert_eq!(
@@ -74,13 +74,13 @@ fn an_upload_that_another_process_holds_is_free_when_that_is_killed() {
     assert_eq!(files_of(&journal, &id), ["json", "lock"]);
     other.kill().unwrap();
     other.wait().unwrap();
-    assert_eq!(journal.hold(&id).unwrap().record().id, id);
+    assert_eq!(journal.lock(&id).unwrap().record().id, id);
 }
 
 /// Holds the upload of a journal. Its input ends when the test does, also by failing.
 fn hold_until_killed(directory: &Path) {
     let journal = Journal::open(directory).unwrap();
-    let _held = journal.hold(&records(&journal)[0].id).unwrap();
+    let _held = journal.lock(&records(&journal)[0].id).unwrap();
     println!("\nholding");
     let _ = std::io::stdin().read(&mut [0]);
 }
@@ -93,16 +93,16 @@ fn who_finishes_and_who_waits_do_not_meet_in_one_upload() {
     let (_above, journal) = journal();
     for _ in 0..30 {
         let id = journal.create(new_record()).unwrap().record().id.clone();
-        let (start, held) = (Barrier::new(THREADS), AtomicUsize::new(0));
+        let (start, locked) = (Barrier::new(THREADS), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     let journal = Journal::open(journal.directory()).unwrap();
                     start.wait();
                     loop {
-                        match journal.hold(&id) {
+                        match journal.lock(&id) {
                             Ok(upload) => {
-                                held.fetch_add(1, Ordering::SeqCst);
+                                locked.fetch_add(1, Ordering::SeqCst);
                                 return upload.finish().unwrap();
                             }
                             Err(JournalError::InUse { .. }) => {}
@@ -115,7 +115,7 @@ fn who_finishes_and_who_waits_do_not_meet_in_one_upload() {
                 scope.spawn(|| journal.create(new_record()).unwrap().finish().unwrap());
             }
         });
-        assert_eq!(held.into_inner(), 1);
+        assert_eq!(locked.into_inner(), 1);
         assert_eq!(fs::read_dir(journal.directory()).unwrap().count(), 0);
     }
 }

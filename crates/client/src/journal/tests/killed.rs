@@ -3,8 +3,8 @@
 use super::*;
 
 /// Lets nobody hold it, and leaves what a kill would leave.
-fn left_behind(journal: &Journal, extensions: &[(&str, &str)]) -> UploadRef {
-    let id = UploadRef::random().unwrap();
+fn left_behind(journal: &Journal, extensions: &[(&str, &str)]) -> RecordId {
+    let id = RecordId::random().unwrap();
     for (extension, text) in extensions {
         fs::write(file(journal, &id, extension), text).unwrap();
     }
@@ -36,7 +36,7 @@ fn an_upload_whose_record_never_came_or_has_gone_is_swept() {
     ] {
         let id = left_behind(&journal, left);
         assert_eq!(only_record(&journal), good);
-        let error = journal.hold(&id).unwrap_err();
+        let error = journal.lock(&id).unwrap_err();
         assert!(matches!(error, JournalError::NotFound { .. }), "{error}");
         assert_eq!(files_of(&journal, &id).len(), left.len());
         Journal::open(journal.directory()).unwrap();
@@ -113,13 +113,13 @@ fn an_upload_goes_on_whatever_is_left_beside_its_record() {
         }
         let journal = Journal::open(journal.directory()).unwrap();
         assert_eq!(only_record(&journal), record, "{left:?}");
-        let mut held = journal.hold(&record.id).unwrap();
-        assert_eq!(*held.record(), record);
-        held.committed(500).unwrap();
+        let mut locked = journal.lock(&record.id).unwrap();
+        assert_eq!(*locked.record(), record);
+        locked.committed(500).unwrap();
         assert_eq!(only_record(&journal).committed, 500);
-        held.new_session(SESSION.parse().unwrap()).unwrap();
+        locked.new_session(SESSION.parse().unwrap()).unwrap();
         assert_eq!(only_record(&journal).committed, 0);
-        held.finish().unwrap();
+        locked.finish().unwrap();
         assert!(files_of(&journal, &record.id).is_empty());
     }
 }
@@ -137,7 +137,7 @@ fn how_far_it_was_is_never_more_than_there_is() {
 #[test]
 fn a_descriptor_that_outlives_its_lock_keeps_nobody_out() {
     let (_above, journal) = journal();
-    let files = journal.files(&UploadRef::random().unwrap());
+    let files = journal.files(&RecordId::random().unwrap());
     let lock = files.take_lock().unwrap().unwrap();
     let _copy = lock.file.try_clone().unwrap();
     assert!(files.take_lock().unwrap().is_none());
@@ -149,7 +149,7 @@ fn a_descriptor_that_outlives_its_lock_keeps_nobody_out() {
 #[test]
 fn a_lock_without_a_name_locks_nothing() {
     let (_above, journal) = journal();
-    let id = UploadRef::random().unwrap();
+    let id = RecordId::random().unwrap();
     let files = journal.files(&id);
     let nameless = files.take_lock().unwrap().unwrap();
     fs::remove_file(file(&journal, &id, "lock")).unwrap();

@@ -11,9 +11,9 @@ fn set_mode(path: &Path, mode: u32) {
 #[test]
 fn only_the_owner_may_look() {
     let (above, journal) = journal();
-    let mut held = journal.create(new_record()).unwrap();
-    held.committed(1).unwrap();
-    let id = held.record().id.clone();
+    let mut locked = journal.create(new_record()).unwrap();
+    locked.committed(1).unwrap();
+    let id = locked.record().id.clone();
     assert_eq!(mode(&above.path().join("state")), 0o700);
     assert_eq!(mode(journal.directory()), 0o700);
     for extension in ["json", "lock", "offset"] {
@@ -27,7 +27,7 @@ fn a_record_that_others_may_read_is_made_private_when_it_is_held() {
     let id = journal.create(new_record()).unwrap().record().id.clone();
     let path = file(&journal, &id, "json");
     set_mode(&path, 0o644);
-    let _held = journal.hold(&id).unwrap();
+    let _held = journal.lock(&id).unwrap();
     assert_eq!(mode(&path), 0o600);
 }
 
@@ -80,11 +80,11 @@ fn a_record_of_another_user_is_not_used_and_can_be_removed() {
     let owner = files::this_user();
     let entries = theirs.entries().unwrap();
     assert!(
-        matches!(&entries[..], [Entry::Damaged { damage: Damage::OfAnother { owner: found }, .. }] if *found == owner),
+        matches!(&entries[..], [Entry::Damaged { damage: Damage::OwnedByAnother { owner: found }, .. }] if *found == owner),
         "{entries:?}"
     );
     assert!(theirs.find(&record.key()).unwrap().is_empty());
-    let error = theirs.hold(&record.id).unwrap_err();
+    let error = theirs.lock(&record.id).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
@@ -101,19 +101,19 @@ fn secrets_are_not_in_debug() {
     let (_above, journal) = journal();
     let new = new_record();
     let mut shown = vec![format!("{new:?}")];
-    let held = journal.create(new).unwrap();
+    let locked = journal.create(new).unwrap();
     shown.push(format!(
-        "{held:?} {:?} {:?}",
-        held.record().key(),
+        "{locked:?} {:?} {:?}",
+        locked.record().key(),
         journal.entries()
     ));
-    let id = held.record().id.clone();
-    drop(held);
+    let id = locked.record().id.clone();
+    drop(locked);
     // Not even when they are what is wrong.
     for (field, value) in [("total", SESSION), ("session", "gopher://a-secret")] {
         let before = fs::read(file(&journal, &id, "json")).unwrap();
         edit(&journal, &id, |record| record[field] = value.into());
-        let error = journal.hold(&id).unwrap_err();
+        let error = journal.lock(&id).unwrap_err();
         shown.push(format!("{:?} {error:?} {error}", journal.entries()));
         fs::write(file(&journal, &id, "json"), before).unwrap();
     }

@@ -3,9 +3,9 @@ use super::*;
 #[test]
 fn a_record_survives_the_process() {
     let (_above, journal) = journal();
-    let held = journal.create(new_record()).unwrap();
-    let record = held.record().clone();
-    drop(held);
+    let locked = journal.create(new_record()).unwrap();
+    let record = locked.record().clone();
+    drop(locked);
 
     let later = Journal::open(journal.directory()).unwrap();
     assert_eq!(only_record(&later), record);
@@ -14,7 +14,7 @@ fn a_record_survives_the_process() {
     assert_eq!(record.metadata, new_record().metadata);
     assert_eq!(record.source, new_record().source);
     assert_eq!((record.total, record.committed), (1000, 0));
-    assert_eq!(later.hold(&record.id).unwrap().record(), &record);
+    assert_eq!(later.lock(&record.id).unwrap().record(), &record);
 }
 
 #[test]
@@ -37,27 +37,27 @@ fn what_is_not_said_stays_unsaid() {
 #[tokio::test(start_paused = true)]
 async fn what_is_committed_is_written_once_a_second_at_most() {
     let (_above, journal) = journal();
-    let mut held = journal.create(new_record()).unwrap();
+    let mut locked = journal.create(new_record()).unwrap();
     let written = || only_record(&journal).committed;
 
-    held.committed(100).unwrap();
+    locked.committed(100).unwrap();
     assert_eq!(written(), 100);
-    held.committed(200).unwrap();
-    assert_eq!((held.record().committed, written()), (200, 100));
+    locked.committed(200).unwrap();
+    assert_eq!((locked.record().committed, written()), (200, 100));
     tokio::time::advance(Duration::from_secs(1)).await;
-    held.committed(300).unwrap();
+    locked.committed(300).unwrap();
     assert_eq!(written(), 300);
-    held.committed(400).unwrap();
-    held.write_committed().unwrap();
+    locked.committed(400).unwrap();
+    locked.write_progress().unwrap();
     assert_eq!(written(), 400);
     assert_eq!(
         journal
-            .hold(&held.record().id.clone())
+            .lock(&locked.record().id.clone())
             .unwrap_err()
             .to_string(),
         format!(
             "another process is working on the upload {}",
-            held.record().id
+            locked.record().id
         )
     );
 }
@@ -65,27 +65,27 @@ async fn what_is_committed_is_written_once_a_second_at_most() {
 #[test]
 fn another_session_begins_at_nothing() {
     let (_above, journal) = journal();
-    let held = journal.create(new_record()).unwrap();
-    let id = held.record().id.clone();
-    drop(held);
+    let locked = journal.create(new_record()).unwrap();
+    let id = locked.record().id.clone();
+    drop(locked);
     edit(&journal, &id, |record| {
         record["started"] = json!(1_700_000_000);
     });
-    let mut held = journal.hold(&id).unwrap();
-    held.committed(700).unwrap();
+    let mut locked = journal.lock(&id).unwrap();
+    locked.committed(700).unwrap();
     let another: SessionUri = "http://127.0.0.1:8080/up?upload_id=2".parse().unwrap();
-    held.new_session(another.clone()).unwrap();
+    locked.new_session(another.clone()).unwrap();
     let record = only_record(&journal);
-    assert_eq!(record, *held.record());
+    assert_eq!(record, *locked.record());
     assert_eq!((record.session, record.committed), (another, 0));
 }
 
 #[test]
 fn a_finished_upload_leaves_nothing() {
     let (_above, journal) = journal();
-    let mut held = journal.create(new_record()).unwrap();
-    held.committed(1000).unwrap();
-    held.finish().unwrap();
+    let mut locked = journal.create(new_record()).unwrap();
+    locked.committed(1000).unwrap();
+    locked.finish().unwrap();
     assert_eq!(fs::read_dir(journal.directory()).unwrap().count(), 0);
 }
 
@@ -159,7 +159,7 @@ fn a_record_that_cannot_be_read_hides_no_other() {
         assert_eq!(id.to_string(), name);
         assert_eq!(*path, file(&journal, id, "json"));
         assert_eq!(found.to_string(), damage);
-        let error = journal.hold(id).unwrap_err();
+        let error = journal.lock(id).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!("{} cannot be used: {damage}", path.display())
@@ -175,7 +175,7 @@ fn a_session_is_never_taken_to_another_scheme() {
     edit(&journal, &id, |record| {
         record["session"] = "file:///etc/passwd".into();
     });
-    let error = journal.hold(&id).unwrap_err();
+    let error = journal.lock(&id).unwrap_err();
     assert!(
         error
             .to_string()
@@ -218,7 +218,7 @@ fn a_damaged_record_can_be_removed_but_not_one_of_another_version() {
 #[test]
 fn ids_are_written_and_read_alike() {
     for _ in 0..100 {
-        let id = UploadRef::random().unwrap();
+        let id = RecordId::random().unwrap();
         assert_eq!(id.to_string().parse(), Ok(id));
     }
     for text in [
@@ -230,7 +230,7 @@ fn ids_are_written_and_read_alike() {
         "../../ab",
         "mzxw6yt\u{e4}",
     ] {
-        assert_eq!(text.parse::<UploadRef>(), Err(InvalidUploadRef), "{text}");
+        assert_eq!(text.parse::<RecordId>(), Err(InvalidRecordId), "{text}");
     }
 }
 

@@ -87,7 +87,7 @@ async fn a_fifo_is_a_stream() {
     let mut media = Source::path(&path).open().await.unwrap();
     assert!(media.is_stream());
     assert_eq!(media.total(), None);
-    assert!(media.whole().await.unwrap() == bytes);
+    assert!(media.collect().await.unwrap() == bytes);
     assert_eq!(media.total(), Some(300_000));
     assert_eq!(media.identity().await.unwrap(), None);
     writer.join().unwrap().unwrap();
@@ -124,7 +124,7 @@ async fn a_fifo_that_was_looked_at_still_has_all_its_bytes() {
 
     SourceIdentity::of(&path).await.unwrap_err();
     let mut media = Source::path(&path).open().await.unwrap();
-    assert!(media.whole().await.unwrap() == bytes);
+    assert!(media.collect().await.unwrap() == bytes);
     writer.join().unwrap().unwrap();
 }
 
@@ -134,7 +134,7 @@ async fn a_file_that_says_it_is_empty_and_is_not_is_a_stream() {
     let mut media = Source::path("/proc/version").open().await.unwrap();
     assert!(media.is_stream());
     assert_eq!(
-        media.whole().await.unwrap(),
+        media.collect().await.unwrap(),
         fs::read("/proc/version").unwrap()
     );
 }

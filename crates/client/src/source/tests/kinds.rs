@@ -23,7 +23,7 @@ async fn all_of_a_media_is_there_whatever_its_kind() {
         let bytes = some_media(len);
         for source in every_kind(directory.path(), &bytes) {
             let mut media = source.open().await.unwrap();
-            assert!(media.whole().await.unwrap() == bytes);
+            assert!(media.collect().await.unwrap() == bytes);
             assert_eq!(media.total(), Some(len as u64), "{media:?}");
         }
     }
@@ -66,7 +66,7 @@ async fn a_length_that_disagrees_is_an_error() {
     ] {
         for source in every_kind(directory.path(), &some_media(1000)) {
             let result = match source.with_length(stated).open().await {
-                Ok(mut media) => media.whole().await.map(drop),
+                Ok(mut media) => media.collect().await.map(drop),
                 Err(error) => Err(error),
             };
             assert_eq!(result.is_err(), wrong, "{stated}");
@@ -92,8 +92,11 @@ async fn only_a_window_cannot_be_read_again() {
                 again.unwrap_err().to_string(),
                 "the media is wanted again from byte 0, but only what follows byte 600 is kept"
             );
-            let error = media.whole().await.unwrap_err();
-            assert!(matches!(error, SourceError::Forgotten { .. }), "{error}");
+            let error = media.collect().await.unwrap_err();
+            assert!(
+                matches!(error, SourceError::NoLongerBuffered { .. }),
+                "{error}"
+            );
         } else {
             assert_eq!(media.window(), None);
             assert_eq!(again.unwrap(), bytes);

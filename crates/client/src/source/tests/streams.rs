@@ -87,10 +87,10 @@ async fn check(bytes: &[u8], mut media: Media, steps: &[Step]) {
                     Err(SourceError::ReadStream { .. }) => continue,
                     filled => filled.unwrap(),
                 };
-                let most = if windowed { first + WINDOW + 1 } else { len };
+                let fill_limit = if windowed { first + WINDOW + 1 } else { len };
                 assert!(filled.end >= end);
-                assert!(filled.end >= upto.min(most).min(len));
-                assert!(filled.end <= most);
+                assert!(filled.end >= upto.min(fill_limit).min(len));
+                assert!(filled.end <= fill_limit);
                 assert!(!filled.ended || filled.end == len);
                 end = filled.end;
             }
@@ -214,7 +214,7 @@ async fn a_reader_that_fails_can_be_asked_again() {
         failures += 1;
     }
     assert_eq!(failures, 3);
-    assert_eq!(media.whole().await.unwrap(), some_media(1000));
+    assert_eq!(media.collect().await.unwrap(), some_media(1000));
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use super::PIECE;
 use super::progress::{Awaited, Progress};
 
 /// Media, cut into small pieces without a copy; says to [`Progress`] what becomes of them.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingBody {
     /// Locked by nobody: a `Mutex` of what is `Send` is `Sync`, as a body must be.
     media: Mutex<BoxStream<'static, io::Result<Bytes>>>,
     /// The rest of the last piece of the media.
@@ -23,7 +23,7 @@ pub(super) struct Outgoing {
     progress: Arc<Progress>,
 }
 
-impl Outgoing {
+impl OutgoingBody {
     /// Media of exactly `length` bytes.
     pub(super) fn new(
         media: BoxStream<'static, io::Result<Bytes>>,
@@ -57,7 +57,7 @@ impl Outgoing {
     }
 }
 
-impl Body for Outgoing {
+impl Body for OutgoingBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -87,7 +87,7 @@ impl Body for Outgoing {
         self.progress.moved(if self.left == 0 {
             Awaited::Reply
         } else {
-            Awaited::Line
+            Awaited::Write
         });
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

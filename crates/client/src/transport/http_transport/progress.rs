@@ -33,7 +33,7 @@ pub(super) enum Awaited {
     /// The source gives the next piece of the media.
     Media,
     /// The connection asks for the next piece.
-    Line,
+    Write,
     /// The reply begins. The whole request was handed over.
     Reply,
     /// The same, but there may be no connection yet: nobody asks for a body that is empty.
@@ -104,11 +104,11 @@ impl Progress {
             };
             let now = Instant::now();
             // No limit that begins later ends sooner.
-            let look_again = now + self.timeouts.idle.min(self.timeouts.reply);
+            let next_check = now + self.timeouts.idle.min(self.timeouts.reply);
             let wake_at = match limit {
                 Some(limit) if now >= since + limit => return limit,
-                Some(limit) => look_again.min(since + limit),
-                None => look_again,
+                Some(limit) => next_check.min(since + limit),
+                None => next_check,
             };
             sleep_until(wake_at).await;
         }
@@ -123,7 +123,7 @@ impl Progress {
         match awaited {
             Awaited::Connection => Some(connect + idle),
             Awaited::Media => None,
-            Awaited::Line => Some(idle),
+            Awaited::Write => Some(idle),
             Awaited::Reply => Some(reply),
             Awaited::ConnectionAndReply => Some(connect + reply),
         }
@@ -182,14 +182,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_line_on_which_each_piece_moves_in_time_is_not_silent() {
-        let pieces = [(SECOND * 3 / 2, Awaited::Line); 100];
+        let pieces = [(SECOND * 3 / 2, Awaited::Write); 100];
         let silent = silent_after(&progress(true), &pieces).await;
         assert_eq!(silent, (SECOND * 152, SECOND * 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_source_may_take_as_long_as_it_likes() {
-        let steps = [(SECOND, Awaited::Media), (SECOND * 3600, Awaited::Line)];
+        let steps = [(SECOND, Awaited::Media), (SECOND * 3600, Awaited::Write)];
         let silent = silent_after(&progress(true), &steps).await;
         assert_eq!(silent, (SECOND * 3603, SECOND * 2));
     }

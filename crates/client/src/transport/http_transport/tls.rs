@@ -13,7 +13,7 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 /// A system without roots, as a small container is, can still be used with plain HTTP.
 pub(super) fn system() -> ClientConfig {
     match builder().with_platform_verifier() {
-        Ok(builder) => finished(builder),
+        Ok(builder) => configure(builder),
         Err(error) => {
             tracing::warn!(%error, "no server will be trusted: the system has no root certificates");
             trusting(RootCertStore::empty())
@@ -23,7 +23,7 @@ pub(super) fn system() -> ClientConfig {
 
 /// Trusts these roots alone.
 pub(super) fn trusting(roots: RootCertStore) -> ClientConfig {
-    finished(builder().with_root_certificates(roots))
+    configure(builder().with_root_certificates(roots))
 }
 
 fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
@@ -32,7 +32,7 @@ fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
         .expect("ring offers the cipher suites of TLS 1.2 and 1.3")
 }
 
-fn finished(builder: ConfigBuilder<ClientConfig, WantsClientCert>) -> ClientConfig {
+fn configure(builder: ConfigBuilder<ClientConfig, WantsClientCert>) -> ClientConfig {
     let mut config = builder.with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config

@@ -29,8 +29,8 @@ async fn an_empty_body_says_that_it_is_empty() {
 #[tokio::test]
 async fn a_body_arrives_whole_and_with_its_length() {
     let length = (3 << 20) + 7;
-    let whole = Bytes::from(vec![b'm'; length]);
-    for body in [Body::Bytes(whole), media(length as u64)] {
+    let bytes = Bytes::from(vec![b'm'; length]);
+    for body in [Body::Bytes(bytes), media(length as u64)] {
         let (listener, url) = listen().await;
         let peer = async {
             let mut stream = accept(&listener).await;

@@ -12,32 +12,32 @@ use crate::SessionUri;
 ///
 /// A process that dies drops it too: the system takes its locks away.
 #[derive(Debug)]
-pub struct Held {
+pub struct LockedRecord {
     record: Record,
     files: Files,
     lock: Lock,
     /// When it was last written how far the upload is.
-    written: Option<Instant>,
+    progress_written: Option<Instant>,
 }
 
 /// Nobody watches more closely than this.
-const BETWEEN_WRITES: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Held {
+impl LockedRecord {
     pub(super) fn new(record: Record, files: Files, lock: Lock) -> Self {
         Self {
             record,
             files,
             lock,
-            written: None,
+            progress_written: None,
         }
     }
 
     pub(super) fn create(record: Record, files: Files, lock: Lock) -> Result<Self, JournalError> {
-        let held = Self::new(record, files, lock);
-        held.files.remove_progress()?;
-        held.files.write_durably(&held.record)?;
-        Ok(held)
+        let locked = Self::new(record, files, lock);
+        locked.files.remove_progress()?;
+        locked.files.write_durably(&locked.record)?;
+        Ok(locked)
     }
 
     /// What is remembered.
@@ -50,17 +50,17 @@ impl Held {
     pub(crate) fn committed(&mut self, offset: u64) -> Result<(), JournalError> {
         self.record.committed = offset;
         self.record.touched = now();
-        let due = |written: Instant| written.elapsed() >= BETWEEN_WRITES;
-        if self.written.is_none_or(due) {
-            self.write_committed()?;
+        let due = |progress_written: Instant| progress_written.elapsed() >= PROGRESS_INTERVAL;
+        if self.progress_written.is_none_or(due) {
+            self.write_progress()?;
         }
         Ok(())
     }
 
     /// Writes what was noted, due or not: before the process ends without having finished.
-    pub(crate) fn write_committed(&mut self) -> Result<(), JournalError> {
+    pub(crate) fn write_progress(&mut self) -> Result<(), JournalError> {
         self.files.write_progress(&self.record)?;
-        self.written = Some(Instant::now());
+        self.progress_written = Some(Instant::now());
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl Held {
         self.record.session = session;
         self.record.committed = 0;
         self.record.touched = now();
-        self.written = None;
+        self.progress_written = None;
         // What was committed to the old session must not be taken for the new one's.
         self.files.remove_progress()?;
         self.files.write_durably(&self.record)?;

@@ -9,35 +9,35 @@ use http::HeaderValue;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::checksum::Checksum;
-use crate::progress::Meter;
+use crate::checksum::RunningChecksum;
+use crate::progress::ByteCounter;
 use crate::random::random;
 use crate::rate_limit::RateLimit;
 
 pub(super) type MediaStream = BoxStream<'static, io::Result<Bytes>>;
 
 /// What is done with bytes as they pass.
-pub(super) struct Passing {
+pub(super) struct BodyObserver {
     /// Where the next byte is in the media.
     pub(super) offset: u64,
-    pub(super) meter: Meter,
-    pub(super) checksum: Option<Checksum>,
+    pub(super) counter: ByteCounter,
+    pub(super) checksum: Option<RunningChecksum>,
 }
 
-impl Passing {
-    fn pass(&mut self, bytes: &Bytes) {
+impl BodyObserver {
+    fn observe(&mut self, bytes: &Bytes) {
         if let Some(checksum) = &self.checksum {
-            checksum.take(self.offset, bytes);
+            checksum.update(self.offset, bytes);
         }
-        self.meter.pass(bytes.len() as u64);
+        self.counter.add(bytes.len() as u64);
         self.offset += bytes.len() as u64;
     }
 }
 
 /// The stream with everything that is done to it.
-pub(super) fn watched(
+pub(super) fn observed(
     stream: MediaStream,
-    mut passing: Passing,
+    mut observer: BodyObserver,
     limit: Option<RateLimit>,
 ) -> MediaStream {
     let stream = match limit {
@@ -47,7 +47,7 @@ pub(super) fn watched(
     stream
         .inspect(move |bytes| {
             if let Ok(bytes) = bytes {
-                passing.pass(bytes);
+                observer.observe(bytes);
             }
         })
         .boxed()
@@ -55,12 +55,12 @@ pub(super) fn watched(
 
 /// Lets pieces through as the limit allows, none larger than a tenth of a second's worth.
 fn limited(stream: MediaStream, limit: RateLimit) -> MediaStream {
-    let largest = limit.piece();
+    let largest = limit.max_piece();
     stream
         .flat_map(move |bytes| iter(pieces(bytes, largest)))
         .then(move |bytes| {
             let len = bytes.as_ref().map_or(0, Bytes::len);
-            let delay = limit.book(len);
+            let delay = limit.reserve(len);
             async move {
                 sleep(delay).await;
                 bytes
@@ -97,7 +97,7 @@ pub(super) fn related_type(boundary: &str) -> HeaderValue {
 }
 
 /// What stands before and behind the media of a multipart upload (RFC 2387).
-pub(super) fn around(
+pub(super) fn related_envelope(
     boundary: &str,
     metadata: &Value,
     content_type: &HeaderValue,
@@ -131,12 +131,12 @@ mod tests {
         let stream = iter([Ok(Bytes::from(media.clone()))]).boxed();
         let limit = RateLimit::new(NonZeroU64::new(5000).expect("it is not zero"));
         let began = Instant::now();
-        let passed: Vec<Bytes> = limited(stream, limit)
+        let transferred: Vec<Bytes> = limited(stream, limit)
             .map(|bytes| bytes.expect("no error"))
             .collect()
             .await;
-        assert_eq!(passed.concat(), media);
-        assert!(passed.iter().all(|piece| piece.len() <= 500));
+        assert_eq!(transferred.concat(), media);
+        assert!(transferred.iter().all(|piece| piece.len() <= 500));
         let took = began.elapsed();
         assert!(
             took >= Duration::from_millis(1900) && took <= Duration::from_secs(2),
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn media_and_metadata_make_a_related_document() {
-        let (head, tail) = around(
+        let (head, tail) = related_envelope(
             "b",
             &serde_json::json!({"name": "Llama"}),
             &HeaderValue::from_static("image/png"),

@@ -8,12 +8,12 @@ use url::Url;
 use windlass_proto::transfer::{Action, Event, Request, Transfer, retry_after};
 use windlass_proto::upload_type::UploadType;
 
-use crate::checksum::{Checksum, Stated, Verified, compare};
+use crate::authenticated_transport::AuthenticatedTransport;
+use crate::checksum::{RunningChecksum, StatedProperties, Verified, compare};
 use crate::clock::now;
 use crate::error::{Cause, Error};
-use crate::journal::{Held, JournalError};
-use crate::line::Line;
-use crate::progress::{Meter, Progress, Speedometer, State};
+use crate::journal::{JournalError, LockedRecord};
+use crate::progress::{ByteCounter, Progress, RateMeter, State};
 use crate::random::random;
 use crate::session_uri::SessionUri;
 use crate::source::Media;
@@ -28,127 +28,139 @@ mod requests;
 const TICK: Duration = Duration::from_millis(100);
 
 /// One upload on its way.
-pub(crate) struct Drive<'a> {
-    line: &'a Line,
+pub(crate) struct UploadDriver<'a> {
+    transport: &'a AuthenticatedTransport,
     upload: &'a Upload,
     upload_type: UploadType,
     media: Media,
     transfer: Transfer,
     session: Option<SessionUri>,
-    held: Option<Held>,
-    meter: Meter,
-    speed: Speedometer,
-    checksum: Checksum,
+    locked: Option<LockedRecord>,
+    counter: ByteCounter,
+    rate_meter: RateMeter,
+    checksum: RunningChecksum,
     boundary: String,
     /// The last thing that went wrong on the line.
-    trouble: Option<TransportError>,
+    last_error: Option<TransportError>,
     /// The reply that finished the upload.
-    last: Option<Reply>,
+    final_reply: Option<Reply>,
 }
 
-impl<'a> Drive<'a> {
+impl<'a> UploadDriver<'a> {
     /// An upload that begins.
     pub(crate) fn start(
-        line: &'a Line,
+        transport: &'a AuthenticatedTransport,
         upload: &'a Upload,
         upload_type: UploadType,
         media: Media,
     ) -> Self {
-        let plan = requests::plan(line, upload, upload_type, &media);
-        let meter = Meter::default();
+        let plan = requests::plan(transport, upload, upload_type, &media);
+        let counter = ByteCounter::default();
         Self {
-            line,
+            transport,
             upload,
             upload_type,
             media,
             transfer: Transfer::start(plan),
             session: None,
-            held: None,
-            speed: Speedometer::new(meter.clone()),
-            meter,
-            checksum: Checksum::default(),
+            locked: None,
+            rate_meter: RateMeter::new(counter.clone()),
+            counter,
+            checksum: RunningChecksum::default(),
             boundary: body::boundary(),
-            trouble: None,
-            last: None,
+            last_error: None,
+            final_reply: None,
         }
     }
 
     /// An upload that goes on where the journal says it was.
-    pub(crate) fn resume(line: &'a Line, upload: &'a Upload, media: Media, held: Held) -> Self {
-        let plan = requests::plan(line, upload, UploadType::Resumable, &media);
+    pub(crate) fn resume(
+        transport: &'a AuthenticatedTransport,
+        upload: &'a Upload,
+        media: Media,
+        locked: LockedRecord,
+    ) -> Self {
+        let plan = requests::plan(transport, upload, UploadType::Resumable, &media);
         Self {
             transfer: Transfer::resume(plan),
-            session: Some(held.record().session.clone()),
-            held: Some(held),
-            ..Self::start(line, upload, UploadType::Resumable, media)
+            session: Some(locked.record().session.clone()),
+            locked: Some(locked),
+            ..Self::start(transport, upload, UploadType::Resumable, media)
         }
     }
 
     /// Does it all.
     pub(crate) async fn run(mut self) -> Result<Uploaded, Error> {
-        let done = match self.upload.within {
-            None => self.drive().await,
-            Some(limit) => timeout(limit, self.drive())
+        let done = match self.upload.timeout {
+            None => self.run_actions().await,
+            Some(limit) => timeout(limit, self.run_actions())
                 .await
                 .unwrap_or_else(|_| Err(Cause::Timeout(limit).into())),
         };
         match done {
             Ok(uploaded) => {
-                self.forget();
+                self.remove_record();
                 Ok(uploaded)
             }
             Err(error) if error.session_survives() => {
-                self.note_committed();
-                let upload = self.held.as_ref().map(|held| held.record().id.clone());
-                Err(error.in_session(self.session.clone(), upload))
+                self.write_progress();
+                let upload = self
+                    .locked
+                    .as_ref()
+                    .map(|locked| locked.record().id.clone());
+                Err(error.with_resume_info(self.session.clone(), upload))
             }
             Err(error) => {
-                self.forget();
+                self.remove_record();
                 Err(error)
             }
         }
     }
 
     /// How far it is, for those who look into the journal.
-    fn note_committed(&mut self) {
-        if let Some(Err(error)) = self.held.as_mut().map(Held::write_committed) {
-            warn_of_the_journal(&error);
+    fn write_progress(&mut self) {
+        if let Some(Err(error)) = self.locked.as_mut().map(LockedRecord::write_progress) {
+            warn_progress_not_written(&error);
         }
     }
 
     /// The journal need not know of it any more.
-    fn forget(&mut self) {
-        if let Some(held) = self.held.take()
-            && let Err(error) = held.finish()
+    fn remove_record(&mut self) {
+        if let Some(locked) = self.locked.take()
+            && let Err(error) = locked.finish()
         {
             tracing::warn!(%error, "a finished upload stays in the journal");
         }
     }
 
-    async fn drive(&mut self) -> Result<Uploaded, Error> {
+    async fn run_actions(&mut self) -> Result<Uploaded, Error> {
         loop {
             match self.transfer.poll() {
                 Action::Send(request) => self.exchange(request).await?,
                 Action::Fill { upto } => {
-                    self.tell(State::Reading);
+                    self.report(State::Reading);
                     let filled = self.media.fill(upto).await?;
                     self.transfer.filled(filled.end, filled.ended);
                 }
                 Action::Wait(wait) => {
                     let delay = wait.delay;
-                    self.tell(State::Waiting(wait));
+                    self.report(State::Waiting(wait));
                     sleep(delay).await;
                     self.transfer.waited();
                 }
                 Action::RefreshToken => {
-                    self.tell(State::RefreshingToken);
-                    self.line.renew().await?;
+                    self.report(State::RefreshingToken);
+                    self.transport.refresh().await?;
                     self.transfer.token_refreshed();
                 }
                 Action::Finished => return self.finished().await,
                 Action::Failed(failure) => {
-                    let trouble = self.trouble.take();
-                    return Err(Cause::Upload { failure, trouble }.into());
+                    let last_error = self.last_error.take();
+                    return Err(Cause::Upload {
+                        failure,
+                        last_error,
+                    }
+                    .into());
                 }
             }
         }
@@ -159,19 +171,19 @@ impl<'a> Drive<'a> {
         self.media.check_unchanged().await?;
         let url = self.url(&request);
         let outgoing = self.outgoing(&request, url.clone()).await?;
-        self.tell(state_of(&request));
-        let line = self.line;
-        let mut sending = std::pin::pin!(line.transport().send(outgoing));
+        self.report(state_of(&request));
+        let transport = self.transport;
+        let mut sending = std::pin::pin!(transport.inner().send(outgoing));
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let outcome = loop {
             tokio::select! {
                 biased;
                 outcome = &mut sending => break outcome,
-                _ = tick.tick() => self.tell_on_the_way(&request),
+                _ = tick.tick() => self.report_sending(&request),
             }
         };
-        if self.meter.sent() < self.end_of(&request) {
+        if self.counter.sent() < self.end_of(&request) {
             self.transfer.cut_short();
         }
         match outcome {
@@ -181,9 +193,9 @@ impl<'a> Drive<'a> {
                 Err(self.media.cannot_read(error).into())
             }
             Err(fatal @ TransportError::Untrusted { .. }) => Err(fatal.into()),
-            Err(trouble) => {
-                tracing::debug!(error = %trouble, "a request broke");
-                self.trouble = Some(trouble);
+            Err(last_error) => {
+                tracing::debug!(error = %last_error, "a request broke");
+                self.last_error = Some(last_error);
                 self.transfer.broke(random());
                 Ok(())
             }
@@ -191,7 +203,7 @@ impl<'a> Drive<'a> {
     }
 
     async fn replied(&mut self, url: &Url, reply: Reply) -> Result<(), Error> {
-        self.trouble = None;
+        self.last_error = None;
         let seen = windlass_proto::transfer::Reply {
             status: reply.status,
             headers: &reply.headers,
@@ -205,7 +217,7 @@ impl<'a> Drive<'a> {
                 Ok(())
             }
             Event::Finished => {
-                self.last = Some(reply);
+                self.final_reply = Some(reply);
                 Ok(())
             }
             Event::Lost => {
@@ -225,14 +237,14 @@ impl<'a> Drive<'a> {
             return Err(Cause::Downgrade.into());
         }
         let session = SessionUri::try_from(session).map_err(Cause::SessionUri)?;
-        let session = session.named_for(&self.upload.url);
+        let session = session.issued_for(&self.upload.url);
         self.session = Some(session.clone());
-        match (&mut self.held, &self.upload.journal) {
-            (Some(held), _) => held.new_session(session)?,
+        match (&mut self.locked, &self.upload.journal) {
+            (Some(locked), _) => locked.new_session(session)?,
             (None, Some(journal)) => {
                 if let Some(source) = self.media.identity().await? {
                     let record = self.upload.new_record(session, source);
-                    self.held = Some(journal.create(record)?);
+                    self.locked = Some(journal.create(record)?);
                 }
             }
             (None, None) => {}
@@ -244,8 +256,8 @@ impl<'a> Drive<'a> {
     /// tells those who look.
     fn committed(&mut self, offset: u64) {
         self.media.release(self.transfer.floor());
-        if let Some(Err(error)) = self.held.as_mut().map(|held| held.committed(offset)) {
-            warn_of_the_journal(&error);
+        if let Some(Err(error)) = self.locked.as_mut().map(|locked| locked.committed(offset)) {
+            warn_progress_not_written(&error);
         }
     }
 
@@ -259,14 +271,21 @@ impl<'a> Drive<'a> {
     }
 
     async fn finished(&mut self) -> Result<Uploaded, Error> {
-        self.media.check_unchanged().await.map_err(Cause::Torn)?;
-        let body = self.last.take().map(|reply| reply.body).unwrap_or_default();
+        self.media
+            .check_unchanged()
+            .await
+            .map_err(Cause::ChangedDuringUpload)?;
+        let body = self
+            .final_reply
+            .take()
+            .map(|reply| reply.body)
+            .unwrap_or_default();
         let resource: Option<Value> = serde_json::from_slice(&body).ok();
         let size = self.transfer.total().unwrap_or_default();
         let verified = match &resource {
             Some(resource) if self.upload.verify => {
-                self.tell(State::Checking);
-                self.verify(&Stated::of(resource), size).await?
+                self.report(State::Checking);
+                self.verify(&StatedProperties::of(resource), size).await?
             }
             _ => Verified::default(),
         };
@@ -279,7 +298,7 @@ impl<'a> Drive<'a> {
         })
     }
 
-    async fn verify(&mut self, stated: &Stated, size: u64) -> Result<Verified, Error> {
+    async fn verify(&mut self, stated: &StatedProperties, size: u64) -> Result<Verified, Error> {
         let mut verified = Verified {
             size: compare("size", stated.size, &size)?,
             ..Verified::default()
@@ -306,34 +325,37 @@ impl<'a> Drive<'a> {
         }
     }
 
-    fn tell_on_the_way(&mut self, request: &Request) {
+    fn report_sending(&mut self, request: &Request) {
         let state = match request {
             Request::Data(chunk)
-                if self.meter.sent() >= chunk.end && chunk.total == Some(chunk.end) =>
+                if self.counter.sent() >= chunk.end && chunk.total == Some(chunk.end) =>
             {
                 State::Finishing
             }
             _ => state_of(request),
         };
-        self.tell(state);
+        self.report(state);
     }
 
-    fn tell(&mut self, state: State) {
-        let Some(watcher) = &self.upload.watcher else {
+    fn report(&mut self, state: State) {
+        let Some(on_progress) = &self.upload.on_progress else {
             return;
         };
-        watcher.tell(&Progress {
+        on_progress.report(&Progress {
             committed: self.transfer.committed(),
-            sent: self.meter.sent().max(self.transfer.committed()),
+            sent: self.counter.sent().max(self.transfer.committed()),
             total: self.transfer.total(),
-            rate: self.speed.read(),
+            rate: self.rate_meter.bytes_per_second(),
             state,
-            upload: self.held.as_ref().map(|held| held.record().id.clone()),
+            upload: self
+                .locked
+                .as_ref()
+                .map(|locked| locked.record().id.clone()),
         });
     }
 }
 
-fn warn_of_the_journal(error: &JournalError) {
+fn warn_progress_not_written(error: &JournalError) {
     tracing::warn!(%error, "the journal does not know how far the upload is");
 }
 

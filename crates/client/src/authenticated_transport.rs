@@ -11,17 +11,17 @@ use crate::token::TokenSource;
 use crate::transport::Transport;
 
 /// What uploads need to reach a server.
-pub(crate) struct Line {
+pub(crate) struct AuthenticatedTransport {
     transport: Arc<dyn Transport>,
     token: Option<TokenSource>,
 }
 
-impl Line {
+impl AuthenticatedTransport {
     pub(crate) fn new(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
         Self { transport, token }
     }
 
-    pub(crate) fn transport(&self) -> &dyn Transport {
+    pub(crate) fn inner(&self) -> &dyn Transport {
         &*self.transport
     }
 
@@ -30,8 +30,8 @@ impl Line {
     }
 
     /// Whether there may be another token when one is refused.
-    pub(crate) fn may_renew(&self) -> bool {
-        self.token.as_ref().is_some_and(TokenSource::may_renew)
+    pub(crate) fn can_refresh(&self) -> bool {
+        self.token.as_ref().is_some_and(TokenSource::can_refresh)
     }
 
     /// The token for a request to `to`, if it is of the origin that was `asked` for.
@@ -47,15 +47,15 @@ impl Line {
     }
 
     /// Gets another token.
-    pub(crate) async fn renew(&self) -> Result<(), Error> {
+    pub(crate) async fn refresh(&self) -> Result<(), Error> {
         if let Some(token) = &self.token {
-            token.renew().await?;
+            token.refresh().await?;
         }
         Ok(())
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for AuthenticatedTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line")
             .field("transport", &self.transport)

@@ -17,7 +17,7 @@ use super::JournalError;
 /// assert!("../etc/x".parse::<UploadRef>().is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UploadRef([Digit; 8]);
+pub struct RecordId([Digit; 8]);
 
 /// One of 32: five bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,12 +26,12 @@ struct Digit(u8);
 /// A text that names no upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an upload is named by eight characters of a to z and 2 to 7")]
-pub struct InvalidUploadRef;
+pub struct InvalidRecordId;
 
 /// RFC 4648, section 6, in lower case.
 const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-impl UploadRef {
+impl RecordId {
     pub(super) fn random() -> Result<Self, JournalError> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(JournalError::Random)?;
@@ -39,14 +39,14 @@ impl UploadRef {
     }
 }
 
-impl FromStr for UploadRef {
-    type Err = InvalidUploadRef;
+impl FromStr for RecordId {
+    type Err = InvalidRecordId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let text: [u8; 8] = text.as_bytes().try_into().map_err(|_| InvalidUploadRef)?;
+        let text: [u8; 8] = text.as_bytes().try_into().map_err(|_| InvalidRecordId)?;
         let mut digits = [Digit(0); 8];
         for (digit, character) in digits.iter_mut().zip(text) {
-            *digit = Digit::parse(character).ok_or(InvalidUploadRef)?;
+            *digit = Digit::parse(character).ok_or(InvalidRecordId)?;
         }
         Ok(Self(digits))
     }
@@ -63,7 +63,7 @@ impl Digit {
     }
 }
 
-impl fmt::Display for UploadRef {
+impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text: String = self.0.iter().map(|digit| digit.character()).collect();
         f.pad(&text)

@@ -10,15 +10,15 @@ use tempfile::NamedTempFile;
 use url::Url;
 use windlass_proto::digest::{Crc32c, Md5Sha256Hasher, Sha256, Wanted};
 
-use super::super::answer::{Whole, is_strong};
+use super::super::response::{EntityInfo, is_strong};
 use super::files::open_file;
 
 /// No note is longer.
-const LONGEST: u64 = 64 << 10;
+const MAX_METADATA: u64 = 64 << 10;
 
 /// What is known of the bytes that have come.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(super) struct PartMetadata {
     /// Of the URL, which may be secret.
     url_sha256: Sha256,
     etag: Option<String>,
@@ -26,28 +26,28 @@ pub(super) struct Note {
     crc32c: Option<Crc32c>,
     content_type: Option<String>,
     /// The bytes that had come when this was written.
-    received: Option<Received>,
+    received: Option<ReceivedPrefix>,
 }
 
 /// The first bytes of a media, and their digest, by which they are known again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Received {
+pub(super) struct ReceivedPrefix {
     pub(super) length: u64,
     pub(super) crc32c: Crc32c,
 }
 
 /// What is where the note should be.
 #[derive(Debug)]
-pub(super) enum Noted {
-    Nothing,
-    Note(Box<Note>),
+pub(super) enum StoredMetadata {
+    Missing,
+    Valid(Box<PartMetadata>),
     /// A file that no download wrote.
-    Foreign,
+    Unrecognized,
     NotAFile,
 }
 
-impl Note {
-    pub(super) fn new(url: Sha256, media: &Whole, received: Received) -> Self {
+impl PartMetadata {
+    pub(super) fn new(url: Sha256, media: &EntityInfo, received: ReceivedPrefix) -> Self {
         Self {
             url_sha256: url,
             etag: media.etag.as_ref().and_then(text),
@@ -58,20 +58,22 @@ impl Note {
         }
     }
 
-    pub(super) fn read(path: &Path) -> io::Result<Noted> {
+    pub(super) fn read(path: &Path) -> io::Result<StoredMetadata> {
         let file = match open_file(OpenOptions::new().read(true), path) {
             Ok(Some(file)) => file,
-            Ok(None) => return Ok(Noted::NotAFile),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Noted::Nothing),
+            Ok(None) => return Ok(StoredMetadata::NotAFile),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(StoredMetadata::Missing);
+            }
             Err(error) => return Err(error),
         };
         let mut json = Vec::new();
-        file.take(LONGEST).read_to_end(&mut json)?;
+        file.take(MAX_METADATA).read_to_end(&mut json)?;
         Ok(match serde_json::from_slice(&json) {
-            Ok(note) => Noted::Note(Box::new(note)),
+            Ok(part_metadata) => StoredMetadata::Valid(Box::new(part_metadata)),
             // After a loss of power, a note may be there without what it says.
-            Err(_) if json.is_empty() => Noted::Nothing,
-            Err(_) => Noted::Foreign,
+            Err(_) if json.is_empty() => StoredMetadata::Missing,
+            Err(_) => StoredMetadata::Unrecognized,
         })
     }
 
@@ -83,17 +85,17 @@ impl Note {
         Ok(())
     }
 
-    pub(super) fn is_of(&self, url: Sha256) -> bool {
+    pub(super) fn is_for_url(&self, url: Sha256) -> bool {
         self.url_sha256 == url
     }
 
     /// The media and what had come of it, if it can be gone on with.
-    pub(super) fn media(self) -> Option<(Whole, Received)> {
+    pub(super) fn media(self) -> Option<(EntityInfo, ReceivedPrefix)> {
         let received = self.received?;
         let etag = HeaderValue::try_from(self.etag?).ok()?;
         let content_type = self.content_type;
         let is_strong = is_strong(&etag);
-        let media = Whole {
+        let media = EntityInfo {
             etag: Some(etag),
             size: self.size,
             crc32c: self.crc32c,

@@ -6,18 +6,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
-use super::{Damage, Record, UploadRef};
+use super::{Damage, Record, RecordId};
 use crate::{InvalidSessionUri, SessionUri, SourceIdentity};
 
 /// The version that is written, and the only one that is read.
 const VERSION: u64 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct StoredRecord {
     version: u64,
     url: String,
     session: String,
-    verb: String,
+    #[serde(rename = "verb")]
+    http_method: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     content_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,25 +46,25 @@ struct Versioned {
 }
 
 /// How the texts of records and of how far an upload is begin.
-const OPENINGS: [&[u8]; 2] = [b"{\n  \"version\": ", b"{\"committed\":"];
+const PREFIXES: [&[u8]; 2] = [b"{\n  \"version\": ", b"{\"committed\":"];
 
 /// Whether the beginning of a file is that of a text that was written here, or is what a killed process
 /// or a power cut makes of one: cut short, nothing, or zeros from somewhere on.
-pub(super) fn may_be_ours(beginning: &[u8]) -> bool {
+pub(super) fn may_be_journal_text(beginning: &[u8]) -> bool {
     let zeros = beginning.iter().position(|byte| *byte == 0);
     let text = &beginning[..zeros.unwrap_or(beginning.len())];
-    OPENINGS
+    PREFIXES
         .iter()
         .any(|opening| text.starts_with(opening) || opening.starts_with(text))
 }
 
 /// The text of a record.
 pub(super) fn write(record: &Record) -> Vec<u8> {
-    let written = Written {
+    let stored = StoredRecord {
         version: VERSION,
         url: record.url.clone(),
         session: record.session.reveal().to_owned(),
-        verb: record.verb.clone(),
+        http_method: record.http_method.clone(),
         content_type: record.content_type.clone(),
         metadata: record.metadata.clone(),
         source: record.source.clone(),
@@ -71,13 +72,13 @@ pub(super) fn write(record: &Record) -> Vec<u8> {
         chunk_size: record.chunk_size,
         started: seconds(record.started),
     };
-    let mut text = serde_json::to_vec_pretty(&written).expect("all its keys are text");
+    let mut text = serde_json::to_vec_pretty(&stored).expect("all its keys are text");
     text.push(b'\n');
     text
 }
 
 /// Reads the text of a record. Nothing of it is committed, as far as that says.
-pub(super) fn read(id: UploadRef, text: &[u8]) -> Result<Record, Damage> {
+pub(super) fn read(id: RecordId, text: &[u8]) -> Result<Record, Damage> {
     let Versioned { version } = serde_json::from_slice(text).map_err(not_a_record)?;
     if version != VERSION {
         return Err(Damage::Version {
@@ -85,19 +86,19 @@ pub(super) fn read(id: UploadRef, text: &[u8]) -> Result<Record, Damage> {
             known: VERSION,
         });
     }
-    let written: Written = serde_json::from_slice(text).map_err(not_a_record)?;
-    let started = time(written.started);
+    let stored: StoredRecord = serde_json::from_slice(text).map_err(not_a_record)?;
+    let started = time(stored.started);
     Ok(Record {
         id,
-        session: session(&written.session, &written.url)?,
-        url: written.url,
-        verb: written.verb,
-        content_type: written.content_type,
-        metadata: written.metadata,
-        source: written.source,
-        total: written.total,
+        session: session(&stored.session, &stored.url)?,
+        url: stored.url,
+        http_method: stored.http_method,
+        content_type: stored.content_type,
+        metadata: stored.metadata,
+        source: stored.source,
+        total: stored.total,
         committed: 0,
-        chunk_size: written.chunk_size,
+        chunk_size: stored.chunk_size,
         started,
         touched: started,
     })
@@ -133,7 +134,7 @@ fn not_a_record(error: serde_json::Error) -> Damage {
 fn session(text: &str, url: &str) -> Result<SessionUri, Damage> {
     let url = Url::parse(url).map_err(|_| Damage::Session(InvalidSessionUri::NotAUrl))?;
     let session: SessionUri = text.parse().map_err(Damage::Session)?;
-    Ok(session.named_for(&url))
+    Ok(session.issued_for(&url))
 }
 
 fn seconds(time: SystemTime) -> u64 {

@@ -14,17 +14,17 @@ const IDENTITY: &str = "identity";
 
 /// What a reply is, given what is there already.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum Response {
     /// The media from its beginning.
-    Whole(Whole),
+    Full(EntityInfo),
     /// The bytes that follow those that are there, up to `end`.
-    Rest { end: u64, total: Option<u64> },
+    Continuation { end: u64, total: Option<u64> },
     /// Nothing is missing.
     Complete,
     /// Bytes that do not fit what is there.
-    Other,
+    Changed,
     /// Something that stands where the media was, as the login page of a network does.
-    Stranger,
+    NotTheMedia,
     /// Media in an encoding that was not asked for.
     Encoded(String),
     /// No media.
@@ -33,7 +33,7 @@ pub(super) enum Answer {
 
 /// What the head of a reply says of the whole media.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Whole {
+pub(super) struct EntityInfo {
     /// A strong one; a weak one does not promise equal bytes.
     pub(super) etag: Option<HeaderValue>,
     pub(super) size: Option<u64>,
@@ -41,49 +41,51 @@ pub(super) struct Whole {
     pub(super) content_type: Option<HeaderValue>,
 }
 
-impl Answer {
+impl Response {
     pub(super) fn of(incoming: &Incoming, partial: &Partial) -> Self {
         let headers = &incoming.headers;
         match incoming.status.as_u16() {
-            200 => Self::of_whole(headers, partial),
-            206 => Self::of_rest(headers, partial),
-            416 if partial.can_go_on().is_some() => {
+            200 => Self::of_full(headers, partial),
+            206 => Self::of_partial(headers, partial),
+            416 if partial.resume_etag().is_some() => {
                 if size_of_unsatisfied(headers) == Some(partial.received()) {
                     Self::Complete
                 } else {
-                    Self::Other
+                    Self::Changed
                 }
             }
             _ => Self::Refused,
         }
     }
 
-    fn of_whole(headers: &HeaderMap, partial: &Partial) -> Self {
-        let is_stranger = |begun: &Whole| is_stranger(headers, begun);
-        if partial.begun().is_some_and(is_stranger) {
-            return Self::Stranger;
+    fn of_full(headers: &HeaderMap, partial: &Partial) -> Self {
+        let is_other_content = |begun: &EntityInfo| is_other_content(headers, begun);
+        if partial.begun().is_some_and(is_other_content) {
+            return Self::NotTheMedia;
         }
         match encoding(headers) {
             Some(encoding) => Self::Encoded(encoding),
-            None => Self::Whole(Whole::of(headers)),
+            None => Self::Full(EntityInfo::of(headers)),
         }
     }
 
-    fn of_rest(headers: &HeaderMap, partial: &Partial) -> Self {
+    fn of_partial(headers: &HeaderMap, partial: &Partial) -> Self {
         if let Some(encoding) = encoding(headers) {
             return Self::Encoded(encoding);
         }
-        match (partial.can_go_on(), Stretch::of(headers)) {
-            (Some(etag), Some(stretch)) if stretch.follows(partial, etag, headers) => Self::Rest {
-                end: stretch.end,
-                total: stretch.total,
-            },
-            _ => Self::Other,
+        match (partial.resume_etag(), ContentRange::of(headers)) {
+            (Some(etag), Some(range)) if range.follows(partial, etag, headers) => {
+                Self::Continuation {
+                    end: range.end,
+                    total: range.total,
+                }
+            }
+            _ => Self::Changed,
         }
     }
 }
 
-impl Whole {
+impl EntityInfo {
     fn of(headers: &HeaderMap) -> Self {
         let etag = headers.get(ETAG).filter(|etag| is_strong(etag));
         let size = text(headers, CONTENT_LENGTH).and_then(number);
@@ -99,7 +101,7 @@ impl Whole {
 }
 
 /// Whether a reply with 200 is not what a server would say that had the media and has other media now.
-fn is_stranger(headers: &HeaderMap, begun: &Whole) -> bool {
+fn is_other_content(headers: &HeaderMap, begun: &EntityInfo) -> bool {
     let lost_tag = begun.etag.is_some() && !headers.contains_key(ETAG);
     let turned_html = headers.get(CONTENT_TYPE).is_some_and(is_html)
         && !begun.content_type.as_ref().is_some_and(is_html);
@@ -143,14 +145,14 @@ fn stored_encoding(headers: &HeaderMap) -> &str {
 }
 
 /// `Content-Range: bytes FIRST-LAST/TOTAL`.
-struct Stretch {
+struct ContentRange {
     start: u64,
     /// Behind the last byte.
     end: u64,
     total: Option<u64>,
 }
 
-impl Stretch {
+impl ContentRange {
     fn of(headers: &HeaderMap) -> Option<Self> {
         let range = text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?;
         let (range, total) = range.split_once('/')?;

@@ -6,16 +6,16 @@ use std::ops::Range;
 use futures_util::TryStreamExt as _;
 use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
 
-use crate::checksum::Checksum;
+use crate::checksum::RunningChecksum;
 use crate::source::{Media, SourceError};
 
 /// The CRC32C of all media; `None` when a part did not pass and cannot be read again.
 pub(super) async fn crc32c(
     media: &Media,
-    passed: &Checksum,
+    transferred: &RunningChecksum,
     size: u64,
 ) -> Result<Option<Crc32c>, SourceError> {
-    let (range, digest) = passed.taken();
+    let (range, digest) = transferred.covered();
     let before = match of_range(media, 0..range.start).await? {
         Some(before) => before.combine(digest, range.end - range.start),
         None => return Ok(None),
@@ -29,8 +29,8 @@ async fn of_range(media: &Media, range: Range<u64>) -> Result<Option<Crc32c>, So
     if range.is_empty() {
         return Ok(Some(hasher.value()));
     }
-    let whole = again(media, range, |bytes| hasher.update(bytes)).await?;
-    Ok(whole.then(|| hasher.value()))
+    let complete = again(media, range, |bytes| hasher.update(bytes)).await?;
+    Ok(complete.then(|| hasher.value()))
 }
 
 /// The MD5 of media that can be read again; of other media it is not known.
@@ -39,8 +39,8 @@ pub(super) async fn md5(media: &Media, size: u64) -> Result<Option<Md5>, SourceE
         md5: true,
         sha256: false,
     });
-    let whole = again(media, 0..size, |bytes| hasher.update(bytes)).await?;
-    Ok(hasher.finish().0.filter(|_| whole))
+    let complete = again(media, 0..size, |bytes| hasher.update(bytes)).await?;
+    Ok(hasher.finish().0.filter(|_| complete))
 }
 
 /// Reads a range once more; `false` when it is not kept.

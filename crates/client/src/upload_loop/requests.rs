@@ -10,30 +10,35 @@ use windlass_proto::header::{X_UPLOAD_CONTENT_LENGTH, X_UPLOAD_CONTENT_TYPE};
 use windlass_proto::transfer::{self, Chunk, Plan};
 use windlass_proto::upload_type::UploadType;
 
-use super::{Drive, body};
+use super::{UploadDriver, body};
+use crate::authenticated_transport::AuthenticatedTransport;
 use crate::error::Error;
-use crate::line::Line;
 use crate::source::Media;
 use crate::transport::{Body, Request};
-use crate::upload::{Upload, Verb};
+use crate::upload::{HttpMethod, Upload};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 /// What the transfer has to know.
-pub(super) fn plan(line: &Line, upload: &Upload, upload_type: UploadType, media: &Media) -> Plan {
-    let facts = match (media.is_stream(), media.total()) {
+pub(super) fn plan(
+    transport: &AuthenticatedTransport,
+    upload: &Upload,
+    upload_type: UploadType,
+    media: &Media,
+) -> Plan {
+    let media_info = match (media.is_stream(), media.total()) {
         (false, Some(total)) => transfer::Media::seekable(total),
         (_, total) => transfer::Media::streamed(total),
     };
-    let facts = match media.window() {
-        Some(window) => facts.with_window(window),
-        None => facts,
+    let media_info = match media.window() {
+        Some(window) => media_info.with_window(window),
+        None => media_info,
     };
-    Plan::new(upload_type, facts)
+    Plan::new(upload_type, media_info)
         .with_chunking(upload.chunking)
-        .with_retry_policy(upload.patience)
-        .with_refreshable_token(line.may_renew())
+        .with_retry_policy(upload.retry_policy)
+        .with_refreshable_token(transport.can_refresh())
 }
 
 /// The URL that an upload begins at: the one that was asked for, with its `uploadType`.
@@ -50,7 +55,7 @@ pub(super) fn upload_url(url: &Url, upload_type: UploadType) -> Url {
     url
 }
 
-impl Drive<'_> {
+impl UploadDriver<'_> {
     /// The request as it goes out.
     pub(super) async fn outgoing(
         &mut self,
@@ -58,15 +63,15 @@ impl Drive<'_> {
         url: Url,
     ) -> Result<Request, Error> {
         let mut headers = HeaderMap::new();
-        if let Some(token) = self.line.token_for(&self.upload.url, &url).await? {
+        if let Some(token) = self.transport.token_for(&self.upload.url, &url).await? {
             headers.insert(AUTHORIZATION, token);
         }
         if let Some(range) = request.content_range() {
             headers.insert(CONTENT_RANGE, range.into());
         }
         let (method, body) = match request {
-            transfer::Request::SingleRequest => (self.verb(), self.one_shot(&mut headers)),
-            transfer::Request::Start => (self.verb(), self.start_body(&mut headers)),
+            transfer::Request::SingleRequest => (self.http_method(), self.one_shot(&mut headers)),
+            transfer::Request::Start => (self.http_method(), self.start_body(&mut headers)),
             transfer::Request::Query { .. } => (Method::PUT, Body::Empty),
             transfer::Request::Data(chunk) => (Method::PUT, self.data(*chunk)),
         };
@@ -78,11 +83,11 @@ impl Drive<'_> {
         })
     }
 
-    fn verb(&self) -> Method {
-        match self.upload.verb {
-            Verb::Post => Method::POST,
-            Verb::Put => Method::PUT,
-            Verb::Patch => Method::PATCH,
+    fn http_method(&self) -> Method {
+        match self.upload.http_method {
+            HttpMethod::Post => Method::POST,
+            HttpMethod::Put => Method::PUT,
+            HttpMethod::Patch => Method::PATCH,
         }
     }
 
@@ -107,7 +112,7 @@ impl Drive<'_> {
     }
 
     fn data(&self, chunk: Chunk) -> Body {
-        self.meter.begin(chunk.first);
+        self.counter.start_at(chunk.first);
         if chunk.is_empty() {
             return Body::Empty;
         }
@@ -119,7 +124,7 @@ impl Drive<'_> {
 
     fn one_shot(&self, headers: &mut HeaderMap) -> Body {
         let total = self.media_size();
-        self.meter.begin(0);
+        self.counter.start_at(0);
         let stream = self.media_stream(0, total);
         if self.upload_type == UploadType::Media {
             headers.insert(CONTENT_TYPE, self.content_type());
@@ -130,7 +135,7 @@ impl Drive<'_> {
         }
         headers.insert(CONTENT_TYPE, body::related_type(&self.boundary));
         let metadata = self.upload.metadata.as_ref().unwrap_or(&Value::Null);
-        let (head, tail) = body::around(&self.boundary, metadata, &self.content_type());
+        let (head, tail) = body::related_envelope(&self.boundary, metadata, &self.content_type());
         let length = total + (head.len() + tail.len()) as u64;
         let piece = |bytes: Bytes| futures_util::stream::iter([Ok(bytes)]);
         Body::Stream {
@@ -149,12 +154,12 @@ impl Drive<'_> {
 
     fn media_stream(&self, first: u64, end: u64) -> body::MediaStream {
         let stream = self.media.read(first..end);
-        let passing = body::Passing {
+        let observer = body::BodyObserver {
             offset: first,
-            meter: self.meter.clone(),
+            counter: self.counter.clone(),
             checksum: self.upload.verify.then(|| self.checksum.clone()),
         };
-        body::watched(stream, passing, self.upload.rate_limit.clone())
+        body::observed(stream, observer, self.upload.rate_limit.clone())
     }
 }
 

@@ -9,39 +9,39 @@ use super::DownloadError;
 use crate::transport::TransportError;
 
 /// Why a try was not the last.
-pub(super) enum Trouble {
+pub(super) enum RetryDecision {
     /// Trying again will not help.
-    Final(DownloadError),
+    GiveUp(DownloadError),
     /// It may, after a while.
-    Again {
+    Retry {
         error: DownloadError,
         retry_after: Option<Duration>,
     },
 }
 
-impl<E: Into<DownloadError>> From<E> for Trouble {
+impl<E: Into<DownloadError>> From<E> for RetryDecision {
     fn from(error: E) -> Self {
-        Self::Final(error.into())
+        Self::GiveUp(error.into())
     }
 }
 
-impl From<TransportError> for Trouble {
+impl From<TransportError> for RetryDecision {
     fn from(error: TransportError) -> Self {
         match error {
             TransportError::Connect { .. }
             | TransportError::Broken { .. }
-            | TransportError::Silent { .. } => Self::again(DownloadError::line(error)),
+            | TransportError::Silent { .. } => Self::retry(DownloadError::connection(error)),
             TransportError::SetUp(_)
             | TransportError::Untrusted { .. }
             | TransportError::Media(_)
-            | TransportError::ReplyTooLong { .. } => Self::Final(DownloadError::line(error)),
+            | TransportError::ReplyTooLong { .. } => Self::GiveUp(DownloadError::connection(error)),
         }
     }
 }
 
-impl Trouble {
-    pub(super) fn again(error: DownloadError) -> Self {
-        Self::Again {
+impl RetryDecision {
+    pub(super) fn retry(error: DownloadError) -> Self {
+        Self::Retry {
             error,
             retry_after: None,
         }
@@ -49,7 +49,7 @@ impl Trouble {
 }
 
 /// Whether a refusal is one of the moment.
-pub(super) fn passes(refusal: &Refusal) -> bool {
+pub(super) fn is_transient(refusal: &Refusal) -> bool {
     let is_rate_limit = matches!(
         refusal.reason.as_deref(),
         Some("rateLimitExceeded" | "userRateLimitExceeded")
