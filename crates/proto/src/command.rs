@@ -1,7 +1,9 @@
 //! From the head of a request on an upload URI to what it asks (docs/protocol.md, 2.1 and 2.3).
 
-use http::header::{CONTENT_RANGE, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, Method};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, TRANSFER_ENCODING,
+};
+use http::{HeaderMap, HeaderName, Method, Version};
 
 use crate::content_range::{ContentRange, ContentRangeError};
 use crate::digest::ExpectedDigests;
@@ -13,11 +15,10 @@ use crate::parameters::{Parameters, UploadId};
 use crate::related::{Boundary, RelatedError};
 use crate::upload_type::UploadType;
 
-mod framing;
 #[cfg(test)]
 mod tests;
 
-pub use framing::{BodyLength, ContentCoding, Framing};
+pub use crate::session::{BodyLength, SessionRequest};
 
 /// What a request on an upload URI asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,16 +93,6 @@ pub struct SessionHead {
     pub no_308: bool,
     /// Digests that the whole media must have.
     pub expected: ExpectedDigests,
-}
-
-/// What a request to a session brings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SessionRequest {
-    /// The body's place in the media. An error here is for the session to judge: it ends the
-    /// session.
-    pub content_range: Result<Option<ContentRange>, ContentRangeError>,
-    /// Length of the body.
-    pub body: BodyLength,
 }
 
 const UPLOAD_METHODS: &[Method] = &[Method::POST, Method::PUT, Method::PATCH];
@@ -331,4 +322,112 @@ fn is_json(content_type: &[u8]) -> bool {
         .trim_ascii();
     let essence = essence.to_ascii_lowercase();
     essence.is_empty() || essence.ends_with(b"/json") || essence.ends_with(b"+json")
+}
+
+/// What a request says about the length of its body, as it is on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// So many coded bytes.
+    Length(u64),
+    /// The body ends when it ends: chunked transfer coding, or HTTP/2 data without a
+    /// `Content-Length`.
+    Streamed,
+    /// HTTP/1 without any framing: there is no body (RFC 9112, 6.3).
+    Absent,
+}
+
+impl Framing {
+    /// Reads the framing of a request.
+    ///
+    /// `end_of_stream` says that no body follows the head. It matters in HTTP/2 and later, where a
+    /// body needs no header to announce it.
+    ///
+    /// # Errors
+    ///
+    /// A message whose end is in doubt is refused; the connection should not be used again (RFC
+    /// 9112, 6.3).
+    pub fn of(
+        version: Version,
+        headers: &HeaderMap,
+        end_of_stream: bool,
+    ) -> Result<Self, ProtocolError> {
+        match (content_length(headers)?, chunked(headers)?) {
+            (Some(_), true) => Err(ProtocolError::AmbiguousLength),
+            (Some(length), false) => Ok(Self::Length(length)),
+            (None, false) if version < Version::HTTP_2 => Ok(Self::Absent),
+            (None, false) if end_of_stream => Ok(Self::Length(0)),
+            (None, _) => Ok(Self::Streamed),
+        }
+    }
+}
+
+/// The content coding of a body. Offsets and sizes count what is left when it is undone
+/// (docs/protocol.md, 2.15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentCoding {
+    /// The bytes as they are.
+    Identity,
+    /// To be unpacked.
+    Gzip,
+}
+
+impl ContentCoding {
+    /// Reads `Content-Encoding`.
+    pub fn from_headers(headers: &HeaderMap) -> Result<Self, ProtocolError> {
+        let mut coding = Self::Identity;
+        for value in headers.get_all(CONTENT_ENCODING) {
+            for name in value
+                .as_bytes()
+                .split(|byte| *byte == b',')
+                .map(<[u8]>::trim_ascii)
+            {
+                coding = match (coding, name.to_ascii_lowercase().as_slice()) {
+                    (coding, b"" | b"identity") => coding,
+                    (Self::Identity, b"gzip" | b"x-gzip") => Self::Gzip,
+                    _ => return Err(ProtocolError::ContentEncoding),
+                };
+            }
+        }
+        Ok(coding)
+    }
+}
+
+fn content_length(headers: &HeaderMap) -> Result<Option<u64>, ProtocolError> {
+    let mut length = None;
+    for value in headers.get_all(CONTENT_LENGTH) {
+        let stated = Some(digits(value.as_bytes().trim_ascii())?);
+        if length.is_some() && length != stated {
+            return Err(ProtocolError::AmbiguousLength);
+        }
+        length = stated;
+    }
+    Ok(length)
+}
+
+fn digits(value: &[u8]) -> Result<u64, ProtocolError> {
+    let invalid = ProtocolError::InvalidHeader {
+        name: "Content-Length",
+    };
+    match std::str::from_utf8(value) {
+        Ok(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            text.parse().map_err(|_| invalid)
+        }
+        _ => Err(invalid),
+    }
+}
+
+fn chunked(headers: &HeaderMap) -> Result<bool, ProtocolError> {
+    let mut values = headers.get_all(TRANSFER_ENCODING).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(false),
+        (Some(coding), None)
+            if coding
+                .as_bytes()
+                .trim_ascii()
+                .eq_ignore_ascii_case(b"chunked") =>
+        {
+            Ok(true)
+        }
+        _ => Err(ProtocolError::TransferEncoding),
+    }
 }

@@ -9,16 +9,16 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use crc_fast::CrcAlgorithm::Crc32Iscsi;
+use md5::digest::common::hazmat::{SerializableState, SerializedState};
 use serde::{Deserialize, Serialize};
+use sha2::Digest;
 
-mod combine;
 mod expected;
-mod hasher;
 #[cfg(test)]
 mod tests;
 
 pub use expected::{DigestMismatch, ExpectedDigests, ExpectedDigestsError};
-pub use hasher::{Crc32cHasher, Md5Sha256Hasher, RestoreError};
 
 /// CRC32C (Castagnoli). Written as base64 of its four big-endian bytes.
 ///
@@ -51,7 +51,7 @@ impl Crc32c {
     /// The digest of two pieces of media behind each other; `next_len` is the length of the second.
     #[must_use]
     pub fn combine(self, next: Self, next_len: u64) -> Self {
-        combine::combine(self, next, next_len)
+        combine(self, next, next_len)
     }
 }
 
@@ -215,4 +215,177 @@ fn to_hex(bytes: &[u8]) -> String {
         .iter()
         .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
         .collect()
+}
+
+/// Computes the CRC32C of media as it passes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Crc32cHasher(Crc32c);
+
+impl Crc32cHasher {
+    /// Goes on behind bytes whose digest is known.
+    pub fn continue_from(value: Crc32c) -> Self {
+        Self(value)
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, data: &[u8]) {
+        // The library keeps its parameters beside its state, which makes 300 bytes: they are there only while they are used.
+        let register = u64::from(!self.0.0);
+        let mut digest = crc_fast::Digest::new_with_init_state(Crc32Iscsi, register);
+        digest.update(data);
+        let checksum = u32::try_from(digest.finalize());
+        self.0 = Crc32c(checksum.expect("a CRC32C has 32 bits"));
+    }
+
+    /// The digest of all bytes so far.
+    pub fn value(&self) -> Crc32c {
+        self.0
+    }
+}
+
+/// Computes the slow digests of media, those that are wanted.
+///
+/// ```
+/// use windlass_proto::digest::{SlowHasher, Wanted};
+///
+/// let mut hasher = SlowHasher::new(Wanted { md5: true, sha256: false });
+/// hasher.update(b"Llama");
+/// let saved = hasher.save();
+/// assert_eq!(SlowHasher::restore(&saved).unwrap().finish(), hasher.finish());
+/// ```
+#[derive(Debug, Clone)]
+pub struct Md5Sha256Hasher {
+    md5: Option<md5::Md5>,
+    sha256: Option<sha2::Sha256>,
+}
+
+/// A saved state that was not written by [`Md5Sha256Hasher::save`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the saved state of a digest is damaged")]
+pub struct RestoreError;
+
+/// The first byte of a saved state says which states follow.
+const SAVED_MD5: u8 = 1;
+const SAVED_SHA256: u8 = 2;
+
+impl Md5Sha256Hasher {
+    /// Begins at the media's first byte.
+    pub fn new(wanted: Wanted) -> Self {
+        Self {
+            md5: wanted.md5.then(md5::Md5::new),
+            sha256: wanted.sha256.then(sha2::Sha256::new),
+        }
+    }
+
+    /// What is computed.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            md5: self.md5.is_some(),
+            sha256: self.sha256.is_some(),
+        }
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, data: &[u8]) {
+        if let Some(md5) = &mut self.md5 {
+            md5.update(data);
+        }
+        if let Some(sha256) = &mut self.sha256 {
+            sha256.update(data);
+        }
+    }
+
+    /// The digests of all bytes.
+    pub fn finish(self) -> (Option<Md5>, Option<Sha256>) {
+        let md5 = self.md5.map(|md5| Md5(md5.finalize().into()));
+        let sha256 = self.sha256.map(|sha256| Sha256(sha256.finalize().into()));
+        (md5, sha256)
+    }
+
+    /// The state as bytes: at most 200 or so. They are as secret as the media.
+    pub fn save(&self) -> Vec<u8> {
+        let mut saved = vec![0];
+        if let Some(md5) = &self.md5 {
+            saved[0] |= SAVED_MD5;
+            saved.extend_from_slice(&md5.serialize());
+        }
+        if let Some(sha256) = &self.sha256 {
+            saved[0] |= SAVED_SHA256;
+            saved.extend_from_slice(&sha256.serialize());
+        }
+        saved
+    }
+
+    /// Goes on from a saved state.
+    pub fn restore(saved: &[u8]) -> Result<Self, RestoreError> {
+        let (&present, mut states) = saved.split_first().ok_or(RestoreError)?;
+        if present & !(SAVED_MD5 | SAVED_SHA256) != 0 {
+            return Err(RestoreError);
+        }
+        let md5 = (present & SAVED_MD5 != 0)
+            .then(|| take_state(&mut states))
+            .transpose()?;
+        let sha256 = (present & SAVED_SHA256 != 0)
+            .then(|| take_state(&mut states))
+            .transpose()?;
+        if states.is_empty() {
+            Ok(Self { md5, sha256 })
+        } else {
+            Err(RestoreError)
+        }
+    }
+}
+
+/// Reads one state off the front of `states`.
+fn take_state<H: SerializableState>(states: &mut &[u8]) -> Result<H, RestoreError> {
+    let len = SerializedState::<H>::default().len();
+    let (state, rest) = states.split_at_checked(len).ok_or(RestoreError)?;
+    *states = rest;
+    let state = SerializedState::<H>::try_from(state).map_err(|_| RestoreError)?;
+    H::deserialize(&state).map_err(|_| RestoreError)
+}
+
+/// The polynomial of Castagnoli, lowest power first: bit 31 is 1, bit 30 is x, and x^32 is left out.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+
+/// The polynomials 1 and x.
+const ONE: u32 = 1 << 31;
+const X: u32 = 1 << 30;
+
+/// x^(2^k). Lengths have 64 bits, and a byte is eight powers of x.
+const POWERS: [u32; 64 + 3] = powers();
+
+/// The digest of two pieces.
+fn combine(first: Crc32c, next: Crc32c, next_len: u64) -> Crc32c {
+    let bits = (0..64).filter(|bit| next_len >> bit & 1 == 1);
+    let shifted = bits.fold(first.0, |crc, bit| product(crc, POWERS[bit + 3]));
+    Crc32c(shifted ^ next.0)
+}
+
+/// `a` times `b`, modulo the polynomial.
+const fn product(a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    let mut power = ONE;
+    while power != 0 {
+        if a & power != 0 {
+            product ^= b;
+        }
+        b = if b & 1 == 0 {
+            b >> 1
+        } else {
+            b >> 1 ^ POLYNOMIAL
+        };
+        power >>= 1;
+    }
+    product
+}
+
+const fn powers() -> [u32; 64 + 3] {
+    let mut powers = [X; 64 + 3];
+    let mut k = 1;
+    while k < powers.len() {
+        powers[k] = product(powers[k - 1], powers[k - 1]);
+        k += 1;
+    }
+    powers
 }

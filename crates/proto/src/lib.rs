@@ -24,7 +24,6 @@
 
 pub mod backoff;
 pub mod command;
-pub mod committed_range;
 pub mod content_range;
 pub mod digest;
 pub mod error;

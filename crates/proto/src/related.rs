@@ -5,19 +5,17 @@
 //! are found. It never holds more than the metadata, the headers of one body part and what may turn
 //! out to be a delimiter.
 
-use bytes::Bytes;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Buf, Bytes};
 
-mod boundary;
+use delimiter::{Delimiters, Token};
+
 mod delimiter;
-mod part_headers;
 #[cfg(test)]
 mod tests;
-mod transfer_encoding;
 
-pub use boundary::Boundary;
-use delimiter::{Delimiters, Token};
-use part_headers::{HeaderBlock, PartHeaders};
-use transfer_encoding::Decoder;
+pub use delimiter::Boundary;
 
 /// How much of what is not media is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -309,5 +307,130 @@ impl BodyPart {
             Role::Checksums => return Ok(Some(self.gathered)),
         }
         Ok(None)
+    }
+}
+
+/// The headers of a body part as they come, from the line end of the delimiter to the empty line.
+#[derive(Debug, Default)]
+struct HeaderBlock(Vec<u8>);
+
+/// What the headers say.
+#[derive(Debug)]
+struct PartHeaders {
+    content_type: Option<String>,
+    decoder: Decoder,
+}
+
+impl HeaderBlock {
+    /// Takes lines off the front of `content`; true when the empty line was reached.
+    fn push(&mut self, content: &mut Bytes, limit: usize) -> Result<bool, RelatedError> {
+        while !content.is_empty() {
+            let line = memchr::memchr(b'\n', content).map_or(content.len(), |at| at + 1);
+            if line > limit.saturating_sub(self.0.len()) {
+                return Err(RelatedError::PartHeadersTooLarge { limit });
+            }
+            self.0.extend_from_slice(&content[..line]);
+            content.advance(line);
+            if self.0.ends_with(b"\n\n") || self.0.ends_with(b"\n\r\n") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads the headers.
+    fn parse(&self) -> Result<PartHeaders, RelatedError> {
+        let text = String::from_utf8_lossy(&self.0);
+        let fields = fields(&text)?;
+        let value = |name: &str| {
+            let field = fields
+                .iter()
+                .find(|(field, _)| field.eq_ignore_ascii_case(name));
+            field
+                .map(|(_, value)| value.trim_ascii())
+                .filter(|value| !value.is_empty())
+        };
+        Ok(PartHeaders {
+            content_type: value("content-type").map(str::to_owned),
+            decoder: Decoder::of(value("content-transfer-encoding"))?,
+        })
+    }
+}
+
+/// Names and values. A line that begins with white space continues the one before.
+fn fields(text: &str) -> Result<Vec<(&str, String)>, RelatedError> {
+    let mut fields: Vec<(&str, String)> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        match (line.split_once(':'), fields.last_mut()) {
+            (_, Some((_, value))) if line.starts_with([' ', '\t']) => value.push_str(line),
+            (Some((name, value)), _) => fields.push((name.trim_ascii(), value.to_owned())),
+            (None, _) => return Err(RelatedError::PartHeader),
+        }
+    }
+    Ok(fields)
+}
+
+/// Undoes a transfer encoding as the content comes.
+#[derive(Debug)]
+enum Decoder {
+    /// The content is what it is.
+    Identity,
+    /// Base64 with line ends and spaces anywhere.
+    Base64(Base64),
+}
+
+/// What is left between two pieces of base64.
+#[derive(Debug, Default)]
+struct Base64 {
+    /// Symbols that do not make a group of four yet.
+    symbols: Vec<u8>,
+    padded: bool,
+}
+
+impl Decoder {
+    /// The decoder for the value of a header, or for no header.
+    fn of(encoding: Option<&str>) -> Result<Self, RelatedError> {
+        match encoding.map(str::to_ascii_lowercase).as_deref() {
+            None | Some("binary" | "8bit" | "7bit") => Ok(Self::Identity),
+            Some("base64") => Ok(Self::Base64(Base64::default())),
+            Some(_) => Err(RelatedError::TransferEncoding),
+        }
+    }
+
+    fn decode(&mut self, content: Bytes) -> Result<Bytes, RelatedError> {
+        match self {
+            Self::Identity => Ok(content),
+            Self::Base64(base64) => base64.decode(&content).map(Bytes::from),
+        }
+    }
+
+    /// Ends the content.
+    fn finish(&self) -> Result<(), RelatedError> {
+        match self {
+            Self::Base64(base64) if !base64.symbols.is_empty() => Err(RelatedError::Base64),
+            Self::Identity | Self::Base64(_) => Ok(()),
+        }
+    }
+}
+
+impl Base64 {
+    fn decode(&mut self, content: &[u8]) -> Result<Vec<u8>, RelatedError> {
+        self.symbols
+            .extend(content.iter().filter(|byte| !byte.is_ascii_whitespace()));
+        if self.padded && !self.symbols.is_empty() {
+            return Err(RelatedError::Base64);
+        }
+        let groups = self.symbols.len() / 4 * 4;
+        let bytes = STANDARD
+            .decode(&self.symbols[..groups])
+            .map_err(|_| RelatedError::Base64)?;
+        self.padded = self.padded || self.symbols[..groups].ends_with(b"=");
+        self.symbols.drain(..groups);
+        // Nothing may follow the padding.
+        if self.padded && !self.symbols.is_empty() {
+            Err(RelatedError::Base64)
+        } else {
+            Ok(bytes)
+        }
     }
 }

@@ -6,7 +6,7 @@
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPIRES, LOCATION, PRAGMA, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::committed_range::CommittedRange;
+use crate::content_range::CommittedRange;
 use crate::header::{X_GUPLOADER_UPLOADID, X_HTTP_STATUS_CODE_OVERRIDE};
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
+use serde_json::Value;
 
 use super::RequestKind;
-use super::failure::Refusal;
-use crate::committed_range::CommittedRange;
+use crate::content_range::CommittedRange;
 use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
 
 /// A reply as a transfer looks at it.
@@ -181,4 +181,87 @@ fn is_html(headers: &HeaderMap) -> bool {
         let essence = content_type.as_bytes().trim_ascii_start();
         essence.len() >= 9 && essence[..9].eq_ignore_ascii_case(b"text/html")
     })
+}
+
+/// A reply that was not hoped for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// The first `reason` of Google's error object.
+    pub reason: Option<String>,
+    /// The message of Google's error object, or a short text without markup.
+    pub message: Option<String>,
+}
+
+/// Reasons of a 403 that mean: not so fast.
+const RATE_LIMITS: [&str; 2] = ["rateLimitExceeded", "userRateLimitExceeded"];
+
+/// No more of a message is kept.
+const LONGEST_MESSAGE: usize = 400;
+
+impl Refusal {
+    /// Reads a reply: Google's error object, a plain text, or a page of which nothing is kept.
+    pub fn of(reply: &Reply<'_>) -> Self {
+        let error: Option<Value> = serde_json::from_slice(reply.body).ok();
+        let error = error.as_ref().map(|value| &value["error"]);
+        let text = |value: &Value| value.as_str().map(shortened);
+        let message = match error {
+            Some(error) => text(&error["message"]),
+            None => plain_text(reply.body),
+        };
+        Self {
+            status: reply.status,
+            reason: error.and_then(|error| text(&error["errors"][0]["reason"])),
+            message: redirection(reply).or(message),
+        }
+    }
+
+    pub(super) fn is_rate_limit(&self) -> bool {
+        self.reason
+            .as_deref()
+            .is_some_and(|reason| RATE_LIMITS.contains(&reason))
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "status {}", self.status.as_u16())?;
+        if let Some(reason) = &self.reason {
+            write!(f, " ({reason})")?;
+        }
+        match &self.message {
+            Some(message) => write!(f, ", {message}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where a redirection leads, without the query: it may be a credential.
+fn redirection(reply: &Reply<'_>) -> Option<String> {
+    let location = reply.headers.get(LOCATION)?.to_str().ok()?;
+    let place = location.split(['?', '#']).next().unwrap_or_default();
+    let redirects = reply.status.is_redirection() && !place.is_empty();
+    redirects.then(|| shortened(&format!("it redirects to {place}")))
+}
+
+/// A body that is text on one line and no markup.
+fn plain_text(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?.trim();
+    let plain = !text.is_empty() && !text.starts_with('<') && !text.contains('\n');
+    plain.then(|| shortened(text))
+}
+
+fn shortened(text: &str) -> String {
+    text.chars()
+        .filter(|c| !is_control_or_bidi(*c))
+        .take(LONGEST_MESSAGE)
+        .collect()
+}
+
+/// Whether a character does more in a terminal or a log than to stand there: control characters, line
+/// ends, and what turns the direction of the text behind it.
+fn is_control_or_bidi(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
