@@ -1,10 +1,14 @@
 //! The checksum of what was sent, taken as it passes, and its comparison with what the server says.
 
+use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::TryStreamExt as _;
 use serde_json::Value;
-use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5};
+use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
+
+use crate::source::{Media, SourceError};
 
 /// The CRC32C of one stretch of the media. Shared with the body of the request that is under way.
 #[derive(Debug, Clone, Default)]
@@ -112,6 +116,57 @@ pub(crate) fn compare<T: PartialEq + ToString>(
             ours: ours.to_string(),
         }),
     }
+}
+
+/// The CRC32C of all media; `None` when a part did not pass and cannot be read again.
+pub(crate) async fn media_crc32c(
+    media: &Media,
+    transferred: &RunningChecksum,
+    size: u64,
+) -> Result<Option<Crc32c>, SourceError> {
+    let (range, digest) = transferred.covered();
+    let before = match of_range(media, 0..range.start).await? {
+        Some(before) => before.combine(digest, range.end - range.start),
+        None => return Ok(None),
+    };
+    let after = of_range(media, range.end..size).await?;
+    Ok(after.map(|after| before.combine(after, size - range.end.min(size))))
+}
+
+async fn of_range(media: &Media, range: Range<u64>) -> Result<Option<Crc32c>, SourceError> {
+    let mut hasher = Crc32cHasher::default();
+    if range.is_empty() {
+        return Ok(Some(hasher.value()));
+    }
+    let complete = read_again(media, range, |bytes| hasher.update(bytes)).await?;
+    Ok(complete.then(|| hasher.value()))
+}
+
+/// The MD5 of media that can be read again; of other media it is not known.
+pub(crate) async fn media_md5(media: &Media, size: u64) -> Result<Option<Md5>, SourceError> {
+    let mut hasher = Md5Sha256Hasher::new(Wanted {
+        md5: true,
+        sha256: false,
+    });
+    let complete = read_again(media, 0..size, |bytes| hasher.update(bytes)).await?;
+    Ok(hasher.finish().0.filter(|_| complete))
+}
+
+/// Reads a range once more; `false` when it is not kept.
+async fn read_again(
+    media: &Media,
+    range: Range<u64>,
+    mut take: impl FnMut(&[u8]),
+) -> Result<bool, SourceError> {
+    if media.window().is_some() {
+        return Ok(false);
+    }
+    let read = media.read(range).try_for_each(|bytes| {
+        take(&bytes);
+        std::future::ready(io::Result::Ok(()))
+    });
+    read.await.map_err(|error| media.cannot_read(error))?;
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -10,13 +10,12 @@ use windlass_proto::parameters::Parameters;
 use windlass_proto::transfer::{self, Failure, Refusal, SessionStatus};
 use windlass_proto::upload_type::UploadType;
 
-use crate::authenticated_transport::AuthenticatedTransport;
 use crate::download::{Download, DownloadProgress, Downloaded};
 use crate::error::{Cause, Error};
 use crate::journal::LockedRecord;
 use crate::session_uri::SessionUri;
 use crate::source::{Media, Source};
-use crate::token::TokenSource;
+use crate::token::{AuthenticatedTransport, TokenSource};
 use crate::transport::{Body, HttpTransport, Reply, Request, Timeouts, Transport};
 use crate::upload::{Upload, Uploaded};
 use crate::upload_loop::UploadDriver;

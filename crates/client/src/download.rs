@@ -13,27 +13,24 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, IF_RANGE, LOCATION, RANGE};
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::time::sleep;
 use url::Url;
 use windlass_proto::backoff::{Backoff, Schedule};
 use windlass_proto::digest::Crc32c;
 use windlass_proto::transfer::{self, Refusal, retry_after};
 
-use crate::clock::now;
-use crate::random::random;
 use crate::rate_limit::RateLimit;
 use crate::session_uri::Redacted;
+use crate::system::{now, random};
 use crate::token::TokenSource;
-use crate::transport::{Body, Incoming, Request, Transport};
+use crate::transport::{Body, Incoming, Request, Transport, TransportError};
 use partial::Partial;
-use response::{EntityInfo, Response};
-use retry::{RetryDecision, is_transient};
+use response::Response;
 
 mod error;
 mod partial;
 mod response;
-mod retry;
 #[cfg(test)]
 mod tests;
 
@@ -209,7 +206,7 @@ impl Run<'_> {
     /// One request, and what comes of it.
     async fn attempt(&mut self) -> Result<(), RetryDecision> {
         let incoming = self.open().await?;
-        match Response::of(&incoming, &self.partial) {
+        match Response::of(&incoming, &self.partial.stored()) {
             Response::Full(entity) => {
                 let end = entity.size;
                 self.partial.begin(entity).await?;
@@ -377,4 +374,59 @@ fn with_suffix(target: &Path, suffix: &str) -> PathBuf {
     let mut name = target.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+/// Why a try was not the last.
+enum RetryDecision {
+    /// Trying again will not help.
+    GiveUp(DownloadError),
+    /// It may, after a while.
+    Retry {
+        error: DownloadError,
+        retry_after: Option<Duration>,
+    },
+}
+
+impl<E: Into<DownloadError>> From<E> for RetryDecision {
+    fn from(error: E) -> Self {
+        Self::GiveUp(error.into())
+    }
+}
+
+impl From<TransportError> for RetryDecision {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::Connect { .. }
+            | TransportError::Broken { .. }
+            | TransportError::Silent { .. } => Self::retry(DownloadError::connection(error)),
+            TransportError::SetUp(_)
+            | TransportError::Untrusted { .. }
+            | TransportError::Media(_)
+            | TransportError::ReplyTooLong { .. } => Self::GiveUp(DownloadError::connection(error)),
+        }
+    }
+}
+
+impl RetryDecision {
+    fn retry(error: DownloadError) -> Self {
+        Self::Retry {
+            error,
+            retry_after: None,
+        }
+    }
+}
+
+/// Whether a refusal is one of the moment.
+fn is_transient(refusal: &Refusal) -> bool {
+    let is_rate_limit = matches!(
+        refusal.reason.as_deref(),
+        Some("rateLimitExceeded" | "userRateLimitExceeded")
+    );
+    let status = refusal.status;
+    status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+        )
+        || status == StatusCode::FORBIDDEN && is_rate_limit
 }

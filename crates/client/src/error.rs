@@ -130,17 +130,17 @@ impl Cause {
             Self::Journal(JournalError::InUse { .. }) => Kind::Busy,
             Self::Journal(_) => Kind::Journal,
             Self::Token(_) => Kind::Token,
-            Self::Upload { failure, .. } => kind_of(failure),
+            Self::Upload { failure, .. } => kind_of_failure(failure),
             Self::Transport(_) => Kind::Connection,
             Self::Timeout(_) => Kind::Timeout,
             Self::SessionUri(_) | Self::Downgrade => Kind::Protocol,
             Self::Mismatch(_) => Kind::Mismatch,
-            Self::Download(error) => error.kind(),
+            Self::Download(error) => kind_of_download(error),
         }
     }
 }
 
-fn kind_of(failure: &Failure) -> Kind {
+fn kind_of_failure(failure: &Failure) -> Kind {
     match failure {
         Failure::Refused(_) => Kind::Refused,
         Failure::Cancelled => Kind::Cancelled,
@@ -151,6 +151,27 @@ fn kind_of(failure: &Failure) -> Kind {
         // What the server has cannot be what was sent.
         Failure::PrematureSuccess { .. } => Kind::Mismatch,
         Failure::Unexpected { .. } | Failure::OffsetBeyondSent { .. } => Kind::Protocol,
+    }
+}
+
+fn kind_of_download(error: &DownloadError) -> Kind {
+    match error {
+        DownloadError::Exists { .. }
+        | DownloadError::UnknownOrigin { .. }
+        | DownloadError::OtherUrl { .. }
+        | DownloadError::NotAFile { .. }
+        | DownloadError::File { .. } => Kind::Target,
+        DownloadError::InUse { .. } => Kind::Busy,
+        DownloadError::Token(_) => Kind::Token,
+        DownloadError::Connection(_) | DownloadError::NotTheMedia { .. } => Kind::Connection,
+        DownloadError::Refused(_) if error.is_transient_refusal() => Kind::Unavailable,
+        DownloadError::Refused(_) => Kind::Refused,
+        DownloadError::TooManyRedirections
+        | DownloadError::BadRedirection
+        | DownloadError::Changed
+        | DownloadError::Encoded { .. }
+        | DownloadError::TooLong => Kind::Protocol,
+        DownloadError::Size { .. } | DownloadError::Crc32c { .. } => Kind::Mismatch,
     }
 }
 

@@ -32,27 +32,24 @@
 //! something is made durable. What is absent: any knowledge of the network.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{env, ffi::OsString, io};
+use std::{env, io};
+
+use tokio::time::Instant;
+
+use crate::{SessionUri, system};
+use files::{Files, Lock, Role};
 
 mod error;
 mod files;
-mod format;
-mod locked_record;
 mod record;
-mod record_id;
-
 #[cfg(test)]
 mod tests;
 
 pub use error::{Damage, JournalError};
-pub use locked_record::LockedRecord;
-pub use record::{Entry, NewRecord, Record, UploadKey};
-pub use record_id::{InvalidRecordId, RecordId};
-
-use crate::clock;
-use files::{Files, Lock, Role};
+pub use record::{Entry, InvalidRecordId, NewRecord, Record, RecordId, UploadKey};
 
 /// A directory in which unfinished uploads are remembered.
 ///
@@ -257,6 +254,81 @@ fn state_directory(xdg: Option<OsString>, home: Option<PathBuf>) -> Option<PathB
 
 /// The time that is written down, in whole seconds. People read it; nothing is decided by it.
 fn now() -> SystemTime {
-    let since = clock::now().duration_since(UNIX_EPOCH);
+    let since = system::now().duration_since(UNIX_EPOCH);
     UNIX_EPOCH + Duration::from_secs(since.unwrap_or_default().as_secs())
+}
+
+/// An unfinished upload, locked until this is dropped.
+///
+/// A process that dies drops it too: the system takes its locks away.
+#[derive(Debug)]
+pub struct LockedRecord {
+    record: Record,
+    files: Files,
+    lock: Lock,
+    /// When it was last written how far the upload is.
+    progress_written: Option<Instant>,
+}
+
+/// Nobody watches more closely than this.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+impl LockedRecord {
+    fn new(record: Record, files: Files, lock: Lock) -> Self {
+        Self {
+            record,
+            files,
+            lock,
+            progress_written: None,
+        }
+    }
+
+    fn create(record: Record, files: Files, lock: Lock) -> Result<Self, JournalError> {
+        let locked = Self::new(record, files, lock);
+        locked.files.remove_progress()?;
+        locked.files.write_durably(&locked.record)?;
+        Ok(locked)
+    }
+
+    /// What is remembered.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Notes how much the server has. It is written at most once a second, and not made durable:
+    /// the server is asked in any case before an upload goes on.
+    pub(crate) fn committed(&mut self, offset: u64) -> Result<(), JournalError> {
+        self.record.committed = offset;
+        self.record.touched = now();
+        let due = |progress_written: Instant| progress_written.elapsed() >= PROGRESS_INTERVAL;
+        if self.progress_written.is_none_or(due) {
+            self.write_progress()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was noted, due or not: before the process ends without having finished.
+    pub(crate) fn write_progress(&mut self) -> Result<(), JournalError> {
+        self.files.write_progress(&self.record)?;
+        self.progress_written = Some(Instant::now());
+        Ok(())
+    }
+
+    /// The upload starts again, with another session. Durable.
+    pub(crate) fn new_session(&mut self, session: SessionUri) -> Result<(), JournalError> {
+        self.record.session = session;
+        self.record.committed = 0;
+        self.record.touched = now();
+        self.progress_written = None;
+        // What was committed to the old session must not be taken for the new one's.
+        self.files.remove_progress()?;
+        self.files.write_durably(&self.record)?;
+        // When that was is not part of the record itself.
+        self.files.write_progress(&self.record)
+    }
+
+    /// The upload is over, one way or the other: it is forgotten, durably.
+    pub fn finish(self) -> Result<(), JournalError> {
+        self.files.remove_all(self.lock)
+    }
 }

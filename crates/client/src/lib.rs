@@ -25,18 +25,16 @@
 //! What it does on the way is decided in [`windlass_proto::transfer`], where there is no I/O. The rules
 //! are those of Google's documents (docs/protocol.md, 5).
 
-mod authenticated_transport;
 mod checksum;
 mod client;
-mod clock;
 mod download;
 mod error;
 mod journal;
 mod progress;
-mod random;
 mod rate_limit;
 mod session_uri;
 mod source;
+mod system;
 mod token;
 pub mod transport;
 mod upload;

@@ -12,21 +12,24 @@
 //! ```
 
 use std::error::Error as StdError;
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use std::{fmt, io};
 
 use gcp_auth::TokenProvider;
 use http::HeaderValue;
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt as _, sink};
+use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
+use url::Url;
 
-mod command;
+use crate::transport::Transport;
+
 #[cfg(test)]
 mod tests;
 
@@ -296,7 +299,7 @@ impl Origin {
                 path: path.clone(),
                 source,
             }),
-            Self::Command(command) => command::run(command).await,
+            Self::Command(command) => command_output(command).await,
             Self::Google(scopes) => google(scopes, cached)
                 .await
                 .map_err(|error| TokenError::Google(error.into())),
@@ -354,4 +357,93 @@ async fn google(scopes: &[String], cached: &mut Cached) -> Result<String, gcp_au
     let scopes: Vec<_> = scopes.iter().map(String::as_str).collect();
     let token = provider.token(&scopes).await?;
     Ok(token.as_str().to_owned())
+}
+
+/// The most that is shown of what a command complains.
+const LONGEST_MESSAGE: usize = 200;
+
+/// What the command writes to its standard output. Dropping the future ends the command.
+async fn command_output(command: &str) -> Result<String, TokenError> {
+    let mut child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(TokenError::Command)?;
+    let stdout = child.stdout.take().expect("it is piped");
+    let stderr = child.stderr.take().expect("it is piped");
+    let (token, stderr_text) =
+        tokio::try_join!(read_short(stdout), read_short(stderr)).map_err(TokenError::Command)?;
+    let status = child.wait().await.map_err(TokenError::Command)?;
+    if status.success() {
+        return Ok(token);
+    }
+    let message = first_line(&stderr_text).unwrap_or_else(|| status.to_string());
+    Err(TokenError::CommandFailed { message })
+}
+
+/// The first line that says something, fit to be printed.
+fn first_line(stderr_text: &str) -> Option<String> {
+    let line = stderr_text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())?;
+    let shown = line.chars().filter(|char| !char.is_control());
+    Some(shown.take(LONGEST_MESSAGE).collect())
+}
+
+/// What uploads need to reach a server.
+pub(crate) struct AuthenticatedTransport {
+    transport: Arc<dyn Transport>,
+    token: Option<TokenSource>,
+}
+
+impl AuthenticatedTransport {
+    pub(crate) fn new(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
+        Self { transport, token }
+    }
+
+    pub(crate) fn inner(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    pub(crate) fn token(&self) -> Option<&TokenSource> {
+        self.token.as_ref()
+    }
+
+    /// Whether there may be another token when one is refused.
+    pub(crate) fn can_refresh(&self) -> bool {
+        self.token.as_ref().is_some_and(TokenSource::can_refresh)
+    }
+
+    /// The token for a request to `to`, if it is of the origin that was `asked` for.
+    pub(crate) async fn token_for(
+        &self,
+        asked: &Url,
+        to: &Url,
+    ) -> Result<Option<HeaderValue>, TokenError> {
+        match &self.token {
+            Some(token) if asked.origin() == to.origin() => Ok(Some(token.token().await?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Gets another token.
+    pub(crate) async fn refresh(&self) -> Result<(), TokenError> {
+        if let Some(token) = &self.token {
+            token.refresh().await?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for AuthenticatedTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line")
+            .field("transport", &self.transport)
+            .field("token", &self.token)
+            .finish()
+    }
 }

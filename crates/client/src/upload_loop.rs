@@ -8,20 +8,19 @@ use url::Url;
 use windlass_proto::transfer::{Action, Event, Request, Transfer, retry_after};
 use windlass_proto::upload_type::UploadType;
 
-use crate::authenticated_transport::AuthenticatedTransport;
-use crate::checksum::{RunningChecksum, StatedProperties, Verified, compare};
-use crate::clock::now;
+use crate::checksum::{
+    RunningChecksum, StatedProperties, Verified, compare, media_crc32c, media_md5,
+};
 use crate::error::{Cause, Error};
 use crate::journal::{JournalError, LockedRecord};
 use crate::progress::{ByteCounter, Progress, RateMeter, State};
-use crate::random::random;
 use crate::session_uri::SessionUri;
 use crate::source::Media;
+use crate::system::{now, random};
+use crate::token::AuthenticatedTransport;
 use crate::transport::{Reply, TransportError};
 use crate::upload::{Upload, Uploaded};
 
-mod body;
-mod digests;
 mod requests;
 
 /// How often the progress is told while media is on its way.
@@ -67,7 +66,7 @@ impl<'a> UploadDriver<'a> {
             rate_meter: RateMeter::new(counter.clone()),
             counter,
             checksum: RunningChecksum::default(),
-            boundary: body::boundary(),
+            boundary: requests::boundary(),
             last_error: None,
             final_reply: None,
         }
@@ -304,14 +303,14 @@ impl<'a> UploadDriver<'a> {
             ..Verified::default()
         };
         if stated.crc32c.is_some() {
-            let ours = digests::crc32c(&self.media, &self.checksum, size).await?;
+            let ours = media_crc32c(&self.media, &self.checksum, size).await?;
             verified.crc32c = match ours {
                 Some(ours) => compare("crc32c", stated.crc32c, &ours)?,
                 None => false,
             };
         }
         if stated.md5.is_some()
-            && let Some(ours) = digests::md5(&self.media, size).await?
+            && let Some(ours) = media_md5(&self.media, size).await?
         {
             verified.md5 = compare("md5", stated.md5, &ours)?;
         }

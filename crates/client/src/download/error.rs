@@ -8,7 +8,6 @@ use http::StatusCode;
 use windlass_proto::digest::Crc32c;
 use windlass_proto::transfer::Refusal;
 
-use crate::error::Kind;
 use crate::token::TokenError;
 use crate::transport::TransportError;
 
@@ -114,25 +113,9 @@ impl DownloadError {
         Self::Connection(error.into())
     }
 
-    pub(crate) fn kind(&self) -> Kind {
-        match self {
-            Self::Exists { .. }
-            | Self::UnknownOrigin { .. }
-            | Self::OtherUrl { .. }
-            | Self::NotAFile { .. }
-            | Self::File { .. } => Kind::Target,
-            Self::InUse { .. } => Kind::Busy,
-            Self::Token(_) => Kind::Token,
-            Self::Connection(_) | Self::NotTheMedia { .. } => Kind::Connection,
-            Self::Refused(refusal) if super::is_transient(refusal) => Kind::Unavailable,
-            Self::Refused(_) => Kind::Refused,
-            Self::TooManyRedirections
-            | Self::BadRedirection
-            | Self::Changed
-            | Self::Encoded { .. }
-            | Self::TooLong => Kind::Protocol,
-            Self::Size { .. } | Self::Crc32c { .. } => Kind::Mismatch,
-        }
+    /// Whether another run may succeed, because the server refused the download for the moment.
+    pub(crate) fn is_transient_refusal(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if super::is_transient(refusal))
     }
 
     /// The status of the reply that the download failed with, if it was one.
@@ -142,6 +125,7 @@ impl DownloadError {
             _ => None,
         }
     }
+
     /// The `reason` of Google's error object, if the server gave one.
     pub fn reason(&self) -> Option<&str> {
         match self {

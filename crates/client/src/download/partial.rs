@@ -8,22 +8,21 @@
 //! many bytes had come, and their digest: a later run goes on behind these bytes if they are there, else it begins
 //! at the first byte.
 
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use bytes::Bytes;
 use http::HeaderValue;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use url::Url;
 use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
-use super::{DownloadError, Downloaded, EntityInfo};
-use files::{Files, OpenPart, Owned};
-use part_metadata::ReceivedPrefix;
-use sink::{Sink, SinkState};
+use super::response::{EntityInfo, Stored};
+use super::{DownloadError, Downloaded};
+use files::{Files, OpenPart, Owned, ReceivedPrefix};
 
 mod files;
-mod part_metadata;
-mod sink;
 
 /// So much is gathered before it is written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -122,14 +121,24 @@ impl Partial {
         self.media.size = self.media.size.or(total);
     }
 
-    /// The media that some bytes have come of.
-    pub(super) fn begun(&self) -> Option<&EntityInfo> {
+    /// What a response is compared with.
+    pub(super) fn stored(&self) -> Stored<'_> {
+        Stored {
+            received: self.received,
+            total: self.media.size,
+            entity: self.entity(),
+            resume_etag: self.resume_etag(),
+        }
+    }
+
+    /// The media that the stored bytes are of.
+    fn entity(&self) -> Option<&EntityInfo> {
         (self.received > 0).then_some(&self.media)
     }
 
     /// The tag by which the rest can be asked for.
     pub(super) fn resume_etag(&self) -> Option<&HeaderValue> {
-        let media = self.begun().filter(|_| !self.request_full);
+        let media = self.entity().filter(|_| !self.request_full);
         media?.etag.as_ref()
     }
 
@@ -307,4 +316,96 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DownloadError> + Send + 'static,
 ) -> Result<T, DownloadError> {
     spawn_blocking(work).await.expect("the work does not panic")
+}
+
+/// So much is read at once.
+const READ: usize = 1 << 20;
+
+#[derive(Debug)]
+struct Sink {
+    file: File,
+    /// Of all bytes before the place in the file.
+    hasher: Crc32cHasher,
+}
+
+/// The file, here or with the thread that writes it.
+#[derive(Debug)]
+enum SinkState {
+    Idle(Box<Sink>),
+    Busy(JoinHandle<io::Result<Box<Sink>>>),
+    /// Writing failed.
+    Broken,
+}
+
+impl SinkState {
+    fn idle(sink: Sink) -> Self {
+        Self::Idle(Box::new(sink))
+    }
+
+    fn start(mut sink: Box<Sink>, pieces: Vec<Bytes>) -> Self {
+        Self::Busy(spawn_blocking(move || {
+            for piece in pieces {
+                sink.file.write_all(&piece)?;
+                sink.hasher.update(&piece);
+            }
+            Ok(sink)
+        }))
+    }
+
+    /// The file, when it is written; the caller gives it back. Says once why writing failed.
+    async fn sink(&mut self) -> io::Result<Box<Sink>> {
+        // Awaited where it is: should this future be dropped, nothing is lost.
+        let sink = match self {
+            Self::Busy(writing) => Some(writing.await.expect("writing does not panic")),
+            Self::Idle(_) | Self::Broken => None,
+        };
+        match (std::mem::replace(self, Self::Broken), sink) {
+            (Self::Idle(sink), _) => Ok(sink),
+            (_, Some(written)) => written,
+            (_, None) => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+impl Sink {
+    /// Begins at the file's first byte, whatever is behind it.
+    fn new(file: File) -> Self {
+        let hasher = Crc32cHasher::default();
+        Self { file, hasher }
+    }
+
+    /// Whether the file begins with these bytes. If so, the place in the file is behind them, and what follows is cut
+    /// off.
+    fn verify_prefix(&mut self, received: ReceivedPrefix) -> io::Result<bool> {
+        let mut hasher = Crc32cHasher::default();
+        let mut buf = vec![0; READ];
+        let mut first = (&self.file).take(received.length);
+        let mut length = 0;
+        loop {
+            match first.read(&mut buf)? {
+                0 => break,
+                len => {
+                    hasher.update(&buf[..len]);
+                    length += len as u64;
+                }
+            }
+        }
+        let is_there = received
+            == ReceivedPrefix {
+                length,
+                crc32c: hasher.value(),
+            };
+        if is_there {
+            self.truncate(length, hasher)?;
+        }
+        Ok(is_there)
+    }
+
+    /// Drops what is behind `length`, of whose bytes `hasher` has the digest.
+    fn truncate(&mut self, length: u64, hasher: Crc32cHasher) -> io::Result<()> {
+        self.file.set_len(length)?;
+        self.file.seek(SeekFrom::Start(length))?;
+        self.hasher = hasher;
+        Ok(())
+    }
 }

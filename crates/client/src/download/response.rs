@@ -6,7 +6,6 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE
 use http::{HeaderMap, HeaderValue};
 use windlass_proto::digest::{Crc32c, ExpectedDigests};
 
-use super::partial::Partial;
 use crate::transport::Incoming;
 
 /// The name of no encoding.
@@ -41,14 +40,27 @@ pub(super) struct EntityInfo {
     pub(super) content_type: Option<HeaderValue>,
 }
 
+/// What an earlier request has stored of the media.
+#[derive(Debug)]
+pub(super) struct Stored<'a> {
+    /// Number of bytes stored.
+    pub(super) received: u64,
+    /// Size of the whole media, if known.
+    pub(super) total: Option<u64>,
+    /// The media that the stored bytes are of; `None` when no bytes are stored.
+    pub(super) entity: Option<&'a EntityInfo>,
+    /// The strong `ETag` with which the remaining bytes are requested; `None` when all bytes are.
+    pub(super) resume_etag: Option<&'a HeaderValue>,
+}
+
 impl Response {
-    pub(super) fn of(incoming: &Incoming, partial: &Partial) -> Self {
+    pub(super) fn of(incoming: &Incoming, stored: &Stored<'_>) -> Self {
         let headers = &incoming.headers;
         match incoming.status.as_u16() {
-            200 => Self::of_full(headers, partial),
-            206 => Self::of_partial(headers, partial),
-            416 if partial.resume_etag().is_some() => {
-                if size_of_unsatisfied(headers) == Some(partial.received()) {
+            200 => Self::of_full(headers, stored),
+            206 => Self::of_partial(headers, stored),
+            416 if stored.resume_etag.is_some() => {
+                if size_of_unsatisfied(headers) == Some(stored.received) {
                     Self::Complete
                 } else {
                     Self::Changed
@@ -58,9 +70,9 @@ impl Response {
         }
     }
 
-    fn of_full(headers: &HeaderMap, partial: &Partial) -> Self {
+    fn of_full(headers: &HeaderMap, stored: &Stored<'_>) -> Self {
         let is_other_content = |begun: &EntityInfo| is_other_content(headers, begun);
-        if partial.begun().is_some_and(is_other_content) {
+        if stored.entity.is_some_and(is_other_content) {
             return Self::NotTheMedia;
         }
         match encoding(headers) {
@@ -69,12 +81,12 @@ impl Response {
         }
     }
 
-    fn of_partial(headers: &HeaderMap, partial: &Partial) -> Self {
+    fn of_partial(headers: &HeaderMap, stored: &Stored<'_>) -> Self {
         if let Some(encoding) = encoding(headers) {
             return Self::Encoded(encoding);
         }
-        match (partial.resume_etag(), ContentRange::of(headers)) {
-            (Some(etag), Some(range)) if range.follows(partial, etag, headers) => {
+        match (stored.resume_etag, ContentRange::of(headers)) {
+            (Some(etag), Some(range)) if range.follows(stored, etag, headers) => {
                 Self::Continuation {
                     end: range.end,
                     total: range.total,
@@ -167,14 +179,14 @@ impl ContentRange {
     }
 
     /// Whether these are the next bytes of the same media.
-    fn follows(&self, partial: &Partial, etag: &HeaderValue, headers: &HeaderMap) -> bool {
+    fn follows(&self, stored: &Stored<'_>, etag: &HeaderValue, headers: &HeaderMap) -> bool {
         let same_media = headers.get(ETAG).is_none_or(|sent| sent == etag);
-        let same_size = match (self.total, partial.total()) {
+        let same_size = match (self.total, stored.total) {
             (Some(total), Some(known)) => total == known,
             (None, Some(known)) => self.end <= known,
             (_, None) => true,
         };
-        same_media && same_size && self.start == partial.received()
+        same_media && same_size && self.start == stored.received
     }
 }
 

@@ -1,18 +1,20 @@
 //! Media in a regular file.
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, Metadata};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fmt, io};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
+use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
+use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
-use super::identity::FileState;
-use super::{Change, SourceError, SourceIdentity, positioned};
+use super::{SourceError, positioned};
 
 /// A regular file, open, and what was known of it then.
 pub(super) struct FileMedia {
@@ -147,4 +149,232 @@ fn change(opened: &FileState, file: &File, path: &Path) -> io::Result<Option<Cha
     }
     let now = FileState::from(&file.metadata()?);
     Ok(opened.difference(&now))
+}
+
+/// What is known of a file when its upload begins, to be compared when it goes on.
+///
+/// It is cheap to take however long the file is: the `stat` fields and a checksum of the first and
+/// the last 64 KiB. A write into the middle that puts the time of modification back is not
+/// noticed here, only by the digest at the upload's end.
+///
+/// It can be serialized; a path need not be UTF-8 for that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceIdentity {
+    #[serde(with = "path_format")]
+    path: PathBuf,
+    file: FileState,
+    /// Of the first and the last [`END_BYTES`] bytes behind each other; of all bytes when those overlap.
+    ends_crc32c: Crc32c,
+}
+
+/// What is different about media.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// Nothing has its name.
+    Removed,
+    /// Another file has its name.
+    Replaced,
+    /// It has grown or was cut.
+    Resized {
+        /// Bytes it had.
+        was: u64,
+        /// Bytes it has.
+        is: u64,
+    },
+    /// It was written to.
+    Modified,
+    /// Its first or last bytes differ, though its time of modification does not.
+    Content,
+}
+
+/// The `stat` fields that matter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileState {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) size: u64,
+    modified: ModificationTime,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct ModificationTime {
+    seconds: i64,
+    nanoseconds: u32,
+}
+
+/// How much of either end is looked at.
+const END_BYTES: u64 = 64 << 10;
+
+impl SourceIdentity {
+    /// Looks at a file. What is none is not opened: a FIFO keeps what its writer has for who reads it.
+    ///
+    /// # Errors
+    ///
+    /// Also when it is a directory, or anything else that is no regular file.
+    pub async fn of(path: impl Into<PathBuf>) -> Result<Self, SourceError> {
+        identify(path.into()).await
+    }
+
+    pub(super) fn new(path: PathBuf, file: FileState, opened: &Arc<File>) -> io::Result<Self> {
+        Ok(Self {
+            path,
+            ends_crc32c: ends_crc32c(opened, file.size)?,
+            file,
+        })
+    }
+
+    /// The file, without symbolic links on the way.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes in it.
+    pub fn size(&self) -> u64 {
+        self.file.size
+    }
+
+    /// When it was last written to.
+    pub fn modified(&self) -> SystemTime {
+        let ModificationTime {
+            seconds,
+            nanoseconds,
+        } = self.file.modified;
+        let whole_seconds = Duration::from_secs(seconds.unsigned_abs());
+        let time = if seconds < 0 {
+            UNIX_EPOCH.checked_sub(whole_seconds)
+        } else {
+            UNIX_EPOCH.checked_add(whole_seconds)
+        };
+        time.and_then(|time| time.checked_add(Duration::from_nanos(nanoseconds.into())))
+            .unwrap_or(UNIX_EPOCH)
+    }
+
+    /// The device it is on, as numbered when it was looked at.
+    pub fn device(&self) -> u64 {
+        self.file.device
+    }
+
+    /// Its number on the device.
+    pub fn inode(&self) -> u64 {
+        self.file.inode
+    }
+
+    /// A checksum of its first and last 64 KiB.
+    pub fn ends_crc32c(&self) -> Crc32c {
+        self.ends_crc32c
+    }
+
+    /// How the media differs from what it is `now`. `None` when an upload may go on with it.
+    ///
+    /// Size, time of modification and the checksum of the ends decide. The numbers of device and
+    /// inode alone are no change: devices are numbered again at a reboot or a mount, inodes at a
+    /// mount of some network file systems and by a backup that is put back, and the media is the
+    /// same. They tell only *how* it changed: with another inode, the file was replaced. The path
+    /// is not compared: a file may be moved.
+    pub fn difference(&self, now: &Self) -> Option<Change> {
+        let ends = (self.ends_crc32c != now.ends_crc32c).then_some(Change::Content);
+        let change = self.file.difference(&now.file).or(ends)?;
+        if self.file.inode == now.file.inode {
+            Some(change)
+        } else {
+            Some(Change::Replaced)
+        }
+    }
+}
+
+impl FileState {
+    /// Whether two states that were looked at while the file was open are of one file.
+    pub(super) fn is_the_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    /// What happened to the file in between.
+    pub(super) fn difference(&self, now: &Self) -> Option<Change> {
+        if self.size != now.size {
+            return Some(Change::Resized {
+                was: self.size,
+                is: now.size,
+            });
+        }
+        (self.modified != now.modified).then_some(Change::Modified)
+    }
+}
+
+impl From<&Metadata> for FileState {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: ModificationTime {
+                seconds: metadata.mtime(),
+                nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or_default(),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    /// Completes "PATH has changed since the upload began: ".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Removed => f.write_str("it is gone"),
+            Self::Replaced => f.write_str("another file is in its place"),
+            Self::Resized { was, is } => write!(f, "it had {was} bytes and has {is} now"),
+            Self::Modified => f.write_str("it was written to"),
+            Self::Content => f.write_str("its first or last bytes are others"),
+        }
+    }
+}
+
+/// A file that is cut meanwhile has fewer bytes to look at; its size tells.
+fn ends_crc32c(file: &Arc<File>, size: u64) -> io::Result<Crc32c> {
+    let head = 0..END_BYTES.min(size);
+    let tail = size.saturating_sub(END_BYTES).max(head.end)..size;
+    let mut hasher = Crc32cHasher::default();
+    for end in [head, tail] {
+        hasher.update(&positioned::read_available(file, end)?);
+    }
+    Ok(hasher.value())
+}
+
+/// Writes a path as text if it is UTF-8, and otherwise as `{"base64": ...}` of its bytes.
+mod path_format {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Text(String),
+        Bytes { base64: String },
+    }
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = match path.to_str() {
+            Some(text) => Written::Text(text.to_owned()),
+            None => Written::Bytes {
+                base64: STANDARD.encode(path.as_os_str().as_bytes()),
+            },
+        };
+        written.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<PathBuf, D::Error> {
+        match Written::deserialize(deserializer)? {
+            Written::Text(text) => Ok(text.into()),
+            Written::Bytes { base64 } => {
+                let bytes = STANDARD.decode(base64).map_err(de::Error::custom)?;
+                Ok(OsString::from_vec(bytes).into())
+            }
+        }
+    }
 }

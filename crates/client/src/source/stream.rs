@@ -1,18 +1,29 @@
 //! Media that can be read only once.
 
+use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::stream::BoxStream;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures_util::stream::{self, BoxStream, StreamExt};
 use sync_wrapper::SyncWrapper;
 use tokio::io::AsyncReadExt;
+use tokio::task::spawn_blocking;
 
-use super::media::{Filled, pieces};
-use super::spill::Spill;
-use super::window::Window;
-use super::{Reader, SourceError};
+use super::{Reader, SourceError, positioned};
+
+/// How far a stream was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Filled {
+    /// Bytes that were read, all of which can be sent if they were not released.
+    pub(crate) end: u64,
+    /// Whether the media is known to end there.
+    pub(crate) ended: bool,
+}
 
 /// How much is kept of a stream, and where.
 pub(super) enum Retention {
@@ -174,5 +185,154 @@ impl StreamMedia {
             Some(path) => SourceError::Read { path, source },
             None => SourceError::ReadStream { source },
         }
+    }
+}
+
+/// What is kept, from `first` to `end`: never more than the size and the one byte that is looked
+/// at ahead, and in memory a block or two more, for blocks are let go of as a whole.
+pub(super) struct Window {
+    size: u64,
+    first: u64,
+    end: u64,
+    pieces: VecDeque<Bytes>,
+}
+
+impl Window {
+    pub(super) fn new(size: u64) -> Self {
+        Self {
+            size,
+            first: 0,
+            end: 0,
+            pieces: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The end of the window, were it full.
+    pub(super) fn reach(&self) -> u64 {
+        self.first.saturating_add(self.size)
+    }
+
+    pub(super) fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.end += piece.len() as u64;
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Forgets what is before this offset.
+    pub(super) fn release(&mut self, before: u64) {
+        let before = before.min(self.end);
+        while self.first < before {
+            let Some(piece) = self.pieces.front_mut() else {
+                return;
+            };
+            let gone = (before - self.first).min(piece.len() as u64);
+            self.first += gone;
+            if gone == piece.len() as u64 {
+                self.pieces.pop_front();
+            } else {
+                piece.advance(slice_len(gone));
+            }
+        }
+    }
+
+    /// Exactly these bytes.
+    pub(super) fn pieces(&self, range: Range<u64>) -> io::Result<Vec<Bytes>> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        if range.start < self.first {
+            return Err(io::Error::other(SourceError::NoLongerBuffered {
+                wanted: range.start,
+                kept_from: self.first,
+            }));
+        }
+        if range.end > self.end {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut wanted = Vec::new();
+        let mut offset = self.first;
+        for piece in &self.pieces {
+            let end = offset + piece.len() as u64;
+            let (from, to) = (range.start.max(offset), range.end.min(end));
+            if from < to {
+                wanted.push(piece.slice(slice_len(from - offset)..slice_len(to - offset)));
+            }
+            offset = end;
+        }
+        Ok(wanted)
+    }
+}
+
+fn slice_len(len: u64) -> usize {
+    usize::try_from(len).expect("it is within a piece, which is in memory")
+}
+
+/// What was written to the file, and what is on its way.
+pub(super) struct Spill {
+    directory: PathBuf,
+    file: Arc<File>,
+    written: u64,
+    /// Being written behind `written`, or to be written again: the write is at a position, so it
+    /// does no harm twice, not even while a write whose future was dropped still runs.
+    pending: Bytes,
+}
+
+impl Spill {
+    pub(super) async fn create(directory: PathBuf) -> Result<Self, SourceError> {
+        let within = directory.clone();
+        let created = spawn_blocking(move || tempfile::tempfile_in(within)).await;
+        match created.map_err(io::Error::from).flatten() {
+            Ok(file) => Ok(Self {
+                directory,
+                file: Arc::new(file),
+                written: 0,
+                pending: Bytes::new(),
+            }),
+            Err(source) => Err(SourceError::Spill { directory, source }),
+        }
+    }
+
+    /// Writes all of a block. What is left when the future is dropped is in the block or pending.
+    pub(super) async fn push(&mut self, block: &mut BytesMut) -> Result<(), SourceError> {
+        while !(self.pending.is_empty() && block.is_empty()) {
+            if self.pending.is_empty() {
+                self.pending = block.split().freeze();
+            }
+            self.write_pending().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(&self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
+        positioned::stream(Arc::clone(&self.file), range)
+    }
+
+    async fn write_pending(&mut self) -> Result<(), SourceError> {
+        let (file, piece, at) = (Arc::clone(&self.file), self.pending.clone(), self.written);
+        let wrote = spawn_blocking(move || file.write_all_at(&piece, at)).await;
+        match wrote.map_err(io::Error::from).flatten() {
+            Ok(()) => {
+                self.written += self.pending.len() as u64;
+                self.pending = Bytes::new();
+                Ok(())
+            }
+            Err(source) => Err(SourceError::Spill {
+                directory: self.directory.clone(),
+                source,
+            }),
+        }
+    }
+}
+
+/// A stream of pieces that are there, or of what is wrong with them.
+pub(super) fn pieces(pieces: io::Result<Vec<Bytes>>) -> BoxStream<'static, io::Result<Bytes>> {
+    match pieces {
+        Ok(pieces) => stream::iter(pieces.into_iter().map(Ok)).boxed(),
+        Err(error) => stream::iter([Err(error)]).boxed(),
     }
 }

@@ -18,16 +18,16 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
-use rustls::ClientConfig;
+use rustls::client::WantsClientCert;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
+use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::time::timeout;
 
 use super::{Body, Incoming, Reply, Request, Timeouts, Transport, TransportError, authority};
-use outgoing::OutgoingBody;
-use progress::{Progress, StopOnDrop};
+use body::{OutgoingBody, Progress, StopOnDrop};
 
-mod outgoing;
-mod progress;
-mod tls;
+mod body;
 
 /// The most that the connection takes of a body at a time.
 const PIECE: usize = 64 << 10;
@@ -58,7 +58,7 @@ impl HttpTransport {
     ///
     /// [`TransportError::SetUp`], which the settings here give no cause for.
     pub(crate) fn new(timeouts: Timeouts) -> Result<Self, TransportError> {
-        Self::with_tls(timeouts, tls::system())
+        Self::with_tls(timeouts, tls_with_system_roots())
     }
 
     fn with_tls(timeouts: Timeouts, tls: ClientConfig) -> Result<Self, TransportError> {
@@ -74,7 +74,7 @@ impl HttpTransport {
     /// Trusts these roots alone.
     #[cfg(test)]
     pub(crate) fn trusting(timeouts: Timeouts, roots: rustls::RootCertStore) -> Self {
-        Self::with_tls(timeouts, tls::trusting(roots)).expect("the settings are good")
+        Self::with_tls(timeouts, tls_with_roots(roots)).expect("the settings are good")
     }
 }
 
@@ -248,4 +248,34 @@ fn timed_out(error: &reqwest::Error) -> bool {
         cause = error.source();
     }
     false
+}
+
+/// Trusts what the system trusts; on Linux, `SSL_CERT_FILE` and `SSL_CERT_DIR` say what that is.
+///
+/// A system without roots, as a small container is, can still be used with plain HTTP.
+fn tls_with_system_roots() -> ClientConfig {
+    match tls_builder().with_platform_verifier() {
+        Ok(builder) => configure(builder),
+        Err(error) => {
+            tracing::warn!(%error, "no server will be trusted: the system has no root certificates");
+            tls_with_roots(RootCertStore::empty())
+        }
+    }
+}
+
+/// Trusts these roots alone.
+fn tls_with_roots(roots: RootCertStore) -> ClientConfig {
+    configure(tls_builder().with_root_certificates(roots))
+}
+
+fn tls_builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring offers the cipher suites of TLS 1.2 and 1.3")
+}
+
+fn configure(builder: ConfigBuilder<ClientConfig, WantsClientCert>) -> ClientConfig {
+    let mut config = builder.with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config
 }

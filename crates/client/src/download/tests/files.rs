@@ -137,7 +137,7 @@ async fn a_file_called_like_the_part_is_not_touched() {
         fs::write(barn.part(), PRECIOUS).unwrap();
         let error = barn.run(&server).await.unwrap_err();
         assert!(matches!(&error, DownloadError::UnknownOrigin { path } if *path == barn.part()));
-        assert_eq!(error.kind(), crate::error::Kind::Target);
+        assert_eq!(crate::Error::from(error).kind(), crate::error::Kind::Target);
         assert!(server.log().is_empty());
         assert_eq!(fs::read(barn.part()).unwrap(), PRECIOUS);
         barn.assert_names(&["cow.jpg.part"]);

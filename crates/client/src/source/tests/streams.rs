@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use proptest::prelude::*;
 use tokio::io::ReadBuf;
 
-use super::super::media::Filled;
+use super::super::stream::Filled;
 use super::*;
 
 const WINDOW: u64 = CHUNK_GRANULARITY;
