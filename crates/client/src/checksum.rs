@@ -1,4 +1,4 @@
-//! The checksum of what was sent, taken as it passes, and its comparison with what the server says.
+//! Checksums of the sent media, and their comparison with the values that the server states.
 
 use std::io;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted}
 
 use crate::source::{Media, SourceError};
 
-/// The CRC32C of one stretch of the media. Shared with the body of the request that is under way.
+/// The CRC32C of one contiguous range of the media. The body of the current request shares it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunningChecksum(Arc<Mutex<CoveredRange>>);
 
@@ -21,8 +21,8 @@ struct CoveredRange {
 }
 
 impl RunningChecksum {
-    /// Takes bytes that begin at `offset`. Those that were taken before are ignored: after a broken
-    /// request the same bytes come again. Bytes behind a gap begin a new stretch.
+    /// Adds bytes that begin at `offset`. Bytes that are already covered are ignored, because a
+    /// retry after a broken request sends them again. Bytes after a gap start a new range.
     pub(crate) fn update(&self, offset: u64, bytes: &[u8]) {
         let mut covered = self.lock();
         if offset > covered.range.end {
@@ -39,7 +39,7 @@ impl RunningChecksum {
         }
     }
 
-    /// The stretch that was taken, and its digest.
+    /// Returns the covered range and its digest.
     pub(crate) fn covered(&self) -> (Range<u64>, Crc32c) {
         let covered = self.lock();
         (covered.range.clone(), covered.hasher.value())
@@ -50,8 +50,7 @@ impl RunningChecksum {
     }
 }
 
-/// What a resource says about its media. What it does not say, or not in a form that is known, is
-/// `None`.
+/// The properties of the media that a resource states. Missing and malformed fields are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StatedProperties {
     pub(crate) size: Option<u64>,
@@ -60,8 +59,8 @@ pub(crate) struct StatedProperties {
 }
 
 impl StatedProperties {
-    /// Reads `size`, `crc32c` and `md5Hash` or `md5Checksum`, as Cloud Storage, Drive and this house
-    /// write them.
+    /// Reads `size`, `crc32c` and `md5Hash` or `md5Checksum`, in the formats of Cloud Storage,
+    /// Drive and Windlass.
     pub(crate) fn of(resource: &Value) -> Self {
         let text = |name: &str| resource[name].as_str();
         let size = match &resource["size"] {
@@ -77,7 +76,7 @@ impl StatedProperties {
     }
 }
 
-/// What was compared with what the server says of the media, and found equal.
+/// The properties that were compared with the server's and found equal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -89,19 +88,21 @@ pub struct Verified {
     pub md5: bool,
 }
 
-/// The server has other media than was sent.
+/// The media on the server differs from the sent media.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the server has other media than was sent: its {what} is {theirs}, ours is {ours}")]
+#[error(
+    "the media on the server differs from the sent media: its {what} is {theirs} instead of {ours}"
+)]
 pub struct Mismatch {
-    /// What differs: `size`, `crc32c` or `md5`.
+    /// Name of the property: `size`, `crc32c` or `md5`.
     pub what: &'static str,
-    /// What the server says.
+    /// Value that the server states.
     pub theirs: String,
-    /// What was sent.
+    /// Value of the sent media.
     pub ours: String,
 }
 
-/// Compares one thing; what is not stated is not compared.
+/// Compares one property. Returns `false` if the server does not state it.
 pub(crate) fn compare<T: PartialEq + ToString>(
     what: &'static str,
     theirs: Option<T>,
@@ -118,7 +119,8 @@ pub(crate) fn compare<T: PartialEq + ToString>(
     }
 }
 
-/// The CRC32C of all media; `None` when a part did not pass and cannot be read again.
+/// Computes the CRC32C of the whole media. Returns `None` if a part of it was not sent by this
+/// process and cannot be read again.
 pub(crate) async fn media_crc32c(
     media: &Media,
     transferred: &RunningChecksum,
@@ -142,7 +144,7 @@ async fn of_range(media: &Media, range: Range<u64>) -> Result<Option<Crc32c>, So
     Ok(complete.then(|| hasher.value()))
 }
 
-/// The MD5 of media that can be read again; of other media it is not known.
+/// Computes the MD5 of the media. Returns `None` if the media cannot be read again.
 pub(crate) async fn media_md5(media: &Media, size: u64) -> Result<Option<Md5>, SourceError> {
     let mut hasher = Md5Sha256Hasher::new(Wanted {
         md5: true,
@@ -152,7 +154,7 @@ pub(crate) async fn media_md5(media: &Media, size: u64) -> Result<Option<Md5>, S
     Ok(hasher.finish().0.filter(|_| complete))
 }
 
-/// Reads a range once more; `false` when it is not kept.
+/// Reads a range again. Returns `false` if it is no longer available.
 async fn read_again(
     media: &Media,
     range: Range<u64>,

@@ -1,4 +1,4 @@
-//! The client: what uploads have in common.
+//! The client, which uploads and downloads share.
 
 use std::sync::Arc;
 
@@ -20,73 +20,75 @@ use crate::transport::{Body, HttpTransport, Reply, Request, Timeouts, Transport}
 use crate::upload::{Upload, Uploaded};
 use crate::upload_loop::UploadDriver;
 
-/// Media of up to this size goes in one request unless something else is asked for ("5 MB or less", say
-/// the documents).
+/// Media of up to this size is uploaded in one request by default. Google's documents recommend "5
+/// MB or less".
 const SMALL: u64 = 5 * 1024 * 1024;
 
-/// Uploads media, and asks after uploads. Cheap to clone; clones share connections and tokens.
+/// Uploads and downloads media, and manages upload sessions. Cheap to clone; clones share
+/// connections and tokens.
 #[derive(Debug, Clone)]
 pub struct Client(Arc<AuthenticatedTransport>);
 
-/// How a client reaches servers.
+/// Settings of a client.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// How long it waits for what.
+    /// Timeouts of connections and requests.
     pub timeouts: Timeouts,
-    /// Where bearer tokens come from. Requests have none unless set. A token goes to the origin of the
-    /// URL that was asked for, not to others that the server names.
+    /// Source of bearer tokens. Requests have no token by default. A token is sent only to the
+    /// origin of the requested URL, not to other origins that the server names.
     pub token: Option<TokenSource>,
 }
 
-/// What a session is at.
+/// The state of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Status {
-    /// It wants more.
+    /// The session accepts more bytes.
     Active {
-        /// Count of committed bytes.
+        /// Number of committed bytes.
         committed: u64,
     },
-    /// It is finished.
+    /// The session is finished.
     Finished {
-        /// The resource as the server shows it; `None` when it shows none.
+        /// The resource in the server's reply; `None` if the reply shows none.
         resource: Option<Value>,
     },
-    /// The server does not know it: it never was, it has expired, or it failed for good.
+    /// The session is unknown to the server: it never existed, it has expired, or it failed for
+    /// good.
     Lost,
-    /// It was cancelled.
+    /// The session was cancelled.
     Cancelled,
 }
 
 impl Client {
-    /// A client of these settings. It trusts the system's root certificates and takes proxies from the
-    /// environment.
+    /// Creates a client with these settings. It trusts the system's root certificates and takes
+    /// proxies from the environment.
     ///
     /// # Errors
     ///
-    /// The system has no root certificates that can be read.
+    /// The HTTP client cannot be set up.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let transport = HttpTransport::new(settings.timeouts)?;
         Ok(Self::with_transport(Arc::new(transport), settings.token))
     }
 
-    /// A client whose requests go over a transport of the caller's. Tokens are put on them as
-    /// [`Settings::token`] has it.
+    /// Creates a client that sends its requests over `transport`. See [`Settings::token`] for
+    /// `token`.
     pub fn with_transport(transport: Arc<dyn Transport>, token: Option<TokenSource>) -> Self {
         Self(Arc::new(AuthenticatedTransport::new(transport, token)))
     }
 
-    /// Uploads media. With a [journal](Upload::journal), an unfinished upload of the same file to the
-    /// same URL goes on where it was.
+    /// Uploads media. With a [journal](Upload::journal), an unfinished upload of the same file to
+    /// the same URL is continued.
     ///
     /// # Errors
     ///
-    /// After what may be tried was tried. [`Error::session`] and [`Error::upload`] tell what a later try
-    /// can go on with.
+    /// The upload failed and retries did not help, or cannot help. [`Error::session`] and
+    /// [`Error::upload`] name what a later attempt can continue.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the upload. A session that has started stays with the server and, if
-    /// there is a journal, in the journal.
+    /// Dropping the future stops the upload. A started session stays on the server and, if there is
+    /// a journal, in the journal.
     pub async fn upload(&self, upload: Upload, source: Source) -> Result<Uploaded, Error> {
         let mut media = source.open().await?;
         if let Some(locked) = unfinished(&upload, &media).await? {
@@ -98,15 +100,16 @@ impl Client {
             .await
     }
 
-    /// Goes on with an upload that the journal tells of; see [`Upload::of_record`].
+    /// Continues an upload of the journal; see [`Upload::of_record`].
     ///
     /// # Errors
     ///
-    /// Like [`upload`](Self::upload), and when the file is not the one that the upload began with.
+    /// The same as of [`upload`](Self::upload). Also, the file is not the one with which the upload
+    /// began.
     ///
     /// # Cancel safety
     ///
-    /// Like [`upload`](Self::upload).
+    /// The same as of [`upload`](Self::upload).
     pub async fn resume(&self, upload: Upload, locked: LockedRecord) -> Result<Uploaded, Error> {
         let media = Source::path(locked.record().source.path()).open().await?;
         self.resume_with(&upload, media, locked).await
@@ -124,11 +127,12 @@ impl Client {
             .await
     }
 
-    /// Asks what a session is at. The upload is not disturbed.
+    /// Queries the state of a session. The upload is not disturbed.
     ///
     /// # Errors
     ///
-    /// No reply, or one that says nothing of the session. It is asked once.
+    /// The server does not reply, or its reply does not state the session's state. The query is not
+    /// retried.
     pub async fn status(&self, session: &SessionUri) -> Result<Status, Error> {
         let query = ContentRange::Query { total: None };
         let mut headers = HeaderMap::new();
@@ -137,13 +141,13 @@ impl Client {
         Status::of(&reply)
     }
 
-    /// Cancels a session: what it has is deleted. [`Status::Cancelled`] says that it is cancelled, now or
-    /// before, [`Status::Lost`] that the server does not know it.
+    /// Cancels a session and deletes its data. [`Status::Cancelled`] means that the session is
+    /// cancelled, now or before; [`Status::Lost`] that the server does not know it.
     ///
     /// # Errors
     ///
-    /// No reply, or one that says that the session was not cancelled: for instance because it is
-    /// finished.
+    /// The server does not reply, or its reply says that the session was not cancelled, for
+    /// instance because it is finished.
     pub async fn cancel(&self, session: &SessionUri) -> Result<Status, Error> {
         let reply = self
             .send_to_session(Method::DELETE, session, HeaderMap::new())
@@ -155,16 +159,16 @@ impl Client {
         }
     }
 
-    /// Downloads media into a file. What an earlier run began and could not end is gone on with.
+    /// Downloads media into a file. An unfinished download of an earlier run is continued.
     ///
     /// # Errors
     ///
-    /// After what may be tried was tried; when the media is another one than was said; when the file
-    /// cannot be written.
+    /// The download failed and retries did not help, or cannot help; the media does not have the
+    /// expected digest; or the file cannot be written.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future breaks the download off; a later one goes on with it.
+    /// Dropping the future interrupts the download; a later one continues it.
     pub async fn download(
         &self,
         download: &Download,
@@ -217,7 +221,7 @@ impl Status {
     }
 }
 
-/// The unfinished upload of the same media to the same place, if there is one.
+/// Finds and locks the unfinished upload of the same media to the same URL, if the journal has one.
 async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecord>, Error> {
     let (Some(journal), false) = (&upload.journal, upload.ignore_journal) else {
         return Ok(None);
@@ -231,7 +235,8 @@ async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecor
     }
 }
 
-/// How media is uploaded: as was asked for, as the URL says, or as its size suggests.
+/// Returns the upload type: the one set by the caller, the one in the URL, or the one that suits
+/// the media's size.
 async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
     let parameters = Parameters::parse(upload.url.query()).map_err(Cause::from)?;
     let asked = upload
@@ -252,7 +257,8 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
     }
 }
 
-/// The size of media, if it is known or soon found out.
+/// Returns the size of the media if it is known. A stream is read up to one byte past [`SMALL`] to
+/// find it out.
 async fn known_size(media: &mut Media) -> Result<Option<u64>, Error> {
     if media.is_stream() {
         let filled = media.fill(SMALL + 1).await?;
@@ -270,7 +276,7 @@ fn as_transfer_reply(reply: &Reply) -> transfer::Reply<'_> {
     }
 }
 
-/// The error of a reply that says nothing of what was asked.
+/// Returns the error for a reply that does not answer the request.
 fn refused(reply: &Reply) -> Error {
     let failure = Failure::Refused(Refusal::of(&as_transfer_reply(reply)));
     Cause::Upload {

@@ -1,11 +1,11 @@
-//! Downloads of media that go on where they broke off.
+//! Resumable downloads.
 //!
-//! The media streams into `TARGET.part`; `TARGET.part.json` says which media it is and what had come of it. A broken
-//! download, of this process or of one before, goes on with `Range` and `If-Range` (RFC 9110, 13.1.5 and
-//! 14.2), if the server gave the media a strong `ETag`. The target appears whole and checked, or not at
-//! all.
+//! The media is written to `TARGET.part`; `TARGET.part.json` identifies the media and the bytes
+//! received so far. A broken download, of this process or of an earlier one, continues with `Range`
+//! and `If-Range` (RFC 9110, 13.1.5 and 14.2) if the media has a strong `ETag`. The target file
+//! appears only when the media is complete and verified.
 //!
-//! What is absent: several connections for one media, targets that are not files.
+//! Not supported: several connections for one download, and targets that are not files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -36,14 +36,13 @@ mod tests;
 
 pub use error::DownloadError;
 
-/// So many redirections are followed, one after the other.
+/// Maximum number of consecutive redirections.
 const REDIRECTIONS: usize = 5;
 
-/// A server that wants to be left alone for longer is.
+/// Longest wait that a server may ask for. The download fails at once if a server asks for more.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// What is downloaded, where to, and how. `Debug` hides the query of the URL, which may hold
-/// credentials.
+/// The description of a download. `Debug` hides the query of the URL, which may hold credentials.
 #[derive(Clone)]
 pub struct Download {
     url: Url,
@@ -54,32 +53,32 @@ pub struct Download {
     rate: Option<RateLimit>,
 }
 
-/// How far a download is.
+/// A snapshot of a download's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DownloadProgress {
-    /// Bytes that have come, those of earlier runs included.
+    /// Number of bytes received, those of earlier runs included.
     pub received: u64,
-    /// Size of the media, if the server says it.
+    /// Size of the media, if the server states it.
     pub total: Option<u64>,
-    /// How long it is waited until it is tried again, if something went wrong.
+    /// Wait before the next attempt, if the last one failed.
     pub waiting: Option<Duration>,
 }
 
-/// What a download has brought.
+/// The result of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Downloaded {
     /// Size of the media.
     pub size: u64,
-    /// Its digest, as it has come.
+    /// Digest of the received media.
     pub crc32c: Crc32c,
-    /// Whether the server, or the caller, stated that digest.
+    /// Whether the server or the caller stated this digest.
     pub verified: bool,
 }
 
 impl Download {
-    /// A download to the file `target`, which must not exist yet.
+    /// Describes a download to the file `target`, which must not exist yet.
     pub fn new(url: Url, target: impl Into<PathBuf>) -> Self {
         Self {
             url,
@@ -91,41 +90,42 @@ impl Download {
         }
     }
 
-    /// Whether an existing target is replaced, when the media is complete, and a `TARGET.part` of other
-    /// origin, when the media begins to come. They are not unless set.
+    /// Sets whether existing files are replaced: the target when the media is complete, and a
+    /// `TARGET.part` of other origin when the first bytes of media arrive. Default: false.
     #[must_use]
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// The digest that the media must have, for instance from its resource. What the reply states is
-    /// checked anyway.
+    /// Sets the digest that the media must have, for instance from its resource. A digest in the
+    /// reply is checked in any case.
     #[must_use]
     pub fn expect_crc32c(mut self, expected: Crc32c) -> Self {
         self.expected = Some(expected);
         self
     }
 
-    /// How often, and after which waits, it is tried again without progress.
+    /// Sets the waits between attempts without progress.
     #[must_use]
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = schedule;
         self
     }
 
-    /// Takes no more than this.
+    /// Limits the rate.
     #[must_use]
     pub fn rate_limit(mut self, limit: RateLimit) -> Self {
         self.rate = Some(limit);
         self
     }
 
-    /// Downloads. The token goes to the origin of the URL, not to those that it is redirected to.
+    /// Runs the download. The token is sent only to the origin of the URL, not to the targets of
+    /// redirections.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future breaks the download off; a later run goes on with it.
+    /// Dropping the future interrupts the download; a later run continues it.
     pub(crate) async fn run(
         &self,
         transport: &dyn Transport,
@@ -163,7 +163,8 @@ struct Run<'run> {
     download: &'run Download,
     transport: &'run dyn Transport,
     token: Option<&'run TokenSource>,
-    /// A token that was renewed and is refused all the same is not renewed again.
+    /// Whether a refused token may be refreshed. A refreshed token that is refused again is not
+    /// refreshed once more.
     can_refresh: bool,
     partial: Partial,
     progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
@@ -203,7 +204,7 @@ impl Run<'_> {
         }
     }
 
-    /// One request, and what comes of it.
+    /// Sends one request and handles its response.
     async fn attempt(&mut self) -> Result<(), RetryDecision> {
         let incoming = self.open().await?;
         match Response::of(&incoming, &self.partial.stored()) {
@@ -229,7 +230,7 @@ impl Run<'_> {
         }
     }
 
-    /// Sends the request, with a token that is renewed once, and follows redirections.
+    /// Sends the request and follows redirections. A refused token is refreshed once.
     async fn open(&mut self) -> Result<Incoming, RetryDecision> {
         let mut url = self.download.url.clone();
         for _ in 0..=REDIRECTIONS {
@@ -279,7 +280,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a body that ends at `end` of the media.
+    /// Receives a body that ends at offset `end` of the media.
     async fn receive(&mut self, incoming: Incoming, end: Option<u64>) -> Result<(), RetryDecision> {
         self.can_refresh = self.token.is_some();
         let position = self.partial.position().await?;
@@ -288,7 +289,7 @@ impl Run<'_> {
             self.report(None);
             match body.next().await {
                 Some(Ok(piece)) if self.exceeds(end, &piece) => {
-                    // Who miscounts may have begun elsewhere, too.
+                    // The length in the head is wrong, so the start of the range may be wrong, too.
                     self.partial.rewind(&position).await?;
                     self.partial.request_full();
                     break Err(RetryDecision::retry(DownloadError::TooLong));
@@ -301,7 +302,7 @@ impl Run<'_> {
                 None => break self.check_complete(),
             }
         };
-        // What has come counts, whatever broke.
+        // The received bytes are kept, whatever the outcome.
         self.partial.flush().await?;
         outcome
     }
@@ -317,7 +318,8 @@ impl Run<'_> {
         }
     }
 
-    /// A reply may carry less than it was asked for; the rest is asked for again.
+    /// Checks that no bytes are missing. A response may carry less than was requested; the rest is
+    /// then requested again.
     fn check_complete(&self) -> Result<(), RetryDecision> {
         let received = self.partial.received();
         match self.partial.total() {
@@ -358,7 +360,7 @@ impl Run<'_> {
     }
 }
 
-/// Where a redirection leads. Encryption is not given up on the way.
+/// Returns the target of a redirection. A redirection from HTTPS to HTTP is refused.
 fn redirected(url: &Url, headers: &HeaderMap) -> Result<Url, DownloadError> {
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
     let to = location.and_then(|location| url.join(location).ok());
@@ -369,18 +371,18 @@ fn redirected(url: &Url, headers: &HeaderMap) -> Result<Url, DownloadError> {
     }
 }
 
-/// `TARGET.part` and the like.
+/// Appends a suffix such as `.part` to the name of the target.
 fn with_suffix(target: &Path, suffix: &str) -> PathBuf {
     let mut name = target.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Why a try was not the last.
+/// Whether a failed attempt is repeated.
 enum RetryDecision {
-    /// Trying again will not help.
+    /// A retry cannot help.
     GiveUp(DownloadError),
-    /// It may, after a while.
+    /// A retry may help, after a wait.
     Retry {
         error: DownloadError,
         retry_after: Option<Duration>,
@@ -416,7 +418,7 @@ impl RetryDecision {
     }
 }
 
-/// Whether a refusal is one of the moment.
+/// Returns whether a refusal may be temporary.
 fn is_transient(refusal: &Refusal) -> bool {
     let is_rate_limit = matches!(
         refusal.reason.as_deref(),

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the client.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::source::SourceError;
 use crate::token::TokenError;
 use crate::transport::TransportError;
 
-/// Why an upload, or another call of the client, did not succeed.
+/// Why a call of the client failed.
 ///
-/// `Display` says what happened and [`source`](std::error::Error::source) why. URLs are shown without
-/// their queries, since session URIs are credentials.
+/// `Display` shows the error and [`source`](std::error::Error::source) its cause. URLs are shown
+/// without their queries, because session URIs are credentials.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -29,62 +29,64 @@ struct Inner {
     upload: Option<RecordId>,
 }
 
-/// What an error is about.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// What was asked for makes no sense: a URL, a size, metadata.
+    /// An argument is invalid: a URL, a size, metadata.
     Usage,
     /// The media cannot be read.
     Source,
-    /// The media is another one than when the upload began.
+    /// The media has changed since the upload began.
     SourceChanged,
     /// The journal cannot be read or written.
     Journal,
-    /// Another process is at this upload.
+    /// Another process works on this upload.
     Busy,
-    /// There is no token.
+    /// No token is available.
     Token,
-    /// No connection, or none that lasts.
+    /// The connection cannot be established, or keeps breaking.
     Connection,
     /// The server is overloaded or out of order.
     Unavailable,
-    /// It took longer than it may.
+    /// The call exceeded its time limit.
     Timeout,
-    /// The server says no.
+    /// The server refuses the request.
     Refused,
     /// The session was cancelled.
     Cancelled,
-    /// Sessions were lost too often.
+    /// The server lost the upload's sessions too often.
     SessionLost,
     /// The server does not speak the protocol.
     Protocol,
-    /// The server has other media than was sent.
+    /// The media on the server, or the downloaded media, is not the expected one.
     Mismatch,
-    /// A download failed where it is kept.
+    /// The target of a download cannot be written.
     Target,
 }
 
-/// Every way to fail. Each has a row in [`Cause::kind`].
+/// All causes of errors. [`Cause::kind`] maps each to its kind.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cause {
-    #[error("a URL of an upload begins with http:// or https://")]
+    #[error("the URL of an upload must begin with http:// or https://")]
     Scheme,
     #[error(transparent)]
     Parameter(#[from] NotUtf8),
-    #[error("the metadata is not a JSON object")]
+    #[error("the metadata must be a JSON object")]
     MetadataNotAnObject,
     #[error("the metadata cannot be written as JSON")]
     Metadata(#[source] serde_json::Error),
-    #[error("a content type is type/subtype, for instance image/jpeg")]
+    #[error("a content type must be type/subtype, for instance image/jpeg")]
     ContentType,
     #[error(transparent)]
     ChunkSize(#[from] InvalidChunkSize),
-    #[error("media of unknown size that does not end soon needs a resumable upload")]
+    #[error("a stream of unknown size and more than 5 MiB needs a resumable upload")]
     TooLongForOneRequest,
     #[error(transparent)]
     Source(#[from] SourceError),
-    #[error("the upload is finished, but its media may be a mixture")]
+    #[error(
+        "the upload is finished, but the file changed meanwhile: the uploaded media may be a mixture"
+    )]
     ChangedDuringUpload(#[source] SourceError),
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -93,18 +95,18 @@ pub(crate) enum Cause {
     #[error("{failure}")]
     Upload {
         failure: Failure,
-        /// The last thing that went wrong on the line, if that is what it failed with.
+        /// The last transport error, if it is what the upload failed with.
         #[source]
         last_error: Option<TransportError>,
     },
     #[error(transparent)]
     Transport(#[from] TransportError),
-    #[error("not done within {} s", .0.as_secs())]
+    #[error("the upload did not finish within {} s", .0.as_secs())]
     Timeout(Duration),
-    #[error("the server names a session URI that is none")]
+    #[error("the server sent an invalid session URI")]
     SessionUri(#[source] InvalidSessionUri),
     #[error(
-        "the upload began on an encrypted connection, and the server names a session URI without encryption"
+        "the upload began on an encrypted connection, but the server sent a session URI without encryption"
     )]
     Downgrade,
     #[error(transparent)]
@@ -148,7 +150,7 @@ fn kind_of_failure(failure: &Failure) -> Kind {
         Failure::GaveUp { .. } => Kind::Connection,
         Failure::SessionsLost { .. } => Kind::SessionLost,
         Failure::SessionRewound { .. } => Kind::Source,
-        // What the server has cannot be what was sent.
+        // The server cannot have the media that was sent.
         Failure::PrematureSuccess { .. } => Kind::Mismatch,
         Failure::Unexpected { .. } | Failure::OffsetBeyondSent { .. } => Kind::Protocol,
     }
@@ -184,7 +186,7 @@ impl Error {
         }))
     }
 
-    /// Adds what a later try can go on with.
+    /// Adds what a later attempt can continue.
     pub(crate) fn with_resume_info(
         mut self,
         session: Option<SessionUri>,
@@ -195,7 +197,7 @@ impl Error {
         self
     }
 
-    /// Whether the session is good for another try.
+    /// Returns whether a later attempt can continue in the session.
     pub(crate) fn session_survives(&self) -> bool {
         match &self.0.cause {
             Cause::Upload { failure, .. } => failure.session_survives(),
@@ -204,12 +206,12 @@ impl Error {
         }
     }
 
-    /// What it is about.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> Kind {
         self.0.cause.kind()
     }
 
-    /// The status of the reply that it failed with, if it was one.
+    /// Returns the status of the reply that caused the error, if any.
     pub fn status(&self) -> Option<StatusCode> {
         match &self.0.cause {
             Cause::Upload { failure, .. } => failure.refusal().map(|refusal| refusal.status),
@@ -218,7 +220,7 @@ impl Error {
         }
     }
 
-    /// The `reason` of Google's error object, if the server gave one.
+    /// Returns the `reason` of Google's error object, if the server sent one.
     pub fn reason(&self) -> Option<&str> {
         match &self.0.cause {
             Cause::Upload { failure, .. } => failure.refusal()?.reason.as_deref(),
@@ -227,7 +229,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may well succeed at another time.
+    /// Returns whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
             Kind::Connection
@@ -248,12 +250,12 @@ impl Error {
         }
     }
 
-    /// The session that a later try can go on in, if there is one. It is a credential.
+    /// Returns the session in which a later attempt can continue, if any. It is a credential.
     pub fn session(&self) -> Option<&SessionUri> {
         self.0.session.as_ref()
     }
 
-    /// The journal's name for the upload that a later try can go on with.
+    /// Returns the journal's id of the upload that a later attempt can continue.
     pub fn upload(&self) -> Option<&RecordId> {
         self.0.upload.as_ref()
     }

@@ -1,6 +1,7 @@
-//! What survives the process: which uploads are unfinished, and how they go on.
+//! The journal: a directory of unfinished uploads, which survive the end of the process.
 //!
-//! A journal is a directory of its owner's alone. An upload with the id `mzxw6ytb` has
+//! A journal is a directory that belongs to a single user. The upload with the id `mzxw6ytb` has
+//! these files:
 //!
 //! ```text
 //! mzxw6ytb.upload.json     the record: where it goes, the session, the metadata, by what the file is
@@ -13,23 +14,25 @@
 //! mzxw6ytb.upload.new      what is going to replace one of the former.
 //! ```
 //!
-//! The record is what makes the upload exist. It is the last to come and the first to go, both under
-//! the lock. Whatever else a killed process leaves is swept by the next [`Journal::open`].
+//! An upload exists as long as its record does. The record is created last and removed first, both
+//! under the lock. Other files that a killed process leaves behind are removed by the next
+//! [`Journal::open`].
 //!
-//! The directory may hold the files of other programs. Nothing is removed that is named otherwise, or
-//! that begins with what is not written here.
+//! Other programs may have files in the directory. A file is removed only if it has one of these
+//! names and begins like a file of the journal.
 //!
-//! A session URI is a credential, and so may be the URL with its key: files are readable by their
-//! owner only (0600), as are the directories that are made (0700). An existing directory is left as
-//! it is, and refused when it is another user's or others may write to it: who can plant a record
-//! there can choose where this user's files are sent. So a record is not used that is another's.
+//! A session URI is a credential, and the URL may contain a key. Files are therefore readable by
+//! their owner only (0600), as are the directories that the journal creates (0700). An existing
+//! directory is not changed, and is refused if it belongs to another user or if others may write to
+//! it: a planted record could direct this user's files to another server. For the same reason, a
+//! record of another user is not used.
 //!
-//! Records are JSON with a `version`. A record of another version is shown as damaged, and neither
-//! used nor removed. Fields that are not known are ignored, and are lost when the record is
-//! rewritten; a field that must not be ignored comes with a new version.
+//! Records are JSON with a `version`. A record of another version is reported as damaged, and
+//! neither used nor removed. Unknown fields are ignored, and are lost when the record is rewritten.
+//! A field that must not be ignored requires a new version.
 //!
-//! Everything here blocks, mostly for less than a millisecond, and for a few syncs of small files where
-//! something is made durable. What is absent: any knowledge of the network.
+//! All functions block, usually for less than a millisecond, or for a few syncs of small files
+//! where they are durable. The journal does not access the network.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -51,25 +54,26 @@ mod tests;
 pub use error::{Damage, JournalError};
 pub use record::{Entry, InvalidRecordId, NewRecord, Record, RecordId, UploadKey};
 
-/// A directory in which unfinished uploads are remembered.
+/// A directory of unfinished uploads.
 ///
-/// Any number of processes may use it at once. One of them at a time [holds](Self::lock) an upload.
-/// Two that [create](Self::create) records of the same upload at the same moment get two uploads.
+/// Any number of processes may use it at the same time. An upload is [locked](Self::lock) by one of
+/// them at a time. Two processes that [create](Self::create) records of the same upload at the same
+/// moment get two uploads.
 #[derive(Debug, Clone)]
 pub struct Journal {
     directory: PathBuf,
-    /// Whose it is.
+    /// Id of the user whom the journal belongs to.
     user: u32,
 }
 
 impl Journal {
-    /// Opens a journal. Its directory, and those above it, are made where they are missing. What
-    /// processes left that died while they began or finished an upload is swept; files that are not the
-    /// journal's are left alone.
+    /// Opens a journal. Missing directories are created. Files that a killed process left while it
+    /// began or finished an upload are removed; other files are not touched.
     ///
     /// # Errors
     ///
-    /// Also when the directory belongs to another than the effective user, or others may write to it.
+    /// The directory cannot be used, belongs to a user other than the effective one, or is writable
+    /// by others.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, JournalError> {
         Self::open_as(files::this_user(), directory.into())
     }
@@ -79,33 +83,33 @@ impl Journal {
         let journal = Self { directory, user };
         for id in files::ids(&journal.directory, |_| true)? {
             if let Err(error) = journal.sweep(&id) {
-                tracing::debug!(%id, %error, "what a dead process left stays");
+                tracing::debug!(%id, %error, "cannot remove the files of a dead process");
             }
         }
         Ok(journal)
     }
 
-    /// Where journals are by default: `$XDG_STATE_HOME/windlass/uploads`, or
-    /// `~/.local/state/windlass/uploads`. `None` for a user without a home.
+    /// Returns the default directory: `$XDG_STATE_HOME/windlass/uploads`, or
+    /// `~/.local/state/windlass/uploads`. `None` for a user without a home directory.
     pub fn default_directory() -> Option<PathBuf> {
         state_directory(env::var_os("XDG_STATE_HOME"), env::home_dir())
             .map(|state| state.join("windlass/uploads"))
     }
 
-    /// Where it is.
+    /// Returns the directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The unfinished uploads, oldest first. Behind them come the records that cannot be read. Files
-    /// that are named otherwise are ignored.
+    /// Lists the unfinished uploads, oldest first, and then the records that cannot be read. Files
+    /// with other names are ignored.
     pub fn entries(&self) -> Result<Vec<Entry>, JournalError> {
         let (mut records, mut damaged) = (Vec::new(), Vec::new());
         for id in self.recorded_ids()? {
             let files = self.files(&id);
             match files.read() {
                 Ok(record) => records.push(record),
-                // Finished just now.
+                // The upload was finished after the directory was listed.
                 Err(Damage::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(damage) => damaged.push(Entry::Damaged {
                     id,
@@ -119,10 +123,10 @@ impl Journal {
         Ok(records.chain(damaged).collect())
     }
 
-    /// The unfinished uploads of the same file to the same place, oldest first: those that a command
-    /// that is run again can go on with.
+    /// Finds the unfinished uploads of the same file to the same URL, oldest first. A repeated
+    /// command continues one of them.
     ///
-    /// It reads all records, locks nothing and writes nothing: some ten microseconds for each record.
+    /// Reads all records, about ten microseconds each. Takes no locks and writes nothing.
     pub fn find(&self, key: &UploadKey) -> Result<Vec<Record>, JournalError> {
         let mut found = Vec::new();
         for id in self.recorded_ids()? {
@@ -138,12 +142,12 @@ impl Journal {
         Ok(found)
     }
 
-    /// The ids of which there are records.
+    /// Returns the ids of all records.
     fn recorded_ids(&self) -> Result<BTreeSet<RecordId>, JournalError> {
         files::ids(&self.directory, |role| role == Role::Record)
     }
 
-    /// Remembers an upload and holds it. It survives a power cut once this returns.
+    /// Creates and locks a record. It survives a power failure once this returns.
     pub fn create(&self, new: NewRecord) -> Result<LockedRecord, JournalError> {
         loop {
             let id = RecordId::random()?;
@@ -157,12 +161,12 @@ impl Journal {
         }
     }
 
-    /// Takes hold of an upload, to go on with it.
+    /// Locks an upload in order to continue it.
     ///
     /// # Errors
     ///
-    /// [`InUse`](JournalError::InUse) while another process works on it, or another [`LockedRecord`] of this
-    /// one.
+    /// [`InUse`](JournalError::InUse) while another process, or another [`LockedRecord`] of this
+    /// process, has the lock.
     pub fn lock(&self, id: &RecordId) -> Result<LockedRecord, JournalError> {
         let files = self.files(id);
         let lock = Self::acquire(&files)?;
@@ -178,13 +182,13 @@ impl Journal {
         }
     }
 
-    /// Forgets an upload. Its session stays until the server lets it expire.
+    /// Removes an upload. Its session stays on the server until it expires.
     ///
-    /// A damaged record is removed too, but not one of another version.
+    /// A damaged record is removed as well, but not a record of another version.
     ///
     /// # Errors
     ///
-    /// [`InUse`](JournalError::InUse) while another process works on it.
+    /// [`InUse`](JournalError::InUse) while another process has the lock.
     pub fn remove(&self, id: &RecordId) -> Result<(), JournalError> {
         let files = self.files(id);
         let lock = Self::acquire(&files)?;
@@ -197,12 +201,12 @@ impl Journal {
         }
     }
 
-    /// The lock of an upload that exists.
+    /// Locks an upload that exists.
     fn acquire(files: &Files) -> Result<Lock, JournalError> {
         let not_found = || JournalError::NotFound {
             id: files.id.clone(),
         };
-        // Looked at before, so that no lock file comes about for an id that was mistyped.
+        // Checked before locking, so that a mistyped id does not create a lock file.
         if !files.has_record()? {
             return Err(not_found());
         }
@@ -211,7 +215,7 @@ impl Journal {
                 id: files.id.clone(),
             });
         };
-        // And after, for it may have been finished in between.
+        // Checked again under the lock, because the upload may have been finished in between.
         if files.has_record()? {
             return Ok(lock);
         }
@@ -219,8 +223,8 @@ impl Journal {
         Err(not_found())
     }
 
-    /// Removes the files of an upload that has no record. Where somebody holds the lock, the record
-    /// is about to come, or its removal is under way.
+    /// Removes the files of an upload without a record. If the lock is taken, another process is
+    /// about to create or remove the record.
     fn sweep(&self, id: &RecordId) -> Result<(), JournalError> {
         let files = self.files(id);
         let leftovers = || {
@@ -245,14 +249,15 @@ impl Journal {
     }
 }
 
-/// A relative `$XDG_STATE_HOME` is to be ignored (XDG Base Directory Specification).
+/// Returns the directory for state. A relative `$XDG_STATE_HOME` must be ignored (XDG Base
+/// Directory Specification).
 fn state_directory(xdg: Option<OsString>, home: Option<PathBuf>) -> Option<PathBuf> {
     let xdg = xdg.map(PathBuf::from).filter(|path| path.is_absolute());
     let home = home.filter(|path| path.is_absolute());
     xdg.or_else(|| home.map(|home| home.join(".local/state")))
 }
 
-/// The time that is written down, in whole seconds. People read it; nothing is decided by it.
+/// Returns the time for records, in whole seconds. It is shown to users and has no other effect.
 fn now() -> SystemTime {
     let since = system::now().duration_since(UNIX_EPOCH);
     UNIX_EPOCH + Duration::from_secs(since.unwrap_or_default().as_secs())
@@ -260,17 +265,17 @@ fn now() -> SystemTime {
 
 /// An unfinished upload, locked until this is dropped.
 ///
-/// A process that dies drops it too: the system takes its locks away.
+/// The operating system releases the lock of a process that dies.
 #[derive(Debug)]
 pub struct LockedRecord {
     record: Record,
     files: Files,
     lock: Lock,
-    /// When it was last written how far the upload is.
+    /// When the progress was last written.
     progress_written: Option<Instant>,
 }
 
-/// Nobody watches more closely than this.
+/// Minimum interval between writes of the progress, precise enough for display.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 impl LockedRecord {
@@ -290,13 +295,13 @@ impl LockedRecord {
         Ok(locked)
     }
 
-    /// What is remembered.
+    /// Returns the record.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Notes how much the server has. It is written at most once a second, and not made durable:
-    /// the server is asked in any case before an upload goes on.
+    /// Records the number of committed bytes. It is written at most once per second and not synced,
+    /// because the server is queried before an upload continues.
     pub(crate) fn committed(&mut self, offset: u64) -> Result<(), JournalError> {
         self.record.committed = offset;
         self.record.touched = now();
@@ -307,27 +312,27 @@ impl LockedRecord {
         Ok(())
     }
 
-    /// Writes what was noted, due or not: before the process ends without having finished.
+    /// Writes the recorded progress now, for a process that ends before the upload is finished.
     pub(crate) fn write_progress(&mut self) -> Result<(), JournalError> {
         self.files.write_progress(&self.record)?;
         self.progress_written = Some(Instant::now());
         Ok(())
     }
 
-    /// The upload starts again, with another session. Durable.
+    /// Replaces the session when the upload restarts. Durable.
     pub(crate) fn new_session(&mut self, session: SessionUri) -> Result<(), JournalError> {
         self.record.session = session;
         self.record.committed = 0;
         self.record.touched = now();
         self.progress_written = None;
-        // What was committed to the old session must not be taken for the new one's.
+        // The progress of the old session must not be read as the new one's.
         self.files.remove_progress()?;
         self.files.write_durably(&self.record)?;
-        // When that was is not part of the record itself.
+        // The record itself does not contain this time.
         self.files.write_progress(&self.record)
     }
 
-    /// The upload is over, one way or the other: it is forgotten, durably.
+    /// Removes the record durably, because the upload is over.
     pub fn finish(self) -> Result<(), JournalError> {
         self.files.remove_all(self.lock)
     }

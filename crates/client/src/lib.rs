@@ -1,9 +1,4 @@
-//! Uploads media by Google's media upload protocol, whatever happens on the way.
-//!
-//! An [`Upload`] says where to and how, a [`Source`] where the media comes from; a [`Client`] does it:
-//! in one request where the media is small, else in a resumable session that survives broken
-//! connections, overload, lost replies and lost sessions, and with a [`Journal`] the end of the process
-//! too. What the server then says of the media is compared with what was sent.
+//! Uploads files by Google's media upload protocol, and continues uploads that were interrupted.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,15 +10,22 @@
 //!     .content_type("image/jpeg")?
 //!     .metadata(&json!({"name": "Llama"}))?
 //!     .journal(Journal::open("uploads")?)
-//!     .on_progress(|progress| println!("{} bytes are safe", progress.committed));
+//!     .on_progress(|progress| println!("{} bytes are committed", progress.committed));
 //! let uploaded = client.upload(upload, Source::path("cow.jpg")).await?;
 //! println!("{:?}", uploaded.resource);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! What it does on the way is decided in [`windlass_proto::transfer`], where there is no I/O. The rules
-//! are those of Google's documents (docs/protocol.md, 5).
+//! An [`Upload`] describes the target and the options, a [`Source`] provides the media, and a
+//! [`Client`] performs the upload. Small media is sent in one request. Larger media is sent in a
+//! resumable session, which survives broken connections, overload, lost replies and lost sessions.
+//! With a [`Journal`], an upload also survives the end of the process. At the end the size and
+//! checksums that the server states are compared with those of the sent media. [`Download`]
+//! downloads media into a file, and continues an interrupted download as well.
+//!
+//! [`windlass_proto::transfer`] decides which request is sent next, without I/O. It follows the
+//! rules of Google's documents (docs/protocol.md, 5).
 
 mod checksum;
 mod client;

@@ -1,4 +1,4 @@
-//! How far an upload is, for those who watch it.
+//! Progress of an upload.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,49 +11,49 @@ use windlass_proto::transfer::Wait;
 
 use crate::journal::RecordId;
 
-/// How far an upload is.
+/// A snapshot of an upload's progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes that the server has committed.
+    /// Number of bytes that the server has committed.
     pub committed: u64,
-    /// Offset behind the last byte that was handed to the network. What lies between this and
-    /// `committed` is on its way, or lost.
+    /// Offset after the last byte handed to the network. The bytes between `committed` and this are
+    /// in flight, or lost.
     pub sent: u64,
     /// Size of the media, if it is known.
     pub total: Option<u64>,
     /// Bytes per second over the last five seconds.
     pub rate: u64,
-    /// What is going on.
+    /// State of the upload.
     pub state: State,
-    /// By what name the journal knows the upload, once it is there.
+    /// Id of the upload in the journal, once it has a record.
     pub upload: Option<RecordId>,
 }
 
-/// What is going on in an upload.
+/// The state of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
     /// A session is being started.
     Starting,
-    /// Media is being read that comes by itself.
+    /// Media is being read from a stream.
     Reading,
-    /// Media is on its way.
+    /// Media is being sent.
     Sending,
-    /// Everything is sent; the server has not answered yet.
+    /// All media is sent; the reply is awaited.
     Finishing,
-    /// The server is asked what it has.
+    /// The server is asked for the number of committed bytes.
     Asking,
-    /// Something went wrong; it will be tried again.
+    /// An attempt failed; the next one follows after a wait.
     Waiting(Wait),
-    /// Another token is being fetched.
+    /// A new token is being fetched.
     RefreshingToken,
-    /// The media is compared with what the server says of it.
+    /// The media is compared with the properties that the server states.
     Checking,
 }
 
 impl Progress {
-    /// How long it will take at this rate.
+    /// Returns the remaining time at the current rate.
     pub fn time_left(&self) -> Option<Duration> {
         let left = self.total?.saturating_sub(self.sent);
         let seconds = left.checked_div(self.rate)?;
@@ -61,7 +61,7 @@ impl Progress {
     }
 }
 
-/// Somebody who watches.
+/// A callback of the caller.
 #[derive(Clone)]
 pub(crate) struct ProgressCallback(Arc<dyn Fn(&Progress) + Send + Sync>);
 
@@ -81,25 +81,25 @@ impl fmt::Debug for ProgressCallback {
     }
 }
 
-/// Counts what leaves. Shared with the body of the request that is under way.
+/// Counts the bytes handed to the network. The body of the current request shares it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ByteCounter(Arc<Counters>);
 
 #[derive(Debug, Default)]
 struct Counters {
-    /// Offset behind the last byte that left.
+    /// Offset after the last byte handed to the network.
     sent: AtomicU64,
-    /// All bytes that left, those that had to be sent again too.
+    /// Number of all bytes handed to the network, retries included.
     transferred: AtomicU64,
 }
 
 impl ByteCounter {
-    /// A request begins at this offset.
+    /// Records that a request begins at this offset.
     pub(crate) fn start_at(&self, offset: u64) {
         self.0.sent.store(offset, Ordering::Relaxed);
     }
 
-    /// So many more bytes left.
+    /// Adds bytes.
     pub(crate) fn add(&self, bytes: u64) {
         self.0.sent.fetch_add(bytes, Ordering::Relaxed);
         self.0.transferred.fetch_add(bytes, Ordering::Relaxed);
@@ -114,14 +114,14 @@ impl ByteCounter {
     }
 }
 
-/// The rate over the last seconds.
+/// Measures the rate over the last [`WINDOW`].
 #[derive(Debug)]
 pub(crate) struct RateMeter {
     counter: ByteCounter,
     samples: VecDeque<(Instant, u64)>,
 }
 
-/// What "the last seconds" are.
+/// Period over which the rate is measured.
 const WINDOW: Duration = Duration::from_secs(5);
 
 impl RateMeter {
@@ -130,7 +130,7 @@ impl RateMeter {
         Self { counter, samples }
     }
 
-    /// Bytes per second.
+    /// Returns the current rate in bytes per second.
     pub(crate) fn bytes_per_second(&mut self) -> u64 {
         let (now, transferred) = (Instant::now(), self.counter.transferred());
         self.samples.push_back((now, transferred));

@@ -1,4 +1,4 @@
-//! A limit on how fast media leaves.
+//! A rate limit for sent and received media.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many bytes per second. Uploads that share one (it is cheap to clone) share the rate.
+/// A rate limit in bytes per second. Uploads and downloads that use clones of it share the rate.
 #[derive(Debug, Clone)]
 pub struct RateLimit(Arc<Bucket>);
 
 #[derive(Debug)]
 struct Bucket {
     bytes_per_second: u64,
-    /// When what was let through is gone at the rate.
+    /// When the bytes reserved so far will have passed at the rate.
     free_at: Mutex<Option<Instant>>,
 }
 
 impl RateLimit {
-    /// A limit of so many bytes per second.
+    /// Creates a limit. Units are bytes per second.
     pub fn new(bytes_per_second: NonZeroU64) -> Self {
         Self(Arc::new(Bucket {
             bytes_per_second: bytes_per_second.get(),
@@ -26,13 +26,13 @@ impl RateLimit {
         }))
     }
 
-    /// The most that may go at once: a tenth of a second's worth.
+    /// Returns the largest piece to send at once: the bytes of a tenth of a second, at least one.
     pub(crate) fn max_piece(&self) -> usize {
         let piece = (self.0.bytes_per_second / 10).max(1);
         usize::try_from(piece).unwrap_or(usize::MAX)
     }
 
-    /// Books bytes and says how long to wait before they may go.
+    /// Reserves `bytes` and returns the wait before they may pass.
     pub(crate) fn reserve(&self, bytes: usize) -> Duration {
         let now = Instant::now();
         let nanos = u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.0.bytes_per_second);

@@ -1,4 +1,4 @@
-//! Session URIs, which are credentials.
+//! Session URIs.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -6,8 +6,8 @@ use std::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 use url::{Origin, Url};
 
-/// The URI of a resumable session. It is a credential for that session, so `Debug` and `Display` show
-/// everything but its query; [`reveal`](Self::reveal) shows it all.
+/// The URI of a resumable session. It is a credential for that session, so `Debug` and `Display`
+/// hide its query; [`reveal`](Self::reveal) returns the whole URI.
 ///
 /// ```
 /// use windlass_client::SessionUri;
@@ -20,23 +20,24 @@ use url::{Origin, Url};
 #[serde(try_from = "Url", into = "Url")]
 pub struct SessionUri {
     url: Url,
-    /// Where the upload was asked for, if a server has named this URI: tokens are for there.
+    /// Origin of the upload URL, if a server issued this URI. Tokens are valid for this origin
+    /// only.
     upload_origin: Option<Origin>,
 }
 
-/// A text that is no session URI.
+/// A text that is not a session URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSessionUri {
     /// Not an absolute URL.
-    #[error("a session URI is an absolute URL")]
+    #[error("a session URI must be an absolute URL")]
     NotAUrl,
     /// Neither `http` nor `https`.
-    #[error("a session URI begins with http:// or https://")]
+    #[error("a session URI must begin with http:// or https://")]
     Scheme,
 }
 
 impl SessionUri {
-    /// The URI itself. Do not log it.
+    /// Returns the whole URI. Do not log it.
     pub fn reveal(&self) -> &str {
         self.url.as_str()
     }
@@ -45,7 +46,7 @@ impl SessionUri {
         &self.url
     }
 
-    /// The same, named by a server for an upload that was asked of `url`.
+    /// Records that the server issued this URI for an upload to `url`.
     pub(crate) fn issued_for(self, url: &Url) -> Self {
         Self {
             upload_origin: Some(url.origin()),
@@ -53,11 +54,12 @@ impl SessionUri {
         }
     }
 
-    /// Whether the server behind it is the one that was asked: a token for that one may go there.
+    /// Returns whether the session is at the origin of the upload URL, to which a token may be
+    /// sent.
     pub(crate) fn is_same_origin(&self) -> bool {
         match &self.upload_origin {
             Some(upload_origin) => *upload_origin == self.url.origin(),
-            // Somebody typed it, and means it.
+            // The user entered the URI, and so chose its origin.
             None => true,
         }
     }
@@ -119,7 +121,7 @@ impl fmt::Debug for SessionUri {
     }
 }
 
-/// A URL as it may be shown: without user, password, query and fragment.
+/// Formats a URL without user, password, query and fragment.
 pub(crate) struct Redacted<'a>(pub(crate) &'a Url);
 
 impl fmt::Display for Redacted<'_> {

@@ -1,11 +1,10 @@
-//! Where media comes from: a file, bytes in memory, or a stream that can be read only once.
+//! Sources of media: files, bytes in memory, and streams that can be read only once.
 //!
-//! A caller names a [`Source`]. Opened, it is a [`Media`], of which an upload asks for ranges of
-//! bytes, and asks again for what the server did not commit. What differs is how far back it can
-//! ask: anywhere in a file, and only in the last few mebibytes of a stream, unless the stream is
-//! [spilled](Source::spilled_to) to a disk.
+//! The caller creates a [`Source`]. Opened, it is a [`Media`], from which an upload reads ranges of
+//! bytes, and reads those again that the server did not commit. Files can be read again anywhere,
+//! streams only within the last few mebibytes, unless the stream is [spilled](Source::spilled_to)
+//! to a disk.
 //!
-//! What is absent: any look at what the bytes mean, and any knowledge of requests.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -28,7 +27,7 @@ mod tests;
 pub use file::{Change, SourceIdentity};
 pub(crate) use stream::Filled;
 
-/// Where media comes from.
+/// A source of media.
 ///
 /// ```
 /// use windlass_client::Source;
@@ -53,46 +52,46 @@ enum Origin {
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Enough for a few chunks in flight; little beside what a program takes anyway.
+/// Enough for a few chunks in flight, and small compared to the memory that a program takes anyway.
 const DEFAULT_WINDOW: u64 = 8 << 20;
 
 impl Source {
-    /// A file, by its path.
+    /// Reads a file.
     ///
-    /// What is no regular file (a FIFO, `/dev/stdin`, a device) is read as a
-    /// [`reader`](Self::reader), and so is a file that says it is empty and is not, as those of
-    /// `/proc`. A FIFO opens when its other end does.
+    /// A path that is not a regular file (a FIFO, `/dev/stdin`, a device) is read like a
+    /// [`reader`](Self::reader), and so is a file that reports a size of zero but has content, like
+    /// those in `/proc`. A FIFO opens when its other end does.
     pub fn path(path: impl Into<PathBuf>) -> Self {
         Self::new(Origin::Path(path.into()))
     }
 
-    /// Bytes in memory.
+    /// Reads bytes in memory.
     pub fn bytes(bytes: impl Into<Bytes>) -> Self {
         Self::new(Origin::Bytes(bytes.into()))
     }
 
-    /// A stream that is read once, front to back: standard input, a pipe, the body of a download.
+    /// Reads a stream once, front to back: standard input, a pipe, the body of a download.
     ///
-    /// Its length is not known before its end, unless [`with_length`](Self::with_length) says it,
-    /// and of what was read only a [window](Self::with_window) is kept.
+    /// Its length is unknown until its end, unless [`with_length`](Self::with_length) states it,
+    /// and only a [window](Self::with_window) of the read bytes is kept.
     pub fn reader(reader: impl AsyncRead + Send + Unpin + 'static) -> Self {
         Self::new(Origin::Reader(Box::new(reader)))
     }
 
-    /// States how many bytes there are. Media that turns out to be shorter or longer is an error;
-    /// to find that out, a reader is read to its end.
+    /// States the number of bytes. Media of another length is an error; to detect it, a reader is
+    /// read to its end.
     #[must_use]
     pub fn with_length(mut self, length: u64) -> Self {
         self.length = Some(length);
         self
     }
 
-    /// How many bytes of a reader are kept to be sent again: what is in flight and not committed
-    /// fits in here. 8 MiB by default; rounded up to a multiple of 256 KiB. Ignored where
-    /// everything can be read again.
+    /// Sets how many bytes of a reader are kept so that they can be sent again. The window must
+    /// hold the bytes that are sent but not committed. Default: 8 MiB; rounded up to a multiple of
+    /// 256 KiB. Ignored for sources that can be read again.
     ///
-    /// There is no upper limit: how much memory it may cost is the caller's to say. It is taken as
-    /// the window fills, and given back as bytes are committed.
+    /// There is no upper bound. Memory is allocated as the window fills, and freed as bytes are
+    /// committed.
     #[must_use]
     pub fn with_window(mut self, bytes: u64) -> Self {
         self.window = bytes
@@ -102,9 +101,9 @@ impl Source {
         self
     }
 
-    /// Keeps all that is read of a reader in an unnamed file in `directory`, in place of a window
-    /// in memory, so that an upload can even start again. It costs as much room there as the media
-    /// is long, and is gone with the process.
+    /// Keeps all bytes of a reader in an unnamed file in `directory`, instead of a window in
+    /// memory, so that an upload can even restart. The file takes as much space as the media, and
+    /// is removed with the process.
     #[must_use]
     pub fn spilled_to(mut self, directory: impl Into<PathBuf>) -> Self {
         self.spill = Some(directory.into());
@@ -131,7 +130,7 @@ impl fmt::Debug for Source {
     }
 }
 
-/// Media that is open: ranges of it can be read, as far as they are kept.
+/// An open source, from which ranges can be read as far as they are kept.
 pub(crate) struct Media(Inner);
 
 enum Inner {
@@ -141,7 +140,7 @@ enum Inner {
 }
 
 impl Source {
-    /// Opens the source. A FIFO waits for its other end.
+    /// Opens the source. Opening a FIFO waits for its other end.
     pub(crate) async fn open(self) -> Result<Media, SourceError> {
         let keep = match self.spill {
             Some(directory) => Retention::All(directory),
@@ -172,7 +171,7 @@ impl Source {
 }
 
 impl Media {
-    /// How many bytes there are, where that is known. A stream of unknown length tells it at its
+    /// Returns the number of bytes, if known. For a stream of unknown length it is known at the
     /// end.
     pub(crate) fn total(&self) -> Option<u64> {
         match &self.0 {
@@ -182,7 +181,7 @@ impl Media {
         }
     }
 
-    /// How many bytes are kept to be sent again. `None` when everything can be.
+    /// Returns the number of bytes that are kept to be sent again; `None` if all bytes are.
     pub(crate) fn window(&self) -> Option<u64> {
         match &self.0 {
             Inner::File(_) | Inner::Bytes(_) => None,
@@ -190,21 +189,21 @@ impl Media {
         }
     }
 
-    /// Whether media must be [filled](Self::fill) before it can be read.
+    /// Returns whether media must be [filled](Self::fill) before it can be read.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.0, Inner::Stream(_))
     }
 
-    /// Reads a stream until `upto` bytes of the media were read or it ended. Other media is all
-    /// there, always.
+    /// Reads a stream until `upto` bytes of the media are read or the stream ends. Other media is
+    /// always complete.
     ///
-    /// It goes no further than a byte beyond the window: by that byte the caller knows that the
-    /// media goes on behind a chunk as large as the window. So [`Filled::end`] may be less than
-    /// `upto`, until something is [released](Self::release).
+    /// At most one byte beyond the window is read. That byte tells the caller whether the media
+    /// continues after a chunk as large as the window. So [`Filled::end`] may be less than `upto`
+    /// until bytes are [released](Self::release).
     ///
     /// # Cancel safety
     ///
-    /// Nothing that was read is lost when the future is dropped; the next call goes on.
+    /// No bytes are lost when the future is dropped; the next call continues.
     pub(crate) async fn fill(&mut self, upto: u64) -> Result<Filled, SourceError> {
         let end = match &mut self.0 {
             Inner::File(file) => file.size(),
@@ -216,10 +215,10 @@ impl Media {
 
     /// Reads exactly these bytes.
     ///
-    /// The stream ends in an error when they are not there: `UnexpectedEof` behind the end of the
-    /// media or of what was filled, a [`SourceError::NoLongerBuffered`] inside when they were released.
-    /// A file is read a piece ahead of what is taken; nothing is read before the first poll, which
-    /// must happen inside a tokio runtime.
+    /// The stream ends with an error if they are not available: `UnexpectedEof` after the end of
+    /// the media or of the filled bytes, or an error that contains a
+    /// [`SourceError::NoLongerBuffered`] if they were released. A file is read one piece ahead.
+    /// Nothing is read before the first poll, which must happen inside a tokio runtime.
     pub(crate) fn read(&self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
         match &self.0 {
             Inner::File(file) => file.read(range),
@@ -228,14 +227,15 @@ impl Media {
         }
     }
 
-    /// Says that the bytes before this offset will not be asked for again. A window forgets them.
+    /// States that the bytes before this offset will not be read again, so that a window can drop
+    /// them.
     pub(crate) fn release(&mut self, before: u64) {
         if let Inner::Stream(stream) = &mut self.0 {
             stream.release(before);
         }
     }
 
-    /// What a file is recognised by later. `None` for what is not a file.
+    /// Returns the identity of a file, by which it is recognised later; `None` for other media.
     pub(crate) async fn identity(&self) -> Result<Option<SourceIdentity>, SourceError> {
         match &self.0 {
             Inner::File(file) => file.identity().await.map(Some),
@@ -243,9 +243,9 @@ impl Media {
         }
     }
 
-    /// Looks whether a file is still the one that was opened, as far as two `stat` calls tell.
-    /// They do not tell a write that put the time of modification back;
-    /// [`SourceIdentity::difference`] does, at the ends of the file.
+    /// Checks with two `stat` calls that a file is unchanged since it was opened. A write that
+    /// restores the modification time goes unnoticed; [`SourceIdentity::difference`] notices it at
+    /// the ends of the file.
     pub(crate) async fn check_unchanged(&self) -> Result<(), SourceError> {
         match &self.0 {
             Inner::File(file) => file.check_unchanged().await,
@@ -253,7 +253,7 @@ impl Media {
         }
     }
 
-    /// Looks whether this is the file that an upload began with.
+    /// Checks that this is the file with which an upload began.
     pub(crate) async fn check_identity(
         &self,
         began_with: &SourceIdentity,
@@ -272,7 +272,7 @@ impl Media {
         }
     }
 
-    /// What an error of [`read`](Self::read) says.
+    /// Converts an error of [`read`](Self::read).
     pub(crate) fn cannot_read(&self, error: io::Error) -> SourceError {
         let source = match error.downcast::<SourceError>() {
             Ok(inner) => return inner,
@@ -325,72 +325,72 @@ fn slice(bytes: &Bytes, range: &Range<u64>) -> io::Result<Bytes> {
 /// Why media cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// It does not open.
+    /// A path cannot be opened.
     #[error("cannot open {}", path.display())]
     Open {
-        /// What was to be opened.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the error.
         source: io::Error,
     },
-    /// A directory has no bytes to upload.
+    /// The path is a directory.
     #[error("{} is a directory", path.display())]
     IsDirectory {
         /// The directory.
         path: PathBuf,
     },
-    /// Only a regular file can be recognised later.
+    /// The path is not a regular file, and so cannot be recognised later.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
-        /// What it is the path of.
+        /// The path.
         path: PathBuf,
     },
-    /// A path stopped being readable.
+    /// A path cannot be read any more.
     #[error("cannot read {}", path.display())]
     Read {
-        /// What was read.
+        /// The path.
         path: PathBuf,
-        /// What happened.
+        /// Cause of the error.
         source: io::Error,
     },
     /// A reader failed.
     #[error("cannot read the media")]
     ReadStream {
-        /// What it said.
+        /// Cause of the error.
         source: io::Error,
     },
-    /// What was read cannot be kept, or not be read back.
-    #[error("cannot keep the media in {}", directory.display())]
+    /// The bytes of a reader cannot be written to, or read from, the spill file.
+    #[error("cannot spill the media to {}", directory.display())]
     Spill {
-        /// Where it was to be kept.
+        /// Directory of the spill file.
         directory: PathBuf,
-        /// What happened.
+        /// Cause of the error.
         source: io::Error,
     },
-    /// The media is no longer what the upload began with.
+    /// The media has changed since the upload began.
     #[error("{} has changed since the upload began: {change}", path.display())]
     Changed {
-        /// The media.
+        /// Path of the media.
         path: PathBuf,
-        /// What is different.
+        /// The change.
         change: Change,
     },
     /// The media is shorter or longer than stated.
-    #[error("the media was said to have {stated} bytes, but {}", actual_length(*stated, *found))]
+    #[error("the stated length of the media is {stated} bytes, but {}", actual_length(*stated, *found))]
     LengthDisagrees {
-        /// What was stated.
+        /// Stated length.
         stated: u64,
-        /// What it has; of a reader that goes on, one byte more than stated.
+        /// Actual length; for a reader that continues, one byte more than stated.
         found: u64,
     },
-    /// Bytes are wanted again that are no longer kept.
+    /// Bytes are needed again that are no longer buffered.
     #[error(
-        "the media is wanted again from byte {wanted}, but only what follows byte {kept_from} is kept"
+        "the media is needed again from byte {wanted}, but it is buffered only from byte {kept_from}"
     )]
     NoLongerBuffered {
-        /// The first byte that is wanted.
+        /// Offset of the first byte needed.
         wanted: u64,
-        /// The first byte that is there.
+        /// Offset of the first byte available.
         kept_from: u64,
     },
 }
@@ -399,6 +399,6 @@ fn actual_length(stated: u64, found: u64) -> String {
     if found < stated {
         format!("it ended after {found}")
     } else {
-        "it goes on".to_owned()
+        "it continues".to_owned()
     }
 }

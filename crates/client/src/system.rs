@@ -2,13 +2,13 @@
 
 use std::time::SystemTime;
 
-/// The time of day.
+/// Returns the time of day.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub(crate) fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// 32 random bits.
+/// Returns 32 random bits.
 pub(crate) fn random() -> u32 {
     getrandom::u32().expect("the system has random numbers")
 }

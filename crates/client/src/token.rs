@@ -1,6 +1,6 @@
-//! Bearer tokens (RFC 6750), and where they come from.
+//! Bearer tokens (RFC 6750), their sources, and the transport that sends them.
 //!
-//! What is absent: tokens in `Debug`, in errors and in logs.
+//! Tokens never appear in `Debug` output, errors or logs.
 //!
 //! ```
 //! use windlass_client::TokenSource;
@@ -33,27 +33,27 @@ use crate::transport::Transport;
 #[cfg(test)]
 mod tests;
 
-/// How long a token may take to come.
+/// Time limit for fetching a token.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// No token is longer.
+/// Maximum length of a token in bytes.
 const MAX_TOKEN_LEN: usize = 64 << 10;
 
-/// What Google's own tools ask for unless told otherwise.
+/// Default scope, the same as of Google's own tools.
 const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
 
-/// Where bearer tokens come from. Cheap to clone; clones share the token, and while one of them
-/// fetches it the others wait for the same.
+/// A source of bearer tokens. Cheap to clone; clones share the token, and concurrent callers share
+/// one fetch.
 ///
-/// A token is fetched when it is first needed and kept until a server refuses it. Google's are
-/// fetched again a little before they expire.
+/// A token is fetched when it is first needed and kept until a server refuses it. Tokens from
+/// Google are fetched again shortly before they expire.
 #[derive(Clone)]
 pub struct TokenSource(Arc<Inner>);
 
 struct Inner {
     origin: Origin,
     cached: Mutex<Cached>,
-    /// How often the source was asked again.
+    /// Number of refreshes so far.
     refreshes: AtomicU64,
 }
 
@@ -68,16 +68,16 @@ enum Origin {
 enum Cached {
     Nothing,
     Token(HeaderValue),
-    /// Knows itself when its token expires.
+    /// Handles the expiry of its tokens itself.
     Provider(Arc<dyn TokenProvider>),
 }
 
-/// Why there is no token.
+/// Why no token is available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// What came is empty or has characters that no token has.
-    #[error("what comes from {origin} is no token")]
+    /// The source's output is empty or has characters that are not allowed in tokens.
+    #[error("{origin} does not provide a valid token")]
     NotAToken {
         /// The source.
         origin: String,
@@ -85,7 +85,7 @@ pub enum TokenError {
     /// The environment variable is not set.
     #[error("the environment variable {name} is not set")]
     NotSet {
-        /// Its name.
+        /// Name of the variable.
         name: String,
     },
     /// The file cannot be read.
@@ -93,7 +93,7 @@ pub enum TokenError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the error.
         #[source]
         source: io::Error,
     },
@@ -103,49 +103,49 @@ pub enum TokenError {
     /// The command failed.
     #[error("the token command failed: {message}")]
     CommandFailed {
-        /// The first line that it wrote to its standard error, or its exit status.
+        /// First line of the command's standard error, or its exit status.
         message: String,
     },
     /// The source took too long.
-    #[error("no token came from {origin} within {} s", limit.as_secs())]
+    #[error("{origin} provided no token within {} s", limit.as_secs())]
     Timeout {
         /// The source.
         origin: String,
-        /// How long was waited.
+        /// The time limit.
         limit: Duration,
     },
-    /// Google's application default credentials give none.
-    #[error("Google's application default credentials give no token")]
+    /// Google's application default credentials provide no token.
+    #[error("Google's application default credentials provide no token")]
     Google(#[source] Box<dyn StdError + Send + Sync>),
 }
 
-/// A text that names no source of tokens.
+/// A text that does not name a token source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTokenSource {
-    /// The text names no kind of source; it may well be a token.
+    /// The text does not name a kind of source. It may be a token itself, so it is not shown.
     #[error(
-        "a token is named by where it is: file:PATH, env:NAME, command:COMMAND or google; one that \
-         is written out is seen by everybody who can list processes (literal:TOKEN if that is fine)"
+        "a token is given by its source: file:PATH, env:NAME, command:COMMAND or google; a literal \
+         token is visible to everybody who can list processes (literal:TOKEN if that is acceptable)"
     )]
     Bare,
-    /// Nothing comes after the colon.
-    #[error("nothing comes after \"{kind}:\"")]
+    /// The text ends after the colon.
+    #[error("nothing follows \"{kind}:\"")]
     Empty {
-        /// What stands before the colon.
+        /// The text before the colon.
         kind: &'static str,
     },
-    /// The token has characters that no token has.
-    #[error("the token after \"literal:\" has characters that no token has")]
+    /// The token has characters that are not allowed in tokens.
+    #[error("the token after \"literal:\" has characters that are not allowed in tokens")]
     NotAToken,
 }
 
 impl TokenSource {
-    /// A token that is known. When it is refused there is no other.
+    /// Uses a fixed token. It cannot be refreshed when a server refuses it.
     ///
     /// # Errors
     ///
-    /// It is empty or has other characters than visible ASCII characters.
+    /// The token is empty or has characters other than visible ASCII characters.
     pub fn fixed(token: impl Into<String>) -> Result<Self, TokenError> {
         let token = token.into();
         let is_token = bearer(&token).is_some();
@@ -157,31 +157,33 @@ impl TokenSource {
         }
     }
 
-    /// A file, whose whole content is the token.
+    /// Reads the token from a file, which contains nothing else.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::of(Origin::File(path.into()))
     }
 
-    /// A variable of the environment. When its token is refused there is no other.
+    /// Reads the token from an environment variable. It cannot be refreshed when a server refuses
+    /// it.
     pub fn environment(name: impl Into<String>) -> Self {
         Self::of(Origin::Environment(name.into()))
     }
 
-    /// A command, run by `sh -c`, whose standard output is the token: for instance
-    /// `gcloud auth print-access-token`. It has 30 seconds and no standard input.
+    /// Runs a command with `sh -c` and uses its standard output as the token, for instance `gcloud
+    /// auth print-access-token`. The command has 30 seconds and no standard input.
     pub fn command(command: impl Into<String>) -> Self {
         Self::of(Origin::Command(command.into()))
     }
 
-    /// Google's application default credentials, for these scopes: the service account that
+    /// Uses Google's application default credentials for these scopes: the service account that
     /// `GOOGLE_APPLICATION_CREDENTIALS` names, the user of `gcloud auth application-default login`,
-    /// the machine's own account, or what `gcloud` says. They are looked for when a token is needed.
+    /// the machine's own account, or the output of `gcloud`. They are looked up when a token is
+    /// needed.
     pub fn google(scopes: &[&str]) -> Self {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
         Self::of(Origin::Google(scopes))
     }
 
-    /// Reads the form of the command line.
+    /// Parses the command line form of a source.
     ///
     /// | text | source |
     /// |---|---|
@@ -223,27 +225,27 @@ impl TokenSource {
         }))
     }
 
-    /// The value of an `Authorization` header, marked as sensitive.
+    /// Returns the value of the `Authorization` header, marked as sensitive.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the command, if it runs one.
+    /// Dropping the future kills the command, if one runs.
     pub(crate) async fn token(&self) -> Result<HeaderValue, TokenError> {
         let mut cached = self.0.cached.lock().await;
         self.0.origin.cached_or_fetched(&mut cached).await
     }
 
-    /// Whether asking the source again can bring another token.
+    /// Returns whether a refresh can bring another token.
     pub(crate) fn can_refresh(&self) -> bool {
         !matches!(self.0.origin, Origin::Fixed(_) | Origin::Environment(_))
     }
 
-    /// Asks the source again, since a server has refused the token; `false` when the source can give
-    /// no other. Callers that come while the source is asked share what it gives.
+    /// Fetches a new token after a server has refused the current one. Returns `false` if the
+    /// source has no other. Concurrent callers share one fetch.
     ///
     /// # Cancel safety
     ///
-    /// Like [`token`](Self::token).
+    /// The same as of [`token`](Self::token).
     pub(crate) async fn refresh(&self) -> Result<bool, TokenError> {
         if !self.can_refresh() {
             return Ok(false);
@@ -266,7 +268,7 @@ impl fmt::Debug for TokenSource {
 }
 
 impl Origin {
-    /// The token that is kept, or a new one, which is kept from now on.
+    /// Returns the cached token, or fetches one and caches it.
     async fn cached_or_fetched(&self, cached: &mut Cached) -> Result<HeaderValue, TokenError> {
         if let Cached::Token(token) = cached {
             return Ok(token.clone());
@@ -307,7 +309,7 @@ impl Origin {
     }
 }
 
-/// What may be shown of a source: a command may have a secret among its arguments.
+/// Hides tokens and commands, whose arguments may be secret.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -320,7 +322,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The header of a token; white space around it is not part of it.
+/// Returns the header value of a token. Surrounding white space is ignored.
 fn bearer(token: &str) -> Option<HeaderValue> {
     let token = token.trim();
     if token.is_empty()
@@ -338,13 +340,14 @@ async fn read(path: &PathBuf) -> io::Result<String> {
     read_short(File::open(path).await?).await
 }
 
-/// Reads to the end, and keeps a little more than a token can be long.
+/// Reads to the end, so that a writer is not blocked. Keeps one byte more than the maximum length,
+/// by which a longer text is recognised.
 async fn read_short(mut reader: impl AsyncRead + Unpin) -> io::Result<String> {
     let mut text = Vec::new();
     let limit = MAX_TOKEN_LEN as u64 + 1;
     (&mut reader).take(limit).read_to_end(&mut text).await?;
     tokio::io::copy(&mut reader, &mut sink()).await?;
-    // What is not UTF-8 becomes what is no token.
+    // A text that is not UTF-8 gets replacement characters and is then refused as a token.
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -359,10 +362,10 @@ async fn google(scopes: &[String], cached: &mut Cached) -> Result<String, gcp_au
     Ok(token.as_str().to_owned())
 }
 
-/// The most that is shown of what a command complains.
+/// Maximum length of a command's error message in characters.
 const LONGEST_MESSAGE: usize = 200;
 
-/// What the command writes to its standard output. Dropping the future ends the command.
+/// Runs a command and returns its standard output. Dropping the future kills the command.
 async fn command_output(command: &str) -> Result<String, TokenError> {
     let mut child = Command::new("sh")
         .args(["-c", command])
@@ -384,7 +387,7 @@ async fn command_output(command: &str) -> Result<String, TokenError> {
     Err(TokenError::CommandFailed { message })
 }
 
-/// The first line that says something, fit to be printed.
+/// Returns the first line that is not blank, without control characters.
 fn first_line(stderr_text: &str) -> Option<String> {
     let line = stderr_text
         .lines()
@@ -394,7 +397,7 @@ fn first_line(stderr_text: &str) -> Option<String> {
     Some(shown.take(LONGEST_MESSAGE).collect())
 }
 
-/// What uploads need to reach a server.
+/// A transport and the token source for its requests.
 pub(crate) struct AuthenticatedTransport {
     transport: Arc<dyn Transport>,
     token: Option<TokenSource>,
@@ -413,12 +416,12 @@ impl AuthenticatedTransport {
         self.token.as_ref()
     }
 
-    /// Whether there may be another token when one is refused.
+    /// Returns whether a refused token can be replaced by another one.
     pub(crate) fn can_refresh(&self) -> bool {
         self.token.as_ref().is_some_and(TokenSource::can_refresh)
     }
 
-    /// The token for a request to `to`, if it is of the origin that was `asked` for.
+    /// Returns the token for a request to `to`, if `to` has the origin of the `asked` URL.
     pub(crate) async fn token_for(
         &self,
         asked: &Url,
@@ -430,7 +433,7 @@ impl AuthenticatedTransport {
         }
     }
 
-    /// Gets another token.
+    /// Fetches a new token.
     pub(crate) async fn refresh(&self) -> Result<(), TokenError> {
         if let Some(token) = &self.token {
             token.refresh().await?;

@@ -1,8 +1,7 @@
-//! How requests reach a server. The upload's logic is elsewhere: a transport sends one request and
-//! brings back what came of it.
+//! The transport interface: sends one HTTP request and returns its reply.
 //!
-//! [`Client::new`](crate::Client::new) brings one over TCP and TLS;
-//! [`Client::with_transport`](crate::Client::with_transport) takes any other.
+//! [`Client::new`](crate::Client::new) uses HTTP over TCP and TLS;
+//! [`Client::with_transport`](crate::Client::with_transport) accepts any other implementation.
 
 use std::time::Duration;
 use std::{fmt, io};
@@ -20,81 +19,81 @@ mod tests;
 
 pub(crate) use http_transport::HttpTransport;
 
-/// No reply of the protocol is longer.
+/// Maximum size of a reply's body in bytes.
 const MAX_REPLY: u64 = 4 << 20;
 
-/// A request on its way.
+/// An HTTP request.
 pub struct Request {
-    /// Its method.
+    /// HTTP method.
     pub method: Method,
-    /// Where it goes.
+    /// Target URL.
     pub url: Url,
-    /// Its fields, but for `Host` and `Content-Length`, which are the transport's to write.
+    /// Header fields without `Host` and `Content-Length`, which the transport adds.
     pub headers: HeaderMap,
-    /// What it carries.
+    /// Body.
     pub body: Body,
 }
 
-/// What a request carries.
+/// The body of a request.
 pub enum Body {
-    /// Nothing, and it says so: `Content-Length: 0`.
+    /// An empty body with `Content-Length: 0`.
     Empty,
-    /// Bytes that are there.
+    /// Bytes in memory.
     Bytes(Bytes),
-    /// Exactly so many bytes, as they come. An error of the stream breaks the request off.
+    /// A stream of exactly `length` bytes. An error of the stream aborts the request.
     Stream {
-        /// How many they are.
+        /// Number of bytes.
         length: u64,
-        /// They themselves.
+        /// The bytes.
         stream: BoxStream<'static, io::Result<Bytes>>,
     },
 }
 
-/// A reply whose head is there and whose body is on its way.
+/// A reply whose head has arrived.
 pub struct Incoming {
-    /// Its status.
+    /// Status.
     pub status: StatusCode,
-    /// Its fields.
+    /// Header fields.
     pub headers: HeaderMap,
-    /// Who replies, as errors show it.
+    /// Host and port of the server, for errors.
     pub host: String,
-    /// Ends after as many bytes as the reply said. What is left of the request's body is not sent
-    /// when this is dropped.
+    /// Body. It ends after the announced number of bytes. Dropping it stops sending the request's
+    /// body.
     pub body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
-/// A reply, read to its end.
+/// A complete reply.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// Its status.
+    /// Status.
     pub status: StatusCode,
-    /// Its fields.
+    /// Header fields.
     pub headers: HeaderMap,
-    /// What it carries.
+    /// Body.
     pub body: Bytes,
 }
 
 /// Why a request has no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// There is nothing to send requests with.
+    /// The HTTP client cannot be set up.
     #[error("the HTTP client cannot be set up")]
     SetUp(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// No connection came about. Nothing was sent.
+    /// No connection could be established. Nothing was sent.
     #[error("cannot connect to {host}")]
     Connect {
         /// Host and port.
         host: String,
-        /// Why not.
+        /// Cause of the error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Who answers cannot prove to be who was asked for. Trying again does not help.
+    /// The server's certificate is not valid for the host. A retry does not help.
     #[error("{host} is not trusted")]
     Untrusted {
         /// Host and port.
         host: String,
-        /// What is wrong.
+        /// Cause of the error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -103,45 +102,45 @@ pub enum TransportError {
     Broken {
         /// Host and port.
         host: String,
-        /// How.
+        /// Cause of the error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Nothing moved for too long.
-    #[error("nothing came from {host} for {seconds} s")]
+    /// The connection made no progress within the time limit.
+    #[error("the connection to {host} made no progress for {seconds} s")]
     Silent {
         /// Host and port.
         host: String,
-        /// For how long it was waited.
+        /// The time limit in seconds.
         seconds: u64,
     },
-    /// The media could not be read on.
+    /// Reading the media failed.
     #[error("the media cannot be read")]
     Media(#[source] io::Error),
-    /// The reply is longer than any reply of the protocol.
-    #[error("the reply of {host} is longer than {limit} bytes")]
+    /// The reply exceeds the maximum size.
+    #[error("the reply of {host} exceeds the limit of {limit} bytes")]
     ReplyTooLong {
         /// Host and port.
         host: String,
-        /// The most that is read.
+        /// The maximum size in bytes.
         limit: u64,
     },
 }
 
-/// Sends requests. Redirections are never followed.
+/// Sends HTTP requests. Implementations do not follow redirections.
 ///
 /// # Cancel safety
 ///
-/// Dropping a future or an [`Incoming`] closes the connection; how much of the request arrived is
-/// not known then.
+/// Dropping a future or an [`Incoming`] closes the connection. The number of bytes that arrived is
+/// then unknown.
 #[async_trait]
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// Sends a request and reads the reply, which is no longer than 4 MiB. A reply may come
-    /// before the body is sent; the rest of the body is not sent then.
+    /// Sends a request and reads the reply, of at most 4 MiB. A reply may arrive before the body is
+    /// sent; the rest of the body is then not sent.
     async fn send(&self, request: Request) -> Result<Reply, TransportError>;
 
-    /// Sends a request; returns when the head of the reply is there, if the transport can tell that
-    /// from the end.
+    /// Sends a request and returns when the head of the reply has arrived. The default
+    /// implementation waits for the whole reply.
     async fn open(&self, request: Request) -> Result<Incoming, TransportError> {
         let host = authority(&request.url);
         let reply = self.send(request).await?;
@@ -155,11 +154,11 @@ pub trait Transport: Send + Sync + fmt::Debug {
 }
 
 impl Incoming {
-    /// Reads the reply to its end.
+    /// Reads the whole reply.
     ///
     /// # Errors
     ///
-    /// It breaks off, or is longer than 4 MiB.
+    /// The connection breaks, or the reply exceeds 4 MiB.
     pub async fn collect(mut self) -> Result<Reply, TransportError> {
         let mut body = BytesMut::new();
         while let Some(piece) = self.body.try_next().await? {
@@ -180,7 +179,7 @@ impl Incoming {
 }
 
 impl Body {
-    /// How many bytes it is.
+    /// Returns the number of bytes.
     pub fn length(&self) -> u64 {
         match self {
             Self::Empty => 0,
@@ -190,7 +189,8 @@ impl Body {
     }
 }
 
-/// Shows neither the query of the URL, which may hold a key, nor the fields, which may hold a token.
+/// Hides the query of the URL, which may contain a key, and the header fields, which may contain a
+/// token.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
@@ -201,7 +201,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Shows its length.
+/// Shows the length only.
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Body({} bytes)", self.length())
@@ -218,7 +218,7 @@ impl fmt::Debug for Incoming {
     }
 }
 
-/// Host and port, which errors may show.
+/// Returns host and port for errors.
 fn authority(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
@@ -227,21 +227,21 @@ fn authority(url: &Url) -> String {
     }
 }
 
-/// When a connection counts as dead.
+/// The time limits of connections.
 ///
-/// Time that passes while the *source* of the media has nothing to send is never counted: a slow
-/// pipe is no dead line.
+/// Time during which the *source* of the media has nothing to send does not count, so a slow pipe
+/// does not cause a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For the whole way to a connection: name, TCP, proxy, TLS. 10 s unless set.
+    /// For establishing a connection: name resolution, TCP, proxy, TLS. Default: 10 s.
     pub connect: Duration,
-    /// For one piece of a body, of at most 64 KiB, to be taken by the connection, and for one piece
-    /// of a reply to come. 60 s unless set: a line that carries some KiB in a second is alive, and
-    /// a server that sleeps for a minute in the middle of a body is better asked again. On Linux a
-    /// connection whose peer acknowledges nothing for so long is closed as well.
+    /// For sending one piece of a body, of at most 64 KiB, and for receiving one piece of a reply.
+    /// Default: 60 s. A connection of a few KiB per second stays alive, and a server that stops
+    /// reading for a minute in the middle of a body is better queried again. On Linux, a connection
+    /// whose peer acknowledges nothing for this time is closed as well.
     pub idle: Duration,
-    /// From the end of the request to the beginning of its reply. 120 s unless set, longer than
-    /// `idle`: what the operating system has buffered still drains, and then the server finishes
+    /// From the end of the request to the beginning of its reply. Default: 120 s. Longer than
+    /// `idle`, because the buffers of the operating system must drain before the server finishes
     /// its work.
     pub reply: Duration,
 }

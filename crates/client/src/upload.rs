@@ -1,4 +1,4 @@
-//! What is uploaded, where to, and how.
+//! The description of an upload.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,20 +18,20 @@ use crate::rate_limit::RateLimit;
 use crate::session_uri::{Redacted, SessionUri};
 use crate::source::SourceIdentity;
 
-/// The verb that an upload begins with.
+/// The HTTP method that starts an upload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum HttpMethod {
-    /// Makes a resource.
+    /// Creates a resource.
     #[default]
     Post,
-    /// Replaces one.
+    /// Replaces a resource.
     Put,
-    /// Changes one.
+    /// Changes a resource.
     Patch,
 }
 
 impl HttpMethod {
-    /// The verb as HTTP writes it.
+    /// Returns the method's name in HTTP.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Post => "POST",
@@ -40,7 +40,7 @@ impl HttpMethod {
         }
     }
 
-    /// Reads a verb of either case.
+    /// Parses a method's name in either case.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Post, Self::Put, Self::Patch]
             .into_iter()
@@ -48,7 +48,7 @@ impl HttpMethod {
     }
 }
 
-/// An upload that is to be done.
+/// The description of an upload: target, metadata and options.
 ///
 /// ```
 /// # fn main() -> Result<(), windlass_client::Error> {
@@ -62,7 +62,7 @@ impl HttpMethod {
 /// # }
 /// ```
 ///
-/// `Debug` shows neither the query of the URL, which may hold a key, nor the metadata.
+/// `Debug` hides the query of the URL, which may hold a key, and the metadata.
 #[derive(Clone)]
 pub struct Upload {
     pub(crate) url: Url,
@@ -93,11 +93,11 @@ impl fmt::Debug for Upload {
 }
 
 impl Upload {
-    /// An upload to a URI of media uploads (`.../upload/...`), by POST.
+    /// Describes an upload by POST to a media upload URI (`.../upload/...`).
     ///
     /// # Errors
     ///
-    /// The URL begins with neither `http` nor `https`.
+    /// The scheme of the URL is neither `http` nor `https`.
     pub fn new(url: Url) -> Result<Self, Error> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Cause::Scheme.into());
@@ -119,7 +119,7 @@ impl Upload {
         })
     }
 
-    /// The upload that a journal tells of, to be [resumed](crate::Client::resume).
+    /// Describes the upload of a journal's record, to be [resumed](crate::Client::resume).
     pub fn of_record(record: &Record) -> Result<Self, Error> {
         let url = Url::parse(&record.url).map_err(|_| Cause::Scheme)?;
         let mut upload = Self::new(url)?;
@@ -135,7 +135,7 @@ impl Upload {
         Ok(upload)
     }
 
-    /// By what the journal recognises this upload of a file.
+    /// Returns the key under which the journal finds this upload of a file.
     pub fn key(&self, source: &SourceIdentity) -> UploadKey {
         UploadKey::new(
             source,
@@ -146,7 +146,7 @@ impl Upload {
         )
     }
 
-    /// What the journal is to keep.
+    /// Returns the record for the journal.
     pub(crate) fn new_record(&self, session: SessionUri, source: SourceIdentity) -> NewRecord {
         NewRecord {
             url: self.url.to_string(),
@@ -169,7 +169,7 @@ impl Upload {
             .and_then(|value| value.to_str().ok())
     }
 
-    /// Sets the verb: POST unless set.
+    /// Sets the HTTP method. Default: POST.
     #[must_use]
     pub fn http_method(self, http_method: HttpMethod) -> Self {
         Self {
@@ -178,11 +178,12 @@ impl Upload {
         }
     }
 
-    /// Sets the upload type. Unless set, media of up to 5 MiB goes in one request, with metadata as
-    /// multipart; all else is resumable. A parameter `uploadType` in the URL counts as setting it.
+    /// Sets the upload type. By default, media of up to 5 MiB is uploaded in one request, as
+    /// multipart if there is metadata, and larger media is resumable. A parameter `uploadType` in
+    /// the URL has the same effect.
     ///
-    /// An upload in one request that breaks is sent again. If it was a reply that got lost, a POST has
-    /// made two resources then; a resumable upload has not.
+    /// An upload in one request is sent again if it breaks. If only the reply was lost, a POST then
+    /// creates a second resource. A resumable upload does not.
     #[must_use]
     pub fn upload_type(self, upload_type: UploadType) -> Self {
         Self {
@@ -191,11 +192,11 @@ impl Upload {
         }
     }
 
-    /// Sets the metadata: anything that is a JSON object when serialised.
+    /// Sets the metadata: any value that serializes to a JSON object.
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// The value does not serialize to a JSON object.
     pub fn metadata(self, metadata: &impl Serialize) -> Result<Self, Error> {
         let metadata = serde_json::to_value(metadata).map_err(Cause::Metadata)?;
         if !metadata.is_object() {
@@ -207,12 +208,12 @@ impl Upload {
         })
     }
 
-    /// Sets the type of the media. Unless set, the server is told nothing, or `application/octet-stream`
-    /// where it has to be told something.
+    /// Sets the content type of the media. By default none is sent, or `application/octet-stream`
+    /// where one is required.
     ///
     /// # Errors
     ///
-    /// It is not `type/subtype`, with or without parameters.
+    /// The text is not `type/subtype`, with or without parameters.
     pub fn content_type(self, content_type: &str) -> Result<Self, Error> {
         let value = HeaderValue::from_str(content_type).map_err(|_| Cause::ContentType)?;
         let essence = content_type.split(';').next().unwrap_or_default().trim();
@@ -226,15 +227,15 @@ impl Upload {
         })
     }
 
-    /// Sets how the media is cut into requests. Unless set, everything goes in one request, and in chunks
-    /// when requests keep breaking. Chunks of a stream are no larger than its
+    /// Sets how the media is split into requests. By default everything is sent in one request, and
+    /// in chunks if requests keep breaking. Chunks of a stream are never larger than its
     /// [window](crate::Source::with_window).
     #[must_use]
     pub fn chunking(self, chunking: Chunking) -> Self {
         Self { chunking, ..self }
     }
 
-    /// Sets how often is tried what fails.
+    /// Sets how failed requests are retried.
     #[must_use]
     pub fn retry_policy(self, retry_policy: RetryPolicy) -> Self {
         Self {
@@ -243,14 +244,15 @@ impl Upload {
         }
     }
 
-    /// Sets whether what the server says of the media is compared with what was sent. It is unless set.
-    /// CRC32C costs next to nothing; where the server offers MD5, files are read once more.
+    /// Sets whether the properties that the server states are compared with those of the sent
+    /// media. Default: true. The CRC32C costs almost nothing; if the server states an MD5, a file
+    /// is read once more.
     #[must_use]
     pub fn verify(self, verify: bool) -> Self {
         Self { verify, ..self }
     }
 
-    /// Sets a limit on the rate.
+    /// Limits the rate.
     #[must_use]
     pub fn rate_limit(self, limit: RateLimit) -> Self {
         Self {
@@ -259,7 +261,7 @@ impl Upload {
         }
     }
 
-    /// Sets how long all of it may take. No limit unless set.
+    /// Limits the duration of the whole upload. Default: no limit.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self {
@@ -268,8 +270,9 @@ impl Upload {
         }
     }
 
-    /// Keeps a resumable upload of a file in a journal, so that it survives the end of the process: the
-    /// same upload, asked for again, goes on where it was. Nothing is kept unless set.
+    /// Records a resumable upload of a file in a journal, so that it survives the end of the
+    /// process: the same upload, requested again, continues where it was. By default nothing is
+    /// recorded.
     #[must_use]
     pub fn journal(self, journal: Journal) -> Self {
         Self {
@@ -278,7 +281,7 @@ impl Upload {
         }
     }
 
-    /// Begins at the first byte, whatever the journal tells.
+    /// Starts at the first byte even if the journal has an unfinished upload of the same file.
     #[must_use]
     pub fn ignore_journal(self) -> Self {
         Self {
@@ -287,8 +290,8 @@ impl Upload {
         }
     }
 
-    /// Calls back with the progress: when something happens, and ten times per second while media is on
-    /// its way. The call must not block.
+    /// Sets a progress callback. It is called at each change of state, and ten times per second
+    /// while a request is being sent. It must not block.
     #[must_use]
     pub fn on_progress(self, watch: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         Self {
@@ -298,18 +301,18 @@ impl Upload {
     }
 }
 
-/// An upload that is done.
+/// The result of an upload.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Uploaded {
-    /// The resource as the server shows it; `None` when it shows none.
+    /// The resource in the server's reply; `None` if the reply shows none.
     pub resource: Option<Value>,
-    /// How it was uploaded.
+    /// The upload type that was used.
     pub upload_type: UploadType,
     /// Size of the media.
     pub size: u64,
-    /// What was compared with what the server says, and found equal.
+    /// The properties that were compared with the server's and found equal.
     pub verified: Verified,
-    /// How often the upload had to start again.
+    /// Number of times that the upload restarted in a new session.
     pub restarts: u32,
 }

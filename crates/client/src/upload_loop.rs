@@ -1,4 +1,4 @@
-//! The loop around [`Transfer`]: it does what the transfer asks for, and tells it what came of it.
+//! The upload loop: executes the actions of a [`Transfer`] and reports their results to it.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use crate::upload::{Upload, Uploaded};
 
 mod requests;
 
-/// How often the progress is told while media is on its way.
+/// Interval of progress reports while a request is being sent.
 const TICK: Duration = Duration::from_millis(100);
 
-/// One upload on its way.
+/// Drives one upload.
 pub(crate) struct UploadDriver<'a> {
     transport: &'a AuthenticatedTransport,
     upload: &'a Upload,
@@ -39,14 +39,14 @@ pub(crate) struct UploadDriver<'a> {
     rate_meter: RateMeter,
     checksum: RunningChecksum,
     boundary: String,
-    /// The last thing that went wrong on the line.
+    /// The last transport error since a reply arrived.
     last_error: Option<TransportError>,
     /// The reply that finished the upload.
     final_reply: Option<Reply>,
 }
 
 impl<'a> UploadDriver<'a> {
-    /// An upload that begins.
+    /// Starts an upload.
     pub(crate) fn start(
         transport: &'a AuthenticatedTransport,
         upload: &'a Upload,
@@ -72,7 +72,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// An upload that goes on where the journal says it was.
+    /// Continues an upload of the journal.
     pub(crate) fn resume(
         transport: &'a AuthenticatedTransport,
         upload: &'a Upload,
@@ -88,7 +88,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Does it all.
+    /// Runs the upload to its end, and then updates or removes its journal record.
     pub(crate) async fn run(mut self) -> Result<Uploaded, Error> {
         let done = match self.upload.timeout {
             None => self.run_actions().await,
@@ -116,19 +116,19 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// How far it is, for those who look into the journal.
+    /// Writes the progress for users who list the journal.
     fn write_progress(&mut self) {
         if let Some(Err(error)) = self.locked.as_mut().map(LockedRecord::write_progress) {
             warn_progress_not_written(&error);
         }
     }
 
-    /// The journal need not know of it any more.
+    /// Removes the record of an upload that cannot be continued.
     fn remove_record(&mut self) {
         if let Some(locked) = self.locked.take()
             && let Err(error) = locked.finish()
         {
-            tracing::warn!(%error, "a finished upload stays in the journal");
+            tracing::warn!(%error, "cannot remove a finished upload from the journal");
         }
     }
 
@@ -165,7 +165,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Sends one request and tells the transfer what came of it.
+    /// Sends one request and reports its result to the transfer.
     async fn exchange(&mut self, request: Request) -> Result<(), Error> {
         self.media.check_unchanged().await?;
         let url = self.url(&request);
@@ -227,7 +227,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// The session's URI is kept before the first byte goes.
+    /// Stores the session URI before the first byte of media is sent.
     async fn started(&mut self, url: &Url, location: &str) -> Result<(), Error> {
         let session = url
             .join(location)
@@ -251,8 +251,8 @@ impl<'a> UploadDriver<'a> {
         Ok(())
     }
 
-    /// What is committed need not be kept any more. The server is the one who knows it; the journal only
-    /// tells those who look.
+    /// Releases committed media and records the progress. The server has the authoritative offset;
+    /// the journal's is for display only.
     fn committed(&mut self, offset: u64) {
         self.media.release(self.transfer.floor());
         if let Some(Err(error)) = self.locked.as_mut().map(|locked| locked.committed(offset)) {
@@ -260,7 +260,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Offset behind the last byte of media that a request brings.
+    /// Returns the offset after the last byte of media in a request.
     fn end_of(&self, request: &Request) -> u64 {
         match request {
             Request::SingleRequest => self.media_size(),
@@ -355,7 +355,7 @@ impl<'a> UploadDriver<'a> {
 }
 
 fn warn_progress_not_written(error: &JournalError) {
-    tracing::warn!(%error, "the journal does not know how far the upload is");
+    tracing::warn!(%error, "cannot write the progress to the journal");
 }
 
 fn state_of(request: &Request) -> State {

@@ -1,23 +1,24 @@
-//! How long a client waits before it tries again (docs/protocol.md, 5.1).
+//! The client's waits between attempts (docs/protocol.md, 5.1).
 
 use std::time::Duration;
 
 #[cfg(test)]
 mod tests;
 
-/// The waits between tries: `2^n` seconds plus up to 1,000 random milliseconds, `n` from 0 on.
+/// Truncated exponential backoff: wait `n` (from 0) takes `2^n` seconds plus 0 to 1,000 random
+/// milliseconds.
 ///
-/// By default five waits, of 1, 2, 4, 8 and 16 seconds, so 31 to 36 seconds in all. More waits grow up
-/// to [`longest`](Self::longest) and stay there. No wait is longer than
-/// [`LONGEST_WAIT`](Self::LONGEST_WAIT), whatever is set.
+/// The default is five waits of 1, 2, 4, 8 and 16 seconds, 31 to 36 seconds in all. Further waits
+/// grow up to [`longest`](Self::longest) and stay there. No wait exceeds
+/// [`LONGEST_WAIT`](Self::LONGEST_WAIT), whatever the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
-    /// The first wait, which the others are doubled from, and the most that is added at random. 1 s
-    /// unless set.
+    /// Length of the first wait, which each further wait doubles, and upper bound of the random
+    /// part. Default: 1 s.
     pub unit: Duration,
-    /// How often it is waited without progress before the client gives up. 5 unless set.
+    /// Number of waits without progress before the client gives up. Default: 5.
     pub waits: u32,
-    /// The longest that a wait may become before something is added at random. 32 s unless set.
+    /// Upper bound of a wait without its random part. Default: 32 s.
     pub longest: Duration,
 }
 
@@ -32,10 +33,10 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// "Under a minute", say the documents.
+    /// Upper bound of every wait. Google's documents ask for "under a minute".
     pub const LONGEST_WAIT: Duration = Duration::from_secs(59);
 
-    /// The wait number `n`, from 0, with a random number drawn for it.
+    /// Returns wait number `n`, from 0. `random` is a random number drawn for this wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -52,19 +53,19 @@ impl Schedule {
         wait.min(Self::LONGEST_WAIT)
     }
 
-    /// The wait before something that failed without a reason to back off is tried again.
+    /// Returns the wait before a retry that does not back off.
     pub(crate) fn pause(&self, random: u32) -> Duration {
         self.wait(0, random)
     }
 
-    /// Out of any random number: 0 to 1,000 thousandths of the unit, both included.
+    /// Maps any random number to 0 to 1,000 thousandths of the unit, both included.
     fn jitter(&self, random: u32) -> Duration {
         let part = random % 1001;
         self.unit / 1000 * part
     }
 }
 
-/// Counts the waits since there was progress.
+/// Counts the waits since the last progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backoff {
     schedule: Schedule,
@@ -72,7 +73,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Nothing has failed yet.
+    /// Starts without a failure.
     pub fn new(schedule: Schedule) -> Self {
         Self {
             schedule,
@@ -80,8 +81,8 @@ impl Backoff {
         }
     }
 
-    /// The wait after one more failure; `None` when it is time to give up. `random` must be drawn again
-    /// for each wait.
+    /// Returns the wait after one more failure, or `None` when the client should give up. Draw
+    /// `random` again for each wait.
     pub fn next(&mut self, random: u32) -> Option<Duration> {
         if self.waited == self.schedule.waits {
             return None;
@@ -91,17 +92,17 @@ impl Backoff {
         Some(wait)
     }
 
-    /// There was progress: the next failure is the first again.
+    /// Records progress: the next failure counts as the first one again.
     pub fn reset(&mut self) {
         self.waited = 0;
     }
 
-    /// How many waits there were since there was progress.
+    /// Number of waits since the last progress.
     pub fn waited(&self) -> u32 {
         self.waited
     }
 
-    /// How many tries there are without progress: one more than waits.
+    /// Number of attempts without progress: one more than waits.
     pub fn tries(&self) -> u32 {
         self.schedule.waits.saturating_add(1)
     }

@@ -1,4 +1,4 @@
-//! From the head of a request on an upload URI to what it asks (docs/protocol.md, 2.1 and 2.3).
+//! Parses the head of a request on an upload URI into a command (docs/protocol.md, 2.1 and 2.3).
 
 use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, TRANSFER_ENCODING,
@@ -20,7 +20,7 @@ mod tests;
 
 pub use crate::session::{BodyLength, SessionRequest};
 
-/// What a request on an upload URI asks for.
+/// A command to the upload service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Store the body as media.
@@ -52,7 +52,7 @@ pub struct SimpleHead {
 /// The head of a multipart upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MultipartHead {
-    /// What separates the body parts.
+    /// Delimiter of the body parts.
     pub boundary: Boundary,
     /// Length of the whole document.
     pub length: BodyLength,
@@ -65,7 +65,7 @@ pub struct MultipartHead {
 pub struct StartHead {
     /// Type of the media to come.
     pub content_type: Option<String>,
-    /// Size of the media to come as the client wrote it; see
+    /// Size of the media to come as the client declared it; see
     /// [`declared_total`](Self::declared_total).
     pub content_length: Option<u64>,
     /// Length of the metadata.
@@ -75,8 +75,8 @@ pub struct StartHead {
 }
 
 impl StartHead {
-    /// The size that the media will have. A declared zero says nothing: some clients write it for
-    /// "unknown".
+    /// Returns the size that the media will have. A declared zero counts as unknown, because some
+    /// clients send it for "unknown".
     pub fn declared_total(&self) -> Option<u64> {
         self.content_length.filter(|total| *total > 0)
     }
@@ -87,9 +87,9 @@ impl StartHead {
 pub struct SessionHead {
     /// The session.
     pub upload_id: UploadId,
-    /// What it shall do.
+    /// What the session is asked to do.
     pub request: SessionRequest,
-    /// Whether the client wants a `200` in place of a `308`.
+    /// Whether the client asks for `200` in place of `308`.
     pub no_308: bool,
     /// Digests that the whole media must have.
     pub expected: ExpectedDigests,
@@ -98,7 +98,8 @@ pub struct SessionHead {
 const UPLOAD_METHODS: &[Method] = &[Method::POST, Method::PUT, Method::PATCH];
 const SESSION_METHODS: &[Method] = &[Method::PUT, Method::POST, Method::DELETE];
 
-/// The method that a request stands for: a POST may name another one in `X-HTTP-Method-Override`.
+/// Returns the method that a request stands for. A POST may name another one in
+/// `X-HTTP-Method-Override`.
 pub fn effective_method(method: &Method, headers: &HeaderMap) -> Result<Method, ProtocolError> {
     match headers
         .get(X_HTTP_METHOD_OVERRIDE)
@@ -112,9 +113,9 @@ pub fn effective_method(method: &Method, headers: &HeaderMap) -> Result<Method, 
     }
 }
 
-/// Reads what is asked on an upload URI. `method` is the [effective](effective_method) one.
+/// Parses a request on an upload URI. `method` is the [effective](effective_method) one.
 ///
-/// A request with an `upload_id` addresses a session, whatever else it says.
+/// A request with an `upload_id` addresses a session, whatever `uploadType` says.
 pub fn command(
     method: &Method,
     parameters: &Parameters,
@@ -147,7 +148,7 @@ pub fn command(
     }
 }
 
-/// What the commands are read from.
+/// The input of all commands.
 struct Head<'a> {
     headers: &'a HeaderMap,
     framing: Framing,
@@ -158,7 +159,7 @@ impl Head<'_> {
     fn simple(&self) -> Result<SimpleHead, ProtocolError> {
         let expected = match self.coding {
             ContentCoding::Identity => ExpectedDigests::from_headers(self.headers)?,
-            // Content-MD5 covers the coded bytes (RFC 1864), which nobody keeps.
+            // Content-MD5 covers the coded bytes (RFC 1864), which are not stored.
             ContentCoding::Gzip => ExpectedDigests::from_goog_hash(self.headers)?,
         };
         Ok(SimpleHead {
@@ -195,8 +196,8 @@ impl Head<'_> {
     fn session(&self, upload_id: UploadId) -> Result<SessionHead, ProtocolError> {
         let content_range = self.content_range();
         let body = match content_range {
-            // Without framing there is no body, which is all that a query needs; a malformed range
-            // is refused anyway.
+            // A query without framing has no body, and needs none. A malformed range is refused in
+            // any case.
             Ok(Some(ContentRange::Query { .. })) | Err(_) => {
                 self.length().unwrap_or(BodyLength::Exact(0))
             }
@@ -247,7 +248,7 @@ impl Head<'_> {
         })
     }
 
-    /// Whether a start carries something that is not metadata.
+    /// Returns whether a request that starts a session carries something other than metadata.
     fn has_data(&self) -> bool {
         let empty = matches!(self.framing, Framing::Absent | Framing::Length(0));
         !empty
@@ -257,7 +258,7 @@ impl Head<'_> {
                 .is_some_and(|value| !is_json(value.as_bytes()))
     }
 
-    /// `X-Upload-Content-Length`; an empty value is none.
+    /// Reads `X-Upload-Content-Length`. An empty value counts as absent.
     fn declared_length(&self) -> Result<Option<u64>, ProtocolError> {
         let name = "X-Upload-Content-Length";
         match self.text(&X_UPLOAD_CONTENT_LENGTH, name)? {
@@ -281,7 +282,7 @@ impl Head<'_> {
         }
     }
 
-    /// A header's value; an empty one is none.
+    /// Returns a header's value. An empty value counts as absent.
     fn text(&self, header: &HeaderName, name: &'static str) -> Result<Option<&str>, ProtocolError> {
         let Some(value) = self.headers.get(header) else {
             return Ok(None);
@@ -295,7 +296,7 @@ fn invalid(name: &'static str) -> ProtocolError {
     ProtocolError::InvalidHeader { name }
 }
 
-/// Whether a text begins with `type/subtype` (RFC 9110, 8.3.1). Parameters are not looked at.
+/// Returns whether a text begins with `type/subtype` (RFC 9110, 8.3.1). Parameters are not checked.
 fn is_media_type(text: &str) -> bool {
     let essence = text
         .split_once(';')
@@ -306,7 +307,7 @@ fn is_media_type(text: &str) -> bool {
         .is_some_and(|(main, sub)| is_token(main) && is_token(sub))
 }
 
-/// `1*tchar` (RFC 9110, 5.6.2).
+/// Returns whether a text is `1*tchar` (RFC 9110, 5.6.2).
 fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -324,28 +325,28 @@ fn is_json(content_type: &[u8]) -> bool {
     essence.is_empty() || essence.ends_with(b"/json") || essence.ends_with(b"+json")
 }
 
-/// What a request says about the length of its body, as it is on the wire.
+/// The length of a request's body as stated on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// So many coded bytes.
+    /// Number of coded bytes.
     Length(u64),
-    /// The body ends when it ends: chunked transfer coding, or HTTP/2 data without a
+    /// The length is not stated: chunked transfer coding, or HTTP/2 data without a
     /// `Content-Length`.
     Streamed,
-    /// HTTP/1 without any framing: there is no body (RFC 9112, 6.3).
+    /// HTTP/1 without any framing: the request has no body (RFC 9112, 6.3).
     Absent,
 }
 
 impl Framing {
     /// Reads the framing of a request.
     ///
-    /// `end_of_stream` says that no body follows the head. It matters in HTTP/2 and later, where a
-    /// body needs no header to announce it.
+    /// `end_of_stream` states that no body follows the head. It matters in HTTP/2 and later, where
+    /// no header needs to announce a body.
     ///
     /// # Errors
     ///
-    /// A message whose end is in doubt is refused; the connection should not be used again (RFC
-    /// 9112, 6.3).
+    /// A message whose end is ambiguous is refused. The connection should then not be used again
+    /// (RFC 9112, 6.3).
     pub fn of(
         version: Version,
         headers: &HeaderMap,
@@ -361,13 +362,12 @@ impl Framing {
     }
 }
 
-/// The content coding of a body. Offsets and sizes count what is left when it is undone
-/// (docs/protocol.md, 2.15).
+/// The content coding of a body. Offsets and sizes count decoded bytes (docs/protocol.md, 2.15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentCoding {
-    /// The bytes as they are.
+    /// No coding.
     Identity,
-    /// To be unpacked.
+    /// Gzip.
     Gzip,
 }
 

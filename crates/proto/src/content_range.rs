@@ -1,5 +1,5 @@
-//! `Content-Range` on a session URI: what a request's body is, or that it only asks
-//! (docs/protocol.md, 2.4).
+//! The `Content-Range` header of requests to a session (docs/protocol.md, 2.4), and the `Range`
+//! header of a `308`, which states the committed bytes (2.8).
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use http::HeaderValue;
 #[cfg(test)]
 mod tests;
 
-/// Chunks other than the last are multiples of this many bytes: 256 KiB.
+/// Granularity of chunks: 256 KiB. Every chunk but the last is a multiple of it.
 pub const CHUNK_GRANULARITY: u64 = 256 * 1024;
 
-/// What a `Content-Range` header says about a request to a session.
+/// The value of a `Content-Range` header in a request to a session.
 ///
-/// [`parse`](Self::parse) yields only ranges that hold together: `first <= last < total` and `last
-/// < u64::MAX`.
+/// [`parse`](Self::parse) returns only consistent ranges: `first <= last < total` and `last <
+/// u64::MAX`.
 ///
 /// ```
 /// use windlass_proto::content_range::ContentRange;
@@ -24,13 +24,13 @@ pub const CHUNK_GRANULARITY: u64 = 256 * 1024;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ContentRange {
-    /// `bytes first-last/total`: the body is these bytes of the media.
+    /// `bytes first-last/total`: the body holds these bytes of the media.
     Bounded {
         /// Offset of the body's first byte.
         first: u64,
         /// Offset of the body's last byte.
         last: u64,
-        /// Size of the media; `None` when not known yet (`*`).
+        /// Size of the media; `None` when it is not known yet (`*`).
         total: Option<u64>,
     },
     /// `bytes first-*/total`: the body runs from `first` to the end of the media.
@@ -40,24 +40,24 @@ pub enum ContentRange {
         /// Size of the media; `None` when it follows from the body (`*`).
         total: Option<u64>,
     },
-    /// `bytes */total`: there is no body. A query, or the end of an upload whose bytes are all
-    /// there.
+    /// `bytes */total`: the request has no body. It is a query, or it ends an upload whose bytes
+    /// are all committed.
     Query {
-        /// Size of the media; `None` when the client does not say (`*`).
+        /// Size of the media; `None` when the client does not state it (`*`).
         total: Option<u64>,
     },
 }
 
-/// Why a `Content-Range` header could not be understood.
+/// Why a `Content-Range` header cannot be parsed.
 ///
-/// The cause is for logs; the wire has one text for all of them.
+/// The variant is for logs. Clients get the same text for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentRangeError {
-    /// The unit `bytes` is missing or is another one.
+    /// The unit is not `bytes`.
     Unit,
     /// The value does not follow the grammar.
     Syntax,
-    /// A number does not fit.
+    /// A number does not fit into 64 bits.
     Overflow,
     /// The range ends before it begins.
     Inverted {
@@ -68,7 +68,7 @@ pub enum ContentRangeError {
     },
     /// The range reaches past the total it states.
     PastTotal {
-        /// Offset behind the range.
+        /// Offset after the last byte of the range.
         end: u64,
         /// The stated total.
         total: u64,
@@ -86,9 +86,9 @@ impl fmt::Display for ContentRangeError {
 impl std::error::Error for ContentRangeError {}
 
 impl ContentRange {
-    /// Reads a header value.
+    /// Parses a header value.
     ///
-    /// Two malformed ways to say "nothing to add, the total is N" are understood because clients in
+    /// Two malformed ways to say "nothing to add, the total is N" are accepted because clients in
     /// use send them: `bytes 0--1/0`, and `bytes N-(N-1)/N` for N above zero. Both become a
     /// [`Query`](Self::Query).
     pub fn parse(value: &[u8]) -> Result<Self, ContentRangeError> {
@@ -133,7 +133,7 @@ impl From<ContentRange> for HeaderValue {
     }
 }
 
-/// Takes off `bytes` and the spaces behind it.
+/// Strips `bytes` and the spaces after it.
 fn after_unit(value: &[u8]) -> Result<&[u8], ContentRangeError> {
     let (unit, rest) = value
         .split_at_checked(b"bytes".len())
@@ -175,7 +175,7 @@ fn bounded(first: u64, last: u64, total: Option<u64>) -> Result<ContentRange, Co
     }
 }
 
-/// The offset behind the bytes `first..=last`.
+/// Returns the offset after the bytes `first..=last`.
 pub(crate) fn end_of(first: u64, last: u64) -> Result<u64, ContentRangeError> {
     if last < first {
         return Err(ContentRangeError::Inverted { first, last });
@@ -191,7 +191,7 @@ fn number_or_star(text: &[u8]) -> Result<Option<u64>, ContentRangeError> {
     }
 }
 
-/// `1*DIGIT` that fits.
+/// Parses `1*DIGIT` that fits into 64 bits.
 fn number(digits: &[u8]) -> Result<u64, ContentRangeError> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(ContentRangeError::Syntax);
@@ -204,8 +204,8 @@ fn number(digits: &[u8]) -> Result<u64, ContentRangeError> {
         .ok_or(ContentRangeError::Overflow)
 }
 
-/// The committed bytes `0..=last`. Nothing committed has no such range: the header is left out
-/// then.
+/// The committed bytes `0..=last`, as a `308` reports them in `Range`. If no bytes are committed,
+/// the header is left out.
 ///
 /// ```
 /// use http::HeaderValue;
@@ -221,23 +221,23 @@ pub struct CommittedRange {
 }
 
 impl CommittedRange {
-    /// The range of the first `committed` bytes; `None` when there are none.
+    /// Returns the range of the first `committed` bytes; `None` for 0.
     pub fn of(committed: u64) -> Option<Self> {
         committed.checked_sub(1).map(|last| Self { last })
     }
 
-    /// Reads what a server wrote: `bytes=0-42`, and also `bytes 0-42` and `0-42`, as some servers
-    /// do.
+    /// Parses a server's header: `bytes=0-42`, and also `bytes 0-42` and `0-42`, which some servers
+    /// send.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let digits = without_unit(value.trim_ascii()).strip_prefix(b"0-")?;
-        // A sign would be accepted by the number's parser.
+        // `u64::from_str` accepts a sign.
         let digits = digits.iter().all(u8::is_ascii_digit).then_some(digits)?;
         let last: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-        // The count of committed bytes has to fit as well.
+        // The number of committed bytes must fit as well.
         (last < u64::MAX).then_some(Self { last })
     }
 
-    /// Count of committed bytes.
+    /// Number of committed bytes.
     pub fn committed(self) -> u64 {
         self.last + 1
     }

@@ -1,8 +1,8 @@
 //! Digests of media: CRC32C, MD5 and SHA-256 (docs/protocol.md, 2.14).
 //!
-//! Every medium has a CRC32C, computed in line by [`Crc32cHasher`]. The slow ones are computed only
-//! where [`Wanted`], by [`Md5Sha256Hasher`], whose state can be saved: a session may outlive the
-//! process.
+//! CRC32C is always computed, in line, by [`Crc32cHasher`]. MD5 and SHA-256 are slower and computed
+//! only where [`Wanted`], by [`Md5Sha256Hasher`]. Its state can be saved, because a session may
+//! outlive the process.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ mod tests;
 
 pub use expected::{DigestMismatch, ExpectedDigests, ExpectedDigestsError};
 
-/// CRC32C (Castagnoli). Written as base64 of its four big-endian bytes.
+/// CRC32C (Castagnoli). Its text form is base64 of the four big-endian bytes.
 ///
 /// ```
 /// use windlass_proto::digest::Crc32c;
@@ -32,23 +32,24 @@ pub use expected::{DigestMismatch, ExpectedDigests, ExpectedDigestsError};
 #[serde(try_from = "String", into = "String")]
 pub struct Crc32c(pub u32);
 
-/// MD5. Written as base64.
+/// MD5. Its text form is base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Md5(pub [u8; 16]);
 
-/// SHA-256. Written as base64.
+/// SHA-256. Its text form is base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Sha256(pub [u8; 32]);
 
-/// A text that is not the digest it should be.
+/// A text that cannot be parsed as the digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a digest: {DIGEST_BYTES} bytes in base64 or hexadecimal digits were expected")]
 pub struct InvalidDigest<const DIGEST_BYTES: usize>;
 
 impl Crc32c {
-    /// The digest of two pieces of media behind each other; `next_len` is the length of the second.
+    /// Returns the digest of two consecutive pieces of media. `next_len` is the length of the
+    /// second in bytes.
     #[must_use]
     pub fn combine(self, next: Self, next_len: u64) -> Self {
         combine(self, next, next_len)
@@ -56,24 +57,24 @@ impl Crc32c {
 }
 
 impl Md5 {
-    /// Reads hexadecimal digits of either case.
+    /// Parses hexadecimal digits of either case.
     pub fn from_hex(text: &str) -> Result<Self, InvalidDigest<16>> {
         from_hex(text).map(Self)
     }
 
-    /// Lower-case hexadecimal digits.
+    /// Formats the digest as lower-case hexadecimal digits.
     pub fn to_hex(self) -> String {
         to_hex(&self.0)
     }
 }
 
 impl Sha256 {
-    /// Reads hexadecimal digits of either case.
+    /// Parses hexadecimal digits of either case.
     pub fn from_hex(text: &str) -> Result<Self, InvalidDigest<32>> {
         from_hex(text).map(Self)
     }
 
-    /// Lower-case hexadecimal digits.
+    /// Formats the digest as lower-case hexadecimal digits.
     pub fn to_hex(self) -> String {
         to_hex(&self.0)
     }
@@ -121,7 +122,7 @@ impl FromStr for Sha256 {
     }
 }
 
-/// Serde goes through the written form.
+/// Serde uses the text form.
 macro_rules! string_conversions {
     ($($digest:ident),*) => {$(
         impl From<$digest> for String {
@@ -142,20 +143,20 @@ macro_rules! string_conversions {
 
 string_conversions!(Crc32c, Md5, Sha256);
 
-/// What is known of a medium's bytes.
+/// The digests of some media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digests {
-    /// Always there.
+    /// Always computed.
     pub crc32c: Crc32c,
-    /// There where it was [`Wanted`].
+    /// Computed where it was [`Wanted`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub md5: Option<Md5>,
-    /// There where it was [`Wanted`].
+    /// Computed where it was [`Wanted`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Sha256>,
 }
 
-/// Which slow digests are computed.
+/// Selects the slow digests to compute.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     /// MD5, for resources that show it and for clients that state it.
@@ -165,7 +166,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What either side wants.
+    /// Returns the digests that either side wants.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -176,7 +177,7 @@ impl Wanted {
 }
 
 fn from_base64<const N: usize>(text: &str) -> Result<[u8; N], InvalidDigest<N>> {
-    // Longer texts are refused before they are decoded.
+    // A longer text is refused without decoding it.
     let fits = text.len() == N.div_ceil(3) * 4;
     let bytes = if fits {
         STANDARD.decode(text).ok()
@@ -217,19 +218,20 @@ fn to_hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Computes the CRC32C of media as it passes.
+/// Computes a CRC32C incrementally.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Crc32cHasher(Crc32c);
 
 impl Crc32cHasher {
-    /// Goes on behind bytes whose digest is known.
+    /// Continues after bytes whose digest is known.
     pub fn continue_from(value: Crc32c) -> Self {
         Self(value)
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, data: &[u8]) {
-        // The library keeps its parameters beside its state, which makes 300 bytes: they are there only while they are used.
+        // The library's digest holds its parameters as well, 300 bytes in all. It exists only
+        // during the call, so that a hasher takes four bytes.
         let register = u64::from(!self.0.0);
         let mut digest = crc_fast::Digest::new_with_init_state(Crc32Iscsi, register);
         digest.update(data);
@@ -237,13 +239,13 @@ impl Crc32cHasher {
         self.0 = Crc32c(checksum.expect("a CRC32C has 32 bits"));
     }
 
-    /// The digest of all bytes so far.
+    /// Returns the digest of all bytes so far.
     pub fn value(&self) -> Crc32c {
         self.0
     }
 }
 
-/// Computes the slow digests of media, those that are wanted.
+/// Computes MD5 and SHA-256 incrementally, those that are wanted.
 ///
 /// ```
 /// use windlass_proto::digest::{SlowHasher, Wanted};
@@ -259,17 +261,17 @@ pub struct Md5Sha256Hasher {
     sha256: Option<sha2::Sha256>,
 }
 
-/// A saved state that was not written by [`Md5Sha256Hasher::save`].
+/// A saved state that [`Md5Sha256Hasher::save`] did not write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the saved state of a digest is damaged")]
 pub struct RestoreError;
 
-/// The first byte of a saved state says which states follow.
+/// The first byte of a saved state is a bit set of the states that follow.
 const SAVED_MD5: u8 = 1;
 const SAVED_SHA256: u8 = 2;
 
 impl Md5Sha256Hasher {
-    /// Begins at the media's first byte.
+    /// Starts at the first byte of the media.
     pub fn new(wanted: Wanted) -> Self {
         Self {
             md5: wanted.md5.then(md5::Md5::new),
@@ -277,7 +279,7 @@ impl Md5Sha256Hasher {
         }
     }
 
-    /// What is computed.
+    /// Returns which digests are computed.
     pub fn wanted(&self) -> Wanted {
         Wanted {
             md5: self.md5.is_some(),
@@ -285,7 +287,7 @@ impl Md5Sha256Hasher {
         }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, data: &[u8]) {
         if let Some(md5) = &mut self.md5 {
             md5.update(data);
@@ -295,14 +297,14 @@ impl Md5Sha256Hasher {
         }
     }
 
-    /// The digests of all bytes.
+    /// Returns the digests of all bytes.
     pub fn finish(self) -> (Option<Md5>, Option<Sha256>) {
         let md5 = self.md5.map(|md5| Md5(md5.finalize().into()));
         let sha256 = self.sha256.map(|sha256| Sha256(sha256.finalize().into()));
         (md5, sha256)
     }
 
-    /// The state as bytes: at most 200 or so. They are as secret as the media.
+    /// Serializes the state, in about 200 bytes. They are as confidential as the media.
     pub fn save(&self) -> Vec<u8> {
         let mut saved = vec![0];
         if let Some(md5) = &self.md5 {
@@ -316,7 +318,7 @@ impl Md5Sha256Hasher {
         saved
     }
 
-    /// Goes on from a saved state.
+    /// Continues from a saved state.
     pub fn restore(saved: &[u8]) -> Result<Self, RestoreError> {
         let (&present, mut states) = saved.split_first().ok_or(RestoreError)?;
         if present & !(SAVED_MD5 | SAVED_SHA256) != 0 {
@@ -336,7 +338,7 @@ impl Md5Sha256Hasher {
     }
 }
 
-/// Reads one state off the front of `states`.
+/// Reads one state from the front of `states`.
 fn take_state<H: SerializableState>(states: &mut &[u8]) -> Result<H, RestoreError> {
     let len = SerializedState::<H>::default().len();
     let (state, rest) = states.split_at_checked(len).ok_or(RestoreError)?;
@@ -345,24 +347,29 @@ fn take_state<H: SerializableState>(states: &mut &[u8]) -> Result<H, RestoreErro
     H::deserialize(&state).map_err(|_| RestoreError)
 }
 
-/// The polynomial of Castagnoli, lowest power first: bit 31 is 1, bit 30 is x, and x^32 is left out.
+/// The Castagnoli polynomial, lowest power first: bit 31 is 1, bit 30 is x, and x^32 is implied.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// The polynomials 1 and x.
 const ONE: u32 = 1 << 31;
 const X: u32 = 1 << 30;
 
-/// x^(2^k). Lengths have 64 bits, and a byte is eight powers of x.
+/// x^(2^k) modulo the polynomial. Lengths have 64 bits, and a byte is eight powers of x.
 const POWERS: [u32; 64 + 3] = powers();
 
-/// The digest of two pieces.
+///
+/// Combines the CRC32Cs of two consecutive pieces.
+///
+/// A CRC is the remainder of a polynomial over GF(2). Appending n bytes to a piece multiplies its
+/// remainder by x^(8n). With the powers x^(2^k) in a table, this takes one multiplication for each
+/// bit set in n.
 fn combine(first: Crc32c, next: Crc32c, next_len: u64) -> Crc32c {
     let bits = (0..64).filter(|bit| next_len >> bit & 1 == 1);
     let shifted = bits.fold(first.0, |crc, bit| product(crc, POWERS[bit + 3]));
     Crc32c(shifted ^ next.0)
 }
 
-/// `a` times `b`, modulo the polynomial.
+/// Multiplies `a` and `b` modulo the polynomial.
 const fn product(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut power = ONE;

@@ -1,4 +1,4 @@
-//! The header names of the protocol that no RFC defines.
+//! Header names of the protocol.
 
 use http::HeaderName;
 
@@ -8,7 +8,7 @@ pub const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 pub const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
 /// Asks for `200` with [`X_HTTP_STATUS_CODE_OVERRIDE`] in place of `308`.
 pub const X_GUPLOADER_NO_308: HeaderName = HeaderName::from_static("x-guploader-no-308");
-/// The session's `upload_id`, repeated in replies.
+/// The session's `upload_id`, in replies.
 pub const X_GUPLOADER_UPLOADID: HeaderName = HeaderName::from_static("x-guploader-uploadid");
 /// The method that a POST stands for.
 pub const X_HTTP_METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");

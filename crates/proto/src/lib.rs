@@ -1,26 +1,38 @@
-//! The media upload protocol as a server speaks it, without I/O.
+//! Google's media upload protocol as pure state machines: parsing, decisions and digests, no I/O.
 //!
-//! A request head becomes a [`Command`](command::Command); a command on a session and what is known
-//! of that session become a [`Step`](session::Step); a step that takes bytes hands out an
-//! [`BodyFilter`](session::BodyFilter), which says of every byte whether it is stored, skipped or refused.
-//! What is answered in the protocol's own terms is made in [`reply`]; everything that can be wrong
-//! with a request is a [`ProtocolError`](error::ProtocolError).
-//!
-//! Nothing here waits, reads a clock, draws a random number or opens anything, and no function
-//! panics on what a client sends. Statuses of errors are chosen by the server, in one table.
+//! The crate serves both sides of the protocol. A server decides with it how a session handles a
+//! request:
 //!
 //! ```
 //! use windlass_proto::command::{BodyLength, SessionRequest};
 //! use windlass_proto::content_range::ContentRange;
+//! use windlass_proto::reply::resume_incomplete;
 //! use windlass_proto::session::{Rules, Snapshot, State, Step, step};
 //!
+//! // 256 KiB of 300,000 bytes are committed when a query arrives.
 //! let session = Snapshot { state: State::Active, offset: 262_144, total: Some(300_000) };
 //! let request = SessionRequest {
 //!     content_range: ContentRange::parse(b"bytes */300000").map(Some),
 //!     body: BodyLength::Exact(0),
 //! };
-//! assert!(matches!(step(&session, &Rules::default(), &request), Ok(Step::Report)));
+//! let Ok(Step::Report) = step(&session, &Rules::default(), &request) else { panic!() };
+//! let reply = resume_incomplete(session.offset, false);
+//! assert_eq!(reply.status, 308);
+//! assert_eq!(reply.headers["range"], "bytes=0-262143");
 //! ```
+//!
+//! On the server's side, a request head becomes a [`Command`](command::Command). A command on a
+//! session and the stored [`Snapshot`](session::Snapshot) of the session become a
+//! [`Step`](session::Step). For a request with data the step holds a
+//! [`BodyFilter`](session::BodyFilter), which decides for every byte of the body whether it is
+//! stored, skipped or refused. [`reply`] makes the replies that the protocol defines. Invalid
+//! requests are [`ProtocolError`](error::ProtocolError)s; the server maps them to statuses.
+//!
+//! On the client's side, a [`Transfer`](transfer::Transfer) decides which request follows which
+//! reply, including retries.
+//!
+//! No function waits, reads a clock, draws a random number or opens a file, and none panics
+//! because of received data.
 
 pub mod backoff;
 pub mod command;

@@ -1,44 +1,44 @@
-//! The JSON that comes with an upload (docs/protocol.md, 4.15).
+//! The JSON metadata of an upload (docs/protocol.md, 4.15).
 
 use serde_json::{Map, Value};
 
 #[cfg(test)]
 mod tests;
 
-/// Why metadata was not understood.
+/// Why metadata cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
-    /// Not text.
+    /// The bytes are not UTF-8.
     #[error("Parse Error: the metadata is not UTF-8.")]
     NotUtf8,
-    /// Not JSON, or nested deeper than is read.
+    /// The text is not JSON, or is nested too deeply.
     #[error("Parse Error: the metadata is not valid JSON (line {line}, column {column}).")]
     NotJson {
-        /// Line of the fault, from 1.
+        /// Line of the error, from 1.
         line: usize,
-        /// Column of the fault in bytes.
+        /// Column of the error in bytes.
         column: usize,
     },
-    /// More values than a document about media can need.
+    /// The document has more values than media metadata can need.
     #[error("Parse Error: the metadata has more than {limit} values.")]
     TooManyValues {
-        /// The most values there may be.
+        /// Maximum number of values.
         limit: usize,
     },
-    /// JSON, but no object.
+    /// The document is JSON but not an object.
     #[error("Parse Error: the metadata must be a JSON object, not {found}.")]
     NotAnObject {
-        /// What it is.
+        /// Type of the value, with its article.
         found: &'static str,
     },
 }
 
-/// The most values that metadata may have. In memory a value takes some seventy times the two bytes that
-/// it takes on the wire.
+/// Maximum number of values in metadata. A value takes about seventy times the two bytes in memory
+/// that it can take on the wire.
 const MOST_VALUES: usize = 20_000;
 
-/// Reads metadata. Nothing at all, white space and `null` count as an empty object: clients send
-/// each of them.
+/// Parses metadata. An empty text, white space and `null` count as an empty object, because clients
+/// send each of them.
 ///
 /// ```
 /// use windlass_proto::metadata::parse_metadata;
@@ -69,8 +69,8 @@ pub fn parse_metadata(bytes: &[u8]) -> Result<Map<String, Value>, MetadataError>
     }
 }
 
-/// How many values a JSON text has at most: every value but the first stands behind a comma, a colon
-/// or an opening bracket. What is inside strings does not count.
+/// Returns an upper bound for the number of values in a JSON text. Every value but the first
+/// follows a comma, a colon or an opening bracket. Characters inside strings are not counted.
 fn values(text: &str) -> usize {
     let (mut count, mut in_string, mut escaped) = (1, false, false);
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! The query string and the parameters that every API has (docs/protocol.md, 2.2).
+//! The query string and the standard parameters of every API (docs/protocol.md, 2.2).
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 mod tests;
 
-/// A session's `upload_id` as a client wrote it. It is a credential, so `Debug` does not show it.
+/// A session's `upload_id` as the client sent it. It is a credential, so `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct UploadId(String);
 
 impl UploadId {
-    /// The identifier as it stands in the URI, decoded.
+    /// Returns the decoded identifier.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -31,25 +31,25 @@ impl fmt::Debug for UploadId {
     }
 }
 
-/// The parameters of a query string, decoded, in their order. Unknown parameters are kept.
+/// The decoded parameters of a query string in their order. Unknown parameters are kept.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Parameters {
     pairs: Vec<(String, String)>,
 }
 
-/// A parameter whose name or value is not UTF-8 once it is decoded.
+/// A parameter whose decoded name or value is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Parameter {name} is not valid UTF-8.")]
 pub struct NotUtf8 {
-    /// The name, with replacement characters where it is not UTF-8 itself.
+    /// Name of the parameter, with replacement characters where it is not UTF-8.
     pub name: String,
 }
 
 impl Parameters {
-    /// Reads a query string. `+` is a space, and a parameter without `=` is empty.
+    /// Parses a query string. `+` is a space, and a parameter without `=` is empty.
     ///
     /// # Errors
-    /// When a name or a value is not UTF-8. Replacement characters would make one name of several.
+    /// A name or a value is not UTF-8. Replacement characters could make several names equal.
     pub fn parse(query: Option<&str>) -> Result<Self, NotUtf8> {
         let pairs = query
             .unwrap_or_default()
@@ -60,27 +60,27 @@ impl Parameters {
         })
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub fn first(&self, name: &str) -> Option<&str> {
         self.iter()
             .find(|(key, _)| *key == name)
             .map(|(_, value)| value)
     }
 
-    /// All parameters in their order.
+    /// Iterates over all parameters in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The session that the request addresses, if it addresses one.
+    /// Returns the session that the request addresses, if any.
     pub fn upload_id(&self) -> Option<UploadId> {
         self.first("upload_id").map(UploadId::from)
     }
 }
 
-/// Shows names and values, but not the values that give access to something.
+/// Hides the values that are credentials.
 impl fmt::Debug for Parameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SECRET: [&str; 4] = ["upload_id", "access_token", "oauth_token", "key"];
@@ -114,28 +114,28 @@ fn decoded(text: &str) -> Option<String> {
     Some(decoded.into_owned())
 }
 
-/// What form of a resource is asked for: `alt`.
+/// The representation of a resource: the parameter `alt`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Alt {
     /// The resource as JSON.
     #[default]
     Json,
-    /// The media.
+    /// The media itself.
     Media,
 }
 
-/// The parameters that shape a reply. Those of a session's start hold for its final reply, so they
-/// are remembered with the session (docs/protocol.md, 4.26).
+/// The parameters that shape a reply. Those of the request that starts a session apply to the
+/// session's final reply, so they are stored with the session (docs/protocol.md, 4.26).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StandardParameters {
-    /// The form of the reply.
+    /// Representation of the reply.
     pub alt: Alt,
-    /// The mask of a partial response; `None` for the whole resource.
+    /// Field mask of a partial response; `None` for the whole resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<String>,
-    /// Whether JSON is indented; by default it is.
+    /// Whether JSON is indented. Default: true.
     pub pretty_print: bool,
 }
 
@@ -149,7 +149,7 @@ impl Default for StandardParameters {
     }
 }
 
-/// A value of `alt` that is not served.
+/// An unknown value of `alt`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid value \"{value}\" for parameter alt.")]
 pub struct InvalidAlt {
@@ -158,7 +158,7 @@ pub struct InvalidAlt {
 }
 
 impl StandardParameters {
-    /// Picks the standard parameters out of a query string.
+    /// Reads the standard parameters from a query string.
     pub fn from_parameters(parameters: &Parameters) -> Result<Self, InvalidAlt> {
         Ok(Self {
             alt: alt(parameters.first("alt"))?,

@@ -1,9 +1,9 @@
 //! Bodies of type multipart/related: metadata, then media (docs/protocol.md, 2.6; RFC 2387, RFC
 //! 2046).
 //!
-//! The [`Splitter`] is pushed pieces of a body as they come and hands out pieces of media as they
-//! are found. It never holds more than the metadata, the headers of one body part and what may turn
-//! out to be a delimiter.
+//! The caller pushes pieces of a body into a [`Splitter`] as they arrive and gets back pieces of
+//! media. The splitter never buffers more than the metadata, the headers of one body part and a
+//! possible delimiter.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,14 +17,14 @@ mod tests;
 
 pub use delimiter::Boundary;
 
-/// How much of what is not media is taken.
+/// Size limits of everything but the media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RelatedLimits {
-    /// Bytes of the metadata, and of the checksums behind the media. 1 MiB by default.
+    /// Bytes of the metadata, and of the checksums after the media. Default: 1 MiB.
     pub metadata: usize,
-    /// Bytes of the headers of one body part. 16 KiB by default.
+    /// Bytes of the headers of one body part. Default: 16 KiB.
     pub part_headers: usize,
-    /// Bytes before the first delimiter. 64 KiB by default.
+    /// Bytes before the first delimiter. Default: 64 KiB.
     pub preamble: usize,
 }
 
@@ -38,16 +38,17 @@ impl Default for RelatedLimits {
     }
 }
 
-/// What a body part behind the media means.
+/// How a body part after the media is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThirdPart {
-    /// It is an error.
+    /// A third part is an error.
     Refused,
-    /// It is JSON with the media's checksums, as Google's Rust client for Cloud Storage sends it.
+    /// A third part is JSON with the media's checksums, as Google's Rust client for Cloud Storage
+    /// sends it.
     Checksums,
 }
 
-/// Something found in the body, in this order: metadata, start of the media, media, end of the
+/// A piece of the body. Pieces come in this order: metadata, start of the media, media, end of the
 /// media.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
@@ -55,66 +56,66 @@ pub enum Piece {
     Metadata(Vec<u8>),
     /// The media begins.
     MediaStart {
-        /// Its type, if the body part says one.
+        /// Type of the media, if the body part states one.
         content_type: Option<String>,
     },
-    /// The next bytes of the media, never none. A slice of what was pushed wherever possible.
+    /// The next bytes of the media, at least one. A slice of the pushed bytes wherever possible.
     Media(Bytes),
     /// The media is complete.
     MediaEnd,
 }
 
-/// Why a body is not metadata and media.
+/// Why a body is not a valid multipart upload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RelatedError {
-    /// The `Content-Type` is another one.
+    /// The `Content-Type` is not multipart/related.
     #[error("A multipart upload must have a Content-Type header of multipart/related.")]
     NotRelated,
     /// The `Content-Type` has no usable boundary.
     #[error("The Content-Type header has no valid boundary parameter.")]
     NoBoundary,
-    /// Too much before the first delimiter.
+    /// The preamble before the first delimiter is too long.
     #[error("The multipart body has more than {limit} bytes before its first boundary.")]
     PreambleTooLarge {
-        /// The most bytes there may be.
+        /// Maximum number of bytes.
         limit: usize,
     },
-    /// Too many headers in a body part.
+    /// The headers of a body part are too long.
     #[error("A part of the multipart body has more than {limit} bytes of headers.")]
     PartHeadersTooLarge {
-        /// The most bytes there may be.
+        /// Maximum number of bytes.
         limit: usize,
     },
-    /// A line in the headers of a body part is no header.
+    /// A header line of a body part is malformed.
     #[error("A part of the multipart body has a malformed header.")]
     PartHeader,
     /// Metadata or checksums are too large.
     #[error("The metadata part of the multipart body is larger than {limit} bytes.")]
     MetadataTooLarge {
-        /// The most bytes there may be.
+        /// Maximum number of bytes.
         limit: usize,
     },
-    /// A `Content-Transfer-Encoding` that is not understood.
+    /// The `Content-Transfer-Encoding` is not supported.
     #[error("A part of the multipart body has an unsupported Content-Transfer-Encoding.")]
     TransferEncoding,
-    /// A body part says that it is base64 and is not.
+    /// A body part is declared as base64 but is not valid base64.
     #[error("A part of the multipart body is not valid base64.")]
     Base64,
-    /// The body ends after fewer than two parts.
+    /// The body has fewer than two parts.
     #[error("The multipart body must have two parts, metadata and media; it has {found}.")]
     TooFewParts {
         /// Number of parts.
         found: u8,
     },
-    /// There is something behind the media.
+    /// A part follows the media.
     #[error("The multipart body must have two parts, metadata and media; it has more.")]
     TooManyParts,
-    /// The body ends in the middle.
+    /// The body ends without its final delimiter.
     #[error("The multipart body ends without its final boundary.")]
     NoFinalBoundary,
 }
 
-/// Splits a body into metadata and media as it comes.
+/// Splits a body into metadata and media incrementally.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -145,11 +146,11 @@ enum State {
     Headers(Role, HeaderBlock),
     Body(BodyPart),
     Epilogue,
-    /// An error was found between two parts.
+    /// An error occurred between two parts.
     Lost,
 }
 
-/// What a body part is for. They come in this order.
+/// Role of a body part. Parts come in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Metadata,
@@ -157,17 +158,17 @@ enum Role {
     Checksums,
 }
 
-/// A body part whose headers are read.
+/// A body part whose headers have been read.
 #[derive(Debug)]
 struct BodyPart {
     role: Role,
     decoder: Decoder,
-    /// What there is of metadata or checksums. Media passes through.
+    /// Metadata or checksums so far. Media passes through unbuffered.
     gathered: Vec<u8>,
 }
 
 impl Splitter {
-    /// Begins with an empty body.
+    /// Starts with an empty body.
     pub fn new(boundary: Boundary, limits: RelatedLimits, third_part: ThirdPart) -> Self {
         let delimiters = Delimiters::new(boundary);
         Self {
@@ -179,11 +180,12 @@ impl Splitter {
         }
     }
 
-    /// Takes the next bytes of the body and adds to `pieces` what is found in them.
+    /// Adds the next bytes of the body and appends the pieces found in them to `pieces`.
     ///
     /// # Errors
     ///
-    /// After an error the body is lost; what was found before it stands in `pieces`.
+    /// After an error the body cannot be continued. The pieces found before the error are in
+    /// `pieces`.
     pub fn push(&mut self, mut data: Bytes, pieces: &mut Vec<Piece>) -> Result<(), RelatedError> {
         while !matches!(self.state, State::Epilogue | State::Lost) {
             match self.delimiters.next(&mut data) {
@@ -196,7 +198,7 @@ impl Splitter {
         Ok(())
     }
 
-    /// Ends the body. Returns the checksums, if there were some.
+    /// Ends the body. Returns the checksums, if the body had some.
     pub fn finish(self) -> Result<Option<Vec<u8>>, RelatedError> {
         match self.state {
             State::Epilogue => Ok(self.checksums),
@@ -251,11 +253,11 @@ impl Splitter {
         }
     }
 
-    /// Ends what is being read, and says what it was if it was a part. The caller sets the next
-    /// state.
+    /// Ends the current part and returns its role; `None` if no part was open. The caller sets the
+    /// next state.
     fn end_part(&mut self, pieces: &mut Vec<Piece>) -> Result<Option<Role>, RelatedError> {
         let part = match std::mem::replace(&mut self.state, State::Lost) {
-            // Headers without the empty line behind them: the part has no content.
+            // The empty line after the headers is missing: the part has no content.
             State::Headers(role, block) => BodyPart::begin(role, block.parse()?, pieces),
             State::Body(part) => part,
             State::Preamble { .. } | State::Epilogue | State::Lost => return Ok(None),
@@ -298,7 +300,7 @@ impl BodyPart {
         Ok(())
     }
 
-    /// Hands out what was gathered: metadata as a piece, checksums to the caller.
+    /// Returns the buffered content: metadata as a piece, checksums as the result.
     fn end(self, pieces: &mut Vec<Piece>) -> Result<Option<Vec<u8>>, RelatedError> {
         self.decoder.finish()?;
         match self.role {
@@ -310,11 +312,11 @@ impl BodyPart {
     }
 }
 
-/// The headers of a body part as they come, from the line end of the delimiter to the empty line.
+/// The headers of a body part so far, from the line end of the delimiter to the empty line.
 #[derive(Debug, Default)]
 struct HeaderBlock(Vec<u8>);
 
-/// What the headers say.
+/// The parsed headers.
 #[derive(Debug)]
 struct PartHeaders {
     content_type: Option<String>,
@@ -322,7 +324,7 @@ struct PartHeaders {
 }
 
 impl HeaderBlock {
-    /// Takes lines off the front of `content`; true when the empty line was reached.
+    /// Takes lines from the front of `content`. Returns true when the empty line was reached.
     fn push(&mut self, content: &mut Bytes, limit: usize) -> Result<bool, RelatedError> {
         while !content.is_empty() {
             let line = memchr::memchr(b'\n', content).map_or(content.len(), |at| at + 1);
@@ -338,7 +340,7 @@ impl HeaderBlock {
         Ok(false)
     }
 
-    /// Reads the headers.
+    /// Parses the headers.
     fn parse(&self) -> Result<PartHeaders, RelatedError> {
         let text = String::from_utf8_lossy(&self.0);
         let fields = fields(&text)?;
@@ -357,7 +359,8 @@ impl HeaderBlock {
     }
 }
 
-/// Names and values. A line that begins with white space continues the one before.
+/// Splits headers into names and values. A line that begins with white space continues the previous
+/// one.
 fn fields(text: &str) -> Result<Vec<(&str, String)>, RelatedError> {
     let mut fields: Vec<(&str, String)> = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty()) {
@@ -370,25 +373,25 @@ fn fields(text: &str) -> Result<Vec<(&str, String)>, RelatedError> {
     Ok(fields)
 }
 
-/// Undoes a transfer encoding as the content comes.
+/// Decodes a `Content-Transfer-Encoding` (RFC 2045, 6) incrementally.
 #[derive(Debug)]
 enum Decoder {
-    /// The content is what it is.
+    /// No encoding.
     Identity,
     /// Base64 with line ends and spaces anywhere.
     Base64(Base64),
 }
 
-/// What is left between two pieces of base64.
+/// State between two pieces of base64.
 #[derive(Debug, Default)]
 struct Base64 {
-    /// Symbols that do not make a group of four yet.
+    /// Symbols that do not form a group of four yet.
     symbols: Vec<u8>,
     padded: bool,
 }
 
 impl Decoder {
-    /// The decoder for the value of a header, or for no header.
+    /// Returns the decoder for a header's value; `None` stands for a missing header.
     fn of(encoding: Option<&str>) -> Result<Self, RelatedError> {
         match encoding.map(str::to_ascii_lowercase).as_deref() {
             None | Some("binary" | "8bit" | "7bit") => Ok(Self::Identity),

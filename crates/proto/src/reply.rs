@@ -1,7 +1,7 @@
-//! Replies that belong to the protocol itself: a session has started, a chunk is committed
-//! (docs/protocol.md, 2.7, 2.8).
+//! Replies of the protocol itself: a session has started, a chunk is committed (docs/protocol.md,
+//! 2.7, 2.8).
 //!
-//! Replies that carry a resource and replies to errors are the server's.
+//! The server makes replies that carry a resource, and replies to errors.
 
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPIRES, LOCATION, PRAGMA, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -17,7 +17,7 @@ mod tests;
 pub struct ReplyHead {
     /// The status.
     pub status: StatusCode,
-    /// The reason phrase, where it is not the status's usual one.
+    /// Reason phrase, where it is not the status's usual one.
     pub reason_phrase: Option<&'static str>,
     /// The headers.
     pub headers: HeaderMap,
@@ -39,9 +39,10 @@ impl ReplyHead {
     }
 }
 
-/// A session has started at `location`, an absolute URI that carries `upload_id`.
+/// Returns the reply to the start of a session. `location` is the absolute session URI, which
+/// carries `upload_id`.
 ///
-/// The status is exactly 200 and the reply may not be cached: several clients accept nothing else.
+/// The status is exactly 200 and caching is forbidden, because several clients accept nothing else.
 pub fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
     let mut reply = ReplyHead::empty(StatusCode::OK);
     let headers = &mut reply.headers;
@@ -59,11 +60,11 @@ pub fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
     reply
 }
 
-/// The upload goes on: so many bytes are committed.
+/// Returns the reply to an unfinished upload with `committed` bytes.
 ///
-/// Normally `308 Resume Incomplete`. With `no_308` it is a `200` that says in a header what it
-/// stands for, since the HTTP stacks of some clients take a 308 for a redirection. Never has a
-/// `Location`: clients would follow it.
+/// The status is `308 Resume Incomplete`. With `no_308` it is a `200` with the status 308 in a
+/// header, because the HTTP stacks of some clients treat a 308 as a redirection. The reply never
+/// has a `Location`, because clients would follow it.
 pub fn resume_incomplete(committed: u64, no_308: bool) -> ReplyHead {
     let mut reply = if no_308 {
         let mut reply = ReplyHead::empty(StatusCode::OK);

@@ -1,7 +1,7 @@
-//! What a session does with a request (docs/protocol.md, 2.8, 2.9 and 4.1 to 4.21).
+//! The state machine of an upload session (docs/protocol.md, 2.8, 2.9 and 4.1 to 4.21).
 //!
-//! [`step`] decides from the request's head what happens. Where bytes are taken, the [`BodyFilter`] it
-//! hands out decides piece by piece which of them are stored. All offsets count decoded bytes of
+//! [`step`] decides from the request's head what to do. For a request with data it returns a
+//! [`BodyFilter`], which selects the bytes of the body to store. All offsets count decoded bytes of
 //! the media.
 
 use bytes::{Buf, Bytes};
@@ -13,11 +13,11 @@ mod tests;
 
 pub use crate::content_range::CHUNK_GRANULARITY;
 
-/// What a request to a session brings.
+/// A request to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionRequest {
-    /// The body's place in the media. An error here is for the session to judge: it ends the
-    /// session.
+    /// Range of the body in the media. The session handles a parse error, because the error ends
+    /// the session.
     pub content_range: Result<Option<ContentRange>, ContentRangeError>,
     /// Length of the body.
     pub body: BodyLength,
@@ -26,73 +26,74 @@ pub struct SessionRequest {
 /// Length of a body in decoded bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// Known beforehand.
+    /// Known from the head.
     Exact(u64),
-    /// Known when the body has ended: it is chunked, or it is coded.
+    /// Known at the end of the body: the body is chunked, or it has a content coding.
     Unknown,
 }
 
-/// Where a session is in its life.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Takes bytes.
+    /// Accepts bytes.
     Active,
-    /// Has all its bytes; the resource is being made.
+    /// All bytes are committed; the resource is being made.
     Finishing,
-    /// Has its final reply.
+    /// The final reply is stored.
     Finished,
-    /// Broken for good by a bad request.
+    /// Ended by an invalid request.
     Failed,
-    /// Given up by the client.
+    /// Cancelled by the client.
     Cancelled,
 }
 
-/// What is known of a session when a request arrives.
+/// The session as stored when a request arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Where it is in its life.
+    /// State of the session.
     pub state: State,
-    /// Count of committed bytes.
+    /// Number of committed bytes.
     pub offset: u64,
-    /// Size of the media, once declared with the start (above zero) or stated by an earlier data
+    /// Size of the media, if it was declared at the start (above zero) or stated by an earlier data
     /// request.
     pub total: Option<u64>,
 }
 
-/// What happens to a chunk that is not the last and not a multiple of [`CHUNK_GRANULARITY`].
+/// How a chunk is handled that is not the last and not a multiple of [`CHUNK_GRANULARITY`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ChunkRule {
-    /// Below one multiple it ends the session; above, what exceeds the last multiple is not kept.
+    /// A chunk below one multiple ends the session. Of a larger one, the bytes after the last
+    /// multiple are dropped.
     #[default]
     Strict,
-    /// It is stored as it is.
+    /// The chunk is stored as it is.
     Lenient,
 }
 
-/// The rules a session follows.
+/// The rules of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// The rule for the size of chunks.
+    /// Rule for the size of chunks.
     pub chunks: ChunkRule,
-    /// The most bytes that the media may have.
+    /// Maximum size of the media in bytes.
     pub max_size: Option<u64>,
 }
 
-/// What to do with a request.
+/// How to handle a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The session is finished: answer with the stored reply. The body is of no interest.
+    /// The session is finished: send the stored reply. The body is ignored.
     Replay,
-    /// The session is finishing: drive the finish to its end, then answer with its reply.
+    /// The session is finishing: complete the finish, then send its reply.
     Resume,
-    /// Answer with what is committed.
+    /// Report the number of committed bytes.
     Report,
-    /// There is nothing to read: finish with the bytes that are there.
+    /// Finish with the committed bytes. The request has no body to read.
     Finish {
         /// Size of the media.
         total: u64,
     },
-    /// Read the body.
+    /// Read the body through this filter.
     Append(BodyFilter),
 }
 
@@ -105,10 +106,10 @@ pub enum SessionError {
     /// The session has failed for good.
     #[error("The upload session is no longer available. Start a new upload.")]
     Gone,
-    /// `Content-Range` cannot be understood.
+    /// `Content-Range` cannot be parsed.
     #[error(transparent)]
     ContentRange(#[from] ContentRangeError),
-    /// The body would begin behind the committed bytes.
+    /// The body would begin after the committed bytes.
     #[error(
         "Invalid request.  According to the Content-Range header, the upload offset is {first} byte(s), \
          which exceeds already uploaded size of {committed} byte(s)."
@@ -116,7 +117,7 @@ pub enum SessionError {
     Gap {
         /// Offset of the body's first byte.
         first: u64,
-        /// Count of committed bytes.
+        /// Number of committed bytes.
         committed: u64,
     },
     /// A chunk that is not the last is smaller than [`CHUNK_GRANULARITY`].
@@ -128,44 +129,44 @@ pub enum SessionError {
         /// Length of the chunk.
         length: u64,
     },
-    /// The body has another length than the range or the total calls for.
+    /// The length of the body does not match the range or the total.
     #[error(
         "The request body has {body} byte(s), but {expected} byte(s) belong in it, \
          from offset {first} up to the end at {}.",
         first.saturating_add(*expected)
     )]
     LengthDisagrees {
-        /// Length of the body; of a body that is too long, as far as it was seen.
+        /// Length of the body; for a body that is too long, the number of bytes seen.
         body: u64,
-        /// Length it should have.
+        /// Required length.
         expected: u64,
         /// Offset of its first byte.
         first: u64,
     },
-    /// A data request states another total than was declared or stated before.
+    /// A data request states a total that differs from the known one.
     #[error(
         "The Content-Range header states a total of {stated} byte(s), but this upload has {known} byte(s)."
     )]
     TotalChanged {
         /// The total in this request.
         stated: u64,
-        /// The total known before.
+        /// The total declared or stated before.
         known: u64,
     },
-    /// All bytes that the request wants to finish with are there, but more were declared.
+    /// A request finishes the upload with all committed bytes, but more bytes were declared.
     #[error("The upload cannot finish with {stated} byte(s): {known} byte(s) were declared.")]
     Truncated {
         /// The total in this request.
         stated: u64,
-        /// The total known before.
+        /// The total declared or stated before.
         known: u64,
     },
-    /// The media would end before bytes that are committed already.
+    /// The media would end before bytes that are already committed.
     #[error("The upload cannot end at {total} byte(s): {committed} byte(s) are uploaded already.")]
     EndsBeforeCommitted {
-        /// Where the media would end.
+        /// Offset at which the media would end.
         total: u64,
-        /// Count of committed bytes.
+        /// Number of committed bytes.
         committed: u64,
     },
     /// The range reaches past the declared size.
@@ -173,24 +174,24 @@ pub enum SessionError {
         "According to the Content-Range header the data ends at {end} byte(s), past the declared {total} byte(s)."
     )]
     PastTotal {
-        /// Offset behind the range.
+        /// Offset after the last byte of the range.
         end: u64,
         /// The declared size.
         total: u64,
     },
-    /// The media is larger than is accepted.
+    /// The media exceeds the size limit.
     #[error("The upload is too large: at most {limit} byte(s) are accepted.")]
     TooLarge {
-        /// The limit.
+        /// The size limit in bytes.
         limit: u64,
     },
-    /// A query carries data.
+    /// A query has a body.
     #[error("A request with Content-Range \"bytes */...\" must not have a body.")]
     QueryWithBody,
 }
 
 impl SessionError {
-    /// Whether the session cannot go on after this; it becomes [`State::Failed`].
+    /// Returns whether this error ends the session, which becomes [`State::Failed`].
     pub fn ends_session(&self) -> bool {
         match self {
             Self::ContentRange(_)
@@ -209,9 +210,9 @@ impl SessionError {
     }
 }
 
-/// Decides what a session does with a request.
+/// Decides how a session handles a request.
 ///
-/// Whatever can be refused is refused here, before the body is read.
+/// Everything that can be refused from the head alone is refused here, before the body is read.
 pub fn step(
     snapshot: &Snapshot,
     rules: &Rules,
@@ -226,7 +227,7 @@ pub fn step(
     }
 }
 
-/// A request without `Content-Range` brings the whole media.
+/// A request without `Content-Range` carries the whole media.
 const WHOLE: ContentRange = ContentRange::ToEnd {
     first: 0,
     total: None,
@@ -259,8 +260,8 @@ fn active(
     }
 }
 
-/// A request without data finishes the upload when the total it names is what is committed, and
-/// else only asks.
+/// Handles a request without data. It finishes the upload if the total it states equals the
+/// committed bytes; otherwise it is a query.
 fn query(snapshot: &Snapshot, total: Option<u64>, body: BodyLength) -> Result<Step, SessionError> {
     if matches!(body, BodyLength::Exact(1..)) {
         return Err(SessionError::QueryWithBody);
@@ -275,7 +276,8 @@ fn query(snapshot: &Snapshot, total: Option<u64>, body: BodyLength) -> Result<St
     }
 }
 
-/// The first total that is stated holds; a data request with another one contradicts the upload.
+/// Returns the total of the upload. The first stated total is binding; a data request with another
+/// one is an error.
 fn agreed_total(snapshot: &Snapshot, stated: Option<u64>) -> Result<Option<u64>, SessionError> {
     match (stated, snapshot.total) {
         (Some(stated), Some(known)) if stated != known => {
@@ -285,7 +287,7 @@ fn agreed_total(snapshot: &Snapshot, stated: Option<u64>) -> Result<Option<u64>,
     }
 }
 
-/// The body is the bytes `first..end`.
+/// A body that is the bytes `first..end`.
 struct Chunk {
     first: u64,
     end: u64,
@@ -317,9 +319,9 @@ impl Chunk {
         Ok(filter.not_last(self.kept_end(snapshot, rules)?))
     }
 
-    /// How far a chunk that is not the last is stored. The rule looks at the chunk's length, since
-    /// an offset may be anything after a broken connection (4.3). A chunk that brings nothing new
-    /// is harmless whatever its size.
+    /// Returns the offset up to which a chunk that is not the last is stored. The rule uses the
+    /// chunk's length, because the committed offset may be arbitrary after a broken connection
+    /// (4.3). A chunk without new bytes is harmless whatever its size.
     fn kept_end(&self, snapshot: &Snapshot, rules: &Rules) -> Result<u64, SessionError> {
         let length = self.end - self.first;
         match rules.chunks {
@@ -333,7 +335,7 @@ impl Chunk {
     }
 }
 
-/// The body is everything from `first` on.
+/// A body that is all bytes from `first` on.
 struct Rest {
     first: u64,
     total: Option<u64>,
@@ -405,11 +407,10 @@ fn body_reaches(first: u64, end: u64, body: BodyLength) -> Result<(), SessionErr
     }
 }
 
-/// Decides of the bytes of one body which are stored: those before the committed offset are
-/// skipped, those that are not kept by the chunk rule are dropped, those that may not be there are
-/// refused.
+/// Selects the bytes of one body to store. It skips bytes before the committed offset, drops bytes
+/// that the chunk rule does not keep, and refuses bytes that exceed the range or the limit.
 ///
-/// What [`accept`](Self::accept) returned stays valid when a later call fails, so it can be
+/// The bytes that [`accept`](Self::accept) returned stay valid after a later error, so they can be
 /// committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyFilter {
@@ -417,45 +418,45 @@ pub struct BodyFilter {
     position: u64,
     /// Offset of the body's first byte.
     first: u64,
-    /// Bytes before this offset are there already.
+    /// Bytes before this offset are already committed.
     committed: u64,
-    /// Where the body has to end; `None` when its end decides.
+    /// Required end of the body; `None` when the framing decides.
     end: Option<u64>,
-    /// Bytes from this offset on are not kept.
+    /// Bytes from this offset on are dropped.
     kept_end: u64,
     limit: Option<u64>,
     total: Option<u64>,
     last: bool,
 }
 
-/// How a body came to its end.
+/// How a body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// The framing says that it is complete.
+    /// The framing reports a complete body.
     Complete,
-    /// The connection or the coding broke before that.
+    /// The connection or the coding broke before the end.
     Broken,
 }
 
-/// What has become of a request that carried data.
+/// Result of a request that carried data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// A chunk is there: commit it and report the offset.
+    /// A chunk is complete: commit it and report the offset.
     Committed,
     /// The media is complete: commit and finish.
     Finished {
         /// Size of the media.
         total: u64,
     },
-    /// The connection broke: commit what came. Nobody waits for an answer.
+    /// The connection broke: commit the received bytes. No reply is awaited.
     Interrupted,
 }
 
 impl BodyFilter {
-    /// Takes a body that is the whole media: of a simple upload, or the media part of a multipart
+    /// Filters a body that is the whole media: of a simple upload, or the media part of a multipart
     /// upload.
     ///
-    /// `length` is the length of the media, not of a multipart document around it.
+    /// `length` is the length of the media, not of the multipart document that contains it.
     pub fn single_request(max_size: Option<u64>, length: BodyLength) -> Result<Self, SessionError> {
         let filter = Self::new(0, 0).with_limit(max_size);
         match (length, max_size) {
@@ -467,8 +468,7 @@ impl BodyFilter {
         }
     }
 
-    /// Takes a last body that begins at `first`, which is not behind `committed`, and ends where it
-    /// ends.
+    /// Filters a last body of open end that begins at `first`, at or before `committed`.
     fn new(first: u64, committed: u64) -> Self {
         Self {
             position: first,
@@ -497,7 +497,7 @@ impl BodyFilter {
         }
     }
 
-    /// More follows in other requests; of this one, what lies before `kept_end` is stored.
+    /// Marks the body as not the last one. Its bytes before `kept_end` are stored.
     fn not_last(self, kept_end: u64) -> Self {
         Self {
             kept_end,
@@ -506,26 +506,26 @@ impl BodyFilter {
         }
     }
 
-    /// The size of the media, if this request or an earlier one states it. Stored with the session
-    /// at the commit.
+    /// Returns the size of the media, if this request or an earlier one states it. It is stored
+    /// with the session at the commit.
     pub fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// How many bytes are still to be stored if the request completes, where that is known.
+    /// Returns the number of bytes still to be stored if the request completes, where it is known.
     pub fn remaining_hint(&self) -> Option<u64> {
         let end = self.end?.min(self.kept_end);
         Some(end.saturating_sub(self.position.max(self.committed)))
     }
 
-    /// Takes the next bytes of the body and returns those to store, in order, behind what was
-    /// stored before.
+    /// Takes the next bytes of the body and returns those to store, which follow the bytes returned
+    /// before.
     ///
     /// # Errors
     ///
-    /// [`LengthDisagrees`](SessionError::LengthDisagrees) when the body runs past its end,
-    /// [`TooLarge`](SessionError::TooLarge) when the media outgrows the limit. Nothing of `data` is
-    /// taken then.
+    /// [`LengthDisagrees`](SessionError::LengthDisagrees) when the body exceeds its range,
+    /// [`TooLarge`](SessionError::TooLarge) when the media exceeds the size limit. Nothing of
+    /// `data` is taken then.
     pub fn accept(&mut self, data: Bytes) -> Result<Bytes, SessionError> {
         let start = self.position;
         let position = start.saturating_add(data.len() as u64);
@@ -539,7 +539,7 @@ impl BodyFilter {
         Ok(window(data, start, self.committed, self.kept_end))
     }
 
-    /// Ends the request.
+    /// Ends the body and returns the result of the request.
     pub fn end(self, ending: Ending) -> Result<Outcome, SessionError> {
         let (position, committed) = (self.position, self.committed);
         match (ending, self.end) {
@@ -568,7 +568,7 @@ impl BodyFilter {
     }
 }
 
-/// Of bytes that begin at `start`, those with offsets in `from..to`.
+/// Returns the part of `data`, which begins at offset `start`, with offsets in `from..to`.
 fn window(mut data: Bytes, start: u64, from: u64, to: u64) -> Bytes {
     let within = |data: &Bytes, offset: u64| {
         let index = usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX);

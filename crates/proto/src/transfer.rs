@@ -1,10 +1,10 @@
-//! What a client does next to get media up (docs/protocol.md, 5.2).
+//! The client's side of an upload as a state machine (docs/protocol.md, 5.2).
 //!
-//! A [`Transfer`] is asked with [`poll`](Transfer::poll) and told what came of it: a
-//! [reply](Transfer::replied), a [broken connection](Transfer::broke), the end of a
-//! [wait](Transfer::waited). It sends nothing and knows no clock; random numbers come in as
-//! arguments. It trusts nothing but the `Range` of the server: after whatever went wrong in a session it
-//! asks what is committed and goes on from there.
+//! [`poll`](Transfer::poll) returns the next action of a [`Transfer`], and the caller reports its
+//! result: a [reply](Transfer::replied), a [broken connection](Transfer::broke), the end of a
+//! [wait](Transfer::waited). A transfer does no I/O and reads no clock; random numbers are
+//! arguments. The only source of truth for the offset is the server's `Range`: after any failure in
+//! a session, the transfer queries the committed bytes and continues from there.
 //!
 //! ```
 //! use http::{HeaderMap, StatusCode};
@@ -50,19 +50,19 @@ pub use reply::{Refusal, Reply, SessionStatus, retry_after};
 pub struct Transfer {
     plan: Plan,
     phase: Phase,
-    /// What the server said last.
+    /// Committed bytes in the server's last reply.
     committed: u64,
-    /// The most that it ever said in this session.
+    /// Highest number of committed bytes that the server reported in this session.
     furthest: u64,
-    /// No request of this session reached further than this.
+    /// Highest end offset of the requests of this session.
     sent: u64,
-    /// Whether a request of this session could end the upload.
+    /// Whether a request of this session could finish the upload.
     sent_last: bool,
-    /// Whether the body of the request under way was not handed over whole.
+    /// Whether the body of the current request was not sent completely.
     cut_short: bool,
     buffered: Buffered,
     chunk_sizer: ChunkSizer,
-    /// The data request that broke, until it is known how much of it was kept.
+    /// The data request that broke, until the number of bytes kept of it is known.
     broken: Option<Chunk>,
     backoff: Backoff,
     unexpected_count: u32,
@@ -70,7 +70,7 @@ pub struct Transfer {
     token_refreshed: bool,
 }
 
-/// How much of the media is at hand.
+/// The media available for sending.
 #[derive(Debug, Clone, Copy)]
 struct Buffered {
     end: u64,
@@ -79,7 +79,7 @@ struct Buffered {
 
 #[derive(Debug, Clone)]
 enum Phase {
-    /// Under way.
+    /// A request is being sent, or media is being read for it.
     Active(RequestKind),
     Waiting(Wait, RequestKind),
     RefreshingToken(RequestKind),
@@ -96,7 +96,7 @@ pub(crate) enum RequestKind {
 }
 
 impl RequestKind {
-    /// What follows when this did not work out: in a session, the question what is committed.
+    /// Returns the request that follows a failure of this one. In a session it is a query.
     fn after_failure(self) -> Self {
         match self {
             Self::SingleRequest | Self::Start => self,
@@ -106,7 +106,7 @@ impl RequestKind {
 }
 
 impl Transfer {
-    /// An upload that has not begun.
+    /// Starts an upload.
     pub fn start(plan: Plan) -> Self {
         let kind = if plan.single_request {
             RequestKind::SingleRequest
@@ -131,8 +131,8 @@ impl Transfer {
         }
     }
 
-    /// An upload that another process began: the session exists, and nothing is known of it but what the
-    /// server says.
+    /// Continues a session that another process started. Its state is unknown until the server
+    /// reports it.
     pub fn resume(plan: Plan) -> Self {
         let whole = plan.media.total.unwrap_or(u64::MAX);
         Self {
@@ -143,7 +143,7 @@ impl Transfer {
         }
     }
 
-    /// What to do now. Asked again, it says the same.
+    /// Returns the next action. Repeated calls return the same action.
     pub fn poll(&self) -> Action {
         match &self.phase {
             Phase::Active(RequestKind::SingleRequest) => Action::Send(Request::SingleRequest),
@@ -167,18 +167,18 @@ impl Transfer {
         }
     }
 
-    /// Count of committed bytes, as the server said it last.
+    /// Returns the number of committed bytes in the server's last reply.
     pub fn committed(&self) -> u64 {
         self.committed
     }
 
-    /// Size of the media, once known.
+    /// Returns the size of the media, once known.
     pub fn total(&self) -> Option<u64> {
         let seen = self.buffered.ended.then_some(self.buffered.end);
         self.plan.media.total.or(seen)
     }
 
-    /// Media before this offset will not be asked for again.
+    /// Returns the offset before which no media is requested again.
     pub fn floor(&self) -> u64 {
         match self.plan.media.window {
             Some(_) => self.furthest,
@@ -186,12 +186,12 @@ impl Transfer {
         }
     }
 
-    /// How often the upload started again.
+    /// Returns how often the upload restarted in a new session.
     pub fn restarts(&self) -> u32 {
         self.restarts
     }
 
-    /// So much of the media is at hand; `ended`: and there is no more.
+    /// Reports that media up to offset `end` is available; `ended` if the media ends there.
     pub fn filled(&mut self, end: u64, ended: bool) {
         self.buffered = Buffered { end, ended };
         let over = matches!(self.phase, Phase::Finished | Phase::Failed(_));
@@ -200,44 +200,43 @@ impl Transfer {
         }
     }
 
-    /// The wait is over, or was cut short.
+    /// Reports that the wait is over, or was cut short.
     pub fn waited(&mut self) {
         if let Phase::Waiting(_, kind) = self.phase {
             self.phase = Phase::Active(kind);
         }
     }
 
-    /// There is another bearer token.
+    /// Reports that a new bearer token is available.
     pub fn token_refreshed(&mut self) {
         if let Phase::RefreshingToken(kind) = self.phase {
             self.phase = Phase::Active(kind);
         }
     }
 
-    /// Not all of the body of the request under way was handed over: so it cannot have ended the upload.
-    /// To be called before [`replied`](Self::replied) or [`broke`](Self::broke).
+    /// Reports that the body of the current request was not sent completely, so it cannot have
+    /// finished the upload. Call this before [`replied`](Self::replied) or [`broke`](Self::broke).
     pub fn cut_short(&mut self) {
         self.cut_short = true;
     }
 
-    /// The request that [`poll`](Self::poll) asked for has no reply: no connection came about, or it
-    /// broke. `random` is drawn again for each call.
+    /// Reports that the current request got no reply: no connection was established, or it broke.
+    /// Draw `random` again for each call.
     pub fn broke(&mut self, random: u32) {
         if let Some(kind) = self.sent_now() {
             self.interrupted(kind, Cause::Broken, None, random);
         }
     }
 
-    /// The request that [`poll`](Self::poll) asked for has a reply. `random` is drawn again for each
-    /// call.
+    /// Reports the reply to the current request. Draw `random` again for each call.
     pub fn replied(&mut self, reply: &Reply<'_>, random: u32) -> Event {
         let cut_short = self.cut_short;
         let Some(kind) = self.sent_now() else {
             return Event::Nothing;
         };
         let class = ReplyClass::of(kind, reply);
-        // A question that is answered is no sign that data would be taken: else a server that refuses
-        // every token for data would be asked for ever.
+        // A successful query does not prove that the server accepts the token for data. Without
+        // this rule, a server that refuses every token for data would be retried forever.
         self.token_refreshed &= matches!(
             class,
             ReplyClass::Unauthorized | ReplyClass::Incomplete { .. }
@@ -269,7 +268,7 @@ impl Transfer {
         }
     }
 
-    /// The request that is on its way, noted as sent.
+    /// Returns the kind of the current request and records it as sent.
     fn sent_now(&mut self) -> Option<RequestKind> {
         let Phase::Active(kind) = self.phase else {
             return None;
@@ -283,7 +282,7 @@ impl Transfer {
         Some(kind)
     }
 
-    /// The next piece to send, if it is at hand.
+    /// Returns the next chunk, if its media is available.
     fn chunk(&self) -> Option<Chunk> {
         let (first, limit) = (self.committed, self.limit());
         let at_hand = self.buffered.end.saturating_sub(first);
@@ -292,7 +291,8 @@ impl Transfer {
             let end = self.buffered.end;
             return Some(Chunk { first, end, total });
         }
-        // A byte more than goes now, so that the last chunk is known to be the last.
+        // One byte after the chunk must be available, so that the last chunk is known to be the
+        // last.
         (at_hand > limit).then(|| Chunk {
             first,
             end: first + limit,
@@ -300,7 +300,7 @@ impl Transfer {
         })
     }
 
-    /// The most that goes in one request.
+    /// Returns the maximum size of a chunk.
     fn limit(&self) -> u64 {
         let media = &self.plan.media;
         let most = match self.plan.chunking {
@@ -315,8 +315,8 @@ impl Transfer {
             .min(window)
     }
 
-    /// How far a request of this session can have reached. One that another process sent did not reach
-    /// past the end of the media.
+    /// Returns the highest offset that the requests of this session can have reached. A request of
+    /// another process did not exceed the end of the media.
     fn reach(&self) -> u64 {
         if self.buffered.ended {
             self.sent.min(self.buffered.end)
@@ -348,7 +348,7 @@ impl Transfer {
             self.token_refreshed = false;
         }
         match chunk {
-            // Hardly anything: without a wait this could go on byte by byte.
+            // Almost no progress: without a wait this could continue byte by byte.
             Some(chunk) if committed < chunk.first + chunk.len().clamp(1, CHUNK_GRANULARITY) => {
                 self.interrupted(RequestKind::Query, Cause::Stalled, None, random);
             }
@@ -367,7 +367,7 @@ impl Transfer {
             return Event::Finished;
         }
         match kind {
-            // It may come from something on the way. Asked, the session will tell.
+            // The reply may come from a proxy. A query will tell.
             RequestKind::Data => self.unexpected(kind, reply, random),
             _ => self.fail(Failure::PrematureSuccess { sent: self.sent }),
         }
@@ -414,7 +414,7 @@ impl Transfer {
         Event::Lost
     }
 
-    /// Backs off, or gives up.
+    /// Backs off, or gives up when no waits are left.
     fn interrupted(
         &mut self,
         kind: RequestKind,
@@ -459,7 +459,7 @@ impl Transfer {
         })
     }
 
-    /// Tries again after a pause, a limited number of times.
+    /// Retries after a pause, up to `other_tries` times.
     fn unexpected(&mut self, kind: RequestKind, reply: &Reply<'_>, random: u32) -> Event {
         let refusal = Refusal::of(reply);
         if kind == RequestKind::Data {
@@ -485,7 +485,7 @@ impl Transfer {
         Event::Nothing
     }
 
-    /// The wait before what failed without a reason to back off is tried again.
+    /// Returns the wait before a retry that does not back off.
     fn pause(&self, retry_after: Option<Duration>, random: u32) -> Duration {
         let retry_policy = &self.plan.retry_policy;
         let asked = retry_after.unwrap_or_default();

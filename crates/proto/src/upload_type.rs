@@ -1,4 +1,4 @@
-//! The three ways to upload (docs/protocol.md, 2.1).
+//! The three upload types (docs/protocol.md, 2.1).
 
 use std::fmt;
 
@@ -7,24 +7,24 @@ use crate::parameters::Parameters;
 #[cfg(test)]
 mod tests;
 
-/// How media is uploaded: the parameter `uploadType`.
+/// The upload type: the parameter `uploadType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UploadType {
     /// The body is the media.
     Media,
-    /// The body is metadata and media in one multipart/related document.
+    /// The body holds metadata and media in one multipart/related document.
     Multipart,
-    /// The body is metadata; the media follows on a session URI.
+    /// The body is metadata. The media follows on a session URI.
     Resumable,
 }
 
-/// Why it is not known how media is uploaded.
+/// Why a request has no valid upload type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UploadTypeError {
     /// Neither `uploadType` nor `upload_protocol` is given.
     #[error("Required parameter: uploadType")]
     Missing,
-    /// The value is none of the three.
+    /// The value is not one of the three types.
     #[error(
         "Invalid upload type \"{value}\": parameter uploadType must be media, multipart or resumable."
     )]
@@ -49,7 +49,7 @@ impl UploadType {
         }
     }
 
-    /// The value of `uploadType`.
+    /// Returns the value of `uploadType`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Media => "media",

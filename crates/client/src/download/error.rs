@@ -1,4 +1,4 @@
-//! Why a download failed.
+//! Errors of downloads.
 
 use std::error::Error as StdError;
 use std::io;
@@ -15,8 +15,8 @@ use crate::transport::TransportError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
-    /// The target exists and is not to be replaced.
-    #[error("{} exists already", path.display())]
+    /// The target exists and must not be replaced.
+    #[error("{} already exists", path.display())]
     Exists {
         /// The target.
         path: PathBuf,
@@ -24,25 +24,26 @@ pub enum DownloadError {
     /// Another process downloads to the same target.
     #[error("another process is writing {}", path.display())]
     InUse {
-        /// The file that it writes.
+        /// The file that the process writes.
         path: PathBuf,
     },
-    /// A file of unknown origin is where the bytes, or what is known of them, would go.
-    #[error("{} is in the way: no download has left it", path.display())]
+    /// A file that no download created has the name of the part or of its metadata.
+    #[error("{} is in the way: no download created it", path.display())]
     UnknownOrigin {
-        /// The file, which is as it was.
+        /// The file, which was not changed.
         path: PathBuf,
     },
-    /// What an earlier download of another URL left is where the bytes would go.
-    #[error("{} is in the way: it is a part of what another URL has", path.display())]
+    /// The part belongs to a download of another URL.
+    #[error("{} is in the way: it belongs to a download of another URL", path.display())]
     OtherUrl {
-        /// The file, which is as it was.
+        /// The file, which was not changed.
         path: PathBuf,
     },
-    /// A link, a directory or the like is where the bytes would go. It is never replaced.
+    /// A link, a directory or another special file has the name of the part or of its metadata. It
+    /// is never replaced.
     #[error("{} is in the way: it is not a regular file", path.display())]
     NotAFile {
-        /// What is there, as it was.
+        /// The path, which was not changed.
         path: PathBuf,
     },
     /// A file cannot be read or written.
@@ -50,60 +51,62 @@ pub enum DownloadError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the error.
         #[source]
         source: io::Error,
     },
-    /// There is no token.
+    /// No token is available.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// No connection, or none that lasts.
+    /// The connection cannot be established, or keeps breaking.
     #[error("{0}")]
     Connection(#[source] Box<dyn StdError + Send + Sync>),
-    /// The server says no.
-    #[error("the server refuses: {0}")]
+    /// The server refuses the request.
+    #[error("the server refused the request: {0}")]
     Refused(Box<Refusal>),
-    /// One redirection after the other.
+    /// The server redirects too often.
     #[error("the server redirects too often")]
     TooManyRedirections,
-    /// A redirection to nowhere, to another scheme than HTTP, or out of TLS.
-    #[error("the server redirects to where it is not followed")]
+    /// A redirection has no valid target, leads to a scheme other than HTTP, or from HTTPS to HTTP.
+    #[error("the server redirects to an address that is not followed")]
     BadRedirection,
-    /// The media is another one than the one that was begun, each time it is asked for.
-    #[error("the server has other media each time")]
+    /// The media differs from the one that the download began with, each time it is requested.
+    #[error("the media changes each time that it is requested")]
     Changed,
-    /// What came is no later state of the media either: a page, or without the tag that it had.
+    /// The response is not a newer version of the media either: it is an HTML page, or it lacks the
+    /// `ETag` that the media had.
     #[error(
-        "the reply is not the media that was begun, but perhaps the login page of a network; {} has what came before",
+        "the response is not the media, but perhaps the login page of a network; {} has the bytes received before",
         path.display()
     )]
     NotTheMedia {
-        /// The file with what came of the media.
+        /// The file with the bytes received so far.
         path: PathBuf,
     },
-    /// The media is in an encoding that was not asked for, and it would not be what the digests are of.
-    #[error("the server encodes the media ({encoding}), though it was asked not to")]
+    /// The media is encoded although no encoding was requested. Its stated digests would not be
+    /// those of the received bytes.
+    #[error("the server encodes the media ({encoding}) although no encoding was requested")]
     Encoded {
-        /// What the server says.
+        /// The encoding that the server states.
         encoding: String,
     },
-    /// More than the head of the reply announces.
-    #[error("the server sends more than it announces")]
+    /// The body is longer than the head announces.
+    #[error("the server sent more bytes than it announced")]
     TooLong,
-    /// Other than the size that was stated.
-    #[error("{received} bytes came of {expected}")]
+    /// The media does not have the stated size.
+    #[error("received {received} bytes instead of {expected}")]
     Size {
-        /// The size that the server states.
+        /// Size that the server states.
         expected: u64,
-        /// The size of what came.
+        /// Number of bytes received.
         received: u64,
     },
-    /// Other than the digest that was stated.
+    /// The media does not have the stated digest.
     #[error("the media has the CRC32C {received} instead of {expected}")]
     Crc32c {
-        /// The digest that the server, or the caller, states.
+        /// Digest that the server or the caller states.
         expected: Crc32c,
-        /// The digest of what came.
+        /// Digest of the received bytes.
         received: Crc32c,
     },
 }
@@ -113,12 +116,12 @@ impl DownloadError {
         Self::Connection(error.into())
     }
 
-    /// Whether another run may succeed, because the server refused the download for the moment.
+    /// Returns whether the server refused the request only for the moment.
     pub(crate) fn is_transient_refusal(&self) -> bool {
         matches!(self, Self::Refused(refusal) if super::is_transient(refusal))
     }
 
-    /// The status of the reply that the download failed with, if it was one.
+    /// Returns the status of the response that the download failed with, if any.
     pub fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Refused(refusal) => Some(refusal.status),
@@ -126,7 +129,7 @@ impl DownloadError {
         }
     }
 
-    /// The `reason` of Google's error object, if the server gave one.
+    /// Returns the `reason` of Google's error object, if the server sent one.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Refused(refusal) => refusal.reason.as_deref(),

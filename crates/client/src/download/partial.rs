@@ -1,12 +1,13 @@
-//! The files of a download that is not complete: `TARGET.part`, the bytes that have come, and
-//! `TARGET.part.json`, which media they are of.
+//! The files of an unfinished download: `TARGET.part` with the bytes received so far, and
+//! `TARGET.part.json` with the metadata that identifies them.
 //!
-//! Bytes are gathered and written in great pieces, away from the async threads; at most two such pieces
-//! are in memory. What an earlier run left stays as it is until other media has been accepted.
+//! Bytes are buffered and written in large blocks on the blocking pool; at most two blocks are in
+//! memory. The files of an earlier run stay unchanged until a response with other media is
+//! accepted.
 //!
-//! Nothing is synced before the media is complete, so a power cut may leave anything in the part. The note says how
-//! many bytes had come, and their digest: a later run goes on behind these bytes if they are there, else it begins
-//! at the first byte.
+//! Nothing is synced before the media is complete, so the part may have any content after a power
+//! failure. The metadata therefore records the length and digest of the received bytes. A later run
+//! continues after these bytes if the part still has them, and otherwise starts at the first byte.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -24,29 +25,31 @@ use files::{Files, OpenPart, Owned, ReceivedPrefix};
 
 mod files;
 
-/// So much is gathered before it is written.
+/// Number of bytes that are buffered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A note is written whenever this much has come since the last one. A process that is killed loses about as much.
+/// The metadata is written each time that this many bytes were received. A process that is killed
+/// loses about as much.
 const METADATA_INTERVAL: u64 = 2 << 20;
 
-/// What has come of the media, and what is known of it.
+/// The received bytes and the media that they belong to.
 #[derive(Debug)]
 pub(super) struct Partial {
     files: Files,
     owned: Owned,
     media: EntityInfo,
     received: u64,
-    /// Count of those that the note on the disk covers.
+    /// Number of bytes that the metadata on disk covers.
     recorded: u64,
-    /// The rest was asked for and something else came.
+    /// Whether the next request is for the whole media, because a request for the rest did not get
+    /// it.
     request_full: bool,
     buffered: Vec<Bytes>,
     buffered_len: usize,
     writing: SinkState,
 }
 
-/// A place in the media that can be gone back to.
+/// A position in the media to which the part can be rewound.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Position {
     received: u64,
@@ -54,8 +57,8 @@ pub(super) struct Position {
 }
 
 impl Partial {
-    /// Opens what is there of the same media. Nothing that is there is changed until it
-    /// [begins](Self::begin).
+    /// Opens the files of an earlier run, if they are of the same media. They are not changed
+    /// before [`begin`](Self::begin).
     pub(super) async fn open(
         target: &Path,
         url: &Url,
@@ -101,27 +104,27 @@ impl Partial {
         }
     }
 
-    /// The file that the bytes are in.
+    /// Returns the path of the part.
     pub(super) fn path(&self) -> &Path {
         self.files.part()
     }
 
-    /// Count of bytes that have come.
+    /// Returns the number of bytes received.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Size of the media, if it is known.
+    /// Returns the size of the media, if known.
     pub(super) fn total(&self) -> Option<u64> {
         self.media.size
     }
 
-    /// The server has said the size, if it did.
+    /// Sets the size of the media, unless it is already known.
     pub(super) fn set_total(&mut self, total: Option<u64>) {
         self.media.size = self.media.size.or(total);
     }
 
-    /// What a response is compared with.
+    /// Returns the state with which a response is compared.
     pub(super) fn stored(&self) -> Stored<'_> {
         Stored {
             received: self.received,
@@ -131,24 +134,24 @@ impl Partial {
         }
     }
 
-    /// The media that the stored bytes are of.
+    /// Returns the media that the stored bytes are of; `None` when no bytes are stored.
     fn entity(&self) -> Option<&EntityInfo> {
         (self.received > 0).then_some(&self.media)
     }
 
-    /// The tag by which the rest can be asked for.
+    /// Returns the `ETag` for a request for the rest of the media.
     pub(super) fn resume_etag(&self) -> Option<&HeaderValue> {
         let media = self.entity().filter(|_| !self.request_full);
         media?.etag.as_ref()
     }
 
-    /// The rest cannot be had: the whole media is asked for next. What has come is kept until it is
-    /// there.
+    /// Makes the next request one for the whole media. The received bytes are kept until its
+    /// response is accepted.
     pub(super) fn request_full(&mut self) {
         self.request_full = true;
     }
 
-    /// Begins this media from its first byte. What has come of another is dropped.
+    /// Starts this media at its first byte. Bytes of other media are dropped.
     pub(super) async fn begin(&mut self, media: EntityInfo) -> Result<(), DownloadError> {
         self.rewind(&Position::default()).await?;
         self.owned = Owned::PartAndMetadata;
@@ -157,7 +160,7 @@ impl Partial {
         self.write_metadata().await
     }
 
-    /// Notes what has come.
+    /// Writes the metadata for the bytes received so far.
     async fn write_metadata(&mut self) -> Result<(), DownloadError> {
         let Position { received, hasher } = self.position().await?;
         self.recorded = received;
@@ -174,7 +177,7 @@ impl Partial {
         .await
     }
 
-    /// Where it stands, with everything written.
+    /// Returns the current position, after all buffered bytes are written.
     pub(super) async fn position(&mut self) -> Result<Position, DownloadError> {
         self.start_writing().await?;
         let sink = self.sink().await?;
@@ -186,7 +189,7 @@ impl Partial {
         })
     }
 
-    /// Drops what has come since.
+    /// Drops all bytes after a position.
     pub(super) async fn rewind(&mut self, to: &Position) -> Result<(), DownloadError> {
         self.buffered.clear();
         self.buffered_len = 0;
@@ -202,7 +205,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub(super) async fn write(&mut self, piece: Bytes) -> Result<(), DownloadError> {
         self.received += piece.len() as u64;
         self.buffered_len += piece.len();
@@ -216,13 +219,14 @@ impl Partial {
         Ok(())
     }
 
-    /// Hands everything that has come to the operating system, and notes it.
+    /// Hands all received bytes to the operating system and writes the metadata.
     pub(super) async fn flush(&mut self) -> Result<(), DownloadError> {
         self.write_metadata().await
     }
 
-    /// Ends without the media. What has come is left for a later run; files without it are removed, if
-    /// they are of this run. A failure here is not told, as it would hide what it ends with.
+    /// Ends an unfinished download. Received bytes are left for a later run. If there are none, the
+    /// files that this run created are removed. An error here is only logged, because the caller
+    /// already has the error that ended the download.
     pub(super) async fn abandon(mut self) {
         let Ok(sink) = self.sink().await else {
             return;
@@ -236,12 +240,12 @@ impl Partial {
             removed.map_err(files.failed())
         });
         if let Err(error) = removed.await {
-            tracing::debug!(%error, "an empty part is left behind");
+            tracing::debug!(%error, "cannot remove an empty part");
         }
     }
 
-    /// Compares the media with what is stated of it, makes it durable and gives it its name. Media that
-    /// is not what it should be is removed.
+    /// Verifies the media, makes it durable and gives it the target's name. Media that fails
+    /// verification is removed.
     pub(super) async fn finish(
         mut self,
         expected: Option<Crc32c>,
@@ -283,7 +287,7 @@ impl Partial {
 
 #[cfg(test)]
 impl Partial {
-    /// Writes to `file` whatever comes.
+    /// Writes to an open file.
     pub(super) fn into_file(target: &Path, url: &Url, file: std::fs::File) -> Self {
         let files = Files::new(target, url, false);
         Self::new(files, Owned::Nothing, Sink::new(file))
@@ -318,22 +322,22 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.expect("the work does not panic")
 }
 
-/// So much is read at once.
+/// Size of reads in bytes.
 const READ: usize = 1 << 20;
 
 #[derive(Debug)]
 struct Sink {
     file: File,
-    /// Of all bytes before the place in the file.
+    /// Digest of all bytes before the position of the file.
     hasher: Crc32cHasher,
 }
 
-/// The file, here or with the thread that writes it.
+/// The sink, or the task that writes to it.
 #[derive(Debug)]
 enum SinkState {
     Idle(Box<Sink>),
     Busy(JoinHandle<io::Result<Box<Sink>>>),
-    /// Writing failed.
+    /// A write failed.
     Broken,
 }
 
@@ -352,9 +356,10 @@ impl SinkState {
         }))
     }
 
-    /// The file, when it is written; the caller gives it back. Says once why writing failed.
+    /// Waits for the current write and returns the sink; the caller puts it back. The error of a
+    /// failed write is returned once.
     async fn sink(&mut self) -> io::Result<Box<Sink>> {
-        // Awaited where it is: should this future be dropped, nothing is lost.
+        // Awaited by reference: if this future is dropped, the task stays in `self`.
         let sink = match self {
             Self::Busy(writing) => Some(writing.await.expect("writing does not panic")),
             Self::Idle(_) | Self::Broken => None,
@@ -368,14 +373,14 @@ impl SinkState {
 }
 
 impl Sink {
-    /// Begins at the file's first byte, whatever is behind it.
+    /// Starts at the first byte of the file, whatever its content.
     fn new(file: File) -> Self {
         let hasher = Crc32cHasher::default();
         Self { file, hasher }
     }
 
-    /// Whether the file begins with these bytes. If so, the place in the file is behind them, and what follows is cut
-    /// off.
+    /// Returns whether the file begins with these bytes. If so, sets the position after them and
+    /// removes the bytes that follow.
     fn verify_prefix(&mut self, received: ReceivedPrefix) -> io::Result<bool> {
         let mut hasher = Crc32cHasher::default();
         let mut buf = vec![0; READ];
@@ -401,7 +406,7 @@ impl Sink {
         Ok(is_there)
     }
 
-    /// Drops what is behind `length`, of whose bytes `hasher` has the digest.
+    /// Truncates the file to `length` bytes, whose digest is in `hasher`.
     fn truncate(&mut self, length: u64, hasher: Crc32cHasher) -> io::Result<()> {
         self.file.set_len(length)?;
         self.file.seek(SeekFrom::Start(length))?;

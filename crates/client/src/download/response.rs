@@ -1,4 +1,4 @@
-//! What a reply to a download's request is.
+//! Classification of the responses to a download's requests.
 
 use std::str::FromStr;
 
@@ -8,39 +8,39 @@ use windlass_proto::digest::{Crc32c, ExpectedDigests};
 
 use crate::transport::Incoming;
 
-/// The name of no encoding.
+/// The name that stands for no encoding.
 const IDENTITY: &str = "identity";
 
-/// What a reply is, given what is there already.
+/// A response, given the bytes that are already stored.
 #[derive(Debug)]
 pub(super) enum Response {
-    /// The media from its beginning.
+    /// The whole media.
     Full(EntityInfo),
-    /// The bytes that follow those that are there, up to `end`.
+    /// The bytes that follow the stored ones, up to offset `end`.
     Continuation { end: u64, total: Option<u64> },
-    /// Nothing is missing.
+    /// No bytes are missing.
     Complete,
-    /// Bytes that do not fit what is there.
+    /// Bytes that do not continue the stored ones.
     Changed,
-    /// Something that stands where the media was, as the login page of a network does.
+    /// Something other than the media, for instance the login page of a network.
     NotTheMedia,
-    /// Media in an encoding that was not asked for.
+    /// Media in an encoding that was not requested.
     Encoded(String),
-    /// No media.
+    /// The server refuses the request.
     Refused,
 }
 
-/// What the head of a reply says of the whole media.
+/// The properties of the whole media that a response's head states.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct EntityInfo {
-    /// A strong one; a weak one does not promise equal bytes.
+    /// The `ETag` if it is strong. A weak one does not guarantee equal bytes.
     pub(super) etag: Option<HeaderValue>,
     pub(super) size: Option<u64>,
     pub(super) crc32c: Option<Crc32c>,
     pub(super) content_type: Option<HeaderValue>,
 }
 
-/// What an earlier request has stored of the media.
+/// The bytes that earlier requests have stored.
 #[derive(Debug)]
 pub(super) struct Stored<'a> {
     /// Number of bytes stored.
@@ -112,7 +112,8 @@ impl EntityInfo {
     }
 }
 
-/// Whether a reply with 200 is not what a server would say that had the media and has other media now.
+/// Returns whether a response with status 200 cannot be a newer version of the media: it lacks an
+/// `ETag` that the media had, or it is an HTML page and the media was not.
 fn is_other_content(headers: &HeaderMap, begun: &EntityInfo) -> bool {
     let lost_tag = begun.etag.is_some() && !headers.contains_key(ETAG);
     let turned_html = headers.get(CONTENT_TYPE).is_some_and(is_html)
@@ -128,8 +129,8 @@ fn is_html(content_type: &HeaderValue) -> bool {
         .any(|html| essence.eq_ignore_ascii_case(html))
 }
 
-/// What the media is encoded in on its way, if it is. An encoding in which it is stored does not count: size, ranges
-/// and digests are those of the stored bytes then.
+/// Returns the encoding of the response, if any. The encoding in which the media is stored does not
+/// count, because size, ranges and digests are then those of the stored bytes.
 fn encoding(headers: &HeaderMap) -> Option<String> {
     let stored = stored_encoding(headers);
     let encodings = headers.get_all(CONTENT_ENCODING).into_iter();
@@ -143,13 +144,13 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
     Some(encoding.escape_debug().to_string())
 }
 
-/// Cloud Storage decodes media that is stored in gzip for clients that do not accept gzip. What it states then
-/// is the digest of what is stored.
+/// Returns whether the server has decoded the media. Cloud Storage does so with media stored in
+/// gzip, for clients that do not accept gzip. It then states the digest of the stored bytes.
 fn is_transcoded(headers: &HeaderMap) -> bool {
     stored_encoding(headers) != IDENTITY && !headers.contains_key(CONTENT_ENCODING)
 }
 
-/// What the server says of the encoding in which it stores the media.
+/// Returns the encoding in which the server stores the media.
 fn stored_encoding(headers: &HeaderMap) -> &str {
     let stored = headers.get("x-goog-stored-content-encoding");
     let stored = stored.and_then(|stored| stored.to_str().ok());
@@ -159,7 +160,7 @@ fn stored_encoding(headers: &HeaderMap) -> &str {
 /// `Content-Range: bytes FIRST-LAST/TOTAL`.
 struct ContentRange {
     start: u64,
-    /// Behind the last byte.
+    /// Offset after the last byte.
     end: u64,
     total: Option<u64>,
 }
@@ -178,7 +179,7 @@ impl ContentRange {
         fits.then_some(Self { start, end, total })
     }
 
-    /// Whether these are the next bytes of the same media.
+    /// Returns whether these are the next bytes of the same media.
     fn follows(&self, stored: &Stored<'_>, etag: &HeaderValue, headers: &HeaderMap) -> bool {
         let same_media = headers.get(ETAG).is_none_or(|sent| sent == etag);
         let same_size = match (self.total, stored.total) {

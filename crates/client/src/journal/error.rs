@@ -1,4 +1,4 @@
-//! What can go wrong with a journal.
+//! Errors of the journal.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,47 +6,47 @@ use std::path::PathBuf;
 use super::RecordId;
 use crate::InvalidSessionUri;
 
-/// Why the journal did not do what it was asked to.
+/// Why an operation of the journal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The directory cannot be made, listed or synced.
+    /// The directory cannot be created, listed or synced.
     #[error("cannot use the journal {}", directory.display())]
     Directory {
-        /// The journal's directory, or one above it.
+        /// The journal's directory, or one of its parents.
         directory: PathBuf,
-        /// What happened.
+        /// Cause of the error.
         source: io::Error,
     },
-    /// Who else can write here decides where media is sent.
+    /// Other users may write to the directory, and so could redirect uploads.
     #[error("others may write to the journal {} (mode {mode:04o})", directory.display())]
     WritableByOthers {
         /// The journal's directory.
         directory: PathBuf,
-        /// Its permissions.
+        /// Its permission bits.
         mode: u32,
     },
-    /// Its owner decides where media is sent.
+    /// The directory belongs to another user, who could redirect uploads.
     #[error("the journal {} belongs to another user (uid {owner})", directory.display())]
     OwnedByAnother {
         /// The journal's directory.
         directory: PathBuf,
-        /// The id of the user who owns it.
+        /// User id of the owner.
         owner: u32,
     },
-    /// A file cannot be looked at.
+    /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// Cause of the error.
         source: io::Error,
     },
-    /// A file cannot be written, synced or put in place.
+    /// A file cannot be written, synced or renamed.
     #[error("cannot write {}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// Cause of the error.
         source: io::Error,
     },
     /// A file cannot be removed.
@@ -54,57 +54,57 @@ pub enum JournalError {
     Remove {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// Cause of the error.
         source: io::Error,
     },
-    /// A file cannot be locked, for another reason than that somebody has the lock.
+    /// A file cannot be locked, for a reason other than that the lock is taken.
     #[error("cannot lock {}", path.display())]
     Lock {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// Cause of the error.
         source: io::Error,
     },
-    /// The system gives no random numbers.
+    /// The operating system provides no random numbers.
     #[error("cannot draw an id for the upload")]
     Random(#[source] getrandom::Error),
-    /// There is no such upload. It may have been finished.
-    #[error("no unfinished upload is called {id}")]
+    /// The journal has no upload with this id. It may have been finished.
+    #[error("the journal has no unfinished upload {id}")]
     NotFound {
-        /// What was looked for.
+        /// The id.
         id: RecordId,
     },
-    /// Somebody works on it.
+    /// Another process works on the upload.
     #[error("another process is working on the upload {id}")]
     InUse {
-        /// The upload.
+        /// The id.
         id: RecordId,
     },
-    /// Its record cannot be used.
+    /// The record cannot be used.
     #[error("{} cannot be used: {damage}", path.display())]
     Damaged {
-        /// The record.
+        /// Path of the record.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it cannot be used.
         damage: Damage,
     },
 }
 
-/// What is wrong with a record.
+/// Why a record cannot be used.
 ///
-/// It says where, not what is there: that may be a secret.
+/// The errors show positions only, because the content may be secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("it cannot be read ({0})")]
     Unreadable(io::Error),
-    /// Who wrote it decides where media is sent.
+    /// The file belongs to another user, who could have redirected the upload.
     #[error("it belongs to another user (uid {owner})")]
     OwnedByAnother {
-        /// The id of the user who owns it.
+        /// User id of the owner.
         owner: u32,
     },
-    /// It is not JSON, or not that of a record.
+    /// The file is not the JSON of a record.
     #[error("it is not the record of an upload (line {line}, column {column})")]
     Format {
         /// The line, from 1.
@@ -112,17 +112,17 @@ pub enum Damage {
         /// The column in bytes.
         column: usize,
     },
-    /// Another windlass wrote it, presumably a newer one.
+    /// The record has another version, which a newer windlass presumably wrote.
     #[error(
-        "it has version {found}, and this windlass knows version {known}; go on with the one that wrote it"
+        "it has version {found}, but this windlass supports only version {known}; use the windlass that wrote it"
     )]
     Version {
-        /// Its version.
+        /// Version of the record.
         found: u64,
-        /// The version that is written here.
+        /// The supported version.
         known: u64,
     },
-    /// Its session is not to be used.
+    /// The session URI is not valid.
     #[error("{0}")]
     Session(InvalidSessionUri),
 }

@@ -1,4 +1,4 @@
-//! The only room of the journal that names file calls.
+//! The files of the journal: names, locks, durable writes and formats.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
@@ -14,9 +14,9 @@ use url::Url;
 use super::{Damage, JournalError, Record, RecordId};
 use crate::{InvalidSessionUri, SessionUri, SourceIdentity};
 
-/// What a file is: the end of its name, behind the id.
+/// The role of a file, which is the end of its name, after the id.
 ///
-/// It says twice that it is the journal's: many a program has eight letters and `.lock`.
+/// The names contain `upload`, because other programs may have files of eight letters and `.lock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Record,
@@ -53,30 +53,31 @@ pub(super) struct Files {
     progress: PathBuf,
     lock: PathBuf,
     new: PathBuf,
-    /// Whose they are.
+    /// Id of the user whom they belong to.
     user: u32,
 }
 
-/// The lock of an upload. All changes of its files are made by who has it.
+/// The lock of an upload. Only its holder changes the upload's files.
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) file: File,
 }
 
 impl Drop for Lock {
-    /// A child process has every descriptor of its parent until it runs a program of its own. Closing
-    /// this one alone would leave the lock to a child that is just then being made.
+    /// Unlocks explicitly. A forked child holds a copy of the descriptor until it executes another
+    /// program, so closing this descriptor alone would leave the lock to the child.
     fn drop(&mut self) {
         self.file.unlock().ok();
     }
 }
 
-/// Who may have written the files of a journal.
+/// Returns the id of the user whose files the journal trusts.
 pub(super) fn this_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Makes the directory of a journal, and looks that it is this user's and nobody else can write to it.
+/// Creates the directory of a journal, and checks that it belongs to `user` and is not writable by
+/// others.
 pub(super) fn prepare_directory(directory: &Path, user: u32) -> Result<(), JournalError> {
     let cannot_use = |source| JournalError::Directory {
         directory: directory.to_owned(),
@@ -120,7 +121,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// The ids of which there are such files. What is named otherwise is not the journal's.
+/// Returns the ids of the files with the wanted roles. Files with other names are ignored.
 pub(super) fn ids(
     directory: &Path,
     wanted: impl Fn(Role) -> bool,
@@ -155,10 +156,11 @@ impl Files {
         }
     }
 
-    /// Takes the lock, if nobody has it.
+    /// Takes the lock; `None` if it is taken.
     ///
-    /// A lock file that was removed while it was being locked locks nothing: the next process makes
-    /// another. So it counts only when it still has its name.
+    /// A lock file may have been removed between open and lock. It then protects nothing, because
+    /// the next process creates another one. So the lock counts only if the file still has its
+    /// name.
     pub(super) fn take_lock(&self) -> Result<Option<Lock>, JournalError> {
         let cannot_lock = |source| JournalError::Lock {
             path: self.lock.clone(),
@@ -190,8 +192,8 @@ impl Files {
             })
     }
 
-    /// Whether what is here beside a record may be removed: it is what a process can have left that
-    /// died. Other programs may have files in the directory.
+    /// Returns whether the files of an upload without a record may be removed: whether each of them
+    /// can be from a killed process. Other programs may have files in the directory.
     pub(super) fn are_leftovers(&self) -> io::Result<bool> {
         for path in [&self.progress, &self.lock, &self.new] {
             match is_leftover(path, self.user) {
@@ -203,14 +205,14 @@ impl Files {
         Ok(true)
     }
 
-    /// Reads the record, and how far the upload is.
+    /// Reads the record and the progress.
     pub(super) fn read(&self) -> Result<Record, Damage> {
         let mut record = self.read_record()?;
         self.read_progress(&mut record);
         Ok(record)
     }
 
-    /// Reads the record. Nothing is committed, as far as that says.
+    /// Reads the record, with no bytes committed.
     pub(super) fn read_record(&self) -> Result<Record, Damage> {
         let mut file = File::open(&self.record).map_err(Damage::Unreadable)?;
         let owner = file.metadata().map_err(Damage::Unreadable)?.uid();
@@ -222,14 +224,15 @@ impl Files {
         decode_record(self.id.clone(), &text)
     }
 
-    /// Reads how far the upload is, if that is known.
+    /// Reads the progress, if available.
     pub(super) fn read_progress(&self, record: &mut Record) {
         if let Ok(text) = fs::read(&self.progress) {
             decode_progress(record, &text);
         }
     }
 
-    /// Takes from others the right to read the record, which it has when it was copied here.
+    /// Makes the record readable by its owner only, in case it was copied here with other
+    /// permissions.
     pub(super) fn make_private(&self) -> Result<(), JournalError> {
         let cannot_write = |source| JournalError::Write {
             path: self.record.clone(),
@@ -243,8 +246,7 @@ impl Files {
         fs::set_permissions(&self.record, Permissions::from_mode(0o600)).map_err(cannot_write)
     }
 
-    /// Puts a record in place. It is durable when this returns, and until then it is the old one,
-    /// if there was one.
+    /// Replaces the record atomically and durably.
     pub(super) fn write_durably(&self, record: &Record) -> Result<(), JournalError> {
         self.write_new(&encode_record(record))
             .and_then(|file| file.sync_all())
@@ -256,7 +258,7 @@ impl Files {
             })
     }
 
-    /// Writes how far the upload is. Who reads it meanwhile finds the old or the new.
+    /// Replaces the progress atomically, without a sync.
     pub(super) fn write_progress(&self, record: &Record) -> Result<(), JournalError> {
         self.write_new(&encode_progress(record))
             .and_then(|_| fs::rename(&self.new, &self.progress))
@@ -270,11 +272,11 @@ impl Files {
         remove(&self.progress)
     }
 
-    /// Removes all files, the record first and the lock last. The record does not come back.
+    /// Removes all files, the record first and the lock last. The removal of the record is durable.
     pub(super) fn remove_all(&self, lock: Lock) -> Result<(), JournalError> {
         remove(&self.record)?;
-        // A record that a power cut brought back would start a finished upload again, once the
-        // server has forgotten its session.
+        // Synced before the other files are removed: a record that returned after a power failure
+        // would start a finished upload again once the server has forgotten its session.
         sync_directory(&self.directory).map_err(|source| JournalError::Directory {
             directory: self.directory.clone(),
             source,
@@ -286,7 +288,8 @@ impl Files {
         Ok(())
     }
 
-    /// Writes what is going to replace another file, over what a killed process left of such.
+    /// Writes the file that will replace another one. A file that a killed process left there is
+    /// overwritten.
     fn write_new(&self, text: &[u8]) -> io::Result<File> {
         let mut file = private_options()
             .create(true)
@@ -314,7 +317,7 @@ fn is_leftover(path: &Path, user: u32) -> io::Result<bool> {
     Ok(may_be_journal_text(&beginning))
 }
 
-/// Whether a path leads to an open file.
+/// Returns whether a path leads to an open file.
 fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let named = match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -334,7 +337,7 @@ fn remove(path: &Path) -> Result<(), JournalError> {
     }
 }
 
-/// The version that is written, and the only one that is read.
+/// The version of records that is written and read.
 const VERSION: u64 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -356,7 +359,7 @@ struct StoredRecord {
     started: u64,
 }
 
-/// How far an upload is. It has a file of its own, that may be lost.
+/// The progress of an upload. It has a separate file, which may be lost.
 #[derive(Serialize, Deserialize)]
 struct Progress {
     committed: u64,
@@ -364,17 +367,17 @@ struct Progress {
     touched: u64,
 }
 
-/// All that is looked at before the version is known.
+/// The field that is read before the rest of a record.
 #[derive(Deserialize)]
 struct Versioned {
     version: u64,
 }
 
-/// How the texts of records and of how far an upload is begin.
+/// How the texts of records and progress begin.
 const PREFIXES: [&[u8]; 2] = [b"{\n  \"version\": ", b"{\"committed\":"];
 
-/// Whether the beginning of a file is that of a text that was written here, or is what a killed process
-/// or a power cut makes of one: cut short, nothing, or zeros from somewhere on.
+/// Returns whether a file's first bytes are from a text of the journal, possibly truncated, empty
+/// or zero from some byte on, as a killed process or a power failure leaves it.
 fn may_be_journal_text(beginning: &[u8]) -> bool {
     let zeros = beginning.iter().position(|byte| *byte == 0);
     let text = &beginning[..zeros.unwrap_or(beginning.len())];
@@ -383,7 +386,7 @@ fn may_be_journal_text(beginning: &[u8]) -> bool {
         .any(|opening| text.starts_with(opening) || opening.starts_with(text))
 }
 
-/// The text of a record.
+/// Encodes a record.
 fn encode_record(record: &Record) -> Vec<u8> {
     let stored = StoredRecord {
         version: VERSION,
@@ -402,7 +405,7 @@ fn encode_record(record: &Record) -> Vec<u8> {
     text
 }
 
-/// Reads the text of a record. Nothing of it is committed, as far as that says.
+/// Decodes a record, with no bytes committed.
 fn decode_record(id: RecordId, text: &[u8]) -> Result<Record, Damage> {
     let Versioned { version } = serde_json::from_slice(text).map_err(not_a_record)?;
     if version != VERSION {
@@ -429,7 +432,7 @@ fn decode_record(id: RecordId, text: &[u8]) -> Result<Record, Damage> {
     })
 }
 
-/// The text of how far an upload is.
+/// Encodes the progress.
 fn encode_progress(record: &Record) -> Vec<u8> {
     let progress = Progress {
         committed: record.committed,
@@ -438,7 +441,7 @@ fn encode_progress(record: &Record) -> Vec<u8> {
     serde_json::to_vec(&progress).expect("it is two numbers")
 }
 
-/// Reads how far an upload is. A text that was torn says nothing.
+/// Decodes the progress. A damaged text is ignored.
 fn decode_progress(record: &mut Record, text: &[u8]) {
     if let Ok(progress) = serde_json::from_slice::<Progress>(text) {
         record.committed = progress.committed.min(record.total);
@@ -446,7 +449,7 @@ fn decode_progress(record: &mut Record, text: &[u8]) {
     }
 }
 
-/// What serde says may quote what it found.
+/// Drops serde's message, which may quote secret content.
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
 fn not_a_record(error: serde_json::Error) -> Damage {
     Damage::Format {
@@ -455,7 +458,7 @@ fn not_a_record(error: serde_json::Error) -> Damage {
     }
 }
 
-/// Tokens are for the origin of the URL, wherever the session is.
+/// Parses the session URI. Tokens are for the origin of the upload URL, wherever the session is.
 fn session(text: &str, url: &str) -> Result<SessionUri, Damage> {
     let url = Url::parse(url).map_err(|_| Damage::Session(InvalidSessionUri::NotAUrl))?;
     let session: SessionUri = text.parse().map_err(Damage::Session)?;

@@ -1,4 +1,4 @@
-//! What is remembered of an upload.
+//! Records of unfinished uploads and their ids.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,39 +12,40 @@ use super::{Damage, JournalError};
 use crate::session_uri::Redacted;
 use crate::{SessionUri, SourceIdentity};
 
-/// An upload that is not finished.
+/// An unfinished upload.
 ///
-/// `Debug` shows neither the session nor the query of the URL nor the metadata.
+/// `Debug` hides the session, the query of the URL and the metadata.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Record {
-    /// What it is called in the journal.
+    /// Id in the journal.
     pub id: RecordId,
-    /// The URL that the upload was asked of, as it was given. It may hold a key.
+    /// The upload URL as the caller set it. It may contain a key.
     pub url: String,
-    /// Where the media goes.
+    /// The session that receives the media.
     pub session: SessionUri,
-    /// How the session was asked for: `POST`, `PUT` or `PATCH`.
+    /// The method that started the session: `POST`, `PUT` or `PATCH`.
     pub http_method: String,
-    /// The type of the media, as it was said.
+    /// Content type of the media, if the caller set one.
     pub content_type: Option<String>,
-    /// The metadata, to ask for another session when this one is gone.
+    /// The metadata, needed if a new session must be started.
     pub metadata: Option<Value>,
-    /// The file, as it was.
+    /// The file when the upload began.
     pub source: SourceIdentity,
-    /// Bytes in the media.
+    /// Size of the media in bytes.
     pub total: u64,
-    /// Bytes that the server was known to have, a second ago or later. It knows better.
+    /// Number of bytes that the server was known to have committed, at most a second before the end
+    /// of the process. The server has the authoritative number.
     pub committed: u64,
-    /// The size of chunks, where it is fixed.
+    /// Size of chunks, if it is fixed.
     pub chunk_size: Option<u64>,
     /// When the upload began, in whole seconds.
     pub started: SystemTime,
-    /// When something was last committed, in whole seconds.
+    /// When bytes were last committed, in whole seconds.
     pub touched: SystemTime,
 }
 
-/// An upload that has just got its session.
+/// The content of a new record, for an upload whose session has just started.
 #[derive(Clone)]
 pub struct NewRecord {
     /// See [`Record::url`].
@@ -65,26 +66,26 @@ pub struct NewRecord {
     pub chunk_size: Option<u64>,
 }
 
-/// What is in a journal under one id.
+/// An entry of the journal.
 #[derive(Debug)]
 pub enum Entry {
-    /// An upload.
+    /// An unfinished upload.
     Unfinished(Box<Record>),
     /// A record that cannot be used.
     Damaged {
-        /// What it is called.
+        /// Id of the record.
         id: RecordId,
-        /// Where it is.
+        /// Path of the record.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it cannot be used.
         damage: Damage,
     },
 }
 
-/// What makes two uploads the same: from where, to where, with what description.
+/// The identity of an upload: its file, its target and its description.
 ///
-/// The order of fields in the metadata does not matter. Whether the file is still the same is
-/// another question: see [`SourceIdentity::difference`].
+/// The order of the metadata's fields is irrelevant. A changed file has the same key; see
+/// [`SourceIdentity::difference`].
 #[derive(Clone, PartialEq)]
 pub struct UploadKey {
     path: PathBuf,
@@ -95,7 +96,7 @@ pub struct UploadKey {
 }
 
 impl UploadKey {
-    /// The key of an upload that is about to begin.
+    /// Returns the key of a new upload.
     pub fn new(
         source: &SourceIdentity,
         url: &str,
@@ -112,7 +113,7 @@ impl UploadKey {
         }
     }
 
-    /// Whether it is the key of this upload.
+    /// Returns whether a record has this key.
     pub(super) fn matches(&self, record: &Record) -> bool {
         self.path == record.source.path()
             && self.url == record.url
@@ -140,12 +141,12 @@ impl Record {
         }
     }
 
-    /// The oldest first, and always the same order.
+    /// Returns a key that sorts records by age, with a fixed order of equal ages.
     pub(super) fn sort_key(&self) -> (SystemTime, RecordId) {
         (self.started, self.id.clone())
     }
 
-    /// By what the same upload is found again.
+    /// Returns the key under which the same upload is found.
     pub fn key(&self) -> UploadKey {
         UploadKey::new(
             &self.source,
@@ -200,9 +201,10 @@ fn without_secrets(url: &str) -> String {
     Url::parse(url).map_or_else(|_| "..".to_owned(), |url| Redacted(&url).to_string())
 }
 
-/// What an unfinished upload is called in its journal: eight characters, `a` to `z` and `2` to `7`.
+/// The id of an unfinished upload in its journal: eight characters, `a` to `z` and `2` to `7`.
 ///
-/// It is no secret: it opens nothing without the journal.
+/// It is not secret, because it gives access to nothing without the journal. It is not the
+/// protocol's `upload_id`.
 ///
 /// ```
 /// use windlass_client::UploadRef;
@@ -214,16 +216,16 @@ fn without_secrets(url: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId([Digit; 8]);
 
-/// One of 32: five bits.
+/// A base-32 digit: five bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Digit(u8);
 
-/// A text that names no upload.
+/// A text that is not a record's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an upload is named by eight characters of a to z and 2 to 7")]
+#[error("the id of an upload must be eight characters of a to z and 2 to 7")]
 pub struct InvalidRecordId;
 
-/// RFC 4648, section 6, in lower case.
+/// The alphabet of RFC 4648, section 6, in lower case.
 const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 impl RecordId {

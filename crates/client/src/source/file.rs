@@ -1,4 +1,5 @@
-//! Media in a regular file.
+//! Media in a regular file, and the identity by which a file is recognised when an upload continues
+//! in another process.
 
 use std::fs::{File, Metadata};
 use std::ops::Range;
@@ -16,7 +17,7 @@ use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
 use super::{SourceError, positioned};
 
-/// A regular file, open, and what was known of it then.
+/// An open regular file and its state when it was opened.
 pub(super) struct FileMedia {
     path: PathBuf,
     canonical: PathBuf,
@@ -24,10 +25,10 @@ pub(super) struct FileMedia {
     state: FileState,
 }
 
-/// What a path turned out to be.
+/// An opened path.
 pub(super) enum Opened {
     Regular(FileMedia),
-    /// It can be read, but only once.
+    /// A file that can be read only once.
     Other(File),
 }
 
@@ -41,9 +42,9 @@ pub(super) async fn open(path: PathBuf) -> Result<Opened, SourceError> {
     })?
 }
 
-/// Looks at a path for what it will be recognised by.
+/// Returns the identity of a path.
 ///
-/// Only a regular file is opened: to open a FIFO and close it again cuts off who writes to it.
+/// Only a regular file is opened: opening and closing a FIFO would break its writer.
 pub(super) async fn identify(path: PathBuf) -> Result<SourceIdentity, SourceError> {
     let metadata = match tokio::fs::metadata(&path).await {
         Ok(metadata) => metadata,
@@ -74,7 +75,7 @@ fn open_blocking(path: PathBuf) -> Result<Opened, SourceError> {
     if !metadata.is_file() || has_unreported_content(&file, metadata.len()) {
         return Ok(Opened::Other(file));
     }
-    // `/dev/stdin` may be a file whose name is gone, and that has no canonical path.
+    // `/dev/stdin` may be a deleted file, which has no canonical path.
     let canonical = path
         .canonicalize()
         .or_else(|_| std::path::absolute(&path))
@@ -138,7 +139,7 @@ impl FileMedia {
     }
 }
 
-/// What happened to a file since it was opened, or to its name.
+/// Returns how a file, or the file of its name, has changed since it was opened.
 fn change(opened: &FileState, file: &File, path: &Path) -> io::Result<Option<Change>> {
     let named = match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Change::Removed)),
@@ -151,44 +152,45 @@ fn change(opened: &FileState, file: &File, path: &Path) -> io::Result<Option<Cha
     Ok(opened.difference(&now))
 }
 
-/// What is known of a file when its upload begins, to be compared when it goes on.
+/// The identity of a file when its upload begins, which is compared when the upload continues.
 ///
-/// It is cheap to take however long the file is: the `stat` fields and a checksum of the first and
-/// the last 64 KiB. A write into the middle that puts the time of modification back is not
-/// noticed here, only by the digest at the upload's end.
+/// Its cost does not depend on the size of the file: it consists of `stat` fields and a checksum of
+/// the first and the last 64 KiB. A write into the middle that restores the modification time is
+/// noticed only by the digest at the end of the upload.
 ///
-/// It can be serialized; a path need not be UTF-8 for that.
+/// It can be serialized. The path need not be UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceIdentity {
     #[serde(with = "path_format")]
     path: PathBuf,
     file: FileState,
-    /// Of the first and the last [`END_BYTES`] bytes behind each other; of all bytes when those overlap.
+    /// Checksum of the first and the last [`END_BYTES`] bytes, one after the other; of all bytes if
+    /// they overlap.
     ends_crc32c: Crc32c,
 }
 
-/// What is different about media.
+/// A change of media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Nothing has its name.
+    /// No file has its name.
     Removed,
     /// Another file has its name.
     Replaced,
-    /// It has grown or was cut.
+    /// Its size has changed.
     Resized {
-        /// Bytes it had.
+        /// Previous size in bytes.
         was: u64,
-        /// Bytes it has.
+        /// Current size in bytes.
         is: u64,
     },
-    /// It was written to.
+    /// Its modification time has changed.
     Modified,
-    /// Its first or last bytes differ, though its time of modification does not.
+    /// Its first or last bytes have changed, but not its modification time.
     Content,
 }
 
-/// The `stat` fields that matter.
+/// The relevant `stat` fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileState {
     pub(super) device: u64,
@@ -203,15 +205,16 @@ struct ModificationTime {
     nanoseconds: u32,
 }
 
-/// How much of either end is looked at.
+/// Number of bytes at either end that the checksum covers.
 const END_BYTES: u64 = 64 << 10;
 
 impl SourceIdentity {
-    /// Looks at a file. What is none is not opened: a FIFO keeps what its writer has for who reads it.
+    /// Returns the identity of a file. A path that is not a regular file is not opened, so the
+    /// bytes in a FIFO stay there for its reader.
     ///
     /// # Errors
     ///
-    /// Also when it is a directory, or anything else that is no regular file.
+    /// The file cannot be opened or read, or the path is not a regular file.
     pub async fn of(path: impl Into<PathBuf>) -> Result<Self, SourceError> {
         identify(path.into()).await
     }
@@ -224,17 +227,17 @@ impl SourceIdentity {
         })
     }
 
-    /// The file, without symbolic links on the way.
+    /// Returns the path without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes in it.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.file.size
     }
 
-    /// When it was last written to.
+    /// Returns the modification time.
     pub fn modified(&self) -> SystemTime {
         let ModificationTime {
             seconds,
@@ -250,28 +253,27 @@ impl SourceIdentity {
             .unwrap_or(UNIX_EPOCH)
     }
 
-    /// The device it is on, as numbered when it was looked at.
+    /// Returns the number of the device at the time of the `stat` call.
     pub fn device(&self) -> u64 {
         self.file.device
     }
 
-    /// Its number on the device.
+    /// Returns the inode number.
     pub fn inode(&self) -> u64 {
         self.file.inode
     }
 
-    /// A checksum of its first and last 64 KiB.
+    /// Returns the checksum of the first and last 64 KiB.
     pub fn ends_crc32c(&self) -> Crc32c {
         self.ends_crc32c
     }
 
-    /// How the media differs from what it is `now`. `None` when an upload may go on with it.
+    /// Returns how the media differs from `now`; `None` if an upload may continue with it.
     ///
-    /// Size, time of modification and the checksum of the ends decide. The numbers of device and
-    /// inode alone are no change: devices are numbered again at a reboot or a mount, inodes at a
-    /// mount of some network file systems and by a backup that is put back, and the media is the
-    /// same. They tell only *how* it changed: with another inode, the file was replaced. The path
-    /// is not compared: a file may be moved.
+    /// Size, modification time and checksum decide. Other device or inode numbers alone are not a
+    /// change: devices are renumbered at a reboot or a mount, and inodes at a mount of some network
+    /// file systems and by a restored backup. The inode only tells *how* a changed file changed:
+    /// with another inode, it was replaced. The path is not compared, because a file may be moved.
     pub fn difference(&self, now: &Self) -> Option<Change> {
         let ends = (self.ends_crc32c != now.ends_crc32c).then_some(Change::Content);
         let change = self.file.difference(&now.file).or(ends)?;
@@ -284,12 +286,12 @@ impl SourceIdentity {
 }
 
 impl FileState {
-    /// Whether two states that were looked at while the file was open are of one file.
+    /// Returns whether two states, taken while the file was open, are of the same file.
     pub(super) fn is_the_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// What happened to the file in between.
+    /// Returns the change between two states.
     pub(super) fn difference(&self, now: &Self) -> Option<Change> {
         if self.size != now.size {
             return Some(Change::Resized {
@@ -316,7 +318,7 @@ impl From<&Metadata> for FileState {
 }
 
 impl fmt::Display for Change {
-    /// Completes "PATH has changed since the upload began: ".
+    /// Completes the sentence "PATH has changed since the upload began: ".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Removed => f.write_str("it is gone"),
@@ -328,7 +330,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// A file that is cut meanwhile has fewer bytes to look at; its size tells.
+/// Computes the checksum of a file's ends. A file that is truncated meanwhile has fewer bytes,
+/// which its size will tell.
 fn ends_crc32c(file: &Arc<File>, size: u64) -> io::Result<Crc32c> {
     let head = 0..END_BYTES.min(size);
     let tail = size.saturating_sub(END_BYTES).max(head.end)..size;

@@ -1,9 +1,9 @@
-//! Reads of a file at a position, quickly and in little memory.
+//! Positioned reads of a file, fast and with little memory.
 //!
-//! What the kernel has in memory is read at once, in pieces that stay in the processor's cache until
-//! they are sent. What it has not is read by the blocking pool, in pieces as large as the pool's
-//! overhead asks for: one is read while the one before it is being sent, so at most three are there at
-//! a time. All are filled by the kernel without being zeroed first.
+//! Bytes in the page cache are read on the current thread, in pieces that stay in the CPU cache
+//! until they are sent. Other bytes are read on the blocking pool, in pieces large enough for the
+//! pool's overhead. One piece is read while the previous one is being sent, so at most three are in
+//! memory. The kernel fills the buffers without prior zeroing.
 
 use std::fs::File;
 use std::io;
@@ -16,15 +16,15 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// How much is read at once.
+/// Size of reads on the blocking pool.
 pub(super) const PIECE: u64 = 1 << 20;
 
-/// How much is read at once of what is in memory.
+/// Size of reads from the page cache.
 const CACHED_PIECE: u64 = 256 << 10;
 
-/// Exactly these bytes of a file, in pieces.
+/// Returns exactly these bytes of a file, in pieces.
 ///
-/// A read that is under way when the stream is dropped ends on its own, after one piece.
+/// If the stream is dropped during a read, that read completes on its own.
 pub(super) fn stream(file: Arc<File>, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
     let ahead = ReadAhead {
         file,
@@ -40,7 +40,7 @@ pub(super) fn stream(file: Arc<File>, range: Range<u64>) -> BoxStream<'static, i
 
 struct ReadAhead {
     file: Arc<File>,
-    /// What nobody has begun to read.
+    /// The bytes whose read has not started.
     rest: Range<u64>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
@@ -57,7 +57,7 @@ impl ReadAhead {
         self.reading = None;
         match piece.map_err(io::Error::from).flatten() {
             Ok(piece) => {
-                // What is in memory is read when it is wanted.
+                // A cached piece is not read ahead.
                 if self.next_cached().is_none() {
                     self.begin();
                 }
@@ -70,7 +70,7 @@ impl ReadAhead {
         }
     }
 
-    /// The next piece, if it takes no waiting.
+    /// Returns the next piece if it can be read without waiting.
     fn cached_piece(&mut self) -> Option<io::Result<Bytes>> {
         let piece = self.next_cached()?;
         self.rest.start = piece.end;
@@ -81,7 +81,7 @@ impl ReadAhead {
         Some(read)
     }
 
-    /// What would be read next, if it is in memory.
+    /// Returns the range of the next piece if it is in the page cache.
     fn next_cached(&self) -> Option<Range<u64>> {
         self.rest_up_to(CACHED_PIECE)
             .filter(|piece| is_cached(&self.file, piece))
@@ -102,8 +102,8 @@ impl ReadAhead {
     }
 }
 
-/// Whether both ends of a range are in the kernel's memory, so that to read it takes no waiting. What
-/// lies between them nearly always is then, since files are read ahead and cached in order.
+/// Returns whether both ends of a range are in the page cache. The bytes between them almost always
+/// are then, since files are read ahead and cached in order.
 #[cfg(target_os = "linux")]
 fn is_cached(file: &File, range: &Range<u64>) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};
@@ -116,13 +116,13 @@ fn is_cached(file: &File, range: &Range<u64>) -> bool {
     cached_at(range.end - 1) && cached_at(range.start)
 }
 
-/// It cannot be told here.
+/// Other systems cannot tell, so all reads use the blocking pool.
 #[cfg(not(target_os = "linux"))]
 fn is_cached(_: &File, _: &Range<u64>) -> bool {
     false
 }
 
-/// Exactly these bytes. Blocks.
+/// Reads exactly these bytes. Blocks.
 fn read_exact(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let wanted = range.end - range.start;
     let piece = read_available(file, range)?;
@@ -133,7 +133,7 @@ fn read_exact(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     }
 }
 
-/// These bytes, fewer at the end of the file. Blocks.
+/// Reads these bytes, or fewer at the end of the file. Blocks.
 pub(super) fn read_available(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let len = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
     let mut piece = Vec::with_capacity(len);
@@ -145,7 +145,7 @@ pub(super) fn read_available(file: &File, range: Range<u64>) -> io::Result<Bytes
             Err(errno) => return Err(errno.into()),
         }
     }
-    // A vector may have more room than was asked for, and it was all filled.
+    // The vector may have a larger capacity than requested, and all of it was filled.
     piece.truncate(len);
     Ok(piece.into())
 }

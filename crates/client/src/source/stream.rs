@@ -1,4 +1,5 @@
-//! Media that can be read only once.
+//! Media that can be read only once, and what is kept of it: a window in memory, or everything in a
+//! file.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,36 +20,36 @@ use super::{Reader, SourceError, positioned};
 /// How far a stream was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filled {
-    /// Bytes that were read, all of which can be sent if they were not released.
+    /// Number of bytes read. They can be sent unless they were released.
     pub(crate) end: u64,
     /// Whether the media is known to end there.
     pub(crate) ended: bool,
 }
 
-/// How much is kept of a stream, and where.
+/// How much of a stream is kept, and where.
 pub(super) enum Retention {
-    /// The last so many bytes, in memory.
+    /// The last bytes, up to this number, in memory.
     Window(u64),
-    /// Everything, in a file in this directory.
+    /// All bytes, in a file in this directory.
     All(PathBuf),
 }
 
-/// A reader, and what is kept of what was read.
+/// A reader and the kept bytes.
 ///
-/// Bytes go from the reader to `block` and from there, a block at a time, to what is kept. Between
-/// two awaits every byte that the reader gave is in one of the two: that makes a dropped
-/// [`fill`](Self::fill) harmless.
+/// Bytes go from the reader to `block`, and a block at a time from there to the kept bytes. At
+/// every await point each byte from the reader is in one of the two, so dropping
+/// [`fill`](Self::fill) loses nothing.
 pub(super) struct StreamMedia {
     reader: SyncWrapper<Reader>,
     path: Option<PathBuf>,
     stated: Option<u64>,
     block: BytesMut,
     kept: Retained,
-    /// Bytes that the reader gave.
+    /// Number of bytes read.
     read: u64,
-    /// The reader said that there are no more.
+    /// Whether the reader has ended.
     ended: bool,
-    /// The reader had more than was stated.
+    /// Whether the reader had more bytes than stated.
     exceeds_stated: bool,
 }
 
@@ -57,7 +58,7 @@ enum Retained {
     Spill(Spill),
 }
 
-/// Memory is taken in blocks of this size.
+/// Size of memory blocks.
 pub(super) const BLOCK: usize = 256 << 10;
 
 impl StreamMedia {
@@ -129,7 +130,7 @@ impl StreamMedia {
         }
     }
 
-    /// How far it may be read now.
+    /// Returns the offset up to which the stream may be read now.
     fn fill_limit(&self) -> u64 {
         let room = match &self.kept {
             Retained::Window(window) => window.reach().saturating_add(1),
@@ -138,7 +139,7 @@ impl StreamMedia {
         room.min(self.stated.unwrap_or(u64::MAX))
     }
 
-    /// Reads once, at most `limit` bytes, into what room the block has.
+    /// Reads once, at most `limit` bytes, into the spare capacity of the block.
     async fn read_some(&mut self, limit: u64) -> Result<(), SourceError> {
         let room = self.block.capacity() - self.block.len();
         let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(room);
@@ -161,7 +162,7 @@ impl StreamMedia {
         }
     }
 
-    /// Holds the reader to the length that was stated: it shall end there, not before, not later.
+    /// Checks that the reader ends at the stated length.
     async fn check_length(&mut self) -> Result<(), SourceError> {
         let Some(stated) = self.stated else {
             return Ok(());
@@ -188,8 +189,8 @@ impl StreamMedia {
     }
 }
 
-/// What is kept, from `first` to `end`: never more than the size and the one byte that is looked
-/// at ahead, and in memory a block or two more, for blocks are let go of as a whole.
+/// The last bytes of a stream in memory, from `first` to `end`: at most `size` bytes and one byte
+/// read ahead. Memory use exceeds this by one or two blocks, because blocks are freed as a whole.
 pub(super) struct Window {
     size: u64,
     first: u64,
@@ -211,7 +212,7 @@ impl Window {
         self.size
     }
 
-    /// The end of the window, were it full.
+    /// Returns the end of the window if it were full.
     pub(super) fn reach(&self) -> u64 {
         self.first.saturating_add(self.size)
     }
@@ -223,7 +224,7 @@ impl Window {
         }
     }
 
-    /// Forgets what is before this offset.
+    /// Drops the bytes before this offset.
     pub(super) fn release(&mut self, before: u64) {
         let before = before.min(self.end);
         while self.first < before {
@@ -240,7 +241,7 @@ impl Window {
         }
     }
 
-    /// Exactly these bytes.
+    /// Returns exactly these bytes.
     pub(super) fn pieces(&self, range: Range<u64>) -> io::Result<Vec<Bytes>> {
         if range.is_empty() {
             return Ok(Vec::new());
@@ -272,13 +273,13 @@ fn slice_len(len: u64) -> usize {
     usize::try_from(len).expect("it is within a piece, which is in memory")
 }
 
-/// What was written to the file, and what is on its way.
+/// All bytes of a stream in a file without a name.
 pub(super) struct Spill {
     directory: PathBuf,
     file: Arc<File>,
     written: u64,
-    /// Being written behind `written`, or to be written again: the write is at a position, so it
-    /// does no harm twice, not even while a write whose future was dropped still runs.
+    /// Bytes to be written after `written`. They may be written twice if a future is dropped, even
+    /// while the first write still runs; a positioned write of the same bytes does no harm.
     pending: Bytes,
 }
 
@@ -297,7 +298,8 @@ impl Spill {
         }
     }
 
-    /// Writes all of a block. What is left when the future is dropped is in the block or pending.
+    /// Writes a whole block. If the future is dropped, the unwritten bytes are in the block or in
+    /// `pending`.
     pub(super) async fn push(&mut self, block: &mut BytesMut) -> Result<(), SourceError> {
         while !(self.pending.is_empty() && block.is_empty()) {
             if self.pending.is_empty() {
@@ -329,7 +331,7 @@ impl Spill {
     }
 }
 
-/// A stream of pieces that are there, or of what is wrong with them.
+/// Returns a stream of these pieces, or of the error.
 pub(super) fn pieces(pieces: io::Result<Vec<Bytes>>) -> BoxStream<'static, io::Result<Bytes>> {
     match pieces {
         Ok(pieces) => stream::iter(pieces.into_iter().map(Ok)).boxed(),

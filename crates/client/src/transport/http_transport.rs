@@ -1,11 +1,12 @@
-//! HTTP over TCP and TLS.
+//! The transport over TCP and TLS.
 //!
-//! What is absent: redirections (a 308 means "go on" in this protocol), retries (the upload's logic
-//! asks the server first), decompression, cookies, timeouts over a whole request.
+//! It does not follow redirections (a 308 means "go on" in this protocol), does not retry (the
+//! upload loop queries the server first), does not decompress, has no cookies, and sets no time
+//! limit for a whole request.
 //!
-//! The path of the media: a `Bytes` of the body goes to the socket by vectored writes, or into TLS
-//! records; nothing copies it before. It is cut, without a copy, into pieces of [`PIECE`] bytes, so
-//! that progress is seen on a slow line.
+//! Media is not copied: a `Bytes` of the body is written to the socket by vectored writes, or into
+//! TLS records. It is split, without a copy, into pieces of [`PIECE`] bytes, so that progress is
+//! visible on a slow connection.
 
 use std::error::Error as StdError;
 use std::io;
@@ -29,21 +30,21 @@ use body::{OutgoingBody, Progress, StopOnDrop};
 
 mod body;
 
-/// The most that the connection takes of a body at a time.
+/// Maximum size of the pieces of a body that the connection takes.
 const PIECE: usize = 64 << 10;
 
-/// How long an unused connection is kept. Many servers close theirs after 60 s or more; the request
-/// that meets a closing connection fails.
+/// How long an idle connection is kept. Many servers close theirs after 60 s or more, and a request
+/// on a closing connection fails.
 const POOL_IDLE: Duration = Duration::from_secs(30);
 
 const USER_AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 
-/// Sends requests by HTTP/1.1 or, where a server offers it under TLS, by HTTP/2. Connections are
-/// kept and used again. Proxies are taken from the environment, roots of trust from the system.
+/// Sends requests by HTTP/1.1, or by HTTP/2 where a server offers it under TLS. Connections are
+/// reused. Proxies are taken from the environment, root certificates from the system.
 #[derive(Debug)]
 pub(crate) struct HttpTransport(Arc<Connections>);
 
-/// The connections, and what it takes to make more.
+/// The connection pool and its settings.
 #[derive(Debug)]
 struct Connections {
     timeouts: Timeouts,
@@ -52,11 +53,11 @@ struct Connections {
 }
 
 impl HttpTransport {
-    /// A transport with the roots of the system and the proxies of the environment.
+    /// Creates a transport with the system's root certificates and the proxies of the environment.
     ///
     /// # Errors
     ///
-    /// [`TransportError::SetUp`], which the settings here give no cause for.
+    /// [`TransportError::SetUp`], which these settings are not expected to cause.
     pub(crate) fn new(timeouts: Timeouts) -> Result<Self, TransportError> {
         Self::with_tls(timeouts, tls_with_system_roots())
     }
@@ -71,7 +72,7 @@ impl HttpTransport {
         })))
     }
 
-    /// Trusts these roots alone.
+    /// Creates a transport that trusts only these root certificates.
     #[cfg(test)]
     pub(crate) fn trusting(timeouts: Timeouts, roots: rustls::RootCertStore) -> Self {
         Self::with_tls(timeouts, tls_with_roots(roots)).expect("the settings are good")
@@ -126,8 +127,8 @@ impl Connections {
             .clone()
     }
 
-    /// Requests after this one go over new connections. A silent HTTP/2 connection would else be
-    /// used again until TCP gives it up.
+    /// Makes later requests use new connections. A silent HTTP/2 connection would otherwise be
+    /// reused until TCP gives it up.
     fn replace_client(&self) {
         if let Ok(fresh) = client(self.timeouts, self.tls.clone()) {
             *self.client.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
@@ -159,12 +160,12 @@ impl Connections {
     }
 }
 
-/// What it takes to read a reply's body.
+/// Reads the body of a reply.
 struct BodyReader {
     connections: Arc<Connections>,
     host: String,
     response: reqwest::Response,
-    /// What is left of the request's body when the reply was read is not sent.
+    /// Stops sending the request's body when the reply has been read.
     _guard: StopOnDrop,
 }
 
@@ -225,18 +226,18 @@ fn outgoing(request: Request, progress: &Arc<Progress>) -> reqwest::Request {
     outgoing
 }
 
-/// Whether something is wrong with the certificate of the other side.
+/// Returns whether an error is about the server's certificate.
 fn is_certificate_error(error: &(dyn StdError + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<rustls::Error>() {
         return matches!(error, rustls::Error::InvalidCertificate(_));
     }
-    // What an I/O error was made of is not its source.
+    // The error inside an I/O error is not its `source`.
     let inside = error.downcast_ref().and_then(io::Error::get_ref);
     inside.is_some_and(|inside| is_certificate_error(inside))
         || error.source().is_some_and(is_certificate_error)
 }
 
-/// Whether the operating system gave the connection up because nothing was acknowledged.
+/// Returns whether the operating system closed the connection because nothing was acknowledged.
 fn timed_out(error: &reqwest::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -250,9 +251,12 @@ fn timed_out(error: &reqwest::Error) -> bool {
     false
 }
 
-/// Trusts what the system trusts; on Linux, `SSL_CERT_FILE` and `SSL_CERT_DIR` say what that is.
 ///
-/// A system without roots, as a small container is, can still be used with plain HTTP.
+/// Trusts the system's root certificates. On Linux, `SSL_CERT_FILE` and `SSL_CERT_DIR` select them.
+///
+/// Nothing here touches the process-wide default of rustls, which belongs to the program.
+///
+/// A system without root certificates, for instance a small container, can still use plain HTTP.
 fn tls_with_system_roots() -> ClientConfig {
     match tls_builder().with_platform_verifier() {
         Ok(builder) => configure(builder),
@@ -263,7 +267,7 @@ fn tls_with_system_roots() -> ClientConfig {
     }
 }
 
-/// Trusts these roots alone.
+/// Trusts only these root certificates.
 fn tls_with_roots(roots: RootCertStore) -> ClientConfig {
     configure(tls_builder().with_root_certificates(roots))
 }

@@ -1,4 +1,5 @@
-//! What the requests of an upload look like on the wire (docs/protocol.md, 2.3 to 2.8).
+//! The HTTP requests of an upload (docs/protocol.md, 2.3 to 2.8) and their bodies, which are
+//! counted, hashed and rate limited.
 
 use std::io;
 
@@ -28,7 +29,7 @@ use crate::upload::{HttpMethod, Upload};
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// What the transfer has to know.
+/// Returns the plan of the transfer.
 pub(super) fn plan(
     transport: &AuthenticatedTransport,
     upload: &Upload,
@@ -49,7 +50,7 @@ pub(super) fn plan(
         .with_refreshable_token(transport.can_refresh())
 }
 
-/// The URL that an upload begins at: the one that was asked for, with its `uploadType`.
+/// Returns the URL of the first request: the one set by the caller, with `uploadType`.
 pub(super) fn upload_url(url: &Url, upload_type: UploadType) -> Url {
     let query = url.query().unwrap_or_default();
     let kept = query.split('&').filter(|pair| {
@@ -64,7 +65,7 @@ pub(super) fn upload_url(url: &Url, upload_type: UploadType) -> Url {
 }
 
 impl UploadDriver<'_> {
-    /// The request as it goes out.
+    /// Builds the HTTP request.
     pub(super) async fn outgoing(
         &mut self,
         request: &transfer::Request,
@@ -152,7 +153,8 @@ impl UploadDriver<'_> {
         }
     }
 
-    /// The size of media that goes in one request; the client has made sure that it is known.
+    /// Returns the size of media that is sent in one request. The client has made sure that it is
+    /// known.
     pub(super) fn media_size(&self) -> u64 {
         self.transfer
             .total()
@@ -173,9 +175,9 @@ impl UploadDriver<'_> {
 
 pub(super) type MediaStream = BoxStream<'static, io::Result<Bytes>>;
 
-/// What is done with bytes as they pass.
+/// Counts and hashes the bytes of a body as they are sent.
 pub(super) struct BodyObserver {
-    /// Where the next byte is in the media.
+    /// Offset of the next byte in the media.
     pub(super) offset: u64,
     pub(super) counter: ByteCounter,
     pub(super) checksum: Option<RunningChecksum>,
@@ -191,7 +193,7 @@ impl BodyObserver {
     }
 }
 
-/// The stream with everything that is done to it.
+/// Adds rate limit, counter and checksum to a stream.
 pub(super) fn observed(
     stream: MediaStream,
     mut observer: BodyObserver,
@@ -210,7 +212,7 @@ pub(super) fn observed(
         .boxed()
 }
 
-/// Lets pieces through as the limit allows, none larger than a tenth of a second's worth.
+/// Delays pieces according to the limit. Pieces are split to a tenth of a second each.
 fn limited(stream: MediaStream, limit: RateLimit) -> MediaStream {
     let largest = limit.max_piece();
     stream
@@ -239,7 +241,7 @@ fn pieces(bytes: io::Result<Bytes>, largest: usize) -> Vec<io::Result<Bytes>> {
     pieces
 }
 
-/// A boundary out of random bits: nothing of the kind is in the media.
+/// Returns a boundary of 128 random bits, which does not occur in the media.
 pub(super) fn boundary() -> String {
     let words: [u32; 4] = std::array::from_fn(|_| random());
     words.iter().fold("windlass-".to_owned(), |text, word| {
@@ -247,13 +249,13 @@ pub(super) fn boundary() -> String {
     })
 }
 
-/// The `Content-Type` of a multipart upload.
+/// Returns the `Content-Type` of a multipart upload.
 pub(super) fn related_type(boundary: &str) -> HeaderValue {
     HeaderValue::try_from(format!("multipart/related; boundary={boundary}"))
         .expect("a boundary of hexadecimal digits fits in a header")
 }
 
-/// What stands before and behind the media of a multipart upload (RFC 2387).
+/// Returns the text before and after the media of a multipart upload (RFC 2387).
 pub(super) fn related_envelope(
     boundary: &str,
     metadata: &Value,

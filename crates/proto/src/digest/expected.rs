@@ -1,4 +1,4 @@
-//! The digests that a client says its media has.
+//! Digests that a client states for its media.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{Crc32c, Digests, Md5, Sha256, Wanted};
 use crate::header::{CONTENT_MD5, X_GOOG_HASH};
 
-/// What a client says of its media. Nothing said, nothing is checked.
+/// The digests that a client states. Digests that are `None` are not checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpectedDigests {
     /// CRC32C.
@@ -23,18 +23,18 @@ pub struct ExpectedDigests {
     pub sha256: Option<Sha256>,
 }
 
-/// Why it is not known which digests the media should have.
+/// Why the stated digests cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExpectedDigestsError {
-    /// A digest that cannot be read.
+    /// A stated digest cannot be parsed.
     #[error("The {digest} given in {place} is malformed.")]
     Malformed {
-        /// The digest, by its name there.
+        /// Name of the digest in that place.
         digest: &'static str,
-        /// The header or the metadata.
+        /// Where it was stated: a header or the metadata.
         place: &'static str,
     },
-    /// Two values for one digest.
+    /// Two different values are stated for one digest.
     #[error("Two different values are given for the {digest} of the upload.")]
     Conflict {
         /// The digest.
@@ -42,40 +42,40 @@ pub enum ExpectedDigestsError {
     },
 }
 
-/// The media is not what the client says it is.
+/// The media does not have the digest that the client states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DigestMismatch {
-    /// By its CRC32C.
+    /// The CRC32C differs.
     #[error("Provided CRC32C \"{expected}\" doesn't match calculated CRC32C \"{actual}\".")]
     Crc32c {
-        /// What the client said.
+        /// Stated by the client.
         expected: Crc32c,
-        /// What arrived.
+        /// Computed from the received bytes.
         actual: Crc32c,
     },
-    /// By its MD5.
+    /// The MD5 differs.
     #[error("Provided MD5 hash \"{expected}\" doesn't match calculated MD5 hash \"{actual}\".")]
     Md5 {
-        /// What the client said.
+        /// Stated by the client.
         expected: Md5,
-        /// What arrived.
+        /// Computed from the received bytes.
         actual: Md5,
     },
-    /// By its SHA-256.
+    /// The SHA-256 differs.
     #[error(
         "Provided SHA-256 hash \"{expected}\" doesn't match calculated SHA-256 hash \"{actual}\"."
     )]
     Sha256 {
-        /// What the client said.
+        /// Stated by the client.
         expected: Sha256,
-        /// What arrived.
+        /// Computed from the received bytes.
         actual: Sha256,
     },
 }
 
 impl ExpectedDigests {
-    /// Reads `X-Goog-Hash`, which speaks of the whole media in whatever request it comes. Digests
-    /// that are not known here are ignored.
+    /// Reads `X-Goog-Hash`, which covers the whole media in any request. Unknown digests are
+    /// ignored.
     pub fn from_goog_hash(headers: &HeaderMap) -> Result<Self, ExpectedDigestsError> {
         let mut expected = Self::default();
         for value in headers.get_all(X_GOOG_HASH) {
@@ -86,8 +86,8 @@ impl ExpectedDigests {
         Ok(expected)
     }
 
-    /// Reads `Content-MD5`, which speaks of the body of its request: use it where that is the
-    /// media.
+    /// Reads `Content-MD5`, which covers the body of its request. Use it where the body is the
+    /// whole media.
     pub fn from_content_md5(headers: &HeaderMap) -> Result<Self, ExpectedDigestsError> {
         let mut expected = Self::default();
         for value in headers.get_all(CONTENT_MD5) {
@@ -101,13 +101,13 @@ impl ExpectedDigests {
         Ok(expected)
     }
 
-    /// Reads both headers, of a request whose body is the media.
+    /// Reads both headers of a request whose body is the media.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self, ExpectedDigestsError> {
         Self::from_goog_hash(headers)?.merge(Self::from_content_md5(headers)?)
     }
 
     /// Reads the metadata's fields `crc32c` and `md5Hash` (base64), `md5Checksum` and
-    /// `sha256Checksum` (hexadecimal). Fields that are not strings say nothing.
+    /// `sha256Checksum` (hexadecimal). Fields that are not strings are ignored.
     pub fn from_metadata(metadata: &Map<String, Value>) -> Result<Self, ExpectedDigestsError> {
         fn field<D, E>(
             metadata: &Map<String, Value>,
@@ -133,7 +133,7 @@ impl ExpectedDigests {
         })
     }
 
-    /// What both say together.
+    /// Combines two sets of stated digests.
     pub fn merge(self, other: Self) -> Result<Self, ExpectedDigestsError> {
         Ok(Self {
             crc32c: agreed("CRC32C", self.crc32c, other.crc32c)?,
@@ -142,7 +142,7 @@ impl ExpectedDigests {
         })
     }
 
-    /// The slow digests that are needed for the check.
+    /// Returns the slow digests that [`check`](Self::check) needs.
     pub fn wanted(&self) -> Wanted {
         Wanted {
             md5: self.md5.is_some(),
@@ -150,8 +150,8 @@ impl ExpectedDigests {
         }
     }
 
-    /// Compares with what arrived. A digest that was not computed is not compared: compute what is
-    /// [`wanted`](Self::wanted).
+    /// Compares the stated digests with the computed ones. A digest that was not computed is not
+    /// compared, so compute those that are [`wanted`](Self::wanted).
     pub fn check(&self, digests: &Digests) -> Result<(), DigestMismatch> {
         if let Some((expected, actual)) = differing(self.crc32c, Some(digests.crc32c)) {
             return Err(DigestMismatch::Crc32c { expected, actual });
@@ -166,7 +166,7 @@ impl ExpectedDigests {
     }
 }
 
-/// `name=value`, of a list.
+/// Parses one `name=value` of the list.
 fn goog_hash_entry(entry: &[u8]) -> Result<ExpectedDigests, ExpectedDigestsError> {
     const PLACE: &str = "header X-Goog-Hash";
     let entry = std::str::from_utf8(entry).unwrap_or_default().trim_ascii();

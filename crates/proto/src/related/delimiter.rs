@@ -1,21 +1,22 @@
-//! Where the parts of a multipart body begin and end (RFC 2046, 5.1.1).
+//! Boundaries and delimiters of a multipart body (RFC 2046, 5.1.1).
 //!
 //! A delimiter is a line end, two hyphens and the boundary, followed by two more hyphens (the final
-//! one) or by the end of its line. Its leading line end belongs to it, not to the content before;
-//! bare LF is as good as CRLF. A client that ends the line of a delimiter with a bare LF leads the next
-//! delimiter with a bare LF as well: a CR before that is the last byte of the content. The line end
-//! behind a delimiter is left in place: it may be the one that leads the next delimiter.
+//! delimiter) or by a line end. The leading line end belongs to the delimiter, not to the content
+//! before it. A bare LF is accepted in place of CRLF. A client that ends the line of a delimiter
+//! with a bare LF also starts the next delimiter with a bare LF, so a CR before that LF is the last
+//! byte of the content. The line end after a delimiter is not consumed, because it may start the
+//! next delimiter.
 
 use bytes::{Buf, Bytes};
 use memchr::memmem;
 
 use super::RelatedError;
 
-/// The most spaces and tabs behind a delimiter; a line with more is content. Without a bound they
-/// would have to be held until their line ends.
+/// Maximum number of spaces and tabs after a delimiter. A line with more is content. Without this
+/// bound the splitter would have to buffer them up to the line end.
 const MAX_PADDING: usize = 64;
 
-/// A stretch of the body.
+/// A token of the body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Content(Bytes),
@@ -23,17 +24,16 @@ pub(super) enum Token {
     FinalDelimiter,
 }
 
-/// Cuts a body into content and delimiters as it comes.
+/// Splits a body into content and delimiters incrementally.
 #[derive(Debug)]
 pub(super) struct Delimiters {
     pattern: Pattern,
-    /// Bytes that may turn out to begin a delimiter.
+    /// Bytes that may be the beginning of a delimiter.
     held: Vec<u8>,
 }
 
 impl Delimiters {
-    /// The start of the body counts as the start of a line: there is a line end before it, so to
-    /// speak.
+    /// The start of the body counts as the start of a line, so a line end is assumed before it.
     pub(super) fn new(boundary: Boundary) -> Self {
         Self {
             pattern: Pattern::new(boundary),
@@ -41,8 +41,8 @@ impl Delimiters {
         }
     }
 
-    /// Takes the next token off the front of what is held and of `data`. `None` when more data is
-    /// needed; all of `data` is taken then.
+    /// Takes the next token from the front of the held bytes and `data`. Returns `None` when more
+    /// data is needed; all of `data` has been taken then.
     pub(super) fn next(&mut self, data: &mut Bytes) -> Option<Token> {
         if !self.held.is_empty() {
             return self.next_with_held(data);
@@ -62,7 +62,7 @@ impl Delimiters {
         }
     }
 
-    /// Looks at what is held together with as much of `data` as can matter to it.
+    /// Scans the held bytes together with the part of `data` that can complete a delimiter.
     fn next_with_held(&mut self, data: &mut Bytes) -> Option<Token> {
         let held = self.held.len();
         let added = data.len().min(self.pattern.max_len());
@@ -76,7 +76,7 @@ impl Delimiters {
             Scan::Delimiter(Delimiter { len, token, bare }) => {
                 self.held.clear();
                 self.pattern.bare = bare;
-                // What was held was no whole delimiter.
+                // The held bytes alone were not a whole delimiter, so `len` exceeds their number.
                 data.advance(len.saturating_sub(held));
                 Some(token)
             }
@@ -88,17 +88,17 @@ impl Delimiters {
     }
 }
 
-/// What stands at the front of some bytes.
+/// The token at the front of some bytes.
 enum Scan {
-    /// So many bytes of content, at least one.
+    /// Number of bytes of content, at least one.
     Content(usize),
     /// A whole delimiter.
     Delimiter(Delimiter),
-    /// What may become a delimiter, and nothing behind it; or nothing at all.
+    /// A possible beginning of a delimiter without anything after it, or no bytes.
     Undecided,
 }
 
-/// A delimiter, or the rest of one.
+/// A delimiter, or the rest of one after the boundary.
 struct Delimiter {
     len: usize,
     token: Token,
@@ -106,20 +106,20 @@ struct Delimiter {
     bare: bool,
 }
 
-/// What follows a boundary.
+/// The bytes after a boundary.
 enum Tail {
     /// The rest of a delimiter.
     Delimiter(Delimiter),
-    /// It depends on what comes.
+    /// More bytes are needed.
     Undecided,
-    /// Something that makes it content.
+    /// The boundary is part of the content.
     Other,
 }
 
 #[derive(Debug)]
 struct Pattern {
     finder: memmem::Finder<'static>,
-    /// Whether the line of the delimiter before ends with a bare LF.
+    /// Whether the previous delimiter's line ended with a bare LF.
     bare: bool,
 }
 
@@ -132,12 +132,12 @@ impl Pattern {
         }
     }
 
-    /// LF, hyphens and boundary.
+    /// Returns LF, hyphens and boundary.
     fn needle(&self) -> &[u8] {
         self.finder.needle()
     }
 
-    /// Length of the longest delimiter, with its line ends.
+    /// Length of the longest delimiter with its line ends.
     fn max_len(&self) -> usize {
         b"\r".len() + self.needle().len() + MAX_PADDING + b"\r\n".len()
     }
@@ -168,9 +168,10 @@ impl Pattern {
         }
     }
 
-    /// Where a delimiter begins that runs over the end of `bytes`; else their length.
+    /// Returns where a delimiter begins that may continue after the end of `bytes`; otherwise their
+    /// length.
     fn unfinished(&self, bytes: &[u8]) -> usize {
-        // The needle has one LF, so only the last one can begin it.
+        // The needle contains a single LF, so only the last LF can start an unfinished one.
         let near_end = bytes.len().saturating_sub(self.needle().len() - 1);
         let last = memchr::memrchr(b'\n', &bytes[near_end..]).map(|at| near_end + at);
         match last {
@@ -180,7 +181,7 @@ impl Pattern {
         }
     }
 
-    /// Where the line end begins whose LF is at `at`.
+    /// Returns where the line end begins whose LF is at `at`.
     fn before_line_end(&self, bytes: &[u8], at: usize) -> usize {
         if bytes[..at].ends_with(b"\r") && !self.bare {
             at - 1
@@ -220,16 +221,18 @@ fn tail(bytes: &[u8]) -> Tail {
     }
 }
 
-/// What separates the parts of a multipart body.
+/// The delimiter of a multipart body's parts, from the `boundary` parameter of its `Content-Type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary(String);
 
 impl Boundary {
-    /// RFC 2046 allows 70 characters; generators that do not count are tolerated up to this length.
+    /// Maximum length. RFC 2046 allows 70 characters; longer boundaries of some generators are
+    /// accepted.
     pub const MAX_LEN: usize = 256;
 
-    /// Reads the boundary of a `multipart/related` content type: bare, quoted, or in single quotes,
-    /// which are not part of it although RFC 2046 would have it so (docs/protocol.md, 2.6).
+    /// Parses the boundary of a `multipart/related` content type: bare, in double quotes, or in
+    /// single quotes. Single quotes are not part of the boundary, although RFC 2046 says they are
+    /// (docs/protocol.md, 2.6).
     ///
     /// ```
     /// use windlass_proto::related::Boundary;
@@ -259,7 +262,7 @@ impl Boundary {
         &self.0
     }
 
-    /// What every delimiter begins with: the line end, two hyphens and the boundary.
+    /// Returns the common beginning of all delimiters: LF, two hyphens and the boundary.
     pub(super) fn into_delimiter(self) -> String {
         format!("\n--{}", self.0)
     }
@@ -272,7 +275,7 @@ fn is_valid(boundary: &str) -> bool {
     (1..=Boundary::MAX_LEN).contains(&boundary.len()) && printable && !boundary.ends_with(' ')
 }
 
-/// The first parameter of this name in `; name=value; name="value"`.
+/// Returns the first parameter of this name in `; name=value; name="value"`.
 fn parameter(parameters: &str, wanted: &str) -> Option<String> {
     let mut rest = parameters;
     loop {
@@ -290,7 +293,7 @@ fn parameter(parameters: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// The value at the start of `text`, and what follows it.
+/// Returns the value at the start of `text`, and the text after it.
 fn parameter_value(text: &str) -> Option<(String, &str)> {
     if let Some(quoted) = text.strip_prefix('"') {
         return quoted_string(quoted);
@@ -303,7 +306,8 @@ fn parameter_value(text: &str) -> Option<(String, &str)> {
     Some((inner.unwrap_or(value).to_owned(), rest))
 }
 
-/// The rest of a quoted string (RFC 9110, 5.6.4) whose first quote is read, and what follows it.
+/// Returns the rest of a quoted string (RFC 9110, 5.6.4) after its opening quote, and the text
+/// after it.
 fn quoted_string(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

@@ -1,4 +1,4 @@
-//! What a transfer asks for, and what it makes of replies.
+//! Actions, requests and failures of a transfer.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,62 +8,61 @@ use http::StatusCode;
 use super::Refusal;
 use crate::content_range::ContentRange;
 
-/// What to do now.
+/// The next action of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Send a request, then call [`replied`](super::Transfer::replied) or [`broke`](super::Transfer::broke).
     Send(Request),
-    /// Read media until there are so many bytes of it, counted from its beginning, or it ends; then
-    /// call [`filled`](super::Transfer::filled).
+    /// Read media up to this offset or to its end, then call [`filled`](super::Transfer::filled).
     Fill {
-        /// The count.
+        /// The offset.
         upto: u64,
     },
     /// Wait, then call [`waited`](super::Transfer::waited).
     Wait(Wait),
     /// Get another bearer token, then call [`token_refreshed`](super::Transfer::token_refreshed).
     RefreshToken,
-    /// The media is up. The last reply shows the resource.
+    /// The upload is finished. The last reply shows the resource.
     Finished,
-    /// It is over.
+    /// The upload has failed.
     Failed(Failure),
 }
 
-/// A wait before the next try.
+/// A wait before the next attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wait {
-    /// How long.
+    /// Length of the wait.
     pub delay: Duration,
-    /// Which try comes then; the first is 1.
+    /// Number of the attempt after the wait; the first attempt is 1.
     pub attempt: u32,
-    /// How many tries there are without progress.
+    /// Maximum number of attempts without progress.
     pub of: u32,
-    /// Why.
+    /// Why the last attempt failed.
     pub cause: Cause,
 }
 
-/// What a reply has brought.
+/// The effect of a reply.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A session has started. Its URI is a credential. Keep it before the first byte goes.
+    /// A session has started. Its URI is a credential. Store it before the first byte is sent.
     Started {
         /// `Location`, possibly relative to the URL of the request.
         location: String,
     },
-    /// So many bytes are committed.
+    /// The server has committed bytes.
     Committed {
-        /// The count.
+        /// Number of committed bytes.
         offset: u64,
     },
     /// The upload is finished.
     Finished,
-    /// The session is lost; the upload starts again.
+    /// The session is lost, and the upload restarts.
     Lost,
-    /// It did not work out. [`poll`](super::Transfer::poll) tells what follows.
+    /// The request failed. [`poll`](super::Transfer::poll) returns the next action.
     Nothing,
 }
 
-/// A session's URI is a credential, so it is not shown.
+/// Hides the session URI, which is a credential.
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,11 +80,11 @@ impl fmt::Debug for Event {
 /// A request to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// The media in one request, simple or multipart.
+    /// The whole media in one request, simple or multipart.
     SingleRequest,
     /// The start of a session.
     Start,
-    /// The question what is committed: an empty PUT to the session URI.
+    /// A query for the committed bytes: an empty PUT to the session URI.
     Query {
         /// Size of the media, if known.
         total: Option<u64>,
@@ -99,26 +98,27 @@ pub enum Request {
 pub struct Chunk {
     /// Offset of the first byte.
     pub first: u64,
-    /// Offset behind the last byte; `first` when nothing is left but to say so.
+    /// Offset after the last byte. Equal to `first` when all bytes are committed and only the end
+    /// is to be stated.
     pub end: u64,
     /// Size of the media, if known.
     pub total: Option<u64>,
 }
 
 impl Chunk {
-    /// Count of bytes.
+    /// Number of bytes.
     pub fn len(&self) -> u64 {
         self.end - self.first
     }
 
-    /// Whether it has no bytes, and only says that the media is complete.
+    /// Returns whether the chunk has no bytes and only states the end of the media.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Request {
-    /// The `Content-Range` of a request to a session. Every one has it.
+    /// Returns the `Content-Range` of a request to a session; `None` for other requests.
     pub fn content_range(&self) -> Option<ContentRange> {
         match *self {
             Self::SingleRequest | Self::Start => None,
@@ -136,82 +136,80 @@ impl Request {
     }
 }
 
-/// Why an upload is over without a resource.
+/// Why an upload failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server says no, and would say it again.
-    #[error("the server refuses: {0}")]
+    /// The server refuses the request, and would refuse it again.
+    #[error("the server refused the request: {0}")]
     Refused(Refusal),
-    /// The session was cancelled by somebody.
+    /// The session was cancelled.
     #[error("the upload was cancelled")]
     Cancelled,
-    /// Waiting and trying again did not help.
-    #[error("given up after {tries} tries without progress: {cause}{}", RetryAfterNotice(*.retry_after))]
+    /// The retries are used up.
+    #[error("given up after {tries} attempts without progress: {cause}{}", RetryAfterNotice(*.retry_after))]
     GaveUp {
-        /// What went wrong the last time.
+        /// Cause of the last failure.
         cause: Cause,
-        /// How often it was tried.
+        /// Number of attempts.
         tries: u32,
-        /// Whether there is a session, in which a later try can go on.
+        /// Whether a session exists in which a later attempt can continue.
         session: bool,
-        /// How long the server asked to wait.
+        /// Wait that the server requested.
         retry_after: Option<Duration>,
     },
-    /// Replies that make no sense here.
-    #[error("the server answers {refusal}, which makes no sense in this protocol (tries: {tries})")]
+    /// The replies do not belong to the protocol.
+    #[error("the server does not follow the upload protocol: {refusal} (attempts: {tries})")]
     Unexpected {
-        /// The last one.
+        /// The last reply.
         refusal: Refusal,
-        /// How often it was tried.
+        /// Number of attempts.
         tries: u32,
-        /// Whether there is a session, in which a later try can go on.
+        /// Whether a session exists in which a later attempt can continue.
         session: bool,
     },
-    /// Every session was lost before the media was up.
+    /// Every session was lost before the upload finished.
     #[error("the server has lost the upload's session (status {}) {} times", .status.as_u16(), .restarts + 1)]
     SessionsLost {
-        /// How often the upload started again.
+        /// Number of restarts.
         restarts: u32,
-        /// What was answered the last time.
+        /// Status of the last reply.
         status: StatusCode,
     },
-    /// Media is needed again that is no longer kept.
+    /// The server needs media again that is no longer buffered.
     #[error(
-        "the server has only {committed} bytes, and the media is no longer there before byte {kept_from}"
+        "the server needs the media again from byte {committed}, but it is buffered only from byte {kept_from}"
     )]
     SessionRewound {
-        /// Count of committed bytes.
+        /// Number of committed bytes.
         committed: u64,
-        /// Offset from which on media is kept.
+        /// Offset of the first buffered byte.
         kept_from: u64,
     },
-    /// The server has bytes that this client did not send.
+    /// The server reports more bytes than this client sent.
     #[error(
-        "the server has {committed} bytes, but only {sent} were sent: somebody else uploads to the session"
+        "the server has {committed} bytes, but only {sent} were sent: another client uploads to the session"
     )]
     OffsetBeyondSent {
-        /// Count of committed bytes.
+        /// Number of committed bytes.
         committed: u64,
-        /// How far this client sent.
+        /// Offset up to which this client sent.
         sent: u64,
     },
-    /// The upload is finished although its last byte was not sent.
-    #[error(
-        "the server finished the upload before its end was sent (no more than {sent} bytes were)"
-    )]
+    /// The server finished the upload before its last byte was sent.
+    #[error("the server finished the upload before all media was sent (at most {sent} bytes were)")]
     PrematureSuccess {
-        /// How far this client sent.
+        /// Offset up to which this client sent.
         sent: u64,
     },
 }
 
 impl Failure {
-    /// Whether the session is still good, so that a later try can go on where this one stopped.
+    /// Returns whether the session is still valid, so that a later attempt can continue in it.
     pub fn session_survives(&self) -> bool {
         match self {
             Self::GaveUp { session, .. } | Self::Unexpected { session, .. } => *session,
-            // What has no error object may come from something on the way, which knows nothing of the
-            // session.
+            // A reply without Google's error object may come from a proxy, which knows nothing of
+            // the session.
             Self::Refused(refusal) => {
                 refusal.reason.is_none() || matches!(refusal.status.as_u16(), 401 | 403 | 407)
             }
@@ -223,7 +221,7 @@ impl Failure {
         }
     }
 
-    /// The reply that it failed with, if it was one.
+    /// Returns the reply that caused the failure, if any.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal)
@@ -237,14 +235,14 @@ impl Failure {
     }
 }
 
-/// Why a request has to be tried again.
+/// Why a request is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// The connection broke, or there was none.
+    /// The connection broke, or could not be established.
     Broken,
-    /// The server answered so.
+    /// The server replied with an error.
     Reply(Refusal),
-    /// The server took a chunk and kept nothing of it.
+    /// The server accepted a chunk and committed almost nothing of it.
     Stalled,
 }
 
@@ -258,7 +256,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Shows how long a server wanted a client to wait.
+/// Formats the wait that a server requested.
 struct RetryAfterNotice(Option<Duration>);
 
 impl fmt::Display for RetryAfterNotice {

@@ -1,4 +1,4 @@
-//! What a transfer is told before it begins.
+//! The plan of a transfer: the media, the chunk sizes and the retries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use crate::backoff::Schedule;
 use crate::content_range::CHUNK_GRANULARITY;
 use crate::upload_type::UploadType;
 
-/// How much of a stream goes in one request unless something else is set: 8 MiB.
+/// Default chunk size of streams: 8 MiB.
 pub(super) const STREAM_CHUNK: u64 = 32 * CHUNK_GRANULARITY;
 
-/// What is sent, how, and how patiently.
+/// What is sent, and how.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub(super) single_request: bool,
@@ -23,7 +23,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A resumable upload, in as few requests as the line allows.
+    /// A resumable upload in as few requests as the network allows.
     pub fn resumable(media: Media) -> Self {
         Self {
             single_request: false,
@@ -42,13 +42,13 @@ impl Plan {
         }
     }
 
-    /// Sets how media is cut.
+    /// Sets how media is split into requests.
     #[must_use]
     pub fn with_chunking(self, chunking: Chunking) -> Self {
         Self { chunking, ..self }
     }
 
-    /// Sets how often is tried what fails.
+    /// Sets how failed requests are retried.
     #[must_use]
     pub fn with_retry_policy(self, retry_policy: RetryPolicy) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Plan {
         }
     }
 
-    /// Sets whether a bearer token that is refused can be replaced by another one.
+    /// Sets whether a refused bearer token can be replaced by a new one.
     #[must_use]
     pub fn with_refreshable_token(self, refreshable: bool) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-/// What is known of the media.
+/// The properties of the media that a transfer depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Media {
     pub(super) total: Option<u64>,
@@ -76,7 +76,7 @@ pub struct Media {
 }
 
 impl Media {
-    /// Media of this size, any of whose bytes can be read at any time.
+    /// Media of known size with random access.
     pub fn seekable(total: u64) -> Self {
         Self {
             total: Some(total),
@@ -85,8 +85,8 @@ impl Media {
         }
     }
 
-    /// Media that comes as it comes, [filled](super::Action::Fill) before it is sent; its size if that
-    /// is known. What came once can be read again.
+    /// Media from a stream, which must be [filled](super::Action::Fill) before it is sent; with its
+    /// size if known. All bytes read so far can be sent again.
     pub fn streamed(total: Option<u64>) -> Self {
         Self {
             total,
@@ -95,8 +95,8 @@ impl Media {
         }
     }
 
-    /// Only so many bytes of a stream are kept: what is committed cannot be read again. Counts as a
-    /// multiple of 256 KiB, rounded down, and as at least that.
+    /// Limits the buffer of a stream: committed bytes cannot be sent again. The size is rounded
+    /// down to a multiple of 256 KiB, and is at least 256 KiB.
     #[must_use]
     pub fn with_window(self, bytes: u64) -> Self {
         let whole = bytes - bytes % CHUNK_GRANULARITY;
@@ -107,11 +107,11 @@ impl Media {
     }
 }
 
-/// How media is cut into requests.
+/// How media is split into requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Chunking {
-    /// One request for all that is left. When requests keep breaking: chunks, smaller while they break,
-    /// larger while they do not.
+    /// One request for all remaining bytes. If requests keep breaking, chunks are used, which
+    /// shrink while requests break and grow while they succeed.
     #[default]
     Adaptive,
     /// Chunks of this size.
@@ -122,26 +122,26 @@ pub enum Chunking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChunkSize(u64);
 
-/// A size that chunks cannot have.
+/// An invalid chunk size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidChunkSize {
-    /// Zero, or no multiple of 256 KiB.
+    /// Zero, or not a multiple of 256 KiB.
     #[error(
-        "a chunk is a multiple of 256 KiB ({CHUNK_GRANULARITY} bytes), {bytes} is none; near it is {near}"
+        "a chunk size must be a multiple of 256 KiB ({CHUNK_GRANULARITY} bytes): {bytes} is not, but {near} is"
     )]
     NotAMultiple {
         /// The size.
         bytes: u64,
-        /// A size that is possible.
+        /// A valid size near it.
         near: ChunkSize,
     },
-    /// Not a number of bytes with an optional unit.
-    #[error("a size is a number with an optional unit: 262144, 256K, 8M, 1G")]
+    /// Not a number with an optional unit.
+    #[error("a size must be a number with an optional unit, for instance 262144, 256K, 8M or 1G")]
     Syntax,
 }
 
 impl ChunkSize {
-    /// A multiple of 256 KiB above zero.
+    /// Returns a chunk size.  `bytes` must be a multiple of 256 KiB above zero.
     pub fn new(bytes: u64) -> Result<Self, InvalidChunkSize> {
         if bytes > 0 && bytes.is_multiple_of(CHUNK_GRANULARITY) {
             Ok(Self(bytes))
@@ -154,7 +154,7 @@ impl ChunkSize {
         }
     }
 
-    /// Count of bytes.
+    /// Number of bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
@@ -166,7 +166,8 @@ impl fmt::Display for ChunkSize {
     }
 }
 
-/// Reads bytes with an optional `K`, `M` or `G` (powers of 1,024), also written `KiB` or `KB`.
+/// Parses a number with an optional unit `K`, `M` or `G` (powers of 1,024), also written `KiB` or
+/// `KB`.
 impl FromStr for ChunkSize {
     type Err = InvalidChunkSize;
 
@@ -189,17 +190,18 @@ impl FromStr for ChunkSize {
     }
 }
 
-/// How often is tried what fails.
+/// How failed requests are retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The waits after broken connections and overload: 5, doubling from one second, unless set.
+    /// Waits after broken connections and overload. Default: 5 waits, doubling from one second.
     pub schedule: Schedule,
-    /// How often is tried what fails otherwise and might work the next time. 10 unless set.
+    /// Maximum number of attempts after unexpected replies, which might succeed the next time.
+    /// Default: 10.
     pub other_tries: u32,
-    /// How often a lost session (404, 410) is replaced by a new one. 3 unless set.
+    /// Maximum number of new sessions after a lost session (404, 410). Default: 3.
     pub restarts: u32,
-    /// A server that asks by `Retry-After` for a longer wait is given up at once. 10 minutes unless
-    /// set.
+    /// Longest wait that `Retry-After` may ask for. The client gives up at once if a server asks
+    /// for more. Default: 10 minutes.
     pub longest_retry_after: Duration,
 }
 
@@ -214,20 +216,21 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Chunks that grow beyond this become one request for the rest again.
+/// Upper bound of adaptive chunks. A chunk that would grow beyond it becomes one request for the
+/// rest.
 const LARGEST: u64 = 256 * CHUNK_GRANULARITY;
 
-/// So many breaks in a row make chunks.
+/// Number of consecutive breaks after which chunks are used.
 const BREAKS_BEFORE_CHUNKING: u32 = 2;
 
 #[derive(Debug, Clone)]
 pub(super) struct ChunkSizer {
     chunking: Chunking,
-    /// `None`: everything that is left.
+    /// Maximum size of a request; `None` for all remaining bytes.
     limit: Option<u64>,
-    /// Data requests that broke since one was answered.
+    /// Number of data requests that broke since the last reply to one.
     breaks: u32,
-    /// No chunk grows beyond what the server was seen to keep of one.
+    /// Upper bound of the chunk size, lowered to the amount that the server keeps of a request.
     most: u64,
 }
 
@@ -245,19 +248,20 @@ impl ChunkSizer {
         }
     }
 
-    /// The most that goes in one request: a multiple of 256 KiB.
+    /// Returns the maximum size of a request, a multiple of 256 KiB; `None` for all remaining
+    /// bytes.
     pub(super) fn limit(&self) -> Option<u64> {
         self.limit
     }
 
-    /// A request broke, after which `committed` bytes are there.
+    /// Adapts to a broken request, after which `committed` bytes are committed.
     pub(super) fn broke(&mut self, chunk: Chunk, committed: u64) {
         self.breaks += 1;
         if self.chunking != Chunking::Adaptive || self.breaks < BREAKS_BEFORE_CHUNKING {
             return;
         }
-        // Half of what came through stands a chance to come through whole. Where nothing did, the line may
-        // be that bad, or the server keeps only whole requests.
+        // Half of the bytes that arrived are likely to arrive in one request. If none were
+        // committed, the network may be that bad, or the server may keep only whole requests.
         let came_through = committed.saturating_sub(chunk.first);
         let bearable = if came_through > 0 {
             came_through / 2
@@ -267,14 +271,14 @@ impl ChunkSizer {
         self.limit = Some(whole_multiple(bearable));
     }
 
-    /// A request was answered, after which `committed` bytes are there.
+    /// Adapts to a successful request, after which `committed` bytes are committed.
     pub(super) fn completed(&mut self, chunk: Chunk, committed: u64) {
         self.breaks = 0;
         if self.chunking != Chunking::Adaptive {
             return;
         }
         if committed < chunk.end {
-            // The server keeps less than it is sent: what is more would be sent for nothing.
+            // The server keeps only part of each request, so larger requests would waste bandwidth.
             self.most = whole_multiple(committed.saturating_sub(chunk.first)).min(LARGEST);
             self.limit = Some(self.most);
             return;

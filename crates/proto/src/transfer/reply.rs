@@ -1,4 +1,4 @@
-//! What a reply means to a client.
+//! Replies as the client sees them, and their classification.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -11,20 +11,20 @@ use super::RequestKind;
 use crate::content_range::CommittedRange;
 use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
 
-/// A reply as a transfer looks at it.
+/// A reply to a request of a transfer.
 #[derive(Clone, Copy)]
 pub struct Reply<'a> {
     /// The status.
     pub status: StatusCode,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// The body, or as much of it as was read.
+    /// Body, or the part of it that was read.
     pub body: &'a [u8],
-    /// How long the server asks to wait; see [`retry_after`].
+    /// Wait that the server asks for; see [`retry_after`].
     pub retry_after: Option<Duration>,
 }
 
-/// Headers may hold a session URI, which is a credential.
+/// Hides the headers, which may hold a session URI, a credential.
 impl fmt::Debug for Reply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply")
@@ -34,7 +34,7 @@ impl fmt::Debug for Reply<'_> {
 }
 
 impl Reply<'_> {
-    /// A reply of a status and nothing else.
+    /// A reply with this status and neither headers nor body.
     pub fn empty(status: StatusCode) -> Self {
         static NONE: std::sync::LazyLock<HeaderMap> = std::sync::LazyLock::new(HeaderMap::new);
         Self {
@@ -46,24 +46,24 @@ impl Reply<'_> {
     }
 }
 
-/// What a session is at, as the reply to a query tells.
+/// The state of a session according to the reply to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionStatus {
-    /// It wants more.
+    /// The session accepts more bytes.
     Active {
-        /// Count of committed bytes.
+        /// Number of committed bytes.
         committed: u64,
     },
-    /// It is finished; the reply shows the resource.
+    /// The session is finished; the reply shows the resource.
     Finished,
-    /// The server does not know it, or not any more.
+    /// The session is unknown to the server.
     Lost,
-    /// It was cancelled.
+    /// The session was cancelled.
     Cancelled,
 }
 
 impl SessionStatus {
-    /// Reads the reply to a query; `None` when it does not tell.
+    /// Reads the reply to a query; `None` when the reply does not state the session's state.
     pub fn of(reply: &Reply<'_>) -> Option<Self> {
         match ReplyClass::of(RequestKind::Query, reply) {
             ReplyClass::Incomplete { committed } => Some(Self::Active { committed }),
@@ -75,7 +75,7 @@ impl SessionStatus {
     }
 }
 
-/// How long a reply's `Retry-After` asks to wait: seconds, or a date that is compared with `now`
+/// Returns the wait that `Retry-After` asks for: seconds, or a date that is compared with `now`
 /// (RFC 9110, 10.2.3).
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
@@ -86,28 +86,28 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// What a reply means, given what was asked.
+/// The meaning of a reply, given the kind of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplyClass {
     /// A session has started.
     Started { location: String },
-    /// The session has so many bytes and wants more.
+    /// The session has committed bytes and accepts more.
     Incomplete { committed: u64 },
-    /// The resource is there.
+    /// The upload is finished.
     Complete,
-    /// The session is no more.
+    /// The session does not exist any more.
     Lost,
-    /// Somebody cancelled the session.
+    /// The session was cancelled.
     Cancelled,
-    /// The same may work after a while.
+    /// The same request may succeed after a wait.
     Transient,
-    /// The token is missing or no longer good.
+    /// The token is missing or no longer valid.
     Unauthorized,
-    /// Not what a server of the protocol says here; it may be another thing the next time.
+    /// Not a reply of the protocol; a retry may get another one.
     Unexpected,
-    /// Not what a server of the protocol says here, and asking again would do harm.
+    /// Not a reply of the protocol, and a retry could do harm.
     NotTheProtocol,
-    /// No, and trying again would not help.
+    /// The request is refused, and a retry would be refused as well.
     Refused,
 }
 
@@ -119,10 +119,11 @@ impl ReplyClass {
             200 if in_session && stands_for_308(reply.headers) => incomplete(reply.headers),
             200..=299 if kind == RequestKind::Start => started(reply.headers),
             200 | 201 if is_resource(reply) => Self::Complete,
-            // What shows no resource says so to the request that brought the media. To a question it may
-            // come from something on the way that answers everything.
+            // A 204 confirms the request that carried the media. In reply to a query it may come
+            // from a proxy that answers everything.
             204 if matches!(kind, RequestKind::SingleRequest | RequestKind::Data) => Self::Complete,
-            // The server has acted, or another address would: once more would be once too often.
+            // The server has already acted, or another address would act: a retry could create a
+            // second resource.
             200..=399 if matches!(kind, RequestKind::SingleRequest | RequestKind::Start) => {
                 Self::NotTheProtocol
             }
@@ -131,14 +132,14 @@ impl ReplyClass {
             499 => Self::Cancelled,
             408 | 429 | 500..=599 => Self::Transient,
             403 if Refusal::of(reply).is_rate_limit() => Self::Transient,
-            // Two writers, another connection wanted, too early: each may pass.
+            // A second writer, a wrong connection, a request that is too early: each may pass.
             100..=399 | 409 | 421 | 423 | 425 => Self::Unexpected,
             _ => Self::Refused,
         }
     }
 }
 
-/// Without a `Range` nothing is committed. One that cannot be read says nothing to rely on.
+/// Without a `Range` nothing is committed. A malformed `Range` states no reliable offset.
 fn incomplete(headers: &HeaderMap) -> ReplyClass {
     let Some(range) = headers.get(RANGE) else {
         return ReplyClass::Incomplete { committed: 0 };
@@ -169,13 +170,13 @@ fn started(headers: &HeaderMap) -> ReplyClass {
     }
 }
 
-/// A JSON object, or nothing: a method need not show what it made.
+/// A JSON object, or an empty body: a method need not show the resource that it created.
 fn is_resource(reply: &Reply<'_>) -> bool {
     let body = reply.body.trim_ascii();
     matches!(body, [] | b"null" | [b'{', ..]) && !is_html(reply.headers)
 }
 
-/// Something on the way answers everything with a page of its own.
+/// Detects the HTML page of a proxy or a login portal.
 fn is_html(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|content_type| {
         let essence = content_type.as_bytes().trim_ascii_start();
@@ -183,7 +184,7 @@ fn is_html(headers: &HeaderMap) -> bool {
     })
 }
 
-/// A reply that was not hoped for.
+/// A reply other than the expected one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The status.
@@ -194,14 +195,14 @@ pub struct Refusal {
     pub message: Option<String>,
 }
 
-/// Reasons of a 403 that mean: not so fast.
+/// Reasons of a 403 that mean a rate limit.
 const RATE_LIMITS: [&str; 2] = ["rateLimitExceeded", "userRateLimitExceeded"];
 
-/// No more of a message is kept.
+/// Maximum length of a message in characters.
 const LONGEST_MESSAGE: usize = 400;
 
 impl Refusal {
-    /// Reads a reply: Google's error object, a plain text, or a page of which nothing is kept.
+    /// Reads a reply: Google's error object, a plain text, or a page, which is ignored.
     pub fn of(reply: &Reply<'_>) -> Self {
         let error: Option<Value> = serde_json::from_slice(reply.body).ok();
         let error = error.as_ref().map(|value| &value["error"]);
@@ -237,7 +238,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Where a redirection leads, without the query: it may be a credential.
+/// Returns the target of a redirection without its query, which may be a credential.
 fn redirection(reply: &Reply<'_>) -> Option<String> {
     let location = reply.headers.get(LOCATION)?.to_str().ok()?;
     let place = location.split(['?', '#']).next().unwrap_or_default();
@@ -245,7 +246,7 @@ fn redirection(reply: &Reply<'_>) -> Option<String> {
     redirects.then(|| shortened(&format!("it redirects to {place}")))
 }
 
-/// A body that is text on one line and no markup.
+/// Returns a body that is a single line of text without markup.
 fn plain_text(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?.trim();
     let plain = !text.is_empty() && !text.starts_with('<') && !text.contains('\n');
@@ -259,8 +260,8 @@ fn shortened(text: &str) -> String {
         .collect()
 }
 
-/// Whether a character does more in a terminal or a log than to stand there: control characters, line
-/// ends, and what turns the direction of the text behind it.
+/// Returns whether a character could manipulate a terminal or a log: control characters, line
+/// separators, and characters that change the direction of the following text.
 fn is_control_or_bidi(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

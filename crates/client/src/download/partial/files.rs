@@ -1,7 +1,8 @@
-//! Where a download keeps things, and whose files these are.
+//! The paths of a download's files, and their ownership.
 //!
-//! Names ending in `.part` are anybody's. What no download of the same URL left is neither written nor
-//! removed, unless the caller lets it be replaced; no link is followed.
+//! Any program may own a file whose name ends in `.part`. Files that no download of the same URL
+//! created are neither written nor removed, unless the caller allows their replacement. Links are
+//! not followed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
@@ -16,7 +17,7 @@ use windlass_proto::digest::{Crc32c, Md5Sha256Hasher, Sha256, Wanted};
 use super::super::response::{EntityInfo, is_strong};
 use super::super::{DownloadError, with_suffix};
 
-/// Where things are.
+/// The paths of a download.
 #[derive(Debug, Clone)]
 pub(super) struct Files {
     target: PathBuf,
@@ -26,16 +27,16 @@ pub(super) struct Files {
     overwrite: bool,
 }
 
-/// The part, open and locked.
+/// The open and locked part.
 #[derive(Debug)]
 pub(super) struct OpenPart {
     pub(super) file: File,
     pub(super) owned: Owned,
-    /// What its bytes are of, and how many had come, if they can be gone on with.
+    /// The media of its bytes and their number, if the download can be continued.
     pub(super) begun: Option<(EntityInfo, ReceivedPrefix)>,
 }
 
-/// What this run has made, and may remove.
+/// The files that this run created and may remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owned {
     Nothing,
@@ -58,7 +59,8 @@ impl Files {
         &self.part
     }
 
-    /// Opens the part, and changes nothing that is there. Nobody else writes it as long as it is open.
+    /// Opens and locks the part without changing any file. No other process writes to it while it
+    /// is open.
     pub(super) fn open(&self) -> Result<OpenPart, DownloadError> {
         if !self.overwrite && self.target.symlink_metadata().is_ok() {
             return Err(self.exists());
@@ -91,11 +93,12 @@ impl Files {
 
     fn lock(&self, file: &File) -> Result<(), DownloadError> {
         let is_locked = match file.try_lock() {
-            // Some file systems have no locks.
+            // Some file systems do not support locks. The download is then not protected against a
+            // second process.
             Ok(()) | Err(TryLockError::Error(_)) => true,
             Err(TryLockError::WouldBlock) => false,
         };
-        // Between opening and locking, another process may have given it the target's name.
+        // Another process may have renamed the file to the target between open and lock.
         if is_locked && is_at(file, &self.part).map_err(self.failed())? {
             return Ok(());
         }
@@ -104,7 +107,7 @@ impl Files {
         })
     }
 
-    /// What is known of the part.
+    /// Reads what the metadata says about the part.
     fn begun(&self, part: &File) -> Result<Option<(EntityInfo, ReceivedPrefix)>, DownloadError> {
         let is_free = self.overwrite || part.metadata().map_err(self.failed())?.len() == 0;
         match PartMetadata::read(&self.part_metadata).map_err(self.failed())? {
@@ -146,7 +149,7 @@ impl Files {
         }
     }
 
-    /// Removes what is owned, `part` if it is still where it was.
+    /// Removes the owned files. The part is removed only if `part` still has its name.
     pub(super) fn remove(&self, owned: Owned, part: &File) -> io::Result<()> {
         if owned != Owned::Nothing && is_at(part, &self.part)? {
             std::fs::remove_file(&self.part)?;
@@ -157,7 +160,7 @@ impl Files {
         Ok(())
     }
 
-    /// Gives the media its name. It is durable before.
+    /// Syncs the part and renames it to the target.
     pub(super) fn publish(&self, file: &File) -> Result<(), DownloadError> {
         file.sync_all().map_err(self.failed())?;
         if !is_at(file, &self.part).map_err(self.failed())? {
@@ -172,7 +175,7 @@ impl Files {
             part.persist_noclobber(&self.target)
         };
         if let Err(failure) = persisted {
-            // What was so long in coming is not deleted.
+            // The complete media is not deleted because of a failed rename.
             let _ = failure.path.keep();
             return Err(match failure.error.kind() {
                 io::ErrorKind::AlreadyExists => self.exists(),
@@ -180,7 +183,7 @@ impl Files {
             });
         }
         self.remove_metadata().map_err(self.failed())?;
-        // Directories cannot be opened everywhere; the name is then as durable as it gets.
+        // Some systems cannot open directories. The rename is then not synced.
         match File::open(self.directory()) {
             Ok(directory) => directory.sync_all().map_err(self.failed()),
             Err(_) => Ok(()),
@@ -215,7 +218,7 @@ fn not_a_file(path: &Path) -> DownloadError {
     }
 }
 
-/// Opens what has this very name; nothing if it is a link or another thing that is no file.
+/// Opens a regular file without following links. Returns `None` for a link or another special file.
 pub(super) fn open_file(options: &OpenOptions, path: &Path) -> io::Result<Option<File>> {
     match no_follow(options.clone()).open(path) {
         Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
@@ -228,7 +231,7 @@ fn no_follow(mut options: OpenOptions) -> OpenOptions {
     use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt as _;
 
-    // Opening a pipe would wait for who writes to it.
+    // `NONBLOCK`: opening a FIFO would otherwise wait for its writer.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     options.custom_flags(flags.bits().cast_signed());
     options
@@ -245,30 +248,30 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// No note is longer.
+/// Maximum size of the metadata file in bytes.
 const MAX_METADATA: u64 = 64 << 10;
 
-/// What is known of the bytes that have come.
+/// The content of `TARGET.part.json`: identifies the media of the bytes in the part.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PartMetadata {
-    /// Of the URL, which may be secret.
+    /// Digest of the URL, which may be secret.
     url_sha256: Sha256,
     etag: Option<String>,
     size: Option<u64>,
     crc32c: Option<Crc32c>,
     content_type: Option<String>,
-    /// The bytes that had come when this was written.
+    /// The bytes received when this was written.
     received: Option<ReceivedPrefix>,
 }
 
-/// The first bytes of a media, and their digest, by which they are known again.
+/// Length and digest of the first bytes of the media, by which they are verified later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReceivedPrefix {
     pub(super) length: u64,
     pub(super) crc32c: Crc32c,
 }
 
-/// What is where the note should be.
+/// The content of the metadata file.
 #[derive(Debug)]
 pub(super) enum StoredMetadata {
     Missing,
@@ -303,13 +306,13 @@ impl PartMetadata {
         file.take(MAX_METADATA).read_to_end(&mut json)?;
         Ok(match serde_json::from_slice(&json) {
             Ok(part_metadata) => StoredMetadata::Valid(Box::new(part_metadata)),
-            // After a loss of power, a note may be there without what it says.
+            // After a power failure the file may exist without its content.
             Err(_) if json.is_empty() => StoredMetadata::Missing,
             Err(_) => StoredMetadata::Unrecognized,
         })
     }
 
-    /// A note is replaced as a whole, and nobody else can read it.
+    /// Replaces the file atomically. It is readable by its owner only.
     pub(super) fn write(&self, path: &Path, directory: &Path) -> io::Result<()> {
         let mut file = NamedTempFile::new_in(directory)?;
         serde_json::to_writer(&mut file, self)?;
@@ -321,7 +324,7 @@ impl PartMetadata {
         self.url_sha256 == url
     }
 
-    /// The media and what had come of it, if it can be gone on with.
+    /// Returns the media and its received bytes, if the download can be continued.
     pub(super) fn media(self) -> Option<(EntityInfo, ReceivedPrefix)> {
         let received = self.received?;
         let etag = HeaderValue::try_from(self.etag?).ok()?;
@@ -337,7 +340,7 @@ impl PartMetadata {
     }
 }
 
-/// A URL, as a note names it.
+/// Returns the digest that identifies a URL in the metadata.
 pub(super) fn sha256(url: &Url) -> Sha256 {
     let mut hasher = Md5Sha256Hasher::new(Wanted {
         md5: false,

@@ -39,7 +39,7 @@ fn an_upload_that_is_not_there_is_not_found_and_leaves_no_file() {
     ] {
         assert_eq!(
             error.to_string(),
-            format!("no unfinished upload is called {id}")
+            format!("the journal has no unfinished upload {id}")
         );
     }
     assert!(files_of(&journal, &id).is_empty());

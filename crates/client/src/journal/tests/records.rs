@@ -139,7 +139,7 @@ fn a_record_that_cannot_be_read_hides_no_other() {
         (
             "aaaaaaad",
             r#"{"version": 2, "anything": ["else"]}"#,
-            "it has version 2, and this windlass knows version 1; go on with the one that wrote it",
+            "it has version 2, but this windlass supports only version 1; use the windlass that wrote it",
         ),
     ] {
         beside(&format!("{name}.upload.json"), text);
@@ -179,7 +179,7 @@ fn a_session_is_never_taken_to_another_scheme() {
     assert!(
         error
             .to_string()
-            .ends_with("a session URI begins with http:// or https://")
+            .ends_with("a session URI must begin with http:// or https://")
     );
 }
 

@@ -51,17 +51,17 @@ async fn a_length_that_disagrees_is_an_error() {
         (
             1001,
             true,
-            "the media was said to have 1001 bytes, but it ended after 1000",
+            "the stated length of the media is 1001 bytes, but it ended after 1000",
         ),
         (
             999,
             true,
-            "the media was said to have 999 bytes, but it goes on",
+            "the stated length of the media is 999 bytes, but it continues",
         ),
         (
             0,
             true,
-            "the media was said to have 0 bytes, but it goes on",
+            "the stated length of the media is 0 bytes, but it continues",
         ),
     ] {
         for source in every_kind(directory.path(), &some_media(1000)) {
@@ -90,7 +90,7 @@ async fn only_a_window_cannot_be_read_again() {
             assert_eq!(media.window(), Some(DEFAULT_WINDOW));
             assert_eq!(
                 again.unwrap_err().to_string(),
-                "the media is wanted again from byte 0, but only what follows byte 600 is kept"
+                "the media is needed again from byte 0, but it is buffered only from byte 600"
             );
             let error = media.collect().await.unwrap_err();
             assert!(

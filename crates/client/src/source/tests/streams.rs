@@ -239,7 +239,7 @@ async fn a_place_to_spill_to_that_is_missing_is_named() {
     let error = source.open().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot keep the media in /nowhere/at/all"
+        "cannot spill the media to /nowhere/at/all"
     );
 }
 

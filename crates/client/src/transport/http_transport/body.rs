@@ -1,4 +1,4 @@
-//! A request's body on its way to the connection.
+//! The body of a request as the connection reads it, and the detection of stalled requests.
 
 use std::io;
 use std::pin::Pin;
@@ -15,18 +15,18 @@ use tokio::time::{Instant, sleep_until};
 use super::PIECE;
 use crate::transport::Timeouts;
 
-/// Media, cut into small pieces without a copy; says to [`Progress`] what becomes of them.
+/// Splits media into small pieces without a copy, and reports their progress to [`Progress`].
 pub(super) struct OutgoingBody {
-    /// Locked by nobody: a `Mutex` of what is `Send` is `Sync`, as a body must be.
+    /// Never locked: a `Mutex` of a `Send` type is `Sync`, as a body must be.
     media: Mutex<BoxStream<'static, io::Result<Bytes>>>,
-    /// The rest of the last piece of the media.
+    /// The rest of the last piece of media.
     piece: Bytes,
     left: u64,
     progress: Arc<Progress>,
 }
 
 impl OutgoingBody {
-    /// Media of exactly `length` bytes.
+    /// Wraps media of exactly `length` bytes.
     pub(super) fn new(
         media: BoxStream<'static, io::Result<Bytes>>,
         length: u64,
@@ -51,7 +51,7 @@ impl OutgoingBody {
         if piece.len() as u64 > self.left {
             let error = io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the media is longer than it was said to be",
+                "the media is longer than its stated length",
             );
             return Poll::Ready(Err(error));
         }
@@ -103,7 +103,8 @@ impl Body for OutgoingBody {
     }
 }
 
-/// Shared by a request and its body: the body is polled by the connection's own task.
+/// The progress of a request. The request and its body share it, because the connection's own task
+/// polls the body.
 #[derive(Debug)]
 pub(super) struct Progress {
     timeouts: Timeouts,
@@ -119,18 +120,19 @@ struct State {
     media_error: Option<io::Error>,
 }
 
-/// What must happen next for the request to go on.
+/// The event that a request waits for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Awaited {
-    /// The connection asks for the body's first piece.
+    /// The connection reads the first piece of the body.
     Connection,
-    /// The source gives the next piece of the media.
+    /// The source provides the next piece of media.
     Media,
-    /// The connection asks for the next piece.
+    /// The connection reads the next piece.
     Write,
-    /// The reply begins. The whole request was handed over.
+    /// The reply begins; the whole request was handed over.
     Reply,
-    /// The same, but there may be no connection yet: nobody asks for a body that is empty.
+    /// The reply begins, or a connection is established: an empty body is not polled, so the two
+    /// cannot be distinguished.
     ConnectionAndReply,
 }
 
@@ -154,7 +156,7 @@ impl Progress {
         }
     }
 
-    /// Something moved; now this is awaited.
+    /// Records progress and the next awaited event.
     pub(super) fn moved(&self, awaited: Awaited) {
         let mut state = self.lock();
         state.awaited = awaited;
@@ -169,7 +171,7 @@ impl Progress {
         self.lock().media_error.take()
     }
 
-    /// Whether nobody wants the body any more. If somebody does, `waker` is woken when that changes.
+    /// Returns whether the request is over. If not, `waker` is woken when it is.
     pub(super) fn is_stopped(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
         match &mut state.waker {
@@ -189,7 +191,7 @@ impl Progress {
         }
     }
 
-    /// Ends when nothing moved for too long, with the limit that was overstepped.
+    /// Completes when the awaited event exceeds its time limit, and returns that limit.
     pub(super) async fn silence(&self) -> Duration {
         loop {
             let (limit, since) = {
@@ -197,7 +199,8 @@ impl Progress {
                 (self.limit(state.awaited), state.since)
             };
             let now = Instant::now();
-            // No limit that begins later ends sooner.
+            // The awaited event may change during the sleep. No limit is shorter than this, so none
+            // is exceeded unnoticed.
             let next_check = now + self.timeouts.idle.min(self.timeouts.reply);
             let wake_at = match limit {
                 Some(limit) if now >= since + limit => return limit,
@@ -228,7 +231,7 @@ impl Progress {
     }
 }
 
-/// Stops a request's body when the request is over, answered or given up.
+/// Stops the body when the request is over, whether answered or given up.
 #[derive(Debug)]
 pub(super) struct StopOnDrop(pub(super) Arc<Progress>);
 
@@ -244,7 +247,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A connection takes at most 10 s, a piece 2 s, a reply 5 s.
+    /// A connection may take 10 s, a piece 2 s, a reply 5 s.
     fn progress(has_body: bool) -> Progress {
         let timeouts = Timeouts {
             connect: SECOND * 10,
@@ -254,7 +257,7 @@ mod tests {
         Progress::new(timeouts, has_body)
     }
 
-    /// What became of the wait after these steps: the time that it took, and the limit that was overstepped.
+    /// Returns how long the wait took after these steps, and the exceeded limit.
     async fn silent_after(
         progress: &Progress,
         steps: &[(Duration, Awaited)],

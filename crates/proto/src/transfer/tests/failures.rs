@@ -11,13 +11,16 @@ fn refused(answer: &Answer) -> String {
 fn a_refusal_shows_the_servers_reason_and_message() {
     assert_eq!(
         refused(&refusal(403, "forbidden")),
-        "the server refuses: status 403 (forbidden), No."
+        "the server refused the request: status 403 (forbidden), No."
     );
     assert_eq!(
         refused(&answer(400).body("Failed to parse Content-Range header.\n")),
-        "the server refuses: status 400, Failed to parse Content-Range header."
+        "the server refused the request: status 400, Failed to parse Content-Range header."
     );
-    assert_eq!(refused(&answer(412)), "the server refuses: status 412");
+    assert_eq!(
+        refused(&answer(412)),
+        "the server refused the request: status 412"
+    );
 }
 
 #[test]
@@ -30,7 +33,7 @@ fn nothing_is_shown_of_a_page() {
     ] {
         assert_eq!(
             refused(&answer(400).body(body)),
-            "the server refuses: status 400"
+            "the server refused the request: status 400"
         );
     }
 }
@@ -48,7 +51,7 @@ fn a_body_of_any_shape_is_survived() {
     ] {
         assert_eq!(
             refused(&answer(400).body(body)),
-            "the server refuses: status 400",
+            "the server refused the request: status 400",
             "{body}"
         );
     }
@@ -64,9 +67,15 @@ fn no_control_character_reaches_an_error_text() {
     let body = r#"{"error": {"message": "a\u001b[31mb\r\nc\u0085d\u202ee\u2028f",
         "errors": [{"reason": "x\u0007\ny"}]}}"#;
     let text = refused(&answer(400).body(body));
-    assert_eq!(text, "the server refuses: status 400 (xy), a[31mbcdef");
+    assert_eq!(
+        text,
+        "the server refused the request: status 400 (xy), a[31mbcdef"
+    );
     let text = refused(&answer(400).body("over\rwrite\u{7}\u{2066}"));
-    assert_eq!(text, "the server refuses: status 400, overwrite");
+    assert_eq!(
+        text,
+        "the server refused the request: status 400, overwrite"
+    );
 }
 
 #[test]
@@ -164,7 +173,7 @@ fn every_failure_says_what_happened() {
                 session: true,
                 retry_after: None,
             },
-            "given up after 6 tries without progress: the connection broke",
+            "given up after 6 attempts without progress: the connection broke",
         ),
         (
             Failure::SessionsLost {
@@ -176,7 +185,7 @@ fn every_failure_says_what_happened() {
         (Failure::Cancelled, "the upload was cancelled"),
         (
             Failure::PrematureSuccess { sent: 7 },
-            "the server finished the upload before its end was sent (no more than 7 bytes were)",
+            "the server finished the upload before all media was sent (at most 7 bytes were)",
         ),
     ];
     for (failure, text) in texts {
