@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_come_again_count_once() {
+    fn repeated_bytes_are_hashed_once() {
         let checksum = RunningChecksum::default();
         checksum.update(0, b"Lla");
         checksum.update(1, b"la");
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_that_goes_on_in_the_middle_has_the_checksum_of_its_end() {
+    fn resumed_upload_has_the_checksum_of_the_sent_range() {
         let checksum = RunningChecksum::default();
         checksum.update(3, b"ma");
         assert_eq!(checksum.covered(), (3..5, crc32c(b"ma")));
     }
 
     #[test]
-    fn sizes_and_digests_are_read_in_the_forms_that_servers_write() {
+    fn sizes_and_digests_are_read_in_all_server_formats() {
         let stated = StatedProperties::of(
             &json!({"size": "5", "crc32c": "xkjlSw==", "md5Hash": "XUFAKrxLKna5cZ2REBfFkg=="}),
         );

@@ -4,14 +4,15 @@
 //! these files:
 //!
 //! ```text
-//! mzxw6ytb.upload.json     the record: where it goes, the session, the metadata, by what the file is
-//!                          recognised. Durable before the first byte of media is sent; replaced as a
-//!                          whole, durably.
-//! mzxw6ytb.upload.offset   how far it is, for who asks. Replaced as a whole, never synced: the server
-//!                          knows better, and a power cut that tears it tears nothing else.
-//! mzxw6ytb.upload.lock     locked (flock) by the process that works on it; the system unlocks it when
-//!                          that dies.
-//! mzxw6ytb.upload.new      what is going to replace one of the former.
+//! mzxw6ytb.upload.json     The record: the target, the session, the metadata and the identity of
+//!                          the file. Written durably before the first byte of media is sent, and
+//!                          replaced atomically and durably.
+//! mzxw6ytb.upload.offset   The progress, for display. Replaced atomically but never synced: the
+//!                          server has the authoritative offset, and a power failure that damages
+//!                          this file damages no other.
+//! mzxw6ytb.upload.lock     Locked (flock) by the process that works on the upload. The operating
+//!                          system unlocks it when that process dies.
+//! mzxw6ytb.upload.new      The next version of the record or the progress, before the rename.
 //! ```
 //!
 //! An upload exists as long as its record does. The record is created last and removed first, both

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn bytes_leave_at_the_rate_and_an_idle_time_is_not_saved_up() {
+    async fn bytes_pass_at_the_rate_and_idle_time_is_not_accumulated() {
         let limit = RateLimit::new(NonZeroU64::new(1000).expect("it is not zero"));
         assert_eq!(limit.reserve(500), Duration::ZERO);
         assert_eq!(limit.clone().reserve(500), Duration::from_millis(500));

@@ -444,7 +444,7 @@ impl AuthenticatedTransport {
 
 impl fmt::Debug for AuthenticatedTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Line")
+        f.debug_struct("AuthenticatedTransport")
             .field("transport", &self.transport)
             .field("token", &self.token)
             .finish()

@@ -248,12 +248,12 @@ impl Crc32cHasher {
 /// Computes MD5 and SHA-256 incrementally, those that are wanted.
 ///
 /// ```
-/// use windlass_proto::digest::{SlowHasher, Wanted};
+/// use windlass_proto::digest::{Md5Sha256Hasher, Wanted};
 ///
-/// let mut hasher = SlowHasher::new(Wanted { md5: true, sha256: false });
+/// let mut hasher = Md5Sha256Hasher::new(Wanted { md5: true, sha256: false });
 /// hasher.update(b"Llama");
 /// let saved = hasher.save();
-/// assert_eq!(SlowHasher::restore(&saved).unwrap().finish(), hasher.finish());
+/// assert_eq!(Md5Sha256Hasher::restore(&saved).unwrap().finish(), hasher.finish());
 /// ```
 #[derive(Debug, Clone)]
 pub struct Md5Sha256Hasher {

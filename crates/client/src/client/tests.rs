@@ -1,4 +1,4 @@
-//! Whole uploads over a transport that answers from a script, on a clock that is driven.
+//! Whole uploads over a transport with scripted replies, on a paused clock.
 
 use std::time::Duration;
 
@@ -30,14 +30,14 @@ async fn run(
     client.upload(upload, Source::bytes(media)).await
 }
 
-/// Whether a wait is so many seconds and at most one more.
+/// Asserts that a wait takes `seconds` and at most one second more.
 #[track_caller]
 fn assert_wait(waited: Duration, seconds: u64) {
     let (least, most) = (
         Duration::from_secs(seconds),
         Duration::from_secs(seconds + 1),
     );
-    // tokio's clock has steps of a millisecond.
+    // tokio's clock has a resolution of one millisecond.
     let slack = Duration::from_millis(2);
     assert!(
         waited >= least && waited <= most + slack,
@@ -46,7 +46,7 @@ fn assert_wait(waited: Duration, seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_down_is_tried_six_times_with_the_waits_of_the_documents() {
+async fn unreachable_server_gets_six_attempts_with_the_documented_waits() {
     let script = Script::new((0..6).map(|_| says(503)));
     let error = run(&script, resumable(), b"Llama")
         .await
@@ -64,7 +64,7 @@ async fn a_server_that_is_down_is_tried_six_times_with_the_waits_of_the_document
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_random_part_of_a_wait_is_drawn_anew() {
+async fn random_part_of_each_wait_is_drawn_again() {
     let script = Script::new((0..6).map(|_| says(500)));
     run(&script, resumable(), b"Llama")
         .await
@@ -73,12 +73,12 @@ async fn the_random_part_of_a_wait_is_drawn_anew() {
     let mut parts: Vec<u32> = waits.iter().map(Duration::subsec_millis).collect();
     parts.sort_unstable();
     parts.dedup();
-    // Five numbers out of a thousand: that all are equal happens once in 10^12 runs.
+    // Five random numbers of a thousand: all of them are equal once in 10^12 runs.
     assert!(parts.len() > 1, "{parts:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_begins_the_waits_anew() {
+async fn progress_resets_the_waits() {
     let script = Script::new([
         started(),
         Answer::Breaks,
@@ -98,7 +98,7 @@ async fn progress_begins_the_waits_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_when_to_come_back_is_obeyed() {
+async fn retry_after_of_the_server_is_honoured() {
     let later = Answer::Says(429, vec![(RETRY_AFTER, "40".into())], "");
     let script = Script::new([started(), later, says(308), done("{}")]);
     run(&script, resumable(), b"Llama")
@@ -108,7 +108,7 @@ async fn a_server_that_says_when_to_come_back_is_obeyed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_kept_is_not_sent_again() {
+async fn committed_bytes_are_not_resent() {
     let script = Script::new([started(), Answer::Breaks, has(3), done(r#"{"size":"5"}"#)]);
     let uploaded = run(&script, resumable(), b"Llama")
         .await
@@ -129,7 +129,7 @@ async fn what_was_kept_is_not_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_session_is_replaced_by_a_new_one() {
+async fn lost_session_is_replaced_by_a_new_one() {
     let script = Script::new([started(), says(404), started(), done("{}")]);
     let uploaded = run(&script, resumable(), b"Llama")
         .await
@@ -139,7 +139,7 @@ async fn a_lost_session_is_replaced_by_a_new_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_media_than_was_sent_is_an_error() {
+async fn media_that_differs_on_the_server_is_an_error() {
     let other = done(r#"{"size":"5","crc32c":"AAAAAA=="}"#);
     let script = Script::new([started(), other]);
     let error = run(&script, resumable(), b"Llama")
@@ -151,7 +151,7 @@ async fn other_media_than_was_sent_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn media_that_was_partly_there_is_checked_as_a_whole() {
+async fn resumed_media_is_verified_as_a_whole() {
     let finished = done(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"nvT3hbJokJQSEtpnkoWcUQ=="}"#);
     let script = Script::new([started(), Answer::Breaks, has(3), finished]);
     let result = run(&script, resumable(), b"Llama").await;
@@ -160,7 +160,7 @@ async fn media_that_was_partly_there_is_checked_as_a_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_longer_than_it_may_names_the_session_to_go_on_with() {
+async fn timeout_error_names_the_session_to_continue() {
     let script = Script::new([started(), Answer::Hangs]);
     let upload = resumable().timeout(Duration::from_secs(90));
     let error = run(&script, upload, b"Llama").await.expect_err("it hangs");
@@ -171,7 +171,7 @@ async fn what_takes_longer_than_it_may_names_the_session_to_go_on_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_without_encryption_is_refused_when_the_upload_began_with_it() {
+async fn unencrypted_session_of_an_encrypted_upload_is_refused() {
     let plain = vec![(LOCATION, "http://h/session?upload_id=1".into())];
     let script = Script::new([Answer::Says(200, plain, "")]);
     let mut upload = resumable();
@@ -183,7 +183,7 @@ async fn a_session_without_encryption_is_refused_when_the_upload_began_with_it()
 }
 
 #[tokio::test(start_paused = true)]
-async fn small_media_goes_in_one_request_and_large_media_in_a_session() {
+async fn small_media_is_one_request_and_large_media_a_session() {
     let metadata = serde_json::json!({"name": "Llama"});
     let url = "http://h/upload?fields=id".parse().expect("it is a URL");
     let plain = Upload::new(url).expect("it is http");
@@ -216,7 +216,7 @@ async fn small_media_goes_in_one_request_and_large_media_in_a_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_with_its_total_and_needs_no_more_memory_than_its_window() {
+async fn stream_ends_with_its_total_and_stays_within_its_window() {
     const Q: usize = 256 * 1024;
     let media: &'static [u8] = vec![7; 2 * Q].leak();
     let script = Script::new([started(), has(Q as u64), done(r#"{"size":"524288"}"#)]);
@@ -239,7 +239,7 @@ async fn a_stream_ends_with_its_total_and_needs_no_more_memory_than_its_window()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_tells_of_the_media_and_has_the_metadata_as_its_body() {
+async fn start_declares_the_media_and_carries_the_metadata() {
     let script = Script::new([started(), done("{}")]);
     let upload = resumable()
         .content_type("image/png")
@@ -259,7 +259,7 @@ async fn a_start_tells_of_the_media_and_has_the_metadata_as_its_body() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_goes_to_the_origin_that_was_asked_for_and_to_no_other() {
+async fn token_is_sent_only_to_the_origin_of_the_upload_url() {
     for (location, trusted) in [
         ("/session?upload_id=1", true),
         ("http://elsewhere/session?upload_id=1", false),
@@ -279,7 +279,7 @@ async fn a_token_goes_to_the_origin_that_was_asked_for_and_to_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_behind_a_window_is_checked_by_crc32c_and_not_by_md5() {
+async fn windowed_stream_is_verified_by_crc32c_and_not_md5() {
     let resource = done(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"AAAAAAAAAAAAAAAAAAAAAA=="}"#);
     let script = Script::new([started(), resource]);
     let client = Client::with_transport(script.clone(), None);
@@ -291,9 +291,9 @@ async fn a_stream_behind_a_window_is_checked_by_crc32c_and_not_by_md5() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_journal_keeps_an_upload_that_can_go_on_and_forgets_one_that_cannot() {
+async fn journal_keeps_an_upload_only_if_it_can_continue() {
     let refusal = r#"{"error":{"errors":[{"reason":"conditionNotMet"}]}}"#;
-    // A refusal without an error object may come from something on the way.
+    // A refusal without an error object may come from a proxy.
     for (last, body, kept) in [
         (503, "", 1),
         (412, refusal, 0),
@@ -319,7 +319,7 @@ async fn the_journal_keeps_an_upload_that_can_go_on_and_forgets_one_that_cannot(
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_process_asks_first_and_sends_the_rest() {
+async fn another_process_queries_first_and_sends_the_rest() {
     let directory = tempfile::tempdir().expect("there is room");
     let file = directory.path().join("media");
     std::fs::write(&file, b"Llama").expect("the directory is ours");
@@ -347,7 +347,7 @@ async fn another_process_asks_first_and_sends_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_does_not_follow_a_session_to_another_origin_when_it_is_asked_or_cancelled() {
+async fn token_is_not_sent_to_a_session_at_another_origin_for_status_or_cancel() {
     for (location, trusted) in [
         ("/session?upload_id=1", true),
         ("http://elsewhere/session?upload_id=1", false),
@@ -372,7 +372,7 @@ async fn a_token_does_not_follow_a_session_to_another_origin_when_it_is_asked_or
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_does_not_follow_a_session_out_of_the_journal() {
+async fn token_is_not_sent_to_a_journaled_session_at_another_origin() {
     let directory = tempfile::tempdir().expect("there is room");
     let file = directory.path().join("media");
     std::fs::write(&file, b"Llama").expect("the directory is ours");
@@ -397,7 +397,7 @@ async fn a_token_does_not_follow_a_session_out_of_the_journal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_changes_while_it_is_sent_is_an_error_at_the_end() {
+async fn file_changed_during_the_upload_is_an_error_at_the_end() {
     let directory = tempfile::tempdir().expect("there is room");
     let file = directory.path().join("media");
     std::fs::write(&file, b"Llama").expect("the directory is ours");

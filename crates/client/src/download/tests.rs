@@ -1,4 +1,4 @@
-//! Against a server in memory, with waits that take no time.
+//! Downloads from a server in memory, with a paused clock.
 
 use std::fs;
 use std::thread::sleep;
@@ -15,10 +15,10 @@ mod replies;
 mod server;
 mod wire;
 
-/// Times that a lock is tried, within a minute.
+/// Number of attempts to get a lock within a minute.
 const TRIES: usize = 12_000;
 
-/// Longer than what is gathered before it is written.
+/// More than is buffered before a write.
 const LENGTH: usize = 2_500_000;
 
 fn media() -> Vec<u8> {
@@ -38,10 +38,10 @@ fn url() -> Url {
         .unwrap()
 }
 
-/// A directory to download into.
-struct Barn(TempDir);
+/// A directory for downloads.
+struct DownloadDir(TempDir);
 
-impl Barn {
+impl DownloadDir {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -58,8 +58,9 @@ impl Barn {
         Download::new(url(), self.target())
     }
 
-    /// Downloads. A process that another test is just starting has a copy of every open file until it executes its program, and with it
-    /// the lock of a part that was let go: that is waited for.
+    /// Runs the download. A process that another test has just forked holds a copy of every open
+    /// file until it executes its program, and with it the lock of a released part. So a locked
+    /// part is retried.
     async fn run(&self, server: &Server) -> Result<Downloaded, DownloadError> {
         for _ in 0..TRIES {
             match self.download().run(server, None, |_| {}).await {
@@ -70,7 +71,7 @@ impl Barn {
         panic!("the part stays locked")
     }
 
-    /// Asserts that the media is there, and nothing else.
+    /// Asserts that the directory contains the media and nothing else.
     fn assert_complete(&self, media: &[u8]) {
         assert!(fs::read(self.target()).unwrap() == media, "other media");
         self.assert_names(&["cow.jpg"]);
@@ -91,7 +92,7 @@ fn no_waits() -> Schedule {
     }
 }
 
-/// Asserts where the requests began; `None` is a request without a range.
+/// Asserts the first offsets of the requests; `None` is a request without a range.
 #[track_caller]
 fn assert_starts<const N: usize>(server: &Server, expected: [Option<usize>; N]) {
     let expected = expected.map(|start| start.map(|start| format!("bytes={start}-")));
@@ -100,35 +101,35 @@ fn assert_starts<const N: usize>(server: &Server, expected: [Option<usize>; N]) 
 }
 
 #[tokio::test]
-async fn media_is_brought_whole_and_checked() {
+async fn complete_media_is_downloaded_and_verified() {
     let media = media();
     for (hash, verified) in [
         (format!("crc32c={}", crc32c(&media)), true),
         ("md5=AAAAAAAAAAAAAAAAAAAAAA==".to_owned(), false),
     ] {
-        let barn = Barn::new();
+        let dir = DownloadDir::new();
         let server = Server::new(media.clone()).describing(&[("x-goog-hash", &hash)]);
-        let downloaded = barn.run(&server).await.unwrap();
+        let downloaded = dir.run(&server).await.unwrap();
         let expected = Downloaded {
             size: LENGTH as u64,
             crc32c: crc32c(&media),
             verified,
         };
         assert_eq!(downloaded, expected);
-        barn.assert_complete(&media);
+        dir.assert_complete(&media);
     }
 }
 
 #[tokio::test]
-async fn empty_media_is_a_file_too() {
-    let barn = Barn::new();
-    assert_eq!(barn.run(&Server::new("")).await.unwrap().size, 0);
-    barn.assert_complete(b"");
+async fn empty_media_creates_an_empty_file() {
+    let dir = DownloadDir::new();
+    assert_eq!(dir.run(&Server::new("")).await.unwrap().size, 0);
+    dir.assert_complete(b"");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_breaks_is_gone_on_with_where_it_broke() {
-    let barn = Barn::new();
+async fn broken_download_continues_where_it_broke() {
+    let dir = DownloadDir::new();
     let server = Server::new(media()).failing([
         Fault::Unreachable,
         Fault::BreaksAfter(1_200_000),
@@ -137,8 +138,8 @@ async fn what_breaks_is_gone_on_with_where_it_broke() {
         Fault::Status(408, vec![]),
         Fault::BreaksAfter(300_000),
     ]);
-    barn.run(&server).await.unwrap();
-    barn.assert_complete(&media());
+    dir.run(&server).await.unwrap();
+    dir.assert_complete(&media());
     let there = Some(1_200_000);
     assert_starts(
         &server,
@@ -148,60 +149,61 @@ async fn what_breaks_is_gone_on_with_where_it_broke() {
 }
 
 #[tokio::test]
-async fn another_run_goes_on_with_the_same_media() {
-    let barn = Barn::new();
+async fn another_run_continues_the_same_media() {
+    let dir = DownloadDir::new();
     let server = Server::new(media()).failing([Fault::BreaksAfter(1_200_000)]);
-    let download = barn.download().schedule(no_waits());
+    let download = dir.download().schedule(no_waits());
     let error = download.run(&server, None, |_| {}).await.unwrap_err();
     assert!(matches!(error, DownloadError::Connection(_)), "{error:?}");
-    barn.assert_names(&["cow.jpg.part", "cow.jpg.part.json"]);
-    assert_eq!(fs::metadata(barn.part()).unwrap().len(), 1_200_000);
-    let part_metadata = fs::read_to_string(with_suffix(&barn.target(), ".part.json")).unwrap();
+    dir.assert_names(&["cow.jpg.part", "cow.jpg.part.json"]);
+    assert_eq!(fs::metadata(dir.part()).unwrap().len(), 1_200_000);
+    let part_metadata = fs::read_to_string(with_suffix(&dir.target(), ".part.json")).unwrap();
     assert!(!part_metadata.contains("secret"), "{part_metadata}");
 
-    let downloaded = barn.run(&server).await.unwrap();
+    let downloaded = dir.run(&server).await.unwrap();
     assert_eq!(downloaded.crc32c, crc32c(&media()));
     assert_starts(&server, [None, Some(1_200_000)]);
-    barn.assert_complete(&media());
+    dir.assert_complete(&media());
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_note_is_for_nobody_else_to_read() {
+async fn metadata_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
 
-    let barn = Barn::new();
+    let dir = DownloadDir::new();
     let server = Server::new(media()).failing([Fault::BreaksAfter(1000)]);
-    let download = barn.download().schedule(no_waits());
+    let download = dir.download().schedule(no_waits());
     download.run(&server, None, |_| {}).await.unwrap_err();
-    let part_metadata = fs::metadata(with_suffix(&barn.target(), ".part.json")).unwrap();
+    let part_metadata = fs::metadata(with_suffix(&dir.target(), ".part.json")).unwrap();
     assert_eq!(part_metadata.permissions().mode() & 0o777, 0o600);
 }
 
 #[tokio::test(start_paused = true)]
-async fn media_without_a_strong_tag_is_begun_again() {
+async fn media_without_a_strong_etag_restarts() {
     for tag in [None, Some("W/\"v1\"")] {
         let headers: Vec<_> = tag.map(|tag| ("etag", tag)).into_iter().collect();
-        let barn = Barn::new();
+        let dir = DownloadDir::new();
         let server = Server::new(media())
             .describing(&headers)
             .failing([Fault::BreaksAfter(1_200_000)]);
-        barn.run(&server).await.unwrap();
+        dir.run(&server).await.unwrap();
         assert_starts(&server, [None, None]);
-        barn.assert_complete(&media());
+        dir.assert_complete(&media());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn media_that_was_replaced_meanwhile_is_begun_again() {
-    let barn = Barn::new();
+async fn replaced_media_restarts() {
+    let dir = DownloadDir::new();
     let server = Server::new(media()).failing([Fault::BreaksAfter(1_200_000)]);
-    let download = barn.download().schedule(no_waits());
+    let download = dir.download().schedule(no_waits());
     download.run(&server, None, |_| {}).await.unwrap_err();
 
     let other = vec![7; 2_000_000];
     for (fault, requests) in [
-        // By If-Range, by a server that forgets the range, and by one that does not know If-Range.
+        // Detected by If-Range, by a server that ignores the range, and by one that does not know
+        // If-Range.
         (Fault::None, 1),
         (Fault::IgnoresRange, 1),
         (
@@ -214,9 +216,9 @@ async fn media_that_was_replaced_meanwhile_is_begun_again() {
             2,
         ),
     ] {
-        let next = Barn::new();
+        let next = DownloadDir::new();
         for name in ["cow.jpg.part", "cow.jpg.part.json"] {
-            fs::copy(barn.0.path().join(name), next.0.path().join(name)).unwrap();
+            fs::copy(dir.0.path().join(name), next.0.path().join(name)).unwrap();
         }
         let server = Server::new(other.clone())
             .describing(&[("etag", "\"v2\"")])
@@ -229,30 +231,30 @@ async fn media_that_was_replaced_meanwhile_is_begun_again() {
 }
 
 #[tokio::test]
-async fn media_that_only_lacks_its_name_gets_it() {
-    let barn = Barn::new();
+async fn complete_part_is_renamed_to_the_target() {
+    let dir = DownloadDir::new();
     let hash = format!("crc32c={}", crc32c(&media()));
     let server = Server::new(media())
         .describing(&[("etag", "\"v1\""), ("x-goog-hash", &hash)])
         .failing([Fault::BreaksAfter(LENGTH)]);
-    let download = barn.download().schedule(no_waits());
+    let download = dir.download().schedule(no_waits());
     download.run(&server, None, |_| {}).await.unwrap_err();
-    let downloaded = barn.run(&server).await.unwrap();
+    let downloaded = dir.run(&server).await.unwrap();
     assert!(downloaded.verified);
     assert_starts(&server, [None, Some(LENGTH)]);
-    barn.assert_complete(&media());
+    dir.assert_complete(&media());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_with_less_than_the_rest_is_gone_on_with() {
-    let barn = Barn::new();
+async fn response_with_less_than_the_rest_is_continued() {
+    let dir = DownloadDir::new();
     let server = Server::new(vec![7; 3000]).failing([
         Fault::BreaksAfter(1000),
         Fault::Range("bytes 1000-1499/3000".to_owned(), 500),
     ]);
-    barn.run(&server).await.unwrap();
+    dir.run(&server).await.unwrap();
     assert_starts(&server, [None, Some(1000), Some(1500)]);
-    barn.assert_complete(&[7; 3000]);
+    dir.assert_complete(&[7; 3000]);
 }
 
 #[tokio::test]
@@ -263,37 +265,37 @@ async fn media_with_another_digest_is_removed() {
         (format!("crc32c={}", crc32c(&media())), Some(Crc32c(5))),
         ("md5=AAAAAAAAAAAAAAAAAAAAAA==".to_owned(), Some(Crc32c(5))),
     ] {
-        let barn = Barn::new();
+        let dir = DownloadDir::new();
         let server = Server::new(media()).describing(&[("x-goog-hash", &hash)]);
-        let mut download = barn.download();
+        let mut download = dir.download();
         if let Some(expected) = expected {
             download = download.expect_crc32c(expected);
         }
         let error = download.run(&server, None, |_| {}).await.unwrap_err();
         assert!(matches!(error, DownloadError::Crc32c { expected, .. } if expected == Crc32c(5)));
-        barn.assert_names(&[]);
+        dir.assert_names(&[]);
     }
 }
 
 #[tokio::test]
-async fn a_digest_of_packed_media_does_not_count_for_what_is_unpacked() {
-    let barn = Barn::new();
+async fn digest_of_stored_gzip_is_ignored_for_decoded_media() {
+    let dir = DownloadDir::new();
     let hash = format!("crc32c={}", Crc32c(5));
     let server = Server::new(media()).describing(&[
         ("x-goog-hash", &hash),
         ("x-goog-stored-content-encoding", "gzip"),
     ]);
-    assert!(!barn.run(&server).await.unwrap().verified);
+    assert!(!dir.run(&server).await.unwrap().verified);
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_is_honoured_and_progress_is_told() {
-    let barn = Barn::new();
+async fn retry_after_is_honoured_and_progress_is_reported() {
+    let dir = DownloadDir::new();
     let after = |seconds: &str| vec![("retry-after", seconds.to_owned())];
     let server = Server::new(vec![7; 1500]).failing([Fault::Status(503, after("40"))]);
     let told = std::sync::Mutex::new(Vec::new());
     let report = |progress| told.lock().unwrap().push(progress);
-    barn.download().run(&server, None, report).await.unwrap();
+    dir.download().run(&server, None, report).await.unwrap();
     let told = told.into_inner().unwrap();
     assert_eq!(told[0].waiting, Some(Duration::from_secs(40)));
     let progress = DownloadProgress {
@@ -303,31 +305,31 @@ async fn retry_after_is_honoured_and_progress_is_told() {
     };
     assert_eq!(told.last(), Some(&progress));
 
-    let next = Barn::new();
+    let next = DownloadDir::new();
     let server = Server::new("").failing([Fault::Status(503, after("4000"))]);
     let error = next.run(&server).await.unwrap_err();
     assert_eq!(error.status(), Some(StatusCode::SERVICE_UNAVAILABLE));
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_given_up_when_nothing_moves_and_nothing_is_left_behind() {
-    let barn = Barn::new();
+async fn download_without_progress_fails_and_leaves_no_files() {
+    let dir = DownloadDir::new();
     let server = Server::new(media()).failing(vec![Fault::Unreachable; 10]);
-    let error = barn.run(&server).await.unwrap_err();
+    let error = dir.run(&server).await.unwrap_err();
     assert!(matches!(error, DownloadError::Connection(_)), "{error:?}");
     assert_eq!(server.log().len(), 6);
-    barn.assert_names(&[]);
+    dir.assert_names(&[]);
 }
 
 #[tokio::test]
-async fn a_refusal_is_final() {
+async fn refusal_is_not_retried() {
     for status in [400, 403, 404, 410, 416] {
-        let barn = Barn::new();
+        let dir = DownloadDir::new();
         let server = Server::new(media()).failing([Fault::Status(status, vec![])]);
-        let error = barn.run(&server).await.unwrap_err();
+        let error = dir.run(&server).await.unwrap_err();
         assert_eq!(error.status().unwrap().as_u16(), status);
         assert_eq!(server.log().len(), 1);
-        barn.assert_names(&[]);
+        dir.assert_names(&[]);
     }
 }
 
@@ -336,11 +338,11 @@ fn to(location: &str) -> Fault {
 }
 
 #[tokio::test]
-async fn redirections_are_followed_without_the_token_of_another_origin() {
-    let barn = Barn::new();
+async fn redirections_to_another_origin_are_followed_without_the_token() {
+    let dir = DownloadDir::new();
     let server = Server::new(media()).failing([to("/b"), to("https://store/c?d=e")]);
     let token = TokenSource::fixed("secret").unwrap();
-    let download = barn.download();
+    let download = dir.download();
     download.run(&server, Some(&token), |_| {}).await.unwrap();
     let bearer = Some("Bearer secret".to_owned());
     let seen = |url: &str, authorization: &Option<String>| Seen {
@@ -359,7 +361,7 @@ async fn redirections_are_followed_without_the_token_of_another_origin() {
 }
 
 #[tokio::test]
-async fn redirections_in_a_circle_or_to_nowhere_are_refused() {
+async fn circular_and_invalid_redirections_are_refused() {
     let circle = vec![to("/again"); 10];
     for (faults, requests) in [
         (circle, 6),
@@ -367,9 +369,9 @@ async fn redirections_in_a_circle_or_to_nowhere_are_refused() {
         (vec![to("file:///etc/passwd")], 1),
         (vec![Fault::Status(302, vec![])], 1),
     ] {
-        let barn = Barn::new();
+        let dir = DownloadDir::new();
         let server = Server::new(media()).failing(faults);
-        let error = barn.run(&server).await.unwrap_err();
+        let error = dir.run(&server).await.unwrap_err();
         let expected = matches!(
             error,
             DownloadError::TooManyRedirections | DownloadError::BadRedirection
@@ -380,8 +382,8 @@ async fn redirections_in_a_circle_or_to_nowhere_are_refused() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_renewed_once() {
-    let barn = Barn::new();
+async fn refused_token_is_refreshed_once() {
+    let dir = DownloadDir::new();
     let directory = tempfile::tempdir().unwrap();
     let count = directory.path().join("count");
     let count = count.display();
@@ -391,7 +393,7 @@ async fn a_token_that_is_refused_is_renewed_once() {
     let unauthorized = Fault::Status(401, vec![]);
 
     let server = Server::new(media()).failing([unauthorized.clone()]);
-    let download = barn.download().overwrite(true);
+    let download = dir.download().overwrite(true);
     download.run(&server, Some(&token), |_| {}).await.unwrap();
     let tokens: Vec<_> = server
         .log()

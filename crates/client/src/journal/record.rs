@@ -207,11 +207,11 @@ fn without_secrets(url: &str) -> String {
 /// protocol's `upload_id`.
 ///
 /// ```
-/// use windlass_client::UploadRef;
+/// use windlass_client::RecordId;
 ///
-/// let id: UploadRef = "mzxw6ytb".parse().unwrap();
+/// let id: RecordId = "mzxw6ytb".parse().unwrap();
 /// assert_eq!(id.to_string(), "mzxw6ytb");
-/// assert!("../etc/x".parse::<UploadRef>().is_err());
+/// assert!("../etc/x".parse::<RecordId>().is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId([Digit; 8]);

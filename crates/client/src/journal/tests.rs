@@ -49,12 +49,12 @@ fn journal() -> (TempDir, Journal) {
     (above, journal)
 }
 
-/// The file of an upload with this extension behind `upload`.
+/// Returns the path of an upload's file with this extension after `upload`.
 fn file(journal: &Journal, id: &RecordId, extension: &str) -> PathBuf {
     journal.directory().join(format!("{id}.upload.{extension}"))
 }
 
-/// The extensions of an upload's files, in order.
+/// Returns the extensions of an upload's files, in order.
 fn files_of(journal: &Journal, id: &RecordId) -> Vec<&'static str> {
     ["json", "lock", "new", "offset"]
         .into_iter()
@@ -62,7 +62,7 @@ fn files_of(journal: &Journal, id: &RecordId) -> Vec<&'static str> {
         .collect()
 }
 
-/// The records, all of which must be readable.
+/// Returns all records, which must be readable.
 fn records(journal: &Journal) -> Vec<Record> {
     let record = |entry| match entry {
         Entry::Unfinished(record) => *record,
@@ -71,7 +71,7 @@ fn records(journal: &Journal) -> Vec<Record> {
     journal.entries().unwrap().into_iter().map(record).collect()
 }
 
-/// The record, of which there is one.
+/// Returns the only record.
 fn only_record(journal: &Journal) -> Record {
     let [record] = records(journal).try_into().unwrap();
     record

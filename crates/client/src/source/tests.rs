@@ -12,7 +12,7 @@ mod identity;
 mod kinds;
 mod streams;
 
-/// Bytes that differ from their neighbours, near and far.
+/// Returns bytes that differ from their neighbours, near and far.
 fn some_media(len: usize) -> Vec<u8> {
     let byte = |index: usize| (index ^ (index >> 8) ^ (index >> 16)) % 251;
     (0..len)
@@ -21,7 +21,7 @@ fn some_media(len: usize) -> Vec<u8> {
 }
 
 impl Media {
-    /// All of a media that is known to be small.
+    /// Reads all bytes of small media.
     async fn collect(&mut self) -> Result<Vec<u8>, SourceError> {
         let filled = self.fill(u64::MAX).await?;
         let read = read(self, 0..filled.end).await;
@@ -34,7 +34,7 @@ async fn read(media: &Media, range: Range<u64>) -> io::Result<Vec<u8>> {
     Ok(pieces.concat())
 }
 
-/// Changes a file and puts its time of modification back.
+/// Changes a file and restores its modification time.
 fn with_time_kept(path: &Path, change: impl FnOnce()) {
     let before = path.metadata().unwrap().modified().unwrap();
     change();

@@ -14,14 +14,14 @@ async fn token(source: &TokenSource) -> String {
     token.to_str().unwrap().to_owned()
 }
 
-/// Everything that an error would show in a log.
+/// Returns all that an error would show in a log.
 fn shown(error: &(dyn StdError + 'static)) -> String {
     let cause = error.source().map(shown).unwrap_or_default();
     format!("{error} {error:?} {cause}")
 }
 
 #[tokio::test]
-async fn a_fixed_token_is_a_sensitive_header_and_cannot_be_renewed() {
+async fn fixed_token_is_a_sensitive_header_and_cannot_be_refreshed() {
     let source = TokenSource::fixed(" ya29.abc-_~+/= \n").unwrap();
     assert_eq!(token(&source).await, "Bearer ya29.abc-_~+/=");
     assert!(!source.refresh().await.unwrap());
@@ -29,7 +29,7 @@ async fn a_fixed_token_is_a_sensitive_header_and_cannot_be_renewed() {
 }
 
 #[test]
-fn what_is_no_token_is_refused_and_not_shown() {
+fn invalid_token_is_refused_and_not_shown() {
     let long = "x".repeat(MAX_TOKEN_LEN + 1);
     for text in ["", " ", "secret secret", "secret\r\nX: y", "sécret", &long] {
         let error = TokenSource::fixed(text).unwrap_err();
@@ -39,7 +39,7 @@ fn what_is_no_token_is_refused_and_not_shown() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_once_and_again_after_a_refusal() {
+async fn token_file_is_read_once_and_again_after_a_refusal() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "first\n").unwrap();
     let source = TokenSource::file(file.path());
@@ -51,7 +51,7 @@ async fn a_file_is_read_once_and_again_after_a_refusal() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_missing_or_no_token_is_named() {
+async fn missing_or_invalid_token_file_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
     let source = TokenSource::file(&path);
@@ -65,7 +65,7 @@ async fn a_file_that_is_missing_or_no_token_is_named() {
 }
 
 #[tokio::test]
-async fn a_variable_of_the_environment_is_read() {
+async fn token_is_read_from_an_environment_variable() {
     let source = TokenSource::environment("CARGO_PKG_NAME");
     assert_eq!(token(&source).await, "Bearer windlass-client");
     let source = TokenSource::environment("WINDLASS_THAT_NOBODY_SETS");
@@ -74,7 +74,7 @@ async fn a_variable_of_the_environment_is_read() {
 }
 
 #[tokio::test]
-async fn a_command_runs_once_for_all_who_need_its_token() {
+async fn token_command_runs_once_for_concurrent_callers() {
     let directory = tempfile::tempdir().unwrap();
     let source = command_that_counts(&directory);
     let (one, other) = (source.clone(), source.clone());
@@ -91,7 +91,7 @@ async fn a_command_runs_once_for_all_who_need_its_token() {
 }
 
 #[tokio::test]
-async fn a_command_that_fails_is_told_by_the_first_line_of_its_complaint() {
+async fn failed_command_is_reported_with_the_first_line_of_its_stderr() {
     for (command, expected) in [
         (
             "echo secret; printf '\\n gone\\tbad \\n more' >&2; exit 3",
@@ -109,7 +109,7 @@ async fn a_command_that_fails_is_told_by_the_first_line_of_its_complaint() {
 }
 
 #[tokio::test]
-async fn a_failure_is_not_kept() {
+async fn failure_is_not_cached() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
     let source = TokenSource::command(format!("cat '{}'", path.display()));
@@ -123,21 +123,21 @@ async fn a_failure_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_that_hangs_is_ended() {
+async fn hanging_command_is_killed() {
     let error = TokenSource::command("exec sleep 60").token().await;
     let error = error.unwrap_err();
     assert!(matches!(error, TokenError::Timeout { limit, .. } if limit == FETCH_TIMEOUT));
 }
 
 #[tokio::test]
-async fn a_flood_is_no_token() {
+async fn oversized_command_output_is_refused() {
     let source = TokenSource::command("head -c 1000000 /dev/zero | tr '\\0' x");
     let error = source.token().await.unwrap_err();
     assert!(matches!(error, TokenError::NotAToken { .. }), "{error:?}");
 }
 
 #[test]
-fn sources_are_named_as_on_the_command_line_and_show_no_secret() {
+fn sources_are_parsed_and_shown_without_secrets() {
     for (text, shown) in [
         ("file:/run/token", "file:/run/token"),
         ("env:TOKEN", "env:TOKEN"),
@@ -153,7 +153,7 @@ fn sources_are_named_as_on_the_command_line_and_show_no_secret() {
 }
 
 #[test]
-fn scopes_are_those_given_or_all_of_google_cloud() {
+fn scopes_are_the_given_ones_or_cloud_platform() {
     for (text, expected) in [
         ("google", vec![CLOUD_PLATFORM]),
         (
@@ -169,7 +169,7 @@ fn scopes_are_those_given_or_all_of_google_cloud() {
 }
 
 #[test]
-fn a_bare_token_is_refused_with_a_hint() {
+fn bare_token_is_refused_with_a_hint() {
     for (text, expected) in [
         ("ya29.secret", InvalidTokenSource::Bare),
         ("secret:secret", InvalidTokenSource::Bare),

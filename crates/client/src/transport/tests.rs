@@ -1,4 +1,4 @@
-//! Against peers that write and read raw bytes.
+//! The HTTP transport against peers that write and read raw bytes.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -19,10 +19,10 @@ mod environment;
 mod silence;
 mod tls;
 
-/// A limit that a peer oversteps, since it says nothing at all.
+/// A limit that a silent peer exceeds.
 const SHORT: Duration = Duration::from_millis(150);
 
-/// A limit that no peer oversteps, however busy the machine is.
+/// A limit that no peer exceeds, however busy the machine is.
 const LONG: Duration = Duration::from_secs(120);
 
 fn patient() -> Timeouts {
@@ -57,7 +57,7 @@ fn put(url: &Url, body: Body) -> Request {
     }
 }
 
-/// Media of `length` bytes, in pieces of one MiB.
+/// Returns media of `length` bytes, in pieces of 1 MiB.
 fn media(length: u64) -> Body {
     let piece = Bytes::from(vec![b'm'; 1 << 20]);
     let pieces = stream::unfold(length, move |left| {
@@ -72,7 +72,7 @@ fn streamed(length: u64, stream: BoxStream<'static, io::Result<Bytes>>) -> Body 
     Body::Stream { length, stream }
 }
 
-/// Reads the head of a request, byte by byte, so that nothing of the body is gone.
+/// Reads the head of a request byte by byte, so that no byte of the body is taken.
 async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -86,7 +86,8 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), bytes: impl AsRef<[u8]>) 
     stream.flush().await.unwrap();
 }
 
-/// Sends a request to a peer. What the peer returns lives until both are done: a stream stays open as long as the client waits.
+/// Sends a request to a peer. The peer's result lives until both are done, so that a stream stays
+/// open as long as the client waits.
 async fn send_and<T>(
     transport: &HttpTransport,
     request: Request,
@@ -96,14 +97,14 @@ async fn send_and<T>(
     timeout(LONG, exchange).await.expect("the exchange ends")
 }
 
-/// Everything that an error would show in a log.
+/// Returns all that an error would show in a log.
 fn shown(error: &(dyn StdError + 'static)) -> String {
     let cause = error.source().map(shown).unwrap_or_default();
     format!("{error} {error:?} {cause}")
 }
 
 #[tokio::test]
-async fn a_reply_is_brought_back_and_the_connection_is_used_again() {
+async fn reply_is_returned_and_the_connection_reused() {
     let (listener, url) = listen().await;
     let transport = transport(patient());
     let peer = async {
@@ -134,7 +135,7 @@ async fn a_reply_is_brought_back_and_the_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_redirection_is_not_followed() {
+async fn redirection_is_not_followed() {
     let (listener, url) = listen().await;
     for status in ["301 Moved", "303 See Other", "307 Moved", "308 Resume"] {
         let peer = async {
@@ -154,7 +155,7 @@ async fn a_redirection_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_reply_beyond_all_measure_is_refused() {
+async fn reply_over_the_size_limit_is_refused() {
     let (listener, url) = listen().await;
     let peer = async {
         let mut stream = accept(&listener).await;
@@ -167,7 +168,7 @@ async fn a_reply_beyond_all_measure_is_refused() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_an_error_of_connecting() {
+async fn refused_connection_is_a_connect_error() {
     let (listener, url) = listen().await;
     drop(listener);
     let error = transport(patient()).send(put(&url, media(5))).await;
@@ -177,7 +178,7 @@ async fn nobody_there_is_an_error_of_connecting() {
 }
 
 #[tokio::test]
-async fn a_cut_connection_is_broken_and_its_error_hides_the_query() {
+async fn broken_connection_error_hides_the_query() {
     for reply in ["", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe"] {
         let (listener, url) = listen().await;
         let peer = async {

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_upload_type_joins_the_query_and_replaces_what_was_there() {
+    fn upload_type_is_added_to_the_query_and_replaces_an_earlier_one() {
         let table = [
             ("http://h/u", "http://h/u?uploadType=media"),
             (
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_limited_stream_has_the_same_bytes_and_takes_its_time() {
+    async fn rate_limited_stream_has_the_same_bytes_at_the_rate() {
         let media: Vec<u8> = (0..=255).cycle().take(10_000).collect();
         let stream = iter([Ok(Bytes::from(media.clone()))]).boxed();
         let limit = RateLimit::new(NonZeroU64::new(5000).expect("it is not zero"));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn media_and_metadata_make_a_related_document() {
+    fn media_and_metadata_form_a_related_document() {
         let (head, tail) = related_envelope(
             "b",
             &serde_json::json!({"name": "Llama"}),

@@ -1,4 +1,4 @@
-//! Digests, alone and as an upload needs them.
+//! Digests, alone and as in an upload.
 
 use std::hint::black_box;
 use std::thread;
@@ -11,7 +11,7 @@ use crate::noise;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// What comes from a socket at once, and what is written at once.
+/// Size of reads from a socket, and of writes.
 const PIECE: usize = 64 * KIB;
 const BATCH: usize = MIB;
 
@@ -44,7 +44,7 @@ fn alone(criterion: &mut Criterion) {
         }
     }
     group.throughput(Throughput::Elements(1));
-    // Of what lies before a checkpoint, and of what came after it.
+    // Of the bytes before a checkpoint, and of those after it.
     for (name, first) in [
         ("after nothing", Crc32c(0)),
         ("after a checkpoint", Crc32c(0x1234_5678)),
@@ -60,7 +60,7 @@ fn alone(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The CRC32C in line, piece by piece; what is slow on a thread of its own, batch by batch.
+/// CRC32C in line, piece by piece; MD5 and SHA-256 on another thread, batch by batch.
 fn of_an_upload(criterion: &mut Criterion) {
     let data = noise(4 * MIB);
     let mut group = criterion.benchmark_group("digests of an upload");

@@ -1,4 +1,4 @@
-//! Heads of requests, and of the replies that are the protocol's own.
+//! Heads of requests, and replies of the protocol.
 
 use std::hint::black_box;
 

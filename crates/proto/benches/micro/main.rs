@@ -1,4 +1,4 @@
-//! What the protocol costs by itself, without sockets, disks and threads.
+//! The cost of the protocol without sockets, disks and threads.
 
 mod digests;
 mod heads;
@@ -16,7 +16,7 @@ criterion_group!(
 );
 criterion_main!(protocol);
 
-/// So many bytes in which every value occurs, and no pattern does.
+/// Returns bytes in which every value occurs, without a pattern.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let words = std::iter::repeat_with(|| {

@@ -1,4 +1,4 @@
-//! What a session decides, of requests and of pieces of a body.
+//! Decisions of a session about requests and pieces of bodies.
 
 use std::hint::black_box;
 

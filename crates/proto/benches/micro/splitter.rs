@@ -1,4 +1,5 @@
-//! The multipart splitter, beside the search that it is made of: what lies between is what its states cost.
+//! The multipart splitter, compared with the bare search that it is based on. The difference is the
+//! cost of its states.
 
 use std::hint::black_box;
 
@@ -11,20 +12,20 @@ use crate::noise;
 
 const MIB: usize = 1 << 20;
 
-/// The length of the media.
+/// Length of the media.
 const LEN: usize = 4 * MIB;
 
-/// What is pushed at once: what comes from a socket.
+/// Size of pushed pieces, as read from a socket.
 const PIECE: usize = 64 << 10;
 
-/// As libraries make them.
+/// A boundary as libraries generate it.
 const BOUNDARY: &str = "===============7330845974216740156==";
 
 pub(crate) fn benchmarks(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("splitter");
     group.throughput(Throughput::Bytes(LEN as u64));
     let lines = b"a line of text, as in a message\r\n".repeat(LEN / 32);
-    // All but the last byte of a delimiter, over and over.
+    // All but the last byte of a delimiter, repeated.
     let near = format!("\r\n--{}", &BOUNDARY[..BOUNDARY.len() - 1]).repeat(LEN / 38);
     let medias = [
         ("noise", noise(LEN)),

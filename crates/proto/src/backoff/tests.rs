@@ -14,7 +14,7 @@ fn millis(millis: &[u64]) -> Vec<Duration> {
 }
 
 #[test]
-fn five_waits_double_from_one_second_on_and_then_it_is_over() {
+fn default_schedule_is_five_doubling_waits_and_then_gives_up() {
     let schedule = Schedule::default();
     assert_eq!(all(schedule, 0), millis(&[1000, 2000, 4000, 8000, 16_000]));
     assert_eq!(
@@ -24,21 +24,21 @@ fn five_waits_double_from_one_second_on_and_then_it_is_over() {
 }
 
 #[test]
-fn all_waits_together_take_31_to_36_seconds() {
+fn default_waits_total_31_to_36_seconds() {
     let total = |random| all(Schedule::default(), random).iter().sum::<Duration>();
     assert_eq!(total(0), Duration::from_secs(31));
     assert_eq!(total(1000), Duration::from_secs(36));
 }
 
 #[test]
-fn the_random_part_is_0_to_1000_milliseconds() {
+fn random_part_is_0_to_1000_milliseconds() {
     let wait = |random| Schedule::default().wait(0, random);
     assert_eq!(wait(1000), Duration::from_secs(2));
     assert_eq!(wait(1001), Duration::from_secs(1));
 }
 
 #[test]
-fn more_waits_grow_up_to_the_longest() {
+fn additional_waits_grow_up_to_the_longest() {
     let schedule = Schedule {
         waits: 8,
         ..Schedule::default()
@@ -50,7 +50,7 @@ fn more_waits_grow_up_to_the_longest() {
 }
 
 #[test]
-fn another_unit_scales_it_all() {
+fn unit_scales_all_waits() {
     let schedule = Schedule {
         unit: Duration::from_millis(10),
         ..Schedule::default()
@@ -59,7 +59,7 @@ fn another_unit_scales_it_all() {
 }
 
 #[test]
-fn progress_begins_the_schedule_anew() {
+fn progress_resets_the_schedule() {
     let mut backoff = Backoff::new(Schedule::default());
     for _ in 0..4 {
         backoff.next(0);

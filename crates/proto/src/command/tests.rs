@@ -29,7 +29,7 @@ fn headers(fields: &[(&str, &str)]) -> HeaderMap {
         })
 }
 
-/// Reads an HTTP/1.1 request.
+/// Parses an HTTP/1.1 request.
 fn read(method: &Method, query: &str, fields: &[(&str, &str)]) -> Result<Command, ProtocolError> {
     let headers = headers(fields);
     let framing = Framing::of(Version::HTTP_11, &headers, false)?;
@@ -71,7 +71,7 @@ const QUERIES: [&str; 4] = [
 
 proptest! {
     #[test]
-    fn any_head_is_judged_without_panic(
+    fn any_head_is_parsed_without_panic(
         query in proptest::sample::select(&QUERIES),
         values in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..24), 10),
     ) {

@@ -27,7 +27,7 @@ fn check(table: &[(&str, Result<ContentRange, ContentRangeError>)]) {
 }
 
 #[test]
-fn every_form_that_clients_send_is_understood() {
+fn every_form_that_clients_send_is_parsed() {
     check(&[
         (
             "bytes 0-524287/2000000",
@@ -50,7 +50,7 @@ fn every_form_that_clients_send_is_understood() {
 }
 
 #[test]
-fn an_empty_last_chunk_is_a_query_with_its_total() {
+fn empty_last_chunk_is_a_query_with_its_total() {
     check(&[
         ("bytes 0--1/0", Ok(query(Some(0)))),
         ("bytes 524288-524287/524288", Ok(query(Some(524_288)))),
@@ -75,7 +75,7 @@ fn an_empty_last_chunk_is_a_query_with_its_total() {
 }
 
 #[test]
-fn the_unit_is_mandatory_and_its_case_does_not_matter() {
+fn unit_is_mandatory_and_case_insensitive() {
     check(&[
         ("Bytes 0-1/2", Ok(bounded(0, 1, Some(2)))),
         ("BYTES   */*", Ok(query(None))),
@@ -94,7 +94,7 @@ fn the_unit_is_mandatory_and_its_case_does_not_matter() {
 }
 
 #[test]
-fn what_does_not_follow_the_grammar_is_refused() {
+fn range_outside_the_grammar_is_refused() {
     check(&[
         ("bytes 0-1", Err(Syntax)),
         ("bytes /2", Err(Syntax)),
@@ -117,7 +117,7 @@ fn what_does_not_follow_the_grammar_is_refused() {
 }
 
 #[test]
-fn positions_and_total_have_to_hold_together() {
+fn inconsistent_positions_and_total_are_refused() {
     check(&[
         ("bytes 5-4/10", Err(Inverted { first: 5, last: 4 })),
         (
@@ -134,7 +134,7 @@ fn positions_and_total_have_to_hold_together() {
 }
 
 #[test]
-fn numbers_that_do_not_fit_are_refused() {
+fn numbers_over_64_bits_are_refused() {
     check(&[
         (
             "bytes 0-18446744073709551614/18446744073709551615",
@@ -149,7 +149,7 @@ fn numbers_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn the_wire_has_one_text_for_every_fault() {
+fn every_parse_error_has_the_same_text() {
     let faults = [
         Unit,
         Syntax,
@@ -164,12 +164,12 @@ fn the_wire_has_one_text_for_every_fault() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_judged_without_panic(value in proptest::collection::vec(any::<u8>(), 0..64)) {
+    fn any_bytes_are_parsed_without_panic(value in proptest::collection::vec(any::<u8>(), 0..64)) {
         let _ = ContentRange::parse(&value);
     }
 
     #[test]
-    fn what_is_understood_holds_together(value in "bytes [0-9*-]{1,21}/[0-9*]{1,20}") {
+    fn parsed_range_is_consistent(value in "bytes [0-9*-]{1,21}/[0-9*]{1,20}") {
         match ContentRange::parse(value.as_bytes()) {
             Ok(ContentRange::Bounded { first, last, total }) => {
                 prop_assert!(first <= last && last < u64::MAX);
@@ -182,7 +182,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn written_range_parses_to_itself() {
     for text in [
         "bytes 0-524287/2000000",
         "bytes 0-262143/*",
@@ -202,7 +202,7 @@ mod committed_range {
     use super::*;
 
     #[test]
-    fn the_range_ends_at_the_last_committed_byte() {
+    fn range_ends_at_the_last_committed_byte() {
         let table = [
             (1, "bytes=0-0"),
             (43, "bytes=0-42"),
@@ -217,12 +217,12 @@ mod committed_range {
     }
 
     #[test]
-    fn nothing_committed_has_no_range() {
+    fn zero_committed_bytes_have_no_range() {
         assert_eq!(CommittedRange::of(0), None);
     }
 
     #[test]
-    fn a_client_reads_the_range_with_any_unit_or_none() {
+    fn range_is_parsed_with_or_without_unit() {
         let table = [
             ("bytes=0-42", Some(43)),
             ("bytes 0-42", Some(43)),
@@ -254,12 +254,12 @@ mod committed_range {
 
     proptest! {
         #[test]
-        fn any_bytes_are_judged_without_panic(value in proptest::collection::vec(any::<u8>(), 0..32)) {
+        fn any_bytes_are_parsed_without_panic(value in proptest::collection::vec(any::<u8>(), 0..32)) {
             let _ = CommittedRange::parse(&value);
         }
 
         #[test]
-        fn what_is_written_is_read(committed in 1..=u64::MAX) {
+        fn written_range_parses_to_itself(committed in 1..=u64::MAX) {
             let value = HeaderValue::from(CommittedRange::of(committed).expect("something is committed"));
             prop_assert_eq!(CommittedRange::parse(value.as_bytes()), CommittedRange::of(committed));
         }

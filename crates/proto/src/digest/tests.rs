@@ -52,7 +52,7 @@ fn digests_have_their_published_values() {
 }
 
 #[test]
-fn digests_are_written_in_base64_and_read_again() {
+fn digests_round_trip_through_base64() {
     let (md5, sha256) = slow(NINE);
     assert_eq!(crc32c(NINE).to_string(), "4waSgw==");
     assert_eq!(md5.to_string(), "JfnnlDI7RTiF9RgfG2JNCw==");
@@ -64,7 +64,7 @@ fn digests_are_written_in_base64_and_read_again() {
 }
 
 #[test]
-fn texts_that_are_no_digest_are_refused() {
+fn malformed_digest_texts_are_refused() {
     for text in [
         "",
         "AAAA",
@@ -94,7 +94,7 @@ fn texts_that_are_no_digest_are_refused() {
 }
 
 #[test]
-fn digests_survive_being_remembered() {
+fn digests_round_trip_through_serde() {
     let (md5, sha256) = slow(NINE);
     let all = Digests {
         crc32c: crc32c(NINE),
@@ -132,7 +132,7 @@ fn only_wanted_digests_are_computed() {
 }
 
 #[test]
-fn a_damaged_state_is_not_restored() {
+fn damaged_state_is_not_restored() {
     let saved = Md5Sha256Hasher::new(Wanted {
         md5: true,
         sha256: true,
@@ -207,7 +207,7 @@ fn malformed_and_contradicting_digests_are_refused() {
 }
 
 #[test]
-fn metadata_names_digests_in_two_notations() {
+fn metadata_digests_are_read_in_both_notations() {
     let (md5, sha256) = slow(NINE);
     let storage = metadata(json!({"crc32c": "4waSgw==", "md5Hash": md5.to_string(), "name": "x"}));
     assert_eq!(
@@ -232,7 +232,7 @@ fn metadata_names_digests_in_two_notations() {
 }
 
 #[test]
-fn the_check_names_the_digest_that_differs() {
+fn check_names_the_differing_digest() {
     let (md5, sha256) = slow(NINE);
     let actual = Digests {
         crc32c: crc32c(NINE),
@@ -292,7 +292,7 @@ fn the_check_names_the_digest_that_differs() {
 
 proptest! {
     #[test]
-    fn a_hasher_that_is_saved_and_restored_goes_on(
+    fn restored_hasher_continues_where_it_was_saved(
         data in proptest::collection::vec(any::<u8>(), 0..400),
         at in 0..400usize,
     ) {
@@ -306,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn crc32c_goes_on_and_combines(
+    fn crc32c_continues_and_combines(
         data in proptest::collection::vec(any::<u8>(), 0..600),
         at in 0..600usize,
     ) {
@@ -318,14 +318,14 @@ proptest! {
     }
 
     #[test]
-    fn crc32c_combines_whatever_the_length(first: u32, next: u32, len: u64) {
+    fn crc32c_combines_at_any_length(first: u32, next: u32, len: u64) {
         let theirs = crc_fast::checksum_combine(Crc32Iscsi, first.into(), next.into(), len);
         let ours = Crc32c(first).combine(Crc32c(next), len);
         prop_assert_eq!(u64::from(ours.0), theirs);
     }
 
     #[test]
-    fn any_text_is_judged_without_panic(
+    fn any_text_is_parsed_without_panic(
         text in any::<String>(),
         bytes in proptest::collection::vec(any::<u8>(), 0..256),
     ) {

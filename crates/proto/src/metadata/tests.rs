@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn nothing_and_null_are_an_empty_object() {
+fn empty_text_and_null_are_an_empty_object() {
     for text in [
         "",
         " \r\n\t",
@@ -19,7 +19,7 @@ fn nothing_and_null_are_an_empty_object() {
 }
 
 #[test]
-fn an_object_is_read_in_its_order() {
+fn object_keeps_its_order() {
     let metadata = parse_metadata("\u{feff}{\"b\": 1, \"a\": {\"c\": null}}\r\n".as_bytes())
         .expect("it is an object");
     assert_eq!(metadata.keys().collect::<Vec<_>>(), ["b", "a"]);
@@ -27,13 +27,13 @@ fn an_object_is_read_in_its_order() {
 }
 
 #[test]
-fn the_last_of_two_equal_keys_counts() {
+fn last_of_two_equal_keys_wins() {
     let metadata = parse_metadata(br#"{"name":"a","name":"b"}"#).expect("it is an object");
     assert_eq!(Value::Object(metadata), json!({"name": "b"}));
 }
 
 #[test]
-fn json_that_is_no_object_is_refused() {
+fn json_other_than_an_object_is_refused() {
     for (text, found) in [
         ("[]", "an array"),
         ("\"x\"", "a string"),
@@ -50,7 +50,7 @@ fn json_that_is_no_object_is_refused() {
 }
 
 #[test]
-fn what_is_not_json_is_refused_with_its_place() {
+fn invalid_json_is_refused_with_its_position() {
     assert_eq!(
         parse_metadata(b"{\n  x}"),
         Err(MetadataError::NotJson { line: 2, column: 3 })
@@ -67,7 +67,7 @@ fn what_is_not_json_is_refused_with_its_place() {
 }
 
 #[test]
-fn bytes_that_are_not_text_are_refused() {
+fn bytes_that_are_not_utf_8_are_refused() {
     assert_eq!(
         parse_metadata(b"{\"a\":\"\xff\"}"),
         Err(MetadataError::NotUtf8)
@@ -75,7 +75,7 @@ fn bytes_that_are_not_text_are_refused() {
 }
 
 #[test]
-fn endless_nesting_is_refused() {
+fn deep_nesting_is_refused() {
     let text = "[".repeat(10_000);
     assert!(matches!(
         parse_metadata(text.as_bytes()),
@@ -85,13 +85,13 @@ fn endless_nesting_is_refused() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_judged_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
+    fn any_bytes_are_parsed_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
         let _ = parse_metadata(&bytes);
     }
 }
 
 #[test]
-fn metadata_with_too_many_values_is_refused_before_it_takes_memory() {
+fn metadata_with_too_many_values_is_refused_before_parsing() {
     let values = |count: usize| format!("{{\"x\":[{}0]}}", "0,".repeat(count));
     assert!(parse_metadata(values(10_000).as_bytes()).is_ok());
     let refused = parse_metadata(values(30_000).as_bytes());

@@ -35,14 +35,14 @@ fn parameters_are_decoded_and_keep_their_order() {
 }
 
 #[test]
-fn a_parameter_that_is_not_utf_8_is_refused() {
+fn parameter_that_is_not_utf_8_is_refused() {
     let table = [
         ("name=caf%E9&alt=json", "name"),
         ("alt=json&name=caf%E8", "name"),
         ("caf%C3%A9=%ff", "café"),
         ("%ff=1", "\u{fffd}"),
         ("flag%80", "flag\u{fffd}"),
-        // A surrogate, and a character written longer than it is.
+        // A surrogate, and an overlong encoding.
         ("a=%ED%A0%80", "a"),
         ("a=%C0%AF", "a"),
     ];
@@ -57,19 +57,19 @@ fn a_parameter_that_is_not_utf_8_is_refused() {
 }
 
 #[test]
-fn the_first_of_several_values_counts() {
+fn first_of_several_values_wins() {
     let parameters = Parameters::parse(Some("fields=id&fields=name")).unwrap();
     assert_eq!(parameters.first("fields"), Some("id"));
     assert_eq!(parameters.first("Fields"), None);
 }
 
 #[test]
-fn no_query_has_no_parameters() {
+fn missing_query_has_no_parameters() {
     assert_eq!(Parameters::parse(None), Ok(Parameters::default()));
 }
 
 #[test]
-fn an_upload_id_addresses_a_session_even_when_it_is_empty() {
+fn empty_upload_id_addresses_a_session() {
     let table = [
         ("upload_id=abc-_", Some("abc-_")),
         ("upload_id=", Some("")),
@@ -87,7 +87,7 @@ fn an_upload_id_addresses_a_session_even_when_it_is_empty() {
 }
 
 #[test]
-fn what_gives_access_is_not_shown() {
+fn credentials_are_hidden_in_debug_output() {
     for name in ["upload_id", "access_token", "oauth_token", "key"] {
         let query = format!("{name}=s3cret&alt=json");
         let parameters = Parameters::parse(Some(&query)).unwrap();
@@ -111,7 +111,7 @@ fn standard_parameters_have_defaults() {
 }
 
 #[test]
-fn standard_parameters_are_picked_out() {
+fn standard_parameters_are_read_from_the_query() {
     let query = Parameters::parse(Some(
         "alt=media&prettyPrint=false&fields=id%2Cname&unknown=1",
     ))
@@ -125,7 +125,7 @@ fn standard_parameters_are_picked_out() {
 }
 
 #[test]
-fn an_unknown_alt_is_refused() {
+fn unknown_alt_is_refused() {
     for value in ["proto", "JSON", "atom"] {
         let query = Parameters::parse(Some(&format!("alt={value}"))).unwrap();
         let error = StandardParameters::from_parameters(&query).expect_err(value);
@@ -137,7 +137,7 @@ fn an_unknown_alt_is_refused() {
 }
 
 #[test]
-fn standard_parameters_survive_being_remembered() {
+fn standard_parameters_round_trip_through_serde() {
     let standard = StandardParameters {
         alt: Alt::Json,
         fields: Some("id".to_owned()),
@@ -153,7 +153,7 @@ fn standard_parameters_survive_being_remembered() {
 
 proptest! {
     #[test]
-    fn any_query_is_read_without_panic(query in any::<String>()) {
+    fn any_query_is_parsed_without_panic(query in any::<String>()) {
         if let Ok(parameters) = Parameters::parse(Some(&query)) {
             let _ = StandardParameters::from_parameters(&parameters);
         }

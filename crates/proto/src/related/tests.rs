@@ -9,7 +9,7 @@ mod faults;
 mod reference;
 mod transfer_encodings;
 
-/// What a body is made of, with the media in one.
+/// The content of a body, with the media in one piece.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Split {
     metadata: Option<Vec<u8>>,
@@ -73,7 +73,7 @@ fn add(split: Split, piece: Piece) -> Split {
     }
 }
 
-/// Splits a body however it may be cut: whole, in two at every place, byte by byte.
+/// Splits a body whole, in two pieces at every position, and byte by byte.
 #[track_caller]
 fn split_every_way(boundary: &Boundary, body: &[u8]) -> Result<Split, RelatedError> {
     let whole = split(splitter(boundary), [body]);
@@ -112,6 +112,6 @@ fn refused(body: &[u8], expected: &RelatedError) {
     );
 }
 
-/// Media full of what looks like a delimiter of the boundary `b` and is none.
+/// Media with near misses of a delimiter for the boundary `b`.
 const TRICKY: &[u8] =
     b"\r\n--\r\n-b\r\n--bX\r\n--b-\r\n--B\r\n--b \tx\n--b\rX--b--\r\r\n\n\r\n--a\r\n --b\r\n\r";

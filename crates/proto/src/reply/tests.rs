@@ -18,7 +18,7 @@ fn check(reply: &ReplyHead, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_committed_is_reported_with_308() {
+fn committed_bytes_are_reported_with_308() {
     let reply = resume_incomplete(262_144, false);
     assert_eq!(
         (reply.status.as_u16(), reply.reason_phrase),
@@ -28,7 +28,7 @@ fn what_is_committed_is_reported_with_308() {
 }
 
 #[test]
-fn nothing_committed_leaves_the_range_out() {
+fn zero_committed_bytes_are_reported_without_range() {
     check(&resume_incomplete(0, false), &[]);
     check(
         &resume_incomplete(0, true),
@@ -37,7 +37,7 @@ fn nothing_committed_leaves_the_range_out() {
 }
 
 #[test]
-fn a_client_that_cannot_bear_308_gets_200_with_an_override() {
+fn client_without_308_gets_200_with_an_override() {
     let reply = resume_incomplete(1, true);
     assert_eq!((reply.status.as_u16(), reply.reason_phrase), (200, None));
     check(
@@ -50,7 +50,7 @@ fn a_client_that_cannot_bear_308_gets_200_with_an_override() {
 }
 
 #[test]
-fn a_start_is_answered_with_200_and_the_location() {
+fn start_is_answered_with_200_and_location() {
     let location = "http://localhost/upload/farm/v1/animals?uploadType=resumable&upload_id=u";
     let reply = started(
         HeaderValue::from_static(location),

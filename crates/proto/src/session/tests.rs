@@ -34,7 +34,7 @@ fn unranged(body: BodyLength) -> SessionRequest {
     }
 }
 
-/// A range with a body of unknown length, so that only the header is judged.
+/// Steps with a range and a body of unknown length, so that only the header is checked.
 fn ranged(snapshot: Snapshot, range: &str) -> Result<Step, SessionError> {
     step(
         &snapshot,
@@ -55,7 +55,7 @@ fn index(offset: u64) -> usize {
     usize::try_from(offset).expect("a body fits into memory")
 }
 
-/// Sends a whole body of `len` bytes; the offsets stored, and what became of the request.
+/// Filters a body of `len` bytes. Returns the stored offsets and the result of the request.
 fn send(mut filter: BodyFilter, len: u64) -> (u64, Result<Outcome, SessionError>) {
     let body = Bytes::from(vec![0; index(len)]);
     match filter.accept(body) {

@@ -11,7 +11,8 @@ use crate::content_range::ContentRange;
 /// The next action of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Send a request, then call [`replied`](super::Transfer::replied) or [`broke`](super::Transfer::broke).
+    /// Send a request, then call [`replied`](super::Transfer::replied) or
+    /// [`broke`](super::Transfer::broke).
     Send(Request),
     /// Read media up to this offset or to its end, then call [`filled`](super::Transfer::filled).
     Fill {

@@ -1,4 +1,4 @@
-//! The rules one by one. What they do together is tried by `tests/it`.
+//! Tests of single rules. `tests/it` tests them in combination.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ const Q: u64 = CHUNK_GRANULARITY;
 
 const SESSION_URI: &str = "https://up.example.com/u?upload_id=secret";
 
-/// Media that one request brings, unless chunks are asked for.
+/// Size of media that is sent in one request by default.
 const LEN: u64 = 3 * Q + 1000;
 
-/// A reply to be.
+/// A reply to be sent.
 #[derive(Debug, Clone)]
 struct Answer {
     status: StatusCode,
@@ -47,7 +47,7 @@ fn answer(status: u16) -> Answer {
     }
 }
 
-/// `308`, with `Range` if something is committed.
+/// Returns a `308`, with `Range` if bytes are committed.
 fn incomplete(committed: u64) -> Answer {
     match CommittedRange::of(committed) {
         Some(range) => answer(308).with(RANGE, range.into()),
@@ -72,7 +72,7 @@ fn page(status: u16) -> Answer {
         .body("<!DOCTYPE html>\n<html>Sign in</html>")
 }
 
-/// Google's error object.
+/// Returns a reply with Google's error object.
 fn refusal(status: u16, reason: &str) -> Answer {
     answer(status).body(&format!(
         r#"{{"error": {{"code": {status}, "message": "No.", "errors": [{{"reason": "{reason}"}}]}}}}"#
@@ -121,20 +121,20 @@ fn fixed(multiples: u64) -> Chunking {
     Chunking::Fixed(ChunkSize::new(multiples * Q).expect("a multiple above zero"))
 }
 
-/// A transfer whose session has just started.
+/// Returns a transfer whose session has just started.
 fn in_session(plan: Plan) -> Transfer {
     let mut transfer = Transfer::start(plan);
     session_start().to(&mut transfer);
     transfer
 }
 
-/// The same, of a `LEN` of bytes at hand.
+/// Returns a transfer of `LEN` seekable bytes whose session has just started.
 fn sending() -> Transfer {
     in_session(seekable())
 }
 
-/// A transfer that has asked what is committed, and is about to hear it.
-fn asking() -> Transfer {
+/// Returns a transfer that waits for the reply to a query.
+fn querying() -> Transfer {
     let mut transfer = sending();
     transfer.broke(0);
     transfer.waited();
@@ -171,23 +171,26 @@ fn failure(transfer: &Transfer) -> Failure {
     }
 }
 
-/// Waits if it is to be waited.
-fn go_on(transfer: &mut Transfer) {
+/// Ends the wait, if there is one.
+fn end_wait(transfer: &mut Transfer) {
     if matches!(transfer.poll(), Action::Wait(_)) {
         transfer.waited();
     }
 }
 
-/// How a transfer ends whose every request meets the same.
+/// Meets every request with the same result. Returns the number of requests and the final failure.
 #[track_caller]
-fn endure(transfer: &mut Transfer, mut meet: impl FnMut(&mut Transfer)) -> (usize, Failure) {
+fn run_until_failure(
+    transfer: &mut Transfer,
+    mut meet: impl FnMut(&mut Transfer),
+) -> (usize, Failure) {
     for requests in 1..100 {
         request(transfer);
         meet(transfer);
         if let Action::Failed(failure) = transfer.poll() {
             return (requests, failure);
         }
-        go_on(transfer);
+        end_wait(transfer);
     }
     panic!("it goes on for ever");
 }

@@ -5,7 +5,7 @@ fn read(query: &str) -> Result<UploadType, UploadTypeError> {
 }
 
 #[test]
-fn the_upload_type_has_a_name_and_a_synonym() {
+fn upload_type_has_a_name_and_a_synonym() {
     let table = [
         ("uploadType=media", UploadType::Media),
         ("uploadType=multipart", UploadType::Multipart),
@@ -28,14 +28,14 @@ fn the_upload_type_has_a_name_and_a_synonym() {
 }
 
 #[test]
-fn a_missing_upload_type_is_required() {
+fn missing_upload_type_is_required() {
     for query in ["", "alt=json", "uploadType=", "uploadtype=media"] {
         assert_eq!(read(query), Err(UploadTypeError::Missing), "{query:?}");
     }
 }
 
 #[test]
-fn an_unknown_upload_type_is_refused() {
+fn unknown_upload_type_is_refused() {
     for (query, value) in [
         ("uploadType=chunked", "chunked"),
         ("uploadType=raw", "raw"),
@@ -52,7 +52,7 @@ fn an_unknown_upload_type_is_refused() {
 }
 
 #[test]
-fn an_upload_type_is_written_as_it_is_read() {
+fn written_upload_type_parses_to_itself() {
     for upload_type in [
         UploadType::Media,
         UploadType::Multipart,

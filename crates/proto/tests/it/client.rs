@@ -1,5 +1,5 @@
-//! What a client has beside its [`Transfer`](windlass_proto::transfer::Transfer): media, and how a
-//! request looks on the wire.
+//! The parts of a client outside its [`Transfer`](windlass_proto::transfer::Transfer): media, and
+//! requests on the wire.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use windlass_proto::transfer::Request;
 
 use crate::schedule::{Schedule, Source};
 
-/// A request on the wire. Of the body only the place in the media is noted.
+/// A request on the wire. Of the body it holds only the range in the media.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
@@ -56,7 +56,7 @@ impl Outgoing {
     fn single_request(len: u64) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("video/webm"));
-        // Now and then as a client sends that does not know the length.
+        // Some clients do not send the length.
         if len.is_multiple_of(2) {
             headers.insert(CONTENT_LENGTH, len.into());
         } else {
@@ -89,14 +89,14 @@ impl Outgoing {
     }
 }
 
-/// The media as a client has it at hand.
+/// The media as the client has it.
 #[derive(Debug)]
 pub(crate) struct Reader {
     len: u64,
     window: Option<u64>,
-    /// What is at hand.
+    /// The available range.
     kept: Range<u64>,
-    /// Whether the end is noticed with the last byte, and not only behind it.
+    /// Whether the reader notices the end with the last byte, and not only after it.
     sees_end: bool,
 }
 
@@ -111,8 +111,8 @@ impl Reader {
         }
     }
 
-    /// Reads on; how much there is, and whether it is all. The last byte that is asked for comes for
-    /// itself, to see whether it is waited for.
+    /// Reads more. Returns the number of available bytes and whether the media has ended. The last
+    /// requested byte arrives separately, to test that the transfer waits for it.
     pub(crate) fn fill(&mut self, upto: u64) -> (u64, bool) {
         assert!(
             upto > self.kept.end,
@@ -125,7 +125,7 @@ impl Reader {
         (self.kept.end, ended)
     }
 
-    /// Forgets what will not be asked for again.
+    /// Drops bytes that will not be requested again.
     pub(crate) fn release(&mut self, floor: u64) {
         if self.window.is_some() {
             self.kept.start = self.kept.start.max(floor);
@@ -141,7 +141,7 @@ impl Reader {
             "{body:?} of {kept:?}"
         );
         if let Some(window) = self.window {
-            // One byte more tells whether a chunk is the last.
+            // One more byte tells whether a chunk is the last.
             assert!(
                 kept.end.saturating_sub(kept.start) <= window + 1,
                 "{kept:?} is more than {window}"

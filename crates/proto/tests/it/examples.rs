@@ -1,4 +1,4 @@
-//! Schedules with a name. One that failed is put here, as it was printed.
+//! Named fault schedules. A schedule that failed is added here as it was printed.
 
 use windlass_proto::session::CHUNK_GRANULARITY;
 use windlass_proto::transfer::{Failure, RetryPolicy};
@@ -8,15 +8,15 @@ use crate::fault::Fault::{
     Unexpected,
 };
 use crate::fault::Keep::{All, Floor, Nothing};
-use crate::pair::{End, Pair};
 use crate::schedule::{Schedule, Source};
+use crate::simulation::{End, Simulation};
 
 const Q: u64 = CHUNK_GRANULARITY;
 
 const LEN: u64 = 5 * Q + 1;
 
 fn run(case: &Schedule) -> End {
-    Pair::new(case, RetryPolicy::default()).run(100)
+    Simulation::new(case, RetryPolicy::default()).run(100)
 }
 
 #[track_caller]
@@ -27,14 +27,14 @@ fn succeeds(case: &Schedule, requests: usize) {
 }
 
 #[test]
-fn without_faults_one_request_brings_the_media_up() {
+fn upload_without_faults_takes_one_request() {
     for len in [0, 1, Q, LEN] {
         succeeds(&Schedule::new(len, &[]), 2);
     }
 }
 
 #[test]
-fn a_stream_of_unknown_size_needs_no_request_more_than_it_has_chunks() {
+fn stream_of_unknown_size_takes_one_request_per_chunk() {
     for (len, chunks) in [(0, 1), (Q - 1, 1), (Q, 1), (Q + 1, 2), (3 * Q, 3), (LEN, 6)] {
         let case = Schedule {
             source: Source::Streamed { total_known: false },
@@ -46,30 +46,30 @@ fn a_stream_of_unknown_size_needs_no_request_more_than_it_has_chunks() {
 }
 
 #[test]
-fn a_reply_that_is_lost_at_the_end_costs_a_question() {
+fn lost_final_reply_costs_one_query() {
     succeeds(&Schedule::new(LEN, &[Fine, ReplyLost { late: 0 }]), 3);
 }
 
 #[test]
-fn what_a_stale_writer_brings_after_the_question_is_not_brought_twice() {
+fn bytes_of_a_stale_writer_after_the_query_are_not_sent_twice() {
     let torn = |late| Torn {
         after: 900,
         keep: All,
         late,
     };
-    // Visible with the next data request, and with the question after another break.
+    // Visible with the next data request, and with the query after another break.
     succeeds(&Schedule::new(LEN, &[Fine, torn(2)]), 4);
     succeeds(&Schedule::new(LEN, &[Fine, torn(3), Fine, torn(0)]), 6);
 }
 
 #[test]
-fn a_stale_writer_may_finish_the_upload() {
+fn stale_writer_may_finish_the_upload() {
     let case = Schedule::new(LEN, &[Fine, ReplyLost { late: 2 }]);
     succeeds(&case, 4);
 }
 
 #[test]
-fn a_server_that_keeps_multiples_or_nothing_gets_the_rest() {
+fn server_that_keeps_only_multiples_gets_the_rest() {
     for keep in [All, Floor, Nothing] {
         let torn = Torn {
             after: 500,
@@ -81,7 +81,7 @@ fn a_server_that_keeps_multiples_or_nothing_gets_the_rest() {
 }
 
 #[test]
-fn a_client_that_is_killed_goes_on_in_its_session() {
+fn killed_client_continues_its_session() {
     for effect in [false, true] {
         let case = Schedule {
             chunk: Some(2),
@@ -92,7 +92,7 @@ fn a_client_that_is_killed_goes_on_in_its_session() {
 }
 
 #[test]
-fn a_server_that_forgets_range_once_is_asked_again() {
+fn reply_without_range_is_queried_again() {
     let case = Schedule {
         chunk: Some(2),
         ..Schedule::new(LEN, &[Fine, Fine, NoRange])
@@ -101,7 +101,7 @@ fn a_server_that_forgets_range_once_is_asked_again() {
 }
 
 #[test]
-fn what_a_server_lost_in_a_restart_is_sent_again() {
+fn bytes_lost_in_a_server_restart_are_resent() {
     let case = Schedule {
         chunk: Some(2),
         ..Schedule::new(LEN, &[Fine, Fine, Fine, Restart { left: 0 }])
@@ -110,7 +110,7 @@ fn what_a_server_lost_in_a_restart_is_sent_again() {
 }
 
 #[test]
-fn a_restart_behind_a_window_is_the_end() {
+fn server_restart_after_the_window_moved_fails() {
     let case = Schedule {
         source: Source::Windowed {
             total_known: true,
@@ -126,13 +126,13 @@ fn a_restart_behind_a_window_is_the_end() {
 }
 
 #[test]
-fn a_finished_session_that_is_lost_before_the_reply_makes_a_second_resource() {
+fn finished_session_lost_before_the_reply_makes_a_second_resource() {
     let faults = [Fine, ReplyLost { late: 0 }, SessionDies { status: 404 }];
     succeeds(&Schedule::new(LEN, &faults), 5);
 }
 
 #[test]
-fn six_broken_connections_in_a_row_take_half_a_minute() {
+fn six_consecutive_broken_connections_take_half_a_minute() {
     let end = run(&Schedule::new(LEN, &[Lost; 6]));
     assert!(matches!(
         end.failure,
@@ -147,7 +147,7 @@ fn six_broken_connections_in_a_row_take_half_a_minute() {
 }
 
 #[test]
-fn five_broken_connections_between_any_two_chunks_are_borne() {
+fn five_broken_connections_between_any_two_chunks_are_tolerated() {
     let mut faults = vec![Fine];
     for _ in 0..5 {
         faults.extend([Lost; 5]);
@@ -161,12 +161,12 @@ fn five_broken_connections_between_any_two_chunks_are_borne() {
 }
 
 #[test]
-fn a_token_that_expires_costs_a_question() {
+fn expired_token_costs_one_query() {
     succeeds(&Schedule::new(LEN, &[Fine, Unauthorized]), 4);
 }
 
 #[test]
-fn a_page_in_the_middle_costs_a_question() {
+fn html_page_during_an_upload_costs_one_query() {
     let page = Unexpected {
         status: 200,
         effect: true,
@@ -175,13 +175,13 @@ fn a_page_in_the_middle_costs_a_question() {
 }
 
 #[test]
-fn a_cancelled_upload_stays_cancelled() {
+fn cancelled_upload_stays_cancelled() {
     let end = run(&Schedule::new(LEN, &[Fine, Cancel]));
     assert_eq!(end.failure, Some(Failure::Cancelled));
 }
 
 #[test]
-fn a_one_shot_upload_is_brought_up_again_as_a_whole() {
+fn single_request_upload_is_resent_as_a_whole() {
     let torn = Torn {
         after: 500,
         keep: All,

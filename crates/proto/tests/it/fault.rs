@@ -1,50 +1,50 @@
-//! What can go wrong with a request.
+//! Faults of requests.
 
-/// What becomes of one request. Numbers are chosen so that a smaller one is simpler.
+/// The fault of one request. Numbers are chosen so that smaller ones are simpler cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// All is well.
+    /// No fault.
     Fine,
-    /// The server never sees it.
+    /// The request does not reach the server.
     Lost,
-    /// The connection breaks when so many thousandths of the body have arrived.
+    /// The connection breaks when this many thousandths of the body have arrived.
     Torn {
         after: u16,
         keep: Keep,
-        /// So many requests later is visible what was kept; 0: at once.
+        /// Number of requests after which the kept bytes become visible; 0 for immediately.
         late: u8,
     },
-    /// It has its effect, so many requests later; the reply is lost.
+    /// The request takes effect, this many requests later; the reply is lost.
     ReplyLost { late: u8 },
-    /// The server is overloaded, or says so when it has done its work.
+    /// The server is overloaded, or reports it after processing the request.
     Overload {
         status: u16,
         effect: bool,
         retry_after: Option<u64>,
         page: bool,
     },
-    /// Not so fast.
+    /// A rate limit.
     RateLimit,
-    /// The session is no more: 404 or 410.
+    /// The session is lost: 404 or 410.
     SessionDies { status: u16 },
-    /// Somebody cancels the session.
+    /// Another client cancels the session.
     Cancel,
-    /// The server forgets to say what is committed.
+    /// The server's reply lacks the committed bytes.
     NoRange,
-    /// The server says it so that it cannot be read.
+    /// The server's reply has a malformed range.
     OddRange,
-    /// Something on the way answers with a page, or with a status that has no place here.
+    /// A proxy replies with an HTML page, or with a status outside the protocol.
     Unexpected { status: u16, effect: bool },
-    /// The server restarts. So many thousandths of what it had in unfinished sessions are left, in
+    /// The server restarts. This many thousandths of the bytes in unfinished sessions are left, in
     /// multiples of 256 KiB.
     Restart { left: u16 },
-    /// The token is no longer good.
+    /// The token is no longer valid.
     Unauthorized,
-    /// The client is killed while the request is on its way, and started again.
+    /// The client is killed while the request is in flight, and restarted.
     Kill { effect: bool },
 }
 
-/// What a server keeps of a body that breaks.
+/// The part of a broken body that a server keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     All,
@@ -54,7 +54,7 @@ pub(crate) enum Keep {
 }
 
 impl Fault {
-    /// Whether the client may be asked for media that was committed.
+    /// Returns whether the client may have to resend committed bytes.
     pub(crate) fn goes_back(self) -> bool {
         matches!(
             self,

@@ -1,15 +1,15 @@
-//! Media that is a function of the offset, made once and handed out in slices.
+//! Media that is a function of the offset, created once and returned in slices.
 
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-/// A prime: what ends up at an offset that differs by chunks, or by any number of bytes below it, is
-/// noticed.
+/// A prime, so that bytes at an offset that is wrong by chunks, or by any smaller number of bytes,
+/// are detected.
 const PERIOD: u64 = 524_287;
 
-/// No slice is longer.
+/// Maximum length of a slice.
 const PIECE: u64 = 128 * 1024;
 
 static PATTERN: LazyLock<Bytes> = LazyLock::new(|| {
@@ -18,7 +18,7 @@ static PATTERN: LazyLock<Bytes> = LazyLock::new(|| {
     bytes.collect()
 });
 
-/// The bytes of a range, in pieces of a few sizes.
+/// Returns the bytes of a range in pieces of a few sizes.
 pub(crate) fn pieces(range: Range<u64>) -> impl Iterator<Item = Bytes> {
     let mut first = range.start;
     std::iter::from_fn(move || {
@@ -30,7 +30,7 @@ pub(crate) fn pieces(range: Range<u64>) -> impl Iterator<Item = Bytes> {
     })
 }
 
-/// Media as a server has it.
+/// The media on a server.
 #[derive(Debug, Default)]
 pub(crate) struct Stored(Vec<Bytes>);
 
@@ -68,7 +68,7 @@ impl Stored {
         });
     }
 
-    /// Whether every byte is where it belongs.
+    /// Returns whether every byte is at its offset.
     pub(crate) fn is_right(&self) -> bool {
         let mut first = 0;
         self.0.iter().all(|piece| {
@@ -89,7 +89,7 @@ fn index(offset: u64) -> usize {
 }
 
 #[test]
-fn a_piece_at_a_wrong_offset_is_noticed() {
+fn piece_at_a_wrong_offset_is_detected() {
     let stored = |ranges: &[Range<u64>]| {
         Stored(ranges.iter().cloned().flat_map(pieces).collect()).is_right()
     };

@@ -1,4 +1,4 @@
-//! What is uploaded, how, to what server, and what goes wrong.
+//! A case: the upload, the server and the faults.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -16,54 +16,55 @@ const Q: u64 = CHUNK_GRANULARITY;
 pub(crate) struct Schedule {
     pub(crate) len: u64,
     pub(crate) source: Source,
-    /// A one-shot upload.
+    /// An upload in one request.
     pub(crate) single_request: bool,
-    /// Fixed chunks of so many times 256 KiB.
+    /// Size of fixed chunks in multiples of 256 KiB.
     pub(crate) chunk: Option<u64>,
     pub(crate) refreshable: bool,
     pub(crate) server: Dialect,
-    /// One for each request, in order.
+    /// The faults of the requests, in order.
     pub(crate) faults: Vec<Fault>,
-    /// What comes when the faults are used up.
+    /// What follows the last fault.
     pub(crate) after: After,
 }
 
-/// Where the media comes from.
+/// The source of the media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Seekable,
     Streamed {
         total_known: bool,
     },
-    /// Only so many times 256 KiB are kept.
+    /// Only this many multiples of 256 KiB are kept.
     Windowed {
         total_known: bool,
         window: u64,
     },
 }
 
-/// What servers differ in.
+/// The differences between servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dialect {
-    /// `201` when an upload is finished.
+    /// Replies `201` when an upload is finished.
     pub(crate) created: bool,
-    /// `Range: 0-42`.
+    /// Sends `Range: 0-42`.
     pub(crate) bare_range: bool,
-    /// The client wants `200` in place of `308`.
+    /// The client asks for `200` in place of `308`.
     pub(crate) no_308: bool,
 }
 
-/// What comes when the faults are used up.
+/// What follows the last fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// All is well.
+    /// No more faults.
     Fine,
-    /// The same again.
+    /// The faults repeat.
     Again,
 }
 
 impl Schedule {
-    /// Seekable media of this size, one request for all that is left, and these faults.
+    /// Returns a case with seekable media of this size, one request for all remaining bytes, and
+    /// these faults.
     pub(crate) fn new(len: u64, faults: &[Fault]) -> Self {
         Self {
             len,
@@ -81,7 +82,7 @@ impl Schedule {
         }
     }
 
-    /// What meets the request with this number, from 0.
+    /// Returns the fault of the request with this number, from 0.
     pub(crate) fn fault(&self, request: usize) -> Fault {
         let fault = match self.after {
             After::Fine => self.faults.get(request),
@@ -126,8 +127,8 @@ impl Schedule {
             .with_refreshable_token(self.refreshable)
     }
 
-    /// The patience that as many faults in a row do not exhaust.
-    pub(crate) fn enough_patience(&self) -> RetryPolicy {
+    /// Returns a retry policy that this number of consecutive faults does not exhaust.
+    pub(crate) fn sufficient_retry_policy(&self) -> RetryPolicy {
         let faults = u32::try_from(self.faults.len()).expect("few faults");
         RetryPolicy {
             schedule: Waits {
@@ -195,8 +196,8 @@ fn unexpected() -> impl Strategy<Value = Fault> {
     (status, any::<bool>()).prop_map(|(status, effect)| Fault::Unexpected { status, effect })
 }
 
-/// A fault after which an upload can go on.
-fn bearable() -> impl Strategy<Value = Fault> {
+/// Generates a fault after which an upload can continue.
+fn recoverable() -> impl Strategy<Value = Fault> {
     prop_oneof![
         12 => Just(Fault::Fine),
         3 => Just(Fault::Lost),
@@ -221,7 +222,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         page: false,
     };
     prop_oneof![
-        40 => bearable(),
+        40 => recoverable(),
         3 => Just(Fault::Unauthorized),
         1 => Just(Fault::Cancel),
         1 => Just(asks_too_much),
@@ -255,14 +256,14 @@ fn with_faults(faults: impl Strategy<Value = Vec<Fault>>) -> impl Strategy<Value
     )
 }
 
-/// Any faults, then none.
+/// Generates any faults, followed by none.
 pub(crate) fn any_faults() -> impl Strategy<Value = Schedule> {
     with_faults(proptest::collection::vec(fault(), 0..24))
 }
 
-/// A few faults over and over. Left out is what rightly never ends, or not soon: a client that is killed
-/// again and again, and a line that lets a thousandth of the rest through each time.
-pub(crate) fn unending_faults() -> impl Strategy<Value = Schedule> {
+/// Generates a few faults that repeat. Cases that need not end soon are left out: a client that is
+/// killed again and again, and a network that lets a thousandth of the rest through each time.
+pub(crate) fn endless_faults() -> impl Strategy<Value = Schedule> {
     let fault = fault().prop_map(|fault| match fault {
         Fault::Kill { .. } => Fault::Lost,
         Fault::Torn { after, keep, late } => Fault::Torn {
@@ -278,11 +279,11 @@ pub(crate) fn unending_faults() -> impl Strategy<Value = Schedule> {
     })
 }
 
-/// Faults after which the upload can go on, with the token refused once; where media is forgotten,
-/// none that asks for it again.
-pub(crate) fn bearable_faults() -> impl Strategy<Value = Schedule> {
+/// Generates faults after which the upload can continue, with the token refused once. If media is
+/// windowed, no fault makes the server lose committed bytes.
+pub(crate) fn recoverable_faults() -> impl Strategy<Value = Schedule> {
     let faults = (
-        proptest::collection::vec(bearable(), 1..16),
+        proptest::collection::vec(recoverable(), 1..16),
         proptest::option::of(any::<proptest::sample::Index>()),
     );
     let faults = faults.prop_map(|(mut faults, unauthorized)| {

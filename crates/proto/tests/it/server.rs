@@ -1,5 +1,5 @@
-//! A server that knows the protocol and nothing else: media is held in memory, a session is what
-//! [`step`] says.
+//! A server that implements only the protocol: media is held in memory, and [`step`] decides for
+//! sessions.
 
 use http::header::{CONTENT_TYPE, RANGE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
@@ -20,13 +20,13 @@ use crate::schedule::Dialect;
 
 const Q: u64 = CHUNK_GRANULARITY;
 
-/// How much of a request arrives, and when its effect can be seen.
+/// The part of a request that arrives, and when its effect becomes visible.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delivery {
-    /// Count of bytes of the body after which the connection breaks.
+    /// Number of bytes of the body after which the connection breaks.
     pub(crate) breaks: Option<u64>,
     pub(crate) keep: Keep,
-    /// So many requests later.
+    /// Number of requests until the effect becomes visible.
     pub(crate) late: u8,
 }
 
@@ -80,12 +80,12 @@ impl From<ReplyHead> for Answer {
     }
 }
 
-/// The model.
+/// The model server.
 #[derive(Debug)]
 pub(crate) struct Server {
     dialect: Dialect,
     sessions: Vec<Session>,
-    /// The media of one-shot uploads.
+    /// The media of uploads in one request.
     one_shots: Vec<Stored>,
 }
 
@@ -94,19 +94,19 @@ pub(crate) struct Session {
     pub(crate) state: State,
     total: Option<u64>,
     pub(crate) media: Stored,
-    /// What is answered since the session is no more.
+    /// Status of replies after the session is lost.
     pub(crate) lost: Option<u16>,
     late: Vec<Late>,
 }
 
-/// What a request has brought that cannot be seen yet.
+/// The effect of a request that is not visible yet.
 #[derive(Debug)]
 struct Late {
     requests: u8,
     effect: Effect,
 }
 
-/// What a request brings.
+/// The effect of a request.
 #[derive(Debug)]
 struct Effect {
     first: u64,
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    /// The session that a URI's query names.
+    /// Returns the session of a URI's query.
     pub(crate) fn session(&mut self, query: &str) -> Option<&mut Session> {
         let parameters = Parameters::parse(Some(query)).expect("tests write valid queries");
         let index: usize = parameters.first("upload_id")?.parse().ok()?;
@@ -139,7 +139,7 @@ impl Server {
         &self.one_shots
     }
 
-    /// Serves a request. What is answered reaches nobody when the connection breaks.
+    /// Serves a request. The reply is lost when the connection breaks.
     pub(crate) fn serve(&mut self, request: &Outgoing, delivery: Delivery) -> Answer {
         for session in &mut self.sessions {
             session.time_passes();
@@ -161,7 +161,7 @@ impl Server {
         }
     }
 
-    /// Unfinished sessions lose a part of what they have, and all that is late.
+    /// Unfinished sessions lose a part of their bytes and all late effects.
     pub(crate) fn restart(&mut self, left: u16) {
         for session in &mut self.sessions {
             session.late.clear();
@@ -192,21 +192,21 @@ impl Server {
         request: &Outgoing,
         delivery: Delivery,
     ) -> Answer {
-        let intake = BodyFilter::single_request(None, length).expect("there is no limit");
-        let (media, outcome) = take(intake, request, delivery);
+        let filter = BodyFilter::single_request(None, length).expect("there is no limit");
+        let (media, outcome) = take(filter, request, delivery);
         match outcome {
             Outcome::Finished { total } => {
                 self.one_shots.push(media);
                 resource(total, self.dialect)
             }
             Outcome::Committed => panic!("the only chunk is the last"),
-            Outcome::Interrupted => nobody_hears(),
+            Outcome::Interrupted => lost_reply(),
         }
     }
 }
 
 impl Session {
-    /// Whether there is a resource.
+    /// Returns whether a resource exists.
     pub(crate) fn is_finished(&self) -> bool {
         self.state == State::Finished
     }
@@ -252,7 +252,7 @@ impl Session {
                 total: Some(total),
                 finishes: Some(total),
             },
-            Ok(Step::Append(intake)) => self.append(intake, request, delivery),
+            Ok(Step::Append(filter)) => self.append(filter, request, delivery),
             Err(SessionError::Gap { .. }) => return Answer::new(503, "a gap"),
             Err(SessionError::Gone) => return Answer::new(410, ""),
             Err(SessionError::Cancelled) => return Answer::new(499, ""),
@@ -271,10 +271,10 @@ impl Session {
         }
     }
 
-    fn append(&self, intake: BodyFilter, request: &Outgoing, delivery: Delivery) -> Effect {
-        let total = intake.total();
+    fn append(&self, filter: BodyFilter, request: &Outgoing, delivery: Delivery) -> Effect {
+        let total = filter.total();
         let first = self.media.len();
-        let (mut media, outcome) = take(intake, request, delivery);
+        let (mut media, outcome) = take(filter, request, delivery);
         if delivery.breaks.is_some() {
             let end = first + media.len();
             media.truncate(match delivery.keep {
@@ -295,7 +295,7 @@ impl Session {
         }
     }
 
-    /// A writer that is late adds nothing to what others have brought in the meantime, or lost.
+    /// Applies a late effect. It adds no bytes that others have stored or lost meanwhile.
     fn apply(&mut self, mut effect: Effect) {
         let offset = self.media.len();
         if self.state != State::Active || self.lost.is_some() || effect.first > offset {
@@ -319,8 +319,8 @@ impl Session {
     }
 }
 
-/// Reads as much of a body as arrives.
-fn take(mut intake: BodyFilter, request: &Outgoing, delivery: Delivery) -> (Stored, Outcome) {
+/// Reads the part of a body that arrives.
+fn take(mut filter: BodyFilter, request: &Outgoing, delivery: Delivery) -> (Stored, Outcome) {
     let mut body = request.body.clone();
     let mut ending = Ending::Complete;
     if let Some(breaks) = delivery.breaks {
@@ -329,9 +329,9 @@ fn take(mut intake: BodyFilter, request: &Outgoing, delivery: Delivery) -> (Stor
     }
     let mut media = Stored::default();
     for piece in pieces(body) {
-        media.push(intake.accept(piece).expect("a body as announced"));
+        media.push(filter.accept(piece).expect("a body as announced"));
     }
-    let outcome = intake.end(ending).expect("a body as announced");
+    let outcome = filter.end(ending).expect("a body as announced");
     (media, outcome)
 }
 
@@ -343,8 +343,8 @@ fn resource(size: u64, dialect: Dialect) -> Answer {
     answer
 }
 
-/// The connection is gone.
-fn nobody_hears() -> Answer {
+/// Returns the reply that a broken connection loses.
+fn lost_reply() -> Answer {
     Answer::new(500, "")
 }
 

@@ -1,4 +1,4 @@
-//! A transport that answers from a script and remembers what it was asked.
+//! A transport that sends scripted replies and records its requests.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use crate::transport::{Body, Reply, Request, Transport, TransportError};
 
-/// What a server says to one request.
+/// The scripted result of one request.
 pub(super) enum Answer {
-    /// Reads the body and answers.
+    /// Reads the body and replies.
     Says(u16, Vec<(HeaderName, String)>, &'static str),
-    /// Reads the body; the connection breaks before the answer.
+    /// Reads the body and breaks the connection before the reply.
     Breaks,
-    /// Never answers.
+    /// Never replies.
     Hangs,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn done(resource: &'static str) -> Answer {
     Answer::Says(201, Vec::new(), resource)
 }
 
-/// A request as the server saw it, and when.
+/// A recorded request and its time.
 pub(super) struct Seen {
     at: Duration,
     pub(super) line: String,
@@ -79,7 +79,7 @@ impl Script {
         })
     }
 
-    /// Does something when the last request was read, before it is answered.
+    /// Calls `act` after the last request is read and before its reply.
     pub(super) fn before_the_last(&self, act: impl FnOnce() + Send + 'static) {
         *self.before_the_last.lock().expect("no test panicked") = Some(Box::new(act));
     }
@@ -102,7 +102,7 @@ impl Script {
         std::mem::take(&mut self.seen.lock().expect("no test panicked"))
     }
 
-    /// How long it took from each request to the next.
+    /// Returns the times between consecutive requests.
     pub(super) fn waits(&self) -> Vec<Duration> {
         let times: Vec<Duration> = self.seen().iter().map(|seen| seen.at).collect();
         times

@@ -1,4 +1,4 @@
-//! A server in memory that knows ranges and fails as it is told.
+//! A server in memory that supports ranges and has scripted faults.
 
 use std::sync::Mutex;
 
@@ -10,13 +10,13 @@ use http::StatusCode;
 use super::*;
 use crate::transport::{Reply, TransportError};
 
-/// Serves one media to anyone who asks.
+/// Serves one media.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) media: Bytes,
-    /// Headers of replies that carry media.
+    /// Headers of responses that carry media.
     pub(super) describe: Vec<(&'static str, String)>,
-    /// What happens to the requests, in their order; those after the last go well.
+    /// Faults of the requests, in order. Later requests succeed.
     faults: Mutex<Vec<Fault>>,
     /// Path, `Range` and `Authorization` of all requests.
     log: Mutex<Vec<Seen>>,
@@ -25,17 +25,17 @@ pub(super) struct Server {
 #[derive(Debug, Clone)]
 pub(super) enum Fault {
     None,
-    /// No connection.
+    /// No connection is established.
     Unreachable,
-    /// The connection breaks after so many bytes of the body.
+    /// The connection breaks after this many bytes of the body.
     BreaksAfter(usize),
-    /// Another status, with these headers.
+    /// Responds with this status and these headers.
     Status(u16, Vec<(&'static str, String)>),
     /// The range is ignored.
     IgnoresRange,
-    /// This status, these headers and this body.
+    /// Responds with this status, these headers and this body.
     Reply(u16, Vec<(&'static str, String)>, Bytes),
-    /// 206 with a `Content-Range` of its own and no more than so many bytes.
+    /// Responds with a 206 with this `Content-Range` and at most this many bytes.
     Range(String, usize),
 }
 
@@ -81,7 +81,7 @@ impl Server {
         etag.map(|(_, value)| value.clone())
     }
 
-    /// A reply with the media from `start` on.
+    /// Returns a response with the media from `start` on.
     fn media_from(&self, start: Option<usize>) -> Incoming {
         let rest = self.media.slice(start.unwrap_or(0)..);
         let mut headers = self.describe.clone();

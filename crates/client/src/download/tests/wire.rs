@@ -1,4 +1,4 @@
-//! What a download looks like on the wire.
+//! A download over a real connection.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +17,7 @@ async fn response(listener: &TcpListener, reply: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_download_that_broke_is_gone_on_with_by_a_range() {
+async fn broken_download_continues_with_a_range_request() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let peer = async {
@@ -32,10 +32,10 @@ async fn a_download_that_broke_is_gone_on_with_by_a_range() {
         assert!(head.contains("\r\nrange: bytes=5-\r\n"), "{head}");
         assert!(head.contains("\r\nif-range: \"v1\"\r\n"), "{head}");
     };
-    let barn = Barn::new();
+    let dir = DownloadDir::new();
     let transport = HttpTransport::new(Timeouts::default()).unwrap();
     let url = format!("http://{address}/animals/17?alt=media");
-    let download = Download::new(url.parse().unwrap(), barn.target());
+    let download = Download::new(url.parse().unwrap(), dir.target());
     let broken = download.clone().schedule(no_waits());
     let runs = async {
         let error = broken.run(&transport, None, |_| {}).await.unwrap_err();
@@ -43,5 +43,5 @@ async fn a_download_that_broke_is_gone_on_with_by_a_range() {
         download.run(&transport, None, |_| {}).await.unwrap();
     };
     tokio::join!(peer, runs);
-    barn.assert_complete(b"0123456789");
+    dir.assert_complete(b"0123456789");
 }

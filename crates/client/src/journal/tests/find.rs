@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_same_upload_is_found_and_no_other() {
+fn only_the_same_upload_is_found() {
     let (_above, journal) = journal();
     let id = journal.create(new_record()).unwrap().record().id.clone();
     let found = |new: &NewRecord| {
@@ -45,7 +45,7 @@ fn the_same_upload_is_found_and_no_other() {
 }
 
 #[test]
-fn a_file_that_has_changed_is_found_so_that_it_can_be_said() {
+fn upload_of_a_changed_file_is_found() {
     let (_above, journal) = journal();
     let locked = journal.create(new_record()).unwrap();
     let mut now = serde_json::to_value(source("/home/jane/llama.jpg")).unwrap();
@@ -63,7 +63,7 @@ fn a_file_that_has_changed_is_found_so_that_it_can_be_said() {
 }
 
 #[test]
-fn to_find_an_upload_nothing_is_locked_and_nothing_written() {
+fn find_takes_no_lock_and_writes_nothing() {
     let (_above, journal) = journal();
     let free = journal.create(new_record()).unwrap().record().clone();
     fs::remove_file(file(&journal, &free.id, "lock")).unwrap();
@@ -77,7 +77,7 @@ fn to_find_an_upload_nothing_is_locked_and_nothing_written() {
 }
 
 #[test]
-fn what_is_found_tells_how_far_it_is() {
+fn found_upload_has_its_progress() {
     let (_above, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
     locked.committed(700).unwrap();
@@ -88,7 +88,7 @@ fn what_is_found_tells_how_far_it_is() {
 }
 
 #[test]
-fn an_upload_is_found_among_a_thousand() {
+fn upload_is_found_among_a_thousand() {
     let (_above, journal) = journal();
     let record = journal.create(new_record()).unwrap().record().clone();
     let text = fs::read(file(&journal, &record.id, "json")).unwrap();
@@ -103,7 +103,7 @@ fn an_upload_is_found_among_a_thousand() {
 }
 
 #[test]
-fn all_uploads_of_the_same_thing_are_found_oldest_first() {
+fn all_uploads_of_the_same_key_are_found_oldest_first() {
     let (_above, journal) = journal();
     let ids = [20_u64, 10].map(|started| {
         let id = journal.create(new_record()).unwrap().record().id.clone();

@@ -13,7 +13,7 @@ fn assert_in_use(journal: &Journal, id: &RecordId) {
 }
 
 #[test]
-fn an_upload_is_held_once() {
+fn upload_is_locked_once() {
     let (_above, journal) = journal();
     let other = Journal::open(journal.directory()).unwrap();
     let locked = journal.create(new_record()).unwrap();
@@ -30,7 +30,7 @@ fn an_upload_is_held_once() {
 }
 
 #[test]
-fn an_upload_that_is_not_there_is_not_found_and_leaves_no_file() {
+fn lock_of_a_missing_upload_fails_and_leaves_no_file() {
     let (_above, journal) = journal();
     let id = RecordId::random().unwrap();
     for error in [
@@ -45,12 +45,12 @@ fn an_upload_that_is_not_there_is_not_found_and_leaves_no_file() {
     assert!(files_of(&journal, &id).is_empty());
 }
 
-/// Names the journal for the process that the next test runs itself in.
+/// The journal of the child process in which the next test runs itself.
 const DIRECTORY: &str = "WINDLASS_TEST_JOURNAL";
 
 #[test]
-fn an_upload_that_another_process_holds_is_free_when_that_is_killed() {
-    const NAME: &str = "an_upload_that_another_process_holds_is_free_when_that_is_killed";
+fn lock_is_released_when_its_process_is_killed() {
+    const NAME: &str = "lock_is_released_when_its_process_is_killed";
     if let Some(directory) = env::var_os(DIRECTORY) {
         return hold_until_killed(directory.as_ref());
     }
@@ -69,7 +69,7 @@ fn an_upload_that_another_process_holds_is_free_when_that_is_killed() {
     assert!(lines.map_while(Result::ok).any(|line| line == "holding"));
 
     assert_in_use(&journal, &id);
-    // It is looked at, and left alone, by a journal that is opened.
+    // Opening a journal must leave the locked upload alone.
     Journal::open(journal.directory()).unwrap();
     assert_eq!(files_of(&journal, &id), ["json", "lock"]);
     other.kill().unwrap();
@@ -77,7 +77,8 @@ fn an_upload_that_another_process_holds_is_free_when_that_is_killed() {
     assert_eq!(journal.lock(&id).unwrap().record().id, id);
 }
 
-/// Holds the upload of a journal. Its input ends when the test does, also by failing.
+/// Locks the upload of a journal until standard input ends, which it does when the test ends or
+/// fails.
 fn hold_until_killed(directory: &Path) {
     let journal = Journal::open(directory).unwrap();
     let _held = journal.lock(&records(&journal)[0].id).unwrap();
@@ -85,10 +86,10 @@ fn hold_until_killed(directory: &Path) {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// Threads with journals of their own create, hold, finish and sweep as fast as they can: nothing is
-/// held twice, and nothing fails or is left.
+/// Threads with separate journals create, lock, finish and sweep concurrently: no upload is locked
+/// twice, no call fails, and no file is left.
 #[test]
-fn who_finishes_and_who_waits_do_not_meet_in_one_upload() {
+fn concurrent_lock_and_finish_never_share_an_upload() {
     const THREADS: usize = 4;
     let (_above, journal) = journal();
     for _ in 0..30 {

@@ -1,8 +1,8 @@
-//! What a process leaves that is killed between two steps.
+//! The files that a process leaves when it is killed between two steps.
 
 use super::*;
 
-/// Lets nobody hold it, and leaves what a kill would leave.
+/// Creates files without a lock, as a killed process leaves them.
 fn left_behind(journal: &Journal, extensions: &[(&str, &str)]) -> RecordId {
     let id = RecordId::random().unwrap();
     for (extension, text) in extensions {
@@ -14,21 +14,21 @@ fn left_behind(journal: &Journal, extensions: &[(&str, &str)]) -> RecordId {
 const PROGRESS: &str = r#"{"committed":500,"touched":1700000000}"#;
 
 #[test]
-fn an_upload_whose_record_never_came_or_has_gone_is_swept() {
+fn files_without_a_record_are_removed() {
     let (_above, journal) = journal();
     let good = journal.create(new_record()).unwrap().record().clone();
     for left in [
-        // Creating: locked; begun to write; written.
+        // Creating a record: locked; writing begun; written.
         &[("lock", "")][..],
         &[("lock", ""), ("new", "")],
         &[("lock", ""), ("new", "{\n  \"version\": 1,\n  \"url\"")],
-        // Finishing: the record is removed; how far it was, too.
+        // Finishing: the record is removed; the progress is removed, too.
         &[("lock", ""), ("new", "{"), ("offset", PROGRESS)],
         &[("lock", ""), ("offset", PROGRESS)],
-        // A power cut: what was not synced is torn.
+        // After a power failure: files that were not synced are damaged.
         &[("offset", ""), ("new", "\0\0\0\0\0\0\0\0")],
         &[("offset", "{\"comm\0\0\0"), ("new", "{\n  \"ver")],
-        // Of a journal that was put back from a backup.
+        // From a journal that was restored from a backup.
         &[("offset", PROGRESS)],
         &[("new", PROGRESS)],
         // A newer windlass was killed.
@@ -46,18 +46,18 @@ fn an_upload_whose_record_never_came_or_has_gone_is_swept() {
 }
 
 #[test]
-fn what_other_programs_have_in_the_directory_is_left_alone() {
+fn files_of_other_programs_are_not_touched() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name| directory.path().join(name);
     let files = [
-        // An id each, and no more.
+        // A valid id, but another extension.
         ("composer.lock", "{}"),
         ("database.offset", "5000"),
         ("document.new", "Dear Jane,"),
         ("document.json", "{}"),
         ("composer.lock.upload", ""),
         ("composer.upload.lock.bak", ""),
-        // Named as the journal names its own.
+        // Named like a file of the journal, but with other content.
         ("llamafur.upload.lock", "4711\n"),
         ("duckpond.upload.offset", "5000"),
         ("duckpond.upload.lock", ""),
@@ -82,7 +82,7 @@ fn what_other_programs_have_in_the_directory_is_left_alone() {
 }
 
 #[test]
-fn what_is_about_to_come_is_not_swept() {
+fn files_of_a_record_being_created_are_not_removed() {
     let (_above, journal) = journal();
     let id = left_behind(&journal, &[("new", "{")]);
     let lock = journal.files(&id).take_lock().unwrap();
@@ -92,13 +92,13 @@ fn what_is_about_to_come_is_not_swept() {
 }
 
 #[test]
-fn an_upload_goes_on_whatever_is_left_beside_its_record() {
+fn upload_continues_whatever_other_files_are_left() {
     for left in [
         &[][..],
         &[("lock", "")],
-        // Killed while it wrote another session, or how far it is.
+        // Killed while writing a new session, or the progress.
         &[("lock", ""), ("new", r#"{"vers"#)],
-        // A power cut tore it: it was not synced.
+        // Damaged by a power failure, because it was not synced.
         &[("lock", ""), ("offset", "")],
         &[("offset", "\0\0\0\0\0\0\0\0")],
         &[("offset", r#"{"committed": -1}"#)],
@@ -125,7 +125,7 @@ fn an_upload_goes_on_whatever_is_left_beside_its_record() {
 }
 
 #[test]
-fn how_far_it_was_is_never_more_than_there_is() {
+fn progress_never_exceeds_the_total() {
     let (_above, journal) = journal();
     let id = journal.create(new_record()).unwrap().record().id.clone();
     let text = r#"{"committed": 5000, "touched": 18446744073709551615}"#;
@@ -133,9 +133,9 @@ fn how_far_it_was_is_never_more_than_there_is() {
     assert_eq!(only_record(&journal).committed, 1000);
 }
 
-/// As a child process has it, for a moment.
+/// A child process inherits the descriptor for a moment.
 #[test]
-fn a_descriptor_that_outlives_its_lock_keeps_nobody_out() {
+fn inherited_descriptor_does_not_hold_the_lock() {
     let (_above, journal) = journal();
     let files = journal.files(&RecordId::random().unwrap());
     let lock = files.take_lock().unwrap().unwrap();
@@ -145,9 +145,9 @@ fn a_descriptor_that_outlives_its_lock_keeps_nobody_out() {
     assert!(files.take_lock().unwrap().is_some());
 }
 
-/// The lock file that another process has open may lose its name before it is locked.
+/// Another process's lock file may lose its name between open and lock.
 #[test]
-fn a_lock_without_a_name_locks_nothing() {
+fn removed_lock_file_does_not_lock() {
     let (_above, journal) = journal();
     let id = RecordId::random().unwrap();
     let files = journal.files(&id);

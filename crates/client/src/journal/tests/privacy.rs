@@ -9,7 +9,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn only_the_owner_may_look() {
+fn files_are_readable_by_their_owner_only() {
     let (above, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
     locked.committed(1).unwrap();
@@ -22,7 +22,7 @@ fn only_the_owner_may_look() {
 }
 
 #[test]
-fn a_record_that_others_may_read_is_made_private_when_it_is_held() {
+fn locking_makes_a_readable_record_private() {
     let (_above, journal) = journal();
     let id = journal.create(new_record()).unwrap().record().id.clone();
     let path = file(&journal, &id, "json");
@@ -32,7 +32,7 @@ fn a_record_that_others_may_read_is_made_private_when_it_is_held() {
 }
 
 #[test]
-fn a_directory_that_others_may_write_to_is_refused_and_left_as_it_is() {
+fn directory_writable_by_others_is_refused_and_unchanged() {
     for (bits, refused) in [
         (0o700, false),
         (0o755, false),
@@ -50,13 +50,13 @@ fn a_directory_that_others_may_write_to_is_refused_and_left_as_it_is() {
     }
 }
 
-/// Another user than the one who runs the tests.
+/// Returns a user other than the one that runs the tests.
 fn somebody_else() -> u32 {
     files::this_user() + 1
 }
 
 #[test]
-fn a_directory_of_another_user_is_refused() {
+fn directory_of_another_user_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let error = Journal::open_as(somebody_else(), directory.path().to_owned()).unwrap_err();
     let owner = files::this_user();
@@ -70,7 +70,7 @@ fn a_directory_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_record_of_another_user_is_not_used_and_can_be_removed() {
+fn record_of_another_user_is_not_used_and_can_be_removed() {
     let (_above, ours) = journal();
     let record = ours.create(new_record()).unwrap().record().clone();
     let theirs = Journal {
@@ -97,7 +97,7 @@ fn a_record_of_another_user_is_not_used_and_can_be_removed() {
 }
 
 #[test]
-fn secrets_are_not_in_debug() {
+fn debug_hides_secrets() {
     let (_above, journal) = journal();
     let new = new_record();
     let mut shown = vec![format!("{new:?}")];
@@ -109,7 +109,7 @@ fn secrets_are_not_in_debug() {
     ));
     let id = locked.record().id.clone();
     drop(locked);
-    // Not even when they are what is wrong.
+    // Not even when they are the cause of the error.
     for (field, value) in [("total", SESSION), ("session", "gopher://a-secret")] {
         let before = fs::read(file(&journal, &id, "json")).unwrap();
         edit(&journal, &id, |record| record[field] = value.into());

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_record_survives_the_process() {
+fn record_survives_the_process() {
     let (_above, journal) = journal();
     let locked = journal.create(new_record()).unwrap();
     let record = locked.record().clone();
@@ -18,7 +18,7 @@ fn a_record_survives_the_process() {
 }
 
 #[test]
-fn what_is_not_said_stays_unsaid() {
+fn absent_fields_stay_absent() {
     let (_above, journal) = journal();
     let new = NewRecord {
         content_type: None,
@@ -35,7 +35,7 @@ fn what_is_not_said_stays_unsaid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_committed_is_written_once_a_second_at_most() {
+async fn progress_is_written_at_most_once_per_second() {
     let (_above, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
     let written = || only_record(&journal).committed;
@@ -63,7 +63,7 @@ async fn what_is_committed_is_written_once_a_second_at_most() {
 }
 
 #[test]
-fn another_session_begins_at_nothing() {
+fn new_session_starts_at_zero_bytes() {
     let (_above, journal) = journal();
     let locked = journal.create(new_record()).unwrap();
     let id = locked.record().id.clone();
@@ -81,7 +81,7 @@ fn another_session_begins_at_nothing() {
 }
 
 #[test]
-fn a_finished_upload_leaves_nothing() {
+fn finished_upload_leaves_no_files() {
     let (_above, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
     locked.committed(1000).unwrap();
@@ -90,7 +90,7 @@ fn a_finished_upload_leaves_nothing() {
 }
 
 #[test]
-fn entries_are_in_the_order_in_which_they_began() {
+fn entries_are_sorted_by_start() {
     let (_above, journal) = journal();
     let ids = [30_u64, 10, 20].map(|started| {
         let id = journal.create(new_record()).unwrap().record().id.clone();
@@ -105,11 +105,11 @@ fn entries_are_in_the_order_in_which_they_began() {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_hides_no_other() {
+fn unreadable_record_does_not_hide_others() {
     let (_above, journal) = journal();
     let good = journal.create(new_record()).unwrap().record().clone();
-    let beside = |name: &str, text: &str| fs::write(journal.directory().join(name), text).unwrap();
-    // Not the journal's.
+    let write_file = |name: &str, text: &str| fs::write(journal.directory().join(name), text).unwrap();
+    // Files that do not belong to the journal.
     for name in [
         "README",
         "notes.json",
@@ -118,7 +118,7 @@ fn a_record_that_cannot_be_read_hides_no_other() {
         "MZXW6YTB.upload.json",
         "mzxw6ytb.upload.json.bak",
     ] {
-        beside(name, "{");
+        write_file(name, "{");
     }
     for (name, text, damage) in [
         (
@@ -142,7 +142,7 @@ fn a_record_that_cannot_be_read_hides_no_other() {
             "it has version 2, but this windlass supports only version 1; use the windlass that wrote it",
         ),
     ] {
-        beside(&format!("{name}.upload.json"), text);
+        write_file(&format!("{name}.upload.json"), text);
         let entries = journal.entries().unwrap();
         let [
             Entry::Unfinished(record),
@@ -169,7 +169,7 @@ fn a_record_that_cannot_be_read_hides_no_other() {
 }
 
 #[test]
-fn a_session_is_never_taken_to_another_scheme() {
+fn session_with_another_scheme_is_refused() {
     let (_above, journal) = journal();
     let id = journal.create(new_record()).unwrap().record().id.clone();
     edit(&journal, &id, |record| {
@@ -184,7 +184,7 @@ fn a_session_is_never_taken_to_another_scheme() {
 }
 
 #[test]
-fn fields_that_are_not_known_are_passed_over() {
+fn unknown_fields_are_ignored() {
     let (_above, journal) = journal();
     let record = journal.create(new_record()).unwrap().record().clone();
     edit(&journal, &record.id, |written| {
@@ -194,7 +194,7 @@ fn fields_that_are_not_known_are_passed_over() {
 }
 
 #[test]
-fn a_damaged_record_can_be_removed_but_not_one_of_another_version() {
+fn damaged_record_can_be_removed_unless_of_another_version() {
     let (_above, journal) = journal();
     let [damaged, newer] = [json!({}), json!({"version": 2})].map(|text| {
         let id = journal.create(new_record()).unwrap().record().id.clone();
@@ -216,7 +216,7 @@ fn a_damaged_record_can_be_removed_but_not_one_of_another_version() {
 }
 
 #[test]
-fn ids_are_written_and_read_alike() {
+fn written_id_parses_to_itself() {
     for _ in 0..100 {
         let id = RecordId::random().unwrap();
         assert_eq!(id.to_string().parse(), Ok(id));
@@ -235,7 +235,7 @@ fn ids_are_written_and_read_alike() {
 }
 
 #[test]
-fn the_default_directory_is_that_of_the_user() {
+fn default_directory_belongs_to_the_user() {
     for (xdg, home, expected) in [
         (Some("/state"), Some("/home/jane"), Some("/state")),
         (

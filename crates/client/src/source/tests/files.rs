@@ -6,7 +6,7 @@ use super::super::positioned::PIECE;
 use super::*;
 
 #[tokio::test]
-async fn a_range_of_a_file_is_read_exactly() {
+async fn range_of_a_file_is_read_exactly() {
     let bytes = some_media(3 * usize::try_from(PIECE).unwrap() + 17);
     let end = bytes.len() as u64;
     let directory = tempfile::tempdir().unwrap();
@@ -34,7 +34,7 @@ async fn a_range_of_a_file_is_read_exactly() {
 }
 
 #[tokio::test]
-async fn a_file_that_ends_early_is_an_error_and_not_a_short_read() {
+async fn file_that_ends_early_is_an_error_and_not_a_short_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("media");
     fs::write(&path, some_media(2 << 20)).unwrap();
@@ -56,7 +56,7 @@ async fn a_file_that_ends_early_is_an_error_and_not_a_short_read() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_uploaded_is_refused_by_name() {
+async fn path_that_cannot_be_uploaded_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let error = Source::path(directory.path()).open().await.unwrap_err();
     assert!(matches!(error, SourceError::IsDirectory { .. }), "{error}");
@@ -77,7 +77,7 @@ fn fifo_in(directory: &Path) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_fifo_is_a_stream() {
+async fn fifo_is_a_stream() {
     let directory = tempfile::tempdir().unwrap();
     let path = fifo_in(directory.path());
     let bytes = some_media(300_000);
@@ -94,12 +94,12 @@ async fn a_fifo_is_a_stream() {
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_not_opened_to_be_recognised() {
+async fn identity_does_not_open_special_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = fifo_in(directory.path());
     let limit = Duration::from_secs(60);
     let looked = tokio::time::timeout(limit, SourceIdentity::of(&path)).await;
-    // Lets go who opened it and waits for the other end.
+    // Unblocks an opener that waits for the other end.
     fs::File::options()
         .read(true)
         .write(true)
@@ -115,7 +115,7 @@ async fn what_is_no_file_is_not_opened_to_be_recognised() {
 }
 
 #[tokio::test]
-async fn a_fifo_that_was_looked_at_still_has_all_its_bytes() {
+async fn identity_of_a_fifo_leaves_its_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let path = fifo_in(directory.path());
     let bytes = some_media(300_000);
@@ -130,7 +130,7 @@ async fn a_fifo_that_was_looked_at_still_has_all_its_bytes() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_file_that_says_it_is_empty_and_is_not_is_a_stream() {
+async fn file_with_content_and_reported_size_zero_is_a_stream() {
     let mut media = Source::path("/proc/version").open().await.unwrap();
     assert!(media.is_stream());
     assert_eq!(
@@ -142,7 +142,7 @@ async fn a_file_that_says_it_is_empty_and_is_not_is_a_stream() {
 type Mutation = fn(&Path);
 
 #[tokio::test]
-async fn a_change_of_the_open_file_or_its_name_is_noticed() {
+async fn change_of_the_open_file_or_its_name_is_detected() {
     let mutations: [(Mutation, Option<Change>); 7] = [
         (|_| {}, None),
         (
@@ -190,7 +190,7 @@ async fn a_change_of_the_open_file_or_its_name_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_file_that_lost_its_name_is_read_on() {
+async fn deleted_open_file_is_still_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("media");
     fs::write(&path, some_media(1000)).unwrap();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// Longer than both ends together.
+/// More than both ends together.
 const LEN: usize = 200_000;
 
 fn edit(path: &Path, at: u64) {
@@ -14,7 +14,7 @@ fn edit(path: &Path, at: u64) {
     with_time_kept(path, || file.write_all_at(b"edited", at).unwrap());
 }
 
-/// Puts another file in place, with the same time of modification.
+/// Replaces a file by another one with the same modification time.
 fn replace(path: &Path, bytes: &[u8]) {
     let other = path.with_extension("other");
     fs::write(&other, bytes).unwrap();
@@ -24,7 +24,7 @@ fn replace(path: &Path, bytes: &[u8]) {
 type Mutation = fn(&Path);
 
 #[tokio::test]
-async fn a_file_is_another_when_its_size_time_or_ends_are_others() {
+async fn file_with_another_size_time_or_ends_has_changed() {
     let mutations: [(&str, Mutation, Option<Change>); 9] = [
         ("nothing", |_| {}, None),
         ("touch", touch, Some(Change::Modified)),
@@ -46,7 +46,7 @@ async fn a_file_is_another_when_its_size_time_or_ends_are_others() {
             |path| edit(path, LEN as u64 - 1000),
             Some(Change::Content),
         ),
-        // The price of looking at the ends only.
+        // Not detected, because only the ends are read.
         ("edit the middle", |path| edit(path, LEN as u64 / 2), None),
         (
             "put a copy in place that kept its time",
@@ -76,7 +76,7 @@ async fn a_file_is_another_when_its_size_time_or_ends_are_others() {
 }
 
 #[tokio::test]
-async fn a_device_that_is_numbered_anew_is_no_change() {
+async fn renumbered_device_is_not_a_change() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("media");
     fs::write(&path, some_media(LEN)).unwrap();
@@ -89,7 +89,7 @@ async fn a_device_that_is_numbered_anew_is_no_change() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_moved_is_the_same() {
+async fn moved_file_is_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let [path, moved] = ["media", "moved"].map(|name| directory.path().join(name));
     fs::write(&path, some_media(LEN)).unwrap();
@@ -100,7 +100,7 @@ async fn a_file_that_was_moved_is_the_same() {
 }
 
 #[tokio::test]
-async fn links_to_a_file_are_the_file() {
+async fn link_has_the_identity_of_its_file() {
     let directory = tempfile::tempdir().unwrap();
     let [path, link] = ["media", "link"].map(|name| directory.path().join(name));
     fs::write(&path, some_media(10)).unwrap();
@@ -117,7 +117,7 @@ async fn links_to_a_file_are_the_file() {
 }
 
 #[tokio::test]
-async fn an_identity_survives_being_written_down() {
+async fn identity_round_trips_through_serde() {
     let directory = tempfile::tempdir().unwrap();
     for name in [
         &b"plain"[..],
@@ -142,7 +142,7 @@ async fn an_identity_survives_being_written_down() {
 }
 
 #[tokio::test]
-async fn opened_media_and_its_path_have_one_identity() {
+async fn opened_media_and_its_path_have_the_same_identity() {
     let directory = tempfile::tempdir().unwrap();
     for len in [0, 1, 65_536, 65_537, 131_072, LEN] {
         let path = directory.path().join("media");
@@ -154,7 +154,7 @@ async fn opened_media_and_its_path_have_one_identity() {
 }
 
 #[test]
-fn a_change_completes_its_sentence() {
+fn change_text_completes_the_sentence() {
     for (change, sentence) in [
         (Change::Removed, "it is gone"),
         (Change::Replaced, "another file is in its place"),

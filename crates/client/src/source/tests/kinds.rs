@@ -1,4 +1,4 @@
-//! What holds for media from everywhere.
+//! Properties of media of every kind.
 
 use std::io::Cursor;
 
@@ -17,7 +17,7 @@ fn every_kind(directory: &Path, bytes: &[u8]) -> [Source; 4] {
 }
 
 #[tokio::test]
-async fn all_of_a_media_is_there_whatever_its_kind() {
+async fn all_bytes_are_read_from_any_kind_of_source() {
     let directory = tempfile::tempdir().unwrap();
     for len in [0, 1, 511, 512, 513, 400_000] {
         let bytes = some_media(len);
@@ -30,7 +30,7 @@ async fn all_of_a_media_is_there_whatever_its_kind() {
 }
 
 #[tokio::test]
-async fn what_is_behind_the_end_cannot_be_read() {
+async fn read_past_the_end_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     for source in every_kind(directory.path(), &some_media(1000)) {
         let mut media = source.open().await.unwrap();
@@ -44,7 +44,7 @@ async fn what_is_behind_the_end_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn a_length_that_disagrees_is_an_error() {
+async fn length_that_disagrees_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     for (stated, wrong, text) in [
         (1000, false, ""),
@@ -78,7 +78,7 @@ async fn a_length_that_disagrees_is_an_error() {
 }
 
 #[tokio::test]
-async fn only_a_window_cannot_be_read_again() {
+async fn only_released_bytes_of_a_window_cannot_be_read_again() {
     let directory = tempfile::tempdir().unwrap();
     let bytes = some_media(1000);
     for (index, source) in every_kind(directory.path(), &bytes).into_iter().enumerate() {
@@ -106,7 +106,7 @@ async fn only_a_window_cannot_be_read_again() {
 }
 
 #[test]
-fn media_can_be_lent_to_another_thread() {
+fn media_is_send_and_sync() {
     fn is_sync<T: Send + Sync>() {}
     is_sync::<Media>();
 }

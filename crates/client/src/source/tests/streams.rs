@@ -10,8 +10,8 @@ use super::*;
 
 const WINDOW: u64 = CHUNK_GRANULARITY;
 
-/// A reader that gives bytes in pieces of the sizes it is told, over and over. It is not ready
-/// before each of them, and fails once where a size is 0.
+/// A reader that returns pieces of the given sizes in a cycle. It is pending once before each of
+/// them, and fails once where a size is 0.
 struct Stuttering {
     bytes: Vec<u8>,
     at: usize,
@@ -55,7 +55,7 @@ impl AsyncRead for Stuttering {
     }
 }
 
-/// What an upload may do with a stream. Numbers are per mille of the media, and of what is kept.
+/// An operation of an upload on a stream. Numbers are per mille of the media, or of the kept bytes.
 #[derive(Debug, Clone)]
 enum Step {
     Fill(u64),
@@ -74,7 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does the steps, and holds every answer against the bytes.
+/// Executes the steps and compares every result with the bytes.
 async fn check(bytes: &[u8], mut media: Media, steps: &[Step]) {
     let len = bytes.len() as u64;
     let windowed = media.window().is_some();
@@ -141,7 +141,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_window_goes_on_only_when_it_is_released_and_looks_one_byte_ahead() {
+async fn window_reads_one_byte_ahead_and_continues_after_a_release() {
     let bytes = some_media(3 * usize::try_from(WINDOW).unwrap());
     let reader = Stuttering::new(bytes.clone(), vec![10_000]);
     let mut media = Source::reader(reader).with_window(1).open().await.unwrap();
@@ -160,7 +160,7 @@ async fn a_window_goes_on_only_when_it_is_released_and_looks_one_byte_ahead() {
 }
 
 #[tokio::test]
-async fn a_window_is_as_large_as_was_asked_for() {
+async fn window_has_the_requested_size() {
     let window = 4 * DEFAULT_WINDOW;
     let source = Source::reader(tokio::io::repeat(7)).with_window(window);
     let mut media = source.open().await.unwrap();
@@ -174,7 +174,7 @@ async fn a_window_is_as_large_as_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_fill_that_is_dropped_loses_nothing() {
+async fn dropped_fill_loses_no_bytes() {
     let directory = tempfile::tempdir().unwrap();
     for spilled in [false, true] {
         let bytes = some_media(1_000_000);
@@ -190,7 +190,7 @@ async fn a_fill_that_is_dropped_loses_nothing() {
                 break filled.unwrap();
             }
             tokio::task::yield_now().await;
-            // Lets what was spawned go on, at times.
+            // Lets spawned tasks run from time to time.
             media.fill(0).await.unwrap();
         };
         assert_eq!(
@@ -205,7 +205,7 @@ async fn a_fill_that_is_dropped_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_reader_that_fails_can_be_asked_again() {
+async fn failed_reader_can_be_read_again() {
     let reader = Stuttering::new(some_media(1000), vec![400, 0]);
     let mut media = Source::reader(reader).open().await.unwrap();
     let mut failures = 0;
@@ -218,7 +218,7 @@ async fn a_reader_that_fails_can_be_asked_again() {
 }
 
 #[tokio::test]
-async fn a_length_that_was_wrong_stays_wrong() {
+async fn wrong_length_is_reported_again() {
     for stated in [999, 1001] {
         let source = Source::reader(std::io::Cursor::new(some_media(1000)));
         let mut media = source.with_length(stated).open().await.unwrap();
@@ -234,7 +234,7 @@ async fn a_length_that_was_wrong_stays_wrong() {
 }
 
 #[tokio::test]
-async fn a_place_to_spill_to_that_is_missing_is_named() {
+async fn missing_spill_directory_is_named() {
     let source = Source::reader(tokio::io::empty()).spilled_to("/nowhere/at/all");
     let error = source.open().await.unwrap_err();
     assert_eq!(
@@ -244,7 +244,7 @@ async fn a_place_to_spill_to_that_is_missing_is_named() {
 }
 
 #[test]
-fn windows_are_whole_multiples_of_256_kib() {
+fn window_size_is_a_multiple_of_256_kib() {
     for (asked, given) in [
         (0, WINDOW),
         (1, WINDOW),

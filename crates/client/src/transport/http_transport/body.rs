@@ -278,27 +278,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_on_which_each_piece_moves_in_time_is_not_silent() {
+    async fn connection_with_each_piece_in_time_is_not_silent() {
         let pieces = [(SECOND * 3 / 2, Awaited::Write); 100];
         let silent = silent_after(&progress(true), &pieces).await;
         assert_eq!(silent, (SECOND * 152, SECOND * 2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_source_may_take_as_long_as_it_likes() {
+    async fn slow_source_does_not_time_out() {
         let steps = [(SECOND, Awaited::Media), (SECOND * 3600, Awaited::Write)];
         let silent = silent_after(&progress(true), &steps).await;
         assert_eq!(silent, (SECOND * 3603, SECOND * 2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reply_may_take_longer_than_a_piece_but_not_for_ever() {
+    async fn reply_has_a_longer_limit_than_a_piece() {
         let silent = silent_after(&progress(true), &[(SECOND, Awaited::Reply)]).await;
         assert_eq!(silent, (SECOND * 6, SECOND * 5));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_has_time_of_its_own() {
+    async fn connecting_has_its_own_limit() {
         let silent = silent_after(&progress(true), &[]).await;
         assert_eq!(silent, (SECOND * 12, SECOND * 12));
         let silent = silent_after(&progress(false), &[]).await;

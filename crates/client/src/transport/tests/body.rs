@@ -1,11 +1,11 @@
-//! What becomes of a request's body.
+//! Bodies of requests.
 
 use std::pin::pin;
 
 use super::*;
 
 #[tokio::test]
-async fn an_empty_body_says_that_it_is_empty() {
+async fn empty_body_has_content_length_zero() {
     for method in [Method::PUT, Method::POST, Method::DELETE] {
         for body in [Body::Empty, Body::Bytes(Bytes::new()), media(0)] {
             let (listener, url) = listen().await;
@@ -27,7 +27,7 @@ async fn an_empty_body_says_that_it_is_empty() {
 }
 
 #[tokio::test]
-async fn a_body_arrives_whole_and_with_its_length() {
+async fn body_arrives_complete_with_its_length() {
     let length = (3 << 20) + 7;
     let bytes = Bytes::from(vec![b'm'; length]);
     for body in [Body::Bytes(bytes), media(length as u64)] {
@@ -56,7 +56,7 @@ async fn a_body_arrives_whole_and_with_its_length() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_delivered_while_the_body_is_sent_and_the_rest_stays_here() {
+async fn early_refusal_is_returned_and_stops_the_body() {
     for server_reads in [false, true] {
         let (listener, url) = listen().await;
         let peer = async {
@@ -84,7 +84,7 @@ async fn a_refusal_is_delivered_while_the_body_is_sent_and_the_rest_stays_here()
 }
 
 #[tokio::test]
-async fn media_that_cannot_be_read_is_told_with_its_cause() {
+async fn media_error_is_returned_with_its_cause() {
     let failing = stream::iter([
         Ok(Bytes::from_static(b"0123456789")),
         Err(io::Error::new(io::ErrorKind::PermissionDenied, "no disk")),
@@ -100,7 +100,7 @@ async fn media_that_cannot_be_read_is_told_with_its_cause() {
         let peer = async {
             let mut stream = accept(&listener).await;
             let mut received = Vec::new();
-            // The connection is closed in the middle of the body.
+            // The connection is closed during the body.
             let _ = stream.read_to_end(&mut received).await;
         };
         let request = put(&url, streamed(100, media));
@@ -113,7 +113,7 @@ async fn media_that_cannot_be_read_is_told_with_its_cause() {
 }
 
 #[tokio::test]
-async fn a_dropped_request_closes_its_connection() {
+async fn dropped_request_closes_its_connection() {
     let (listener, url) = listen().await;
     let transport = transport(patient());
     let mut stream = {

@@ -1,4 +1,5 @@
-//! What the environment decides. A test runs itself again in a process of its own environment.
+//! The effects of the environment. Each test runs itself again in a process with its own
+//! environment.
 
 use std::env;
 use std::process::Stdio;
@@ -8,7 +9,7 @@ use tokio::process::Command;
 use super::tls::TlsServer;
 use super::*;
 
-/// Where the test's second process sends its request.
+/// The address to which the test's second process sends its request.
 const TARGET: &str = "WINDLASS_TEST_TARGET";
 
 async fn run_again<const N: usize>(test: &str, target: &str, variables: [(&str, &str); N]) {
@@ -50,7 +51,7 @@ async fn answer(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
 }
 
 #[tokio::test]
-async fn the_proxy_of_the_environment_is_used() {
+async fn proxy_of_the_environment_is_used() {
     if is_second_process().await {
         return;
     }
@@ -64,7 +65,7 @@ async fn the_proxy_of_the_environment_is_used() {
         );
     };
     let second = run_again(
-        "transport::tests::environment::the_proxy_of_the_environment_is_used",
+        "transport::tests::environment::proxy_of_the_environment_is_used",
         "http://farm.invalid/animals",
         [("HTTP_PROXY", &proxy)],
     );
@@ -72,7 +73,7 @@ async fn the_proxy_of_the_environment_is_used() {
 }
 
 #[tokio::test]
-async fn the_environment_names_the_hosts_that_need_no_proxy() {
+async fn no_proxy_hosts_of_the_environment_are_honoured() {
     if is_second_process().await {
         return;
     }
@@ -82,7 +83,7 @@ async fn the_environment_names_the_hosts_that_need_no_proxy() {
         assert!(head.starts_with("put /upload/farm"), "{head}");
     };
     let second = run_again(
-        "transport::tests::environment::the_environment_names_the_hosts_that_need_no_proxy",
+        "transport::tests::environment::no_proxy_hosts_of_the_environment_are_honoured",
         url.as_str(),
         [
             ("HTTP_PROXY", "http://127.0.0.1:1"),
@@ -93,7 +94,7 @@ async fn the_environment_names_the_hosts_that_need_no_proxy() {
 }
 
 #[tokio::test]
-async fn the_roots_of_the_system_may_be_named_by_the_environment() {
+async fn root_certificates_of_the_environment_are_trusted() {
     if is_second_process().await {
         return;
     }
@@ -104,7 +105,7 @@ async fn the_roots_of_the_system_may_be_named_by_the_environment() {
         answer(&mut server.accept().await.unwrap()).await;
     };
     let second = run_again(
-        "transport::tests::environment::the_roots_of_the_system_may_be_named_by_the_environment",
+        "transport::tests::environment::root_certificates_of_the_environment_are_trusted",
         server.url.as_str(),
         [("SSL_CERT_FILE", roots.path().to_str().unwrap())],
     );

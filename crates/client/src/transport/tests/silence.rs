@@ -1,4 +1,4 @@
-//! Lines that are dead. What is slow and not dead is told apart in `http_transport::progress`, on a clock that is driven.
+//! Dead connections. `http_transport::body` tests on a paused clock that slow ones are not dead.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn assert_silent(reply: Result<Reply, TransportError>) {
     assert!(matches!(error, TransportError::Silent { .. }), "{error:?}");
 }
 
-/// Takes a request and says nothing.
+/// Accepts a request and never replies.
 async fn say_nothing(listener: &TcpListener) -> TcpStream {
     let mut stream = accept(listener).await;
     read_head(&mut stream).await;
@@ -15,7 +15,7 @@ async fn say_nothing(listener: &TcpListener) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_peer_that_stops_reading_in_the_middle_of_a_body_is_silent() {
+async fn peer_that_stops_reading_during_a_body_is_silent() {
     let (listener, url) = listen().await;
     let timeouts = Timeouts {
         idle: SHORT,
@@ -26,9 +26,9 @@ async fn a_peer_that_stops_reading_in_the_middle_of_a_body_is_silent() {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_reply_is_silent_and_another_connection_takes_its_place() {
+async fn peer_without_reply_is_silent_and_the_connection_is_replaced() {
     let timeouts = Timeouts {
-        // A request without a body has the time of a connection, too.
+        // A request without a body also has the time limit of a connection.
         connect: Duration::from_secs(3),
         reply: SHORT,
         ..patient()
@@ -42,7 +42,7 @@ async fn a_peer_that_does_not_reply_is_silent_and_another_connection_takes_its_p
 }
 
 #[tokio::test]
-async fn a_reply_that_stops_in_its_middle_is_silent() {
+async fn reply_that_stops_halfway_is_silent() {
     let (listener, url) = listen().await;
     let timeouts = Timeouts {
         idle: SHORT,
@@ -58,7 +58,7 @@ async fn a_reply_that_stops_in_its_middle_is_silent() {
 }
 
 #[tokio::test]
-async fn who_accepts_and_says_no_word_of_tls_is_no_connection() {
+async fn peer_without_tls_handshake_is_a_connect_error() {
     let (listener, url) = listen().await;
     let url = url.as_str().replace("http://", "https://").parse().unwrap();
     let timeouts = Timeouts {

@@ -1,4 +1,4 @@
-//! Servers under TLS, by HTTP/1.1 and HTTP/2.
+//! TLS servers, over HTTP/1.1 and HTTP/2.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::*;
 
-/// A server with a certificate for 127.0.0.1 of an authority of its own.
+/// A server with a certificate for 127.0.0.1 from its own authority.
 pub(super) struct TlsServer {
     pub(super) authority: CertifiedIssuer<'static, KeyPair>,
     acceptor: TlsAcceptor,
@@ -67,7 +67,7 @@ impl TlsServer {
 }
 
 #[tokio::test]
-async fn http_1_is_spoken_where_the_server_offers_it() {
+async fn http_1_is_used_where_the_server_offers_it() {
     let server = TlsServer::speaking("http/1.1").await;
     let length = (1 << 20) + 7;
     let peer = async {
@@ -93,7 +93,7 @@ async fn answer_the_length(
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_where_the_server_offers_it() {
+async fn http_2_is_used_where_the_server_offers_it() {
     let server = TlsServer::speaking("h2").await;
     let peer = async {
         let stream = TokioIo::new(server.accept().await.unwrap());
@@ -115,7 +115,7 @@ async fn http_2_is_spoken_where_the_server_offers_it() {
 }
 
 #[tokio::test]
-async fn a_silent_http_2_connection_is_not_used_again() {
+async fn silent_http_2_connection_is_not_reused() {
     let server = TlsServer::speaking("h2").await;
     let connections = AtomicUsize::new(0);
     let peer = async {
@@ -124,7 +124,7 @@ async fn a_silent_http_2_connection_is_not_used_again() {
             let is_silent = connections.fetch_add(1, Ordering::Relaxed) == 0;
             let service = service_fn(move |request| async move {
                 if is_silent {
-                    // The body is not read, so its window never opens again.
+                    // The body is never read, so its window does not open again.
                     std::future::pending::<()>().await;
                 }
                 answer_the_length(request).await
@@ -154,7 +154,7 @@ async fn a_silent_http_2_connection_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn a_server_of_an_unknown_authority_is_sent_nothing() {
+async fn server_with_an_unknown_authority_gets_no_request() {
     let server = TlsServer::speaking("http/1.1").await;
     let peer = async {
         assert!(server.accept().await.is_err());

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_upload_type_decides_without_an_upload_id() {
+fn upload_type_selects_the_command_without_an_upload_id() {
     for method in [Method::POST, Method::PUT, Method::PATCH] {
         let length = ("content-length", "5");
         let simple = read(&method, "uploadType=media", &[length]);
@@ -21,7 +21,7 @@ fn the_upload_type_decides_without_an_upload_id() {
 }
 
 #[test]
-fn an_upload_id_addresses_a_session_whatever_the_upload_type() {
+fn upload_id_addresses_a_session_whatever_the_upload_type() {
     for query in [
         "upload_id=u",
         "uploadType=media&upload_id=u",
@@ -45,7 +45,7 @@ fn an_upload_id_addresses_a_session_whatever_the_upload_type() {
 }
 
 #[test]
-fn other_methods_are_not_allowed_and_the_allowed_ones_are_named() {
+fn other_methods_are_refused_with_the_allowed_ones() {
     for method in [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS] {
         let error = read(&method, "uploadType=media", &[]).expect_err("it is not allowed");
         assert_eq!(
@@ -65,7 +65,7 @@ fn other_methods_are_not_allowed_and_the_allowed_ones_are_named() {
 }
 
 #[test]
-fn a_missing_or_unknown_upload_type_is_refused() {
+fn missing_or_unknown_upload_type_is_refused() {
     let missing = read(&Method::POST, "", &[("content-length", "5")]);
     assert_eq!(missing, Err(UploadTypeError::Missing.into()));
     let unknown = read(&Method::POST, "uploadType=x", &[("content-length", "5")]);
@@ -79,7 +79,7 @@ fn a_missing_or_unknown_upload_type_is_refused() {
 }
 
 #[test]
-fn a_post_may_stand_for_another_method() {
+fn post_with_method_override_stands_for_that_method() {
     let table = [
         (Method::POST, "PATCH", Ok(Method::PATCH)),
         (Method::POST, "put", Ok(Method::PUT)),
@@ -103,7 +103,7 @@ fn a_post_may_stand_for_another_method() {
 }
 
 #[test]
-fn a_session_is_cancelled_by_an_overridden_post_too() {
+fn post_overridden_as_delete_cancels_a_session() {
     let command = read(
         &Method::POST,
         "upload_id=u",

@@ -9,7 +9,7 @@ fn framing(
 }
 
 #[test]
-fn http_1_has_a_length_or_chunks_or_no_body() {
+fn http_1_body_has_a_length_or_is_chunked_or_absent() {
     let table: [(&[(&str, &str)], _); 10] = [
         (&[("content-length", "5")], Ok(Framing::Length(5))),
         (
@@ -50,7 +50,7 @@ fn http_1_has_a_length_or_chunks_or_no_body() {
 }
 
 #[test]
-fn http_2_needs_no_header_to_announce_a_body() {
+fn http_2_body_needs_no_header() {
     let table: [(&[(&str, &str)], bool, _); 4] = [
         (&[("content-length", "5")], false, Framing::Length(5)),
         (&[("content-length", "0")], true, Framing::Length(0)),
@@ -67,7 +67,7 @@ fn http_2_needs_no_header_to_announce_a_body() {
 }
 
 #[test]
-fn an_http_2_body_of_unknown_length_is_taken() {
+fn http_2_body_of_unknown_length_is_accepted() {
     let headers = HeaderMap::new();
     let framing = Framing::of(Version::HTTP_2, &headers, false).expect("it has framing");
     let parameters = Parameters::parse(Some("uploadType=media")).unwrap();
@@ -79,7 +79,7 @@ fn an_http_2_body_of_unknown_length_is_taken() {
 }
 
 #[test]
-fn the_content_coding_is_none_or_gzip_once() {
+fn content_coding_is_identity_or_a_single_gzip() {
     let table: [(&[(&str, &str)], _); 8] = [
         (&[], Ok(ContentCoding::Identity)),
         (&[("content-encoding", "")], Ok(ContentCoding::Identity)),

@@ -5,7 +5,7 @@ fn multipart(fields: &[(&str, &str)]) -> Result<Command, ProtocolError> {
 }
 
 #[test]
-fn the_boundary_comes_from_the_content_type() {
+fn multipart_boundary_comes_from_the_content_type() {
     let fields = [
         ("content-length", "99"),
         ("content-type", "multipart/related;boundary=b"),
@@ -25,7 +25,7 @@ fn the_boundary_comes_from_the_content_type() {
 }
 
 #[test]
-fn another_content_type_is_refused() {
+fn multipart_upload_with_another_content_type_is_refused() {
     for fields in [
         &[("content-length", "99")][..],
         &[("content-length", "99"), ("content-type", "image/png")],
@@ -39,7 +39,7 @@ fn another_content_type_is_refused() {
 }
 
 #[test]
-fn content_md5_speaks_of_the_document_and_is_passed_over() {
+fn content_md5_of_a_multipart_document_is_ignored() {
     let fields = [
         ("content-length", "99"),
         ("content-type", "multipart/related; boundary=b"),
@@ -53,7 +53,7 @@ fn content_md5_speaks_of_the_document_and_is_passed_over() {
 }
 
 #[test]
-fn a_body_is_needed() {
+fn multipart_upload_without_a_body_is_refused() {
     let fields = [("content-type", "multipart/related; boundary=b")];
     assert_eq!(multipart(&fields), Err(ProtocolError::LengthRequired));
 }

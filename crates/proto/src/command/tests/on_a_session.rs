@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_body_needs_framing_and_a_query_does_not() {
+fn session_body_needs_framing_and_a_query_does_not() {
     let range = ("content-range", "bytes 0-4/5");
     let query = ("content-range", "bytes */5");
     let table: [(&[(&str, &str)], _); 8] = [
@@ -37,7 +37,7 @@ fn a_body_needs_framing_and_a_query_does_not() {
 }
 
 #[test]
-fn a_malformed_range_reaches_the_session() {
+fn malformed_range_is_passed_to_the_session() {
     for fields in [
         &[("content-range", "*/*")][..],
         &[("content-range", "*/*"), ("content-length", "5")],
@@ -48,7 +48,7 @@ fn a_malformed_range_reaches_the_session() {
 }
 
 #[test]
-fn two_ranges_are_none() {
+fn repeated_content_range_is_malformed() {
     let fields = [
         ("content-range", "bytes */*"),
         ("content-range", "bytes */*"),
@@ -58,7 +58,7 @@ fn two_ranges_are_none() {
 }
 
 #[test]
-fn the_client_says_whether_it_bears_308() {
+fn no_308_header_is_read() {
     let table = [
         ("yes", true),
         ("YES", true),
@@ -78,7 +78,7 @@ fn the_client_says_whether_it_bears_308() {
 }
 
 #[test]
-fn only_x_goog_hash_speaks_of_the_whole_media() {
+fn only_x_goog_hash_covers_the_media_of_a_session() {
     let fields = [
         ("content-length", "0"),
         ("x-goog-hash", "crc32c=AAAAAA=="),
@@ -89,7 +89,7 @@ fn only_x_goog_hash_speaks_of_the_whole_media() {
 }
 
 #[test]
-fn the_upload_id_is_not_shown() {
+fn upload_id_is_hidden_in_debug_output() {
     let head = read(&Method::PUT, "upload_id=s3cret", &[("content-length", "0")])
         .expect("it is for a session");
     let cancel = read(&Method::DELETE, "upload_id=s3cret", &[]).expect("it cancels");

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_length_is_known_unless_the_body_is_chunked_or_coded() {
+fn simple_length_is_known_unless_the_body_is_chunked_or_coded() {
     let table: [(&[(&str, &str)], _); 6] = [
         (&[("content-length", "5")], Ok(BodyLength::Exact(5))),
         (&[("content-length", "0")], Ok(BodyLength::Exact(0))),
@@ -26,7 +26,7 @@ fn the_length_is_known_unless_the_body_is_chunked_or_coded() {
 }
 
 #[test]
-fn the_content_type_is_the_media_type() {
+fn content_type_of_a_simple_upload_is_the_media_type() {
     let table = [
         ("image/png", Ok(Some("image/png"))),
         (
@@ -57,7 +57,7 @@ fn the_content_type_is_the_media_type() {
 }
 
 #[test]
-fn digests_of_the_media_come_from_both_headers() {
+fn simple_upload_reads_digests_from_both_headers() {
     let fields = [
         ("content-length", "0"),
         ("x-goog-hash", "crc32c=AAAAAA=="),
@@ -72,7 +72,7 @@ fn digests_of_the_media_come_from_both_headers() {
 }
 
 #[test]
-fn content_md5_of_a_coded_body_is_passed_over() {
+fn content_md5_of_a_coded_body_is_ignored() {
     let fields = [
         ("content-length", "20"),
         ("content-encoding", "gzip"),
@@ -85,7 +85,7 @@ fn content_md5_of_a_coded_body_is_passed_over() {
 }
 
 #[test]
-fn a_malformed_digest_is_refused() {
+fn malformed_digest_is_refused() {
     let error = simple(&[("content-length", "0"), ("x-goog-hash", "crc32c=AAAA")]);
     let malformed = ExpectedDigestsError::Malformed {
         digest: "crc32c",

@@ -1,14 +1,14 @@
 use super::*;
 
 #[test]
-fn no_framing_is_empty_metadata() {
+fn start_without_framing_has_empty_metadata() {
     let head = start(&[]).expect("it starts a session");
     assert_eq!(head.length, BodyLength::Exact(0));
     assert_eq!((head.content_type, head.content_length), (None, None));
 }
 
 #[test]
-fn the_declared_size_is_digits_or_nothing() {
+fn declared_size_is_digits_or_absent() {
     let bad = || Err(invalid("X-Upload-Content-Length"));
     let table = [
         ("2000000", Ok((Some(2_000_000), Some(2_000_000)))),
@@ -29,7 +29,7 @@ fn the_declared_size_is_digits_or_nothing() {
 }
 
 #[test]
-fn the_media_type_is_declared_or_unknown() {
+fn declared_media_type_is_type_subtype_or_absent() {
     let table = [
         ("image/jpeg", Ok(Some("image/jpeg".to_owned()))),
         ("", Ok(None)),
@@ -45,7 +45,7 @@ fn the_media_type_is_declared_or_unknown() {
 }
 
 #[test]
-fn the_content_type_of_metadata_is_not_looked_at() {
+fn content_type_of_metadata_is_ignored() {
     for value in [
         "application/json; charset=UTF-8",
         "text/plain",
@@ -62,7 +62,7 @@ fn the_content_type_of_metadata_is_not_looked_at() {
 }
 
 #[test]
-fn data_for_a_session_that_is_sent_to_start_one_is_refused() {
+fn data_sent_to_the_start_uri_is_refused() {
     let range = ("content-range", "bytes 0-1/2");
     let table: [(&[(&str, &str)], bool); 6] = [
         (

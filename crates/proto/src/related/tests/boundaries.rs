@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_boundary_is_bare_or_quoted() {
+fn boundary_is_bare_or_quoted() {
     let table = [
         ("multipart/related; boundary=abc", "abc"),
         ("multipart/related;boundary=abc", "abc"),
@@ -30,7 +30,7 @@ fn a_boundary_is_bare_or_quoted() {
 }
 
 #[test]
-fn a_missing_or_impossible_boundary_is_refused() {
+fn missing_or_invalid_boundary_is_refused() {
     let too_long = format!(
         "multipart/related; boundary={}",
         "x".repeat(Boundary::MAX_LEN + 1)
@@ -59,7 +59,7 @@ fn a_missing_or_impossible_boundary_is_refused() {
 }
 
 #[test]
-fn another_type_is_not_related() {
+fn other_content_type_is_refused() {
     for value in [
         &b""[..],
         b"multipart/form-data; boundary=b",
@@ -77,7 +77,7 @@ fn another_type_is_not_related() {
 }
 
 #[test]
-fn the_longest_boundary_separates() {
+fn longest_boundary_is_accepted() {
     let name = "x".repeat(Boundary::MAX_LEN);
     let body = format!(
         "--{name}\r\n\r\n{{}}\r\n--{name}\r\n\r\n\r\n--{}\r\n--{name}--",

@@ -16,7 +16,7 @@ fn media(media: &[u8]) {
 }
 
 #[test]
-fn what_only_looks_like_a_delimiter_is_media() {
+fn text_resembling_a_delimiter_is_media() {
     media(TRICKY);
     media(b"--bb");
     media(b"x--b\r\n");
@@ -28,7 +28,7 @@ fn what_only_looks_like_a_delimiter_is_media() {
 }
 
 #[test]
-fn media_may_end_in_a_carriage_return_before_a_bare_line_feed() {
+fn carriage_return_before_a_bare_line_feed_is_media() {
     for media in [
         &b"media\r"[..],
         b"\r",
@@ -42,24 +42,24 @@ fn media_may_end_in_a_carriage_return_before_a_bare_line_feed() {
 }
 
 #[test]
-fn white_space_behind_a_delimiter_is_padding() {
+fn white_space_after_a_delimiter_is_padding() {
     let body = b"--b \t \r\n\r\n{}\r\n--b\t\r\n\r\nmedia\r\n--b-- \t\r\n";
     check("multipart/related; boundary=b", body, "{}", None, b"media");
 }
 
 #[test]
-fn endless_padding_is_media() {
+fn padding_over_the_limit_is_media() {
     media(format!("\r\n--b{}\r\n", " ".repeat(1000)).as_bytes());
 }
 
 #[test]
-fn the_preamble_and_the_epilogue_are_passed_over() {
+fn preamble_and_epilogue_are_ignored() {
     let body = b"This is a multipart\r\n --b\r\n--bb\r\n--b\r\n\r\n{}\r\n--b\r\n\r\nmedia\r\n--b--\r\nThe end\r\n--b\r\n";
     check("multipart/related; boundary=b", body, "{}", None, b"media");
 }
 
 #[test]
-fn headers_may_be_folded() {
+fn folded_headers_are_unfolded() {
     let body = b"--b\n\n{}\n--b\nContent-Type: text/plain;\n charset=utf-8\nX: y\n\nmedia\n--b--";
     check(
         "multipart/related; boundary=b",
@@ -71,7 +71,7 @@ fn headers_may_be_folded() {
 }
 
 #[test]
-fn a_part_without_an_empty_line_has_no_content() {
+fn part_without_an_empty_line_has_no_content() {
     for body in [
         &b"--b\r\n--b\r\nContent-Type: text/plain\r\n--b--"[..],
         b"--b\r\n\r\n--b\r\nContent-Type: text/plain\r\n\r\n--b--",
@@ -103,7 +103,7 @@ fn media_is_not_copied() {
 }
 
 #[test]
-fn only_a_possible_delimiter_is_held_back() {
+fn only_a_possible_delimiter_is_buffered() {
     let boundary = boundary("multipart/related; boundary=b");
     let mut splitter = splitter(&boundary);
     let mut pieces = Vec::new();

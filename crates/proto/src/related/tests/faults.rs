@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn fewer_than_two_parts_are_refused() {
+fn body_with_fewer_than_two_parts_is_refused() {
     refused(b"--b--", &RelatedError::TooFewParts { found: 0 });
     refused(
         b"--b\r\n\r\n{}\r\n--b--",
@@ -10,7 +10,7 @@ fn fewer_than_two_parts_are_refused() {
 }
 
 #[test]
-fn a_body_without_its_final_boundary_is_refused() {
+fn body_without_its_final_boundary_is_refused() {
     for body in [
         &b""[..],
         b"{}",
@@ -26,7 +26,7 @@ fn a_body_without_its_final_boundary_is_refused() {
 }
 
 #[test]
-fn a_third_part_is_refused_unless_it_may_be_checksums() {
+fn third_part_is_refused_unless_checksums_are_accepted() {
     let body = b"--b\r\n\r\n{}\r\n--b\r\n\r\nmedia\r\n--b\r\n\r\n{}\r\n--b--";
     let boundary = boundary("multipart/related; boundary=b");
     let strict = Splitter::new(boundary, RelatedLimits::default(), ThirdPart::Refused);
@@ -36,7 +36,7 @@ fn a_third_part_is_refused_unless_it_may_be_checksums() {
 }
 
 #[test]
-fn a_line_that_is_no_header_is_refused() {
+fn malformed_part_header_is_refused() {
     refused(
         b"--b\r\nContent-Type\r\n\r\n{}\r\n--b\r\n\r\nmedia\r\n--b--",
         &RelatedError::PartHeader,
@@ -48,7 +48,7 @@ fn a_line_that_is_no_header_is_refused() {
 }
 
 #[test]
-fn an_error_does_not_end_as_a_success() {
+fn body_with_an_error_does_not_finish() {
     let boundary = boundary("multipart/related; boundary=b");
     let mut splitter = splitter(&boundary);
     let mut pieces = Vec::new();
@@ -58,7 +58,7 @@ fn an_error_does_not_end_as_a_success() {
 }
 
 #[test]
-fn everything_but_media_is_limited() {
+fn everything_but_media_has_a_size_limit() {
     let limits = RelatedLimits {
         metadata: 4,
         part_headers: 8,

@@ -1,8 +1,8 @@
-//! A splitter as simple as can be, to compare with: it looks at the whole body, line by line.
+//! A simple reference implementation: it splits the whole body line by line.
 
 use super::*;
 
-/// The contents between the lines that are delimiters, up to the final one; `None` without a final
+/// Returns the contents between the delimiter lines, up to the final one; `None` without a final
 /// one.
 fn contents(body: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut contents = vec![Vec::new()];
@@ -55,7 +55,7 @@ fn tricky_bytes() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat().into_bytes())
 }
 
-/// The body in pieces that end at the given places.
+/// Returns the body in pieces that end at the given positions.
 fn cut(body: &[u8], mut cuts: Vec<usize>) -> Vec<&[u8]> {
     cuts.retain(|cut| *cut < body.len());
     cuts.extend([0, body.len()]);
@@ -69,7 +69,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_splitter_finds_what_the_reference_finds(
+    fn splitter_agrees_with_the_reference(
         media in tricky_bytes(),
         bare in any::<bool>(),
         cuts in proptest::collection::vec(0..200usize, 0..6),
@@ -79,17 +79,17 @@ proptest! {
         let body = [&parts.concat()[..], b"--b--"].concat();
         let contents = contents(&body).expect("the body ends with the final delimiter");
         let found = split(splitter(&boundary("multipart/related; boundary=b")), cut(&body, cuts));
-        // Of more parts the headers matter as well, which the reference does not know.
+        // With more parts the headers matter as well, which the reference does not parse.
         if let [_, metadata, media] = contents.as_slice() {
             let found = found.expect("it has two parts");
-            // The empty line is before the content.
+            // The empty line precedes the content.
             prop_assert_eq!(found.metadata.as_deref(), metadata.strip_prefix(end));
             prop_assert_eq!(found.media, media.strip_prefix(end).unwrap_or_default());
         }
     }
 
     #[test]
-    fn how_a_body_is_cut_makes_no_difference(
+    fn splitting_does_not_depend_on_the_pushed_pieces(
         body in tricky_bytes(),
         cuts in proptest::collection::vec(0..100usize, 0..6),
     ) {
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_judged_without_panic(
+    fn any_bytes_are_split_without_panic(
         content_type in proptest::collection::vec(any::<u8>(), 0..64),
         parameters in "[ ;='\"\\\\a-c]{0,24}",
         body in proptest::collection::vec(any::<u8>(), 0..200),

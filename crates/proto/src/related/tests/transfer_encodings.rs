@@ -8,7 +8,7 @@ fn body(encoding: &str, media: &str) -> Vec<u8> {
 }
 
 #[test]
-fn binary_and_its_like_are_the_bytes_themselves() {
+fn binary_8bit_and_7bit_are_not_decoded() {
     for encoding in ["binary", "BINARY", "8bit", "7bit", ""] {
         check(
             "multipart/related; boundary=b",
@@ -21,7 +21,7 @@ fn binary_and_its_like_are_the_bytes_themselves() {
 }
 
 #[test]
-fn base64_may_be_broken_into_lines() {
+fn base64_with_line_breaks_is_decoded() {
     for media in ["bWVkaWE=", "bW\r\nVka\nW E=\r\n", "\r\nbWVkaWE=\r\n"] {
         check(
             "multipart/related; boundary=b",
@@ -41,7 +41,7 @@ fn base64_may_be_broken_into_lines() {
 }
 
 #[test]
-fn junk_in_base64_is_refused() {
+fn invalid_base64_is_refused() {
     for media in [
         "bWVkaWE",
         "bWVk!WE=",
@@ -56,13 +56,13 @@ fn junk_in_base64_is_refused() {
 }
 
 #[test]
-fn metadata_is_decoded_too() {
+fn base64_metadata_is_decoded() {
     let body = b"--b\r\nContent-Transfer-Encoding: base64\r\n\r\ne30=\r\n--b\r\n\r\nmedia\r\n--b--";
     check("multipart/related; boundary=b", body, "{}", None, b"media");
 }
 
 #[test]
-fn other_encodings_are_refused() {
+fn other_transfer_encodings_are_refused() {
     for encoding in ["quoted-printable", "x-uuencode", "gzip"] {
         refused(&body(encoding, "media"), &RelatedError::TransferEncoding);
     }

@@ -11,14 +11,14 @@ fn refused(snapshot: Snapshot, range: &str, expected: SessionError, ends_session
 }
 
 #[test]
-fn the_next_chunk_is_stored_and_reported() {
+fn next_chunk_is_stored_and_reported() {
     let filter = filter(ranged(active(Q, None), "bytes 262144-524287/*"));
     assert_eq!((filter.total(), filter.remaining_hint()), (None, Some(Q)));
     assert_eq!(send(filter, Q), (Q, Ok(Outcome::Committed)));
 }
 
 #[test]
-fn the_last_chunk_finishes_whatever_its_size() {
+fn last_chunk_of_any_size_finishes() {
     let filter = filter(ranged(active(Q, None), "bytes 262144-262150/262151"));
     assert_eq!(
         (filter.total(), filter.remaining_hint()),
@@ -28,20 +28,20 @@ fn the_last_chunk_finishes_whatever_its_size() {
 }
 
 #[test]
-fn a_chunk_that_reaches_the_declared_size_is_the_last() {
+fn chunk_that_reaches_the_declared_size_is_the_last() {
     let filter = filter(ranged(active(Q, Some(Q + 7)), "bytes 262144-262150/*"));
     assert_eq!(send(filter, 7), (7, Ok(Outcome::Finished { total: Q + 7 })));
 }
 
 #[test]
-fn bytes_sent_again_are_skipped() {
+fn repeated_bytes_are_skipped() {
     let filter = filter(ranged(active(Q + 10, None), "bytes 0-524287/*"));
     assert_eq!(filter.remaining_hint(), Some(Q - 10));
     assert_eq!(send(filter, 2 * Q), (Q - 10, Ok(Outcome::Committed)));
 }
 
 #[test]
-fn a_chunk_that_brings_nothing_new_is_reported() {
+fn chunk_without_new_bytes_is_reported() {
     for (range, len) in [
         ("bytes 0-262143/*", Q),
         ("bytes 0-9/*", 10),
@@ -55,13 +55,13 @@ fn a_chunk_that_brings_nothing_new_is_reported() {
 }
 
 #[test]
-fn the_last_chunk_sent_again_finishes_without_new_bytes() {
+fn repeated_last_chunk_finishes_without_new_bytes() {
     let filter = filter(ranged(active(Q + 7, None), "bytes 262144-262150/262151"));
     assert_eq!(send(filter, 7), (0, Ok(Outcome::Finished { total: Q + 7 })));
 }
 
 #[test]
-fn a_gap_is_refused_in_the_words_that_clients_look_for() {
+fn gap_is_refused_with_the_text_that_clients_match() {
     let gap = SessionError::Gap {
         first: 2 * Q,
         committed: Q,
@@ -76,7 +76,7 @@ fn a_gap_is_refused_in_the_words_that_clients_look_for() {
 }
 
 #[test]
-fn a_small_chunk_behind_a_gap_is_a_gap() {
+fn small_chunk_after_a_gap_is_refused_as_a_gap() {
     refused(
         active(Q, None),
         "bytes 524288-524290/*",
@@ -89,7 +89,7 @@ fn a_small_chunk_behind_a_gap_is_a_gap() {
 }
 
 #[test]
-fn a_small_chunk_that_is_not_the_last_ends_the_session() {
+fn small_chunk_that_is_not_the_last_ends_the_session() {
     let small = |length| SessionError::ChunkTooSmall { length };
     refused(active(0, None), "bytes 0-262142/*", small(Q - 1), true);
     refused(active(0, None), "bytes 0-0/2", small(1), true);
@@ -103,7 +103,7 @@ fn a_small_chunk_that_is_not_the_last_ends_the_session() {
 }
 
 #[test]
-fn the_part_of_a_chunk_beyond_a_multiple_is_not_kept() {
+fn bytes_of_a_chunk_beyond_a_multiple_are_dropped() {
     let table = [
         ("bytes 0-262156/*", 0, Q + 13, Q),
         ("bytes 0-2499999/3000000", 0, 2_500_000, 9 * Q),
@@ -120,19 +120,19 @@ fn the_part_of_a_chunk_beyond_a_multiple_is_not_kept() {
 }
 
 #[test]
-fn the_rule_measures_the_length_and_not_the_offset() {
+fn chunk_rule_applies_to_the_length_and_not_the_offset() {
     let filter = filter(ranged(active(43, None), "bytes 43-262186/300000"));
     assert_eq!(send(filter, Q), (Q, Ok(Outcome::Committed)));
 }
 
 #[test]
-fn what_is_not_kept_never_takes_committed_bytes_away() {
+fn dropped_bytes_never_reduce_committed_bytes() {
     let filter = filter(ranged(active(Q + 10, None), "bytes 0-262163/*"));
     assert_eq!(send(filter, Q + 20), (0, Ok(Outcome::Committed)));
 }
 
 #[test]
-fn the_lenient_rule_stores_any_chunk() {
+fn lenient_rule_stores_any_chunk() {
     let rules = Rules {
         chunks: ChunkRule::Lenient,
         max_size: None,
@@ -152,7 +152,7 @@ fn the_lenient_rule_stores_any_chunk() {
 }
 
 #[test]
-fn another_total_in_a_data_request_ends_the_session() {
+fn data_request_with_another_total_ends_the_session() {
     let changed = |stated, known| SessionError::TotalChanged { stated, known };
     refused(
         active(0, Some(3 * Q)),
@@ -169,7 +169,7 @@ fn another_total_in_a_data_request_ends_the_session() {
 }
 
 #[test]
-fn a_range_past_the_declared_size_is_refused_before_its_body() {
+fn range_past_the_declared_size_is_refused_before_its_body() {
     let past = SessionError::PastTotal {
         end: 2 * Q,
         total: Q + 5,
@@ -178,7 +178,7 @@ fn a_range_past_the_declared_size_is_refused_before_its_body() {
 }
 
 #[test]
-fn a_total_below_what_is_committed_is_refused_and_survived() {
+fn total_below_the_committed_bytes_is_refused_and_session_continues() {
     let below = SessionError::EndsBeforeCommitted {
         total: Q,
         committed: 2 * Q,
@@ -188,7 +188,7 @@ fn a_total_below_what_is_committed_is_refused_and_survived() {
 }
 
 #[test]
-fn a_malformed_range_ends_the_session() {
+fn malformed_range_ends_the_session() {
     refused(active(0, None), "*/*", ContentRangeError::Unit.into(), true);
     let inverted = ContentRangeError::Inverted {
         first: Q,
@@ -203,7 +203,7 @@ fn a_malformed_range_ends_the_session() {
 }
 
 #[test]
-fn a_length_that_disagrees_with_the_range_is_refused_before_the_body() {
+fn length_that_disagrees_with_the_range_is_refused_before_the_body() {
     for body in [Q - 1, Q + 1] {
         let found = step(
             &active(0, None),
@@ -221,7 +221,7 @@ fn a_length_that_disagrees_with_the_range_is_refused_before_the_body() {
 }
 
 #[test]
-fn a_body_of_unknown_length_is_held_to_its_range() {
+fn body_of_unknown_length_must_match_its_range() {
     let filter = || filter(ranged(active(0, None), "bytes 0-262143/*"));
     let short = SessionError::LengthDisagrees {
         body: Q - 1,
@@ -238,7 +238,7 @@ fn a_body_of_unknown_length_is_held_to_its_range() {
 }
 
 #[test]
-fn a_broken_connection_keeps_what_came() {
+fn broken_connection_keeps_the_received_bytes() {
     let mut filter = filter(ranged(active(0, None), "bytes 0-262143/262144"));
     assert_eq!(
         filter

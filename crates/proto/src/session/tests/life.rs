@@ -33,21 +33,21 @@ fn check(state: State, expected: &Result<Step, SessionError>) {
 }
 
 #[test]
-fn a_finished_session_repeats_its_reply_to_any_request() {
+fn finished_session_repeats_its_reply_to_any_request() {
     check(State::Finished, &Ok(Step::Replay));
 }
 
 #[test]
-fn a_finishing_session_is_driven_to_its_end_by_any_request() {
+fn finishing_session_is_resumed_by_any_request() {
     check(State::Finishing, &Ok(Step::Resume));
 }
 
 #[test]
-fn a_failed_session_is_gone() {
+fn failed_session_is_gone() {
     check(State::Failed, &Err(SessionError::Gone));
 }
 
 #[test]
-fn a_cancelled_session_stays_cancelled() {
+fn cancelled_session_stays_cancelled() {
     check(State::Cancelled, &Err(SessionError::Cancelled));
 }

@@ -1,4 +1,4 @@
-//! A session as simple as can be, to compare with: it keeps the bytes themselves.
+//! A simple model of a session, which keeps the bytes themselves.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn media(len: u64) -> Vec<u8> {
     (0..251).cycle().take(index(len)).collect()
 }
 
-/// The offsets that a request with these bytes stores.
+/// Returns the offsets that a request with these bytes stores.
 fn expected(first: u64, len: u64, offset: u64, last: bool) -> std::ops::Range<u64> {
     let kept = if last { len } else { len / Q * Q };
     offset..(first + kept).max(offset)
@@ -16,7 +16,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_intake_stores_what_the_model_stores(
+    fn body_filter_agrees_with_the_model(
         offset in 0..2 * Q,
         back in 0..2 * Q,
         length in Q..3 * Q,
@@ -38,7 +38,7 @@ proptest! {
         let mut stored = Vec::new();
         for pair in cuts.windows(2) {
             let bounds = index(first + pair[0])..index(first + pair[1]);
-            let piece = filter.accept(Bytes::copy_from_slice(&media[bounds])).expect("it lies within the range");
+            let piece = filter.accept(Bytes::copy_from_slice(&media[bounds])).expect("it is within the range");
             stored.extend_from_slice(&piece);
         }
 
@@ -74,7 +74,7 @@ fn content_range() -> impl Strategy<Value = ContentRange> {
 
 proptest! {
     #[test]
-    fn any_numbers_are_judged_without_panic(
+    fn any_numbers_are_handled_without_panic(
         offset in number(),
         total in proptest::option::of(number()),
         max_size in proptest::option::of(number()),

@@ -11,7 +11,7 @@ fn check(table: &[(Snapshot, &str, Result<Step, SessionError>)]) {
 }
 
 #[test]
-fn a_query_reports_what_is_committed() {
+fn query_reports_the_committed_bytes() {
     check(&[
         (active(0, None), "bytes */*", Ok(Step::Report)),
         (active(43, None), "bytes */*", Ok(Step::Report)),
@@ -22,7 +22,7 @@ fn a_query_reports_what_is_committed() {
 }
 
 #[test]
-fn a_query_with_another_total_changes_nothing() {
+fn query_with_another_total_changes_nothing() {
     check(&[
         (
             active(2 * Q, Some(3 * Q)),
@@ -39,7 +39,7 @@ fn a_query_with_another_total_changes_nothing() {
 }
 
 #[test]
-fn a_query_with_the_committed_size_finishes() {
+fn query_with_the_committed_size_finishes() {
     check(&[
         (
             active(Q, None),
@@ -66,7 +66,7 @@ fn a_query_with_the_committed_size_finishes() {
 }
 
 #[test]
-fn an_open_query_finishes_when_the_known_total_is_there() {
+fn open_query_finishes_when_the_known_total_is_committed() {
     check(&[(
         active(Q, Some(Q)),
         "bytes */*",
@@ -75,7 +75,7 @@ fn an_open_query_finishes_when_the_known_total_is_there() {
 }
 
 #[test]
-fn a_finish_short_of_the_declared_size_is_refused_and_survived() {
+fn finish_below_the_declared_size_is_refused_and_session_continues() {
     let truncated = |stated, known| SessionError::Truncated { stated, known };
     check(&[
         (
@@ -89,7 +89,7 @@ fn a_finish_short_of_the_declared_size_is_refused_and_survived() {
 }
 
 #[test]
-fn a_query_has_no_body() {
+fn query_with_a_body_is_refused() {
     for range in ["bytes */*", "bytes */10", "bytes 0--1/0"] {
         let found = step(
             &active(10, None),

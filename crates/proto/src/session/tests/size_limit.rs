@@ -7,7 +7,7 @@ const LIMITED: Rules = Rules {
 const TOO_LARGE: SessionError = SessionError::TooLarge { limit: 10 };
 
 #[test]
-fn what_is_stated_above_the_limit_is_refused_before_the_body() {
+fn size_stated_above_the_limit_is_refused_before_the_body() {
     for (range, body) in [
         ("bytes 0-10/11", BodyLength::Exact(11)),
         ("bytes 0-262143/*", BodyLength::Unknown),
@@ -25,7 +25,7 @@ fn what_is_stated_above_the_limit_is_refused_before_the_body() {
 }
 
 #[test]
-fn media_that_outgrows_the_limit_is_refused_where_it_does() {
+fn media_that_exceeds_the_limit_is_refused_at_that_byte() {
     let mut filter = filter(step(
         &active(0, None),
         &LIMITED,
@@ -41,7 +41,7 @@ fn media_that_outgrows_the_limit_is_refused_where_it_does() {
 }
 
 #[test]
-fn media_as_large_as_the_limit_is_taken() {
+fn media_as_large_as_the_limit_is_accepted() {
     let filter = filter(step(
         &active(0, None),
         &LIMITED,
@@ -51,7 +51,7 @@ fn media_as_large_as_the_limit_is_taken() {
 }
 
 #[test]
-fn a_one_shot_body_is_whole_media_within_the_limit() {
+fn single_request_body_is_the_whole_media_within_the_limit() {
     for length in [BodyLength::Exact(10), BodyLength::Unknown] {
         let filter = BodyFilter::single_request(Some(10), length).expect("it fits");
         assert_eq!(send(filter, 10), (10, Ok(Outcome::Finished { total: 10 })));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_body_to_the_end_finishes_when_it_ends() {
+fn body_to_the_end_finishes_when_it_ends() {
     for (snapshot, range, len, stored) in [
         (active(0, None), "bytes 0-*/*", 0, 0),
         (active(0, None), "bytes 0-*/*", 10, 10),
@@ -22,14 +22,14 @@ fn a_body_to_the_end_finishes_when_it_ends() {
 }
 
 #[test]
-fn a_body_to_the_end_that_breaks_is_not_the_end() {
+fn broken_body_to_the_end_does_not_finish() {
     let mut filter = filter(ranged(active(0, None), "bytes 0-*/*"));
     filter.accept(Bytes::from_static(b"abc")).expect("it fits");
     assert_eq!(filter.end(Ending::Broken), Ok(Outcome::Interrupted));
 }
 
 #[test]
-fn a_body_without_range_is_the_whole_media() {
+fn body_without_range_is_the_whole_media() {
     for body in [BodyLength::Exact(10), BodyLength::Unknown] {
         for (offset, total) in [(0, None), (0, Some(10)), (7, None), (7, Some(10))] {
             let filter = filter(step(
@@ -46,7 +46,7 @@ fn a_body_without_range_is_the_whole_media() {
 }
 
 #[test]
-fn an_empty_body_without_range_is_empty_media() {
+fn empty_body_without_range_is_empty_media() {
     for body in [BodyLength::Exact(0), BodyLength::Unknown] {
         let filter = filter(step(&active(0, None), &Rules::default(), &unranged(body)));
         assert_eq!(send(filter, 0), (0, Ok(Outcome::Finished { total: 0 })));
@@ -54,7 +54,7 @@ fn an_empty_body_without_range_is_empty_media() {
 }
 
 #[test]
-fn an_empty_body_without_range_truncates_nothing() {
+fn empty_body_without_range_does_not_truncate() {
     let declared = SessionError::LengthDisagrees {
         body: 0,
         expected: 10,
@@ -86,7 +86,7 @@ fn an_empty_body_without_range_truncates_nothing() {
 }
 
 #[test]
-fn a_body_that_is_longer_or_shorter_than_declared_is_refused() {
+fn body_longer_or_shorter_than_declared_is_refused() {
     for (len, stored) in [(9, 9), (11, 0)] {
         let error = SessionError::LengthDisagrees {
             body: len,
@@ -107,7 +107,7 @@ fn a_body_that_is_longer_or_shorter_than_declared_is_refused() {
 }
 
 #[test]
-fn a_length_that_does_not_fit_is_refused() {
+fn length_over_64_bits_is_refused() {
     let range = format!("bytes {}-*/*", u64::MAX - 1);
     let found = step(
         &active(u64::MAX - 1, None),

@@ -15,7 +15,7 @@ fn chunk(transfer: &Transfer) -> Chunk {
     }
 }
 
-/// The request breaks, and `kept` bytes of it are committed.
+/// Breaks the request after `kept` of its bytes are committed.
 #[track_caller]
 fn breaks(transfer: &mut Transfer, kept: u64) {
     let first = chunk(transfer).first;
@@ -31,15 +31,15 @@ fn succeeds(transfer: &mut Transfer) {
 }
 
 #[test]
-fn everything_goes_in_one_request_while_the_line_is_good() {
+fn all_bytes_are_sent_in_one_request_while_none_breaks() {
     let mut transfer = huge();
     assert_eq!(chunk(&transfer).len(), HUGE);
     breaks(&mut transfer, 40 * Q);
-    assert_eq!(chunk(&transfer).len(), HUGE - 40 * Q, "one break is none");
+    assert_eq!(chunk(&transfer).len(), HUGE - 40 * Q, "one break changes nothing");
 }
 
 #[test]
-fn two_breaks_in_a_row_make_chunks_of_half_of_what_came_through() {
+fn two_consecutive_breaks_make_chunks_of_half_the_committed_bytes() {
     let mut transfer = huge();
     breaks(&mut transfer, 40 * Q);
     breaks(&mut transfer, 41 * Q + 77);
@@ -47,7 +47,7 @@ fn two_breaks_in_a_row_make_chunks_of_half_of_what_came_through() {
 }
 
 #[test]
-fn chunks_shrink_while_nothing_comes_through_down_to_the_smallest() {
+fn chunks_shrink_to_the_smallest_while_nothing_is_committed() {
     let mut transfer = huge();
     breaks(&mut transfer, Q);
     breaks(&mut transfer, 0);
@@ -62,7 +62,7 @@ fn chunks_shrink_while_nothing_comes_through_down_to_the_smallest() {
 }
 
 #[test]
-fn every_size_is_a_multiple_of_256_kib_wherever_the_line_breaks() {
+fn every_chunk_size_is_a_multiple_of_256_kib_at_any_break() {
     for kept in [1, 1000, Q - 1, Q + 1, 3 * Q, 7 * Q - 1, 99 * Q + 5] {
         let mut transfer = huge();
         breaks(&mut transfer, kept);
@@ -76,18 +76,18 @@ fn every_size_is_a_multiple_of_256_kib_wherever_the_line_breaks() {
 }
 
 #[test]
-fn a_reply_makes_the_breaks_count_anew() {
+fn reply_resets_the_count_of_breaks() {
     let mut transfer = huge();
     breaks(&mut transfer, Q);
     breaks(&mut transfer, 16 * Q);
     assert_eq!(chunk(&transfer).len(), 8 * Q);
     succeeds(&mut transfer);
     breaks(&mut transfer, Q);
-    assert_eq!(chunk(&transfer).len(), 16 * Q, "one break is none");
+    assert_eq!(chunk(&transfer).len(), 16 * Q, "one break changes nothing");
 }
 
 #[test]
-fn chunks_grow_while_they_succeed_and_become_one_request_again() {
+fn chunks_grow_while_they_succeed_up_to_one_request() {
     let mut transfer = huge();
     breaks(&mut transfer, Q);
     breaks(&mut transfer, 1);
@@ -101,7 +101,7 @@ fn chunks_grow_while_they_succeed_and_become_one_request_again() {
 }
 
 #[test]
-fn chunks_are_no_larger_than_what_the_server_keeps_of_them() {
+fn chunks_do_not_exceed_what_the_server_keeps() {
     let mut transfer = huge();
     breaks(&mut transfer, Q);
     breaks(&mut transfer, 8 * Q);
@@ -114,21 +114,21 @@ fn chunks_are_no_larger_than_what_the_server_keeps_of_them() {
 }
 
 #[test]
-fn a_server_that_keeps_a_part_of_the_whole_gets_parts() {
+fn server_that_keeps_a_part_of_a_request_gets_chunks_of_that_size() {
     let mut transfer = huge();
     incomplete(4 * Q).to(&mut transfer);
     assert_eq!(chunk(&transfer).len(), 4 * Q);
 }
 
 #[test]
-fn hardly_any_progress_costs_a_wait() {
+fn almost_no_progress_backs_off() {
     let mut transfer = huge();
     incomplete(1).to(&mut transfer);
     assert_eq!(wait(&transfer).cause, Cause::Stalled);
 }
 
 #[test]
-fn a_refusal_to_read_on_is_a_break() {
+fn refusal_during_the_body_counts_as_a_break() {
     let mut transfer = huge();
     for _ in 0..2 {
         answer(503).to(&mut transfer);
@@ -139,7 +139,7 @@ fn a_refusal_to_read_on_is_a_break() {
 }
 
 #[test]
-fn a_question_that_breaks_is_no_break_of_the_data() {
+fn broken_query_does_not_count_as_a_break_of_data() {
     let mut transfer = huge();
     transfer.broke(0);
     transfer.waited();
@@ -150,7 +150,7 @@ fn a_question_that_breaks_is_no_break_of_the_data() {
 }
 
 #[test]
-fn a_fixed_size_stays() {
+fn fixed_chunk_size_does_not_change() {
     let plan = Plan::resumable(Media::seekable(HUGE)).with_chunking(fixed(3));
     let mut transfer = in_session(plan);
     for _ in 0..3 {
@@ -164,7 +164,7 @@ fn a_fixed_size_stays() {
 }
 
 #[test]
-fn a_size_larger_than_the_media_is_one_request() {
+fn chunk_size_over_the_media_size_is_one_request() {
     let transfer = in_session(seekable().with_chunking(fixed(100)));
     assert_eq!(chunk(&transfer).len(), LEN);
 }

@@ -8,7 +8,7 @@ fn refused(answer: &Answer) -> String {
 }
 
 #[test]
-fn a_refusal_shows_the_servers_reason_and_message() {
+fn refusal_shows_the_servers_reason_and_message() {
     assert_eq!(
         refused(&refusal(403, "forbidden")),
         "the server refused the request: status 403 (forbidden), No."
@@ -24,7 +24,7 @@ fn a_refusal_shows_the_servers_reason_and_message() {
 }
 
 #[test]
-fn nothing_is_shown_of_a_page() {
+fn content_of_an_html_page_is_not_shown() {
     for body in [
         "<!DOCTYPE html><p>secret",
         " <html>",
@@ -39,7 +39,7 @@ fn nothing_is_shown_of_a_page() {
 }
 
 #[test]
-fn a_body_of_any_shape_is_survived() {
+fn body_of_any_shape_is_read_without_panic() {
     for body in [
         "null",
         "7",
@@ -63,7 +63,7 @@ fn a_body_of_any_shape_is_survived() {
 }
 
 #[test]
-fn no_control_character_reaches_an_error_text() {
+fn control_characters_are_removed_from_error_texts() {
     let body = r#"{"error": {"message": "a\u001b[31mb\r\nc\u0085d\u202ee\u2028f",
         "errors": [{"reason": "x\u0007\ny"}]}}"#;
     let text = refused(&answer(400).body(body));
@@ -79,12 +79,12 @@ fn no_control_character_reaches_an_error_text() {
 }
 
 #[test]
-fn a_long_message_is_cut() {
+fn long_message_is_truncated() {
     let text = refused(&answer(400).body(&"ä".repeat(5000)));
     assert_eq!(text.chars().filter(|c| *c == 'ä').count(), 400);
 }
 
-/// Everything that a transfer can be made to say.
+/// Returns all texts that a transfer can produce.
 fn texts(transfer: &Transfer) -> Vec<String> {
     let mut texts = vec![format!("{transfer:?}"), format!("{:?}", transfer.poll())];
     if let Action::Failed(failure) = transfer.poll() {
@@ -94,7 +94,7 @@ fn texts(transfer: &Transfer) -> Vec<String> {
 }
 
 #[test]
-fn the_session_uri_is_in_no_text() {
+fn session_uri_appears_in_no_text() {
     let location = HeaderValue::from_static(SESSION_URI);
     let mut transfer = Transfer::start(seekable());
     let event = session_start().to(&mut transfer);
@@ -114,10 +114,10 @@ fn the_session_uri_is_in_no_text() {
 }
 
 #[test]
-fn a_later_try_can_go_on_where_the_session_is_still_good() {
+fn failure_tells_whether_the_session_survives() {
     let survives = |answer: Answer| {
         let mut transfer = sending();
-        endure(&mut transfer, |transfer| {
+        run_until_failure(&mut transfer, |transfer| {
             answer.to(transfer);
         })
         .1
@@ -126,7 +126,7 @@ fn a_later_try_can_go_on_where_the_session_is_still_good() {
     for status in [401, 403, 407, 408, 429, 503, 302] {
         assert!(survives(answer(status)), "{status}");
     }
-    // Without an error object it may come from something on the way.
+    // Without an error object, the reply may come from a proxy.
     for status in [400, 405, 412, 413] {
         assert!(survives(answer(status)), "{status}");
         assert!(!survives(refusal(status, "invalid")), "{status}");
@@ -135,19 +135,19 @@ fn a_later_try_can_go_on_where_the_session_is_still_good() {
 }
 
 #[test]
-fn a_failure_before_the_session_leaves_none() {
-    let (_, broken) = endure(&mut Transfer::start(seekable()), |transfer| {
+fn failure_before_a_session_leaves_none() {
+    let (_, broken) = run_until_failure(&mut Transfer::start(seekable()), |transfer| {
         transfer.broke(0);
     });
     assert!(!broken.session_survives());
-    let (_, unexpected) = endure(&mut Transfer::start(seekable()), |transfer| {
+    let (_, unexpected) = run_until_failure(&mut Transfer::start(seekable()), |transfer| {
         page(200).to(transfer);
     });
     assert!(!unexpected.session_survives());
 }
 
 #[test]
-fn a_failure_knows_the_reply_it_came_from() {
+fn failure_holds_the_reply_that_caused_it() {
     for (answer, refused) in [
         (answer(400), true),
         (answer(503), true),
@@ -155,7 +155,7 @@ fn a_failure_knows_the_reply_it_came_from() {
         (answer(499), false),
         (incomplete(0), false),
     ] {
-        let (_, failure) = endure(&mut sending(), |transfer| {
+        let (_, failure) = run_until_failure(&mut sending(), |transfer| {
             answer.to(transfer);
         });
         let status = failure.refusal().map(|refusal| refusal.status);
@@ -164,7 +164,7 @@ fn a_failure_knows_the_reply_it_came_from() {
 }
 
 #[test]
-fn every_failure_says_what_happened() {
+fn every_failure_has_a_text() {
     let texts = [
         (
             Failure::GaveUp {

@@ -1,14 +1,14 @@
 use super::*;
 
 #[test]
-fn every_form_of_range_is_read() {
+fn every_form_of_range_is_parsed() {
     for (range, committed) in [
         ("bytes=0-42", 43),
         ("bytes 0-42", 43),
         ("0-42", 43),
         ("BYTES=0-0", 1),
     ] {
-        let mut transfer = asking();
+        let mut transfer = querying();
         let event = ranged(range).to(&mut transfer);
         assert_eq!(event, Event::Committed { offset: committed }, "{range}");
         assert_eq!(
@@ -19,8 +19,8 @@ fn every_form_of_range_is_read() {
 }
 
 #[test]
-fn no_range_means_that_nothing_is_committed() {
-    let mut transfer = asking();
+fn missing_range_means_zero_committed_bytes() {
+    let mut transfer = querying();
     assert_eq!(
         incomplete(0).to(&mut transfer),
         Event::Committed { offset: 0 }
@@ -32,7 +32,7 @@ fn no_range_means_that_nothing_is_committed() {
 }
 
 #[test]
-fn a_range_that_cannot_be_read_is_odd_and_moves_nothing() {
+fn malformed_range_is_unexpected_and_changes_nothing() {
     for range in [
         "",
         "bytes=1-42",
@@ -42,7 +42,7 @@ fn a_range_that_cannot_be_read_is_odd_and_moves_nothing() {
         "bytes=0-18446744073709551615",
         "items=0-42",
     ] {
-        let mut transfer = asking();
+        let mut transfer = querying();
         incomplete(Q).to(&mut transfer);
         assert_eq!(ranged(range).to(&mut transfer), Event::Nothing, "{range}");
         assert_eq!(transfer.committed(), Q);
@@ -53,10 +53,10 @@ fn a_range_that_cannot_be_read_is_odd_and_moves_nothing() {
 }
 
 #[test]
-fn the_next_chunk_begins_where_the_server_is() {
+fn next_chunk_begins_at_the_committed_offset() {
     let mut transfer = in_session(seekable().with_chunking(fixed(2)));
     assert_eq!(content_range(&transfer), format!("bytes 0-524287/{LEN}"));
-    // Less than was sent, and no multiple of anything.
+    // Less than was sent, and not a multiple of 256 KiB.
     let kept = Q + 43;
     incomplete(kept).to(&mut transfer);
     let (next, last) = (kept + 2 * Q, LEN - 1);
@@ -75,7 +75,7 @@ fn the_next_chunk_begins_where_the_server_is() {
 }
 
 #[test]
-fn a_query_that_goes_backwards_sends_again_from_there() {
+fn query_with_a_lower_offset_resends_from_there() {
     let mut transfer = in_session(seekable().with_chunking(fixed(8)));
     incomplete(2 * Q).to(&mut transfer);
     transfer.broke(0);
@@ -89,7 +89,7 @@ fn a_query_that_goes_backwards_sends_again_from_there() {
 }
 
 #[test]
-fn a_chunk_of_which_nothing_was_kept_backs_off_and_asks() {
+fn chunk_without_committed_bytes_backs_off_and_queries() {
     let mut transfer = in_session(seekable().with_chunking(fixed(1)));
     incomplete(Q).to(&mut transfer);
     for committed in [Q, 5, 0] {
@@ -103,9 +103,9 @@ fn a_chunk_of_which_nothing_was_kept_backs_off_and_asks() {
 }
 
 #[test]
-fn a_server_that_keeps_nothing_is_given_up() {
+fn server_that_commits_nothing_is_given_up() {
     let mut transfer = sending();
-    let (requests, failure) = endure(&mut transfer, |transfer| {
+    let (requests, failure) = run_until_failure(&mut transfer, |transfer| {
         incomplete(0).to(transfer);
     });
     assert_eq!(
@@ -123,7 +123,7 @@ fn a_server_that_keeps_nothing_is_given_up() {
 }
 
 #[test]
-fn an_offset_beyond_what_was_sent_is_somebody_elses() {
+fn offset_beyond_the_sent_bytes_fails() {
     let mut transfer = in_session(seekable().with_chunking(fixed(1)));
     incomplete(Q + 1).to(&mut transfer);
     assert_eq!(
@@ -136,9 +136,9 @@ fn an_offset_beyond_what_was_sent_is_somebody_elses() {
 }
 
 #[test]
-fn what_a_larger_request_brought_before_is_not_somebody_elses() {
-    // The first request may still be read by the server when chunks have become smaller.
-    let mut transfer = asking();
+fn offset_within_an_earlier_larger_request_is_accepted() {
+    // The server may still read the first request when later chunks are smaller.
+    let mut transfer = querying();
     incomplete(0).to(&mut transfer);
     transfer.broke(0);
     transfer.waited();
@@ -152,10 +152,10 @@ fn what_a_larger_request_brought_before_is_not_somebody_elses() {
 }
 
 #[test]
-fn an_upload_that_finishes_before_its_last_byte_is_sent_has_failed() {
+fn upload_finished_before_its_last_byte_is_sent_fails() {
     let mut transfer = in_session(seekable().with_chunking(fixed(1)));
     answer(200).to(&mut transfer);
-    // It may be another's answer: the session is asked.
+    // The reply may belong to another request, so the session is queried.
     transfer.waited();
     assert_eq!(content_range(&transfer), format!("bytes */{LEN}"));
     answer(200).to(&mut transfer);
@@ -163,7 +163,7 @@ fn an_upload_that_finishes_before_its_last_byte_is_sent_has_failed() {
 }
 
 #[test]
-fn an_upload_whose_last_byte_was_sent_may_finish_with_any_request() {
+fn upload_with_its_last_byte_sent_may_finish_with_any_request() {
     let mut transfer = sending();
     for _ in 0..2 {
         transfer.broke(0);
@@ -175,7 +175,7 @@ fn an_upload_whose_last_byte_was_sent_may_finish_with_any_request() {
 }
 
 #[test]
-fn all_bytes_without_an_end_are_finished_by_an_empty_request() {
+fn all_bytes_committed_without_an_end_are_finished_by_an_empty_request() {
     let mut transfer = sending();
     incomplete(LEN).to(&mut transfer);
     let Request::Data(chunk) = request(&transfer) else {
@@ -187,7 +187,7 @@ fn all_bytes_without_an_end_are_finished_by_an_empty_request() {
 }
 
 #[test]
-fn media_without_bytes_is_one_empty_request() {
+fn empty_media_is_one_empty_request() {
     let mut transfer = in_session(Plan::resumable(Media::seekable(0)));
     assert_eq!(content_range(&transfer), "bytes */0");
     transfer.broke(0);

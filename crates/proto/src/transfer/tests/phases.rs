@@ -1,6 +1,6 @@
 use super::*;
 
-/// A transfer in every phase.
+/// Returns a transfer in every phase.
 fn phases() -> Vec<Transfer> {
     let mut waiting = sending();
     waiting.broke(0);
@@ -15,7 +15,7 @@ fn phases() -> Vec<Transfer> {
         Transfer::start(Plan::new(UploadType::Media, Media::seekable(LEN))),
         in_session(Plan::resumable(Media::streamed(None))),
         sending(),
-        asking(),
+        querying(),
         waiting,
         renewing,
         finished,
@@ -24,19 +24,19 @@ fn phases() -> Vec<Transfer> {
 }
 
 #[test]
-fn polling_again_says_the_same() {
+fn repeated_poll_returns_the_same_action() {
     for transfer in phases() {
         assert_eq!(transfer.poll(), transfer.poll());
     }
 }
 
-/// Whether a transfer is where nothing is sent.
+/// Returns whether the transfer is in a phase in which no request is sent.
 fn silent(transfer: &Transfer) -> bool {
     !matches!(transfer.poll(), Action::Send(_))
 }
 
 #[test]
-fn a_reply_that_nobody_waits_for_changes_nothing() {
+fn reply_without_a_request_changes_nothing() {
     for transfer in phases().into_iter().filter(silent) {
         for answer in [
             incomplete(Q),
@@ -54,7 +54,7 @@ fn a_reply_that_nobody_waits_for_changes_nothing() {
 }
 
 #[test]
-fn a_break_that_nobody_waits_for_changes_nothing() {
+fn break_without_a_request_changes_nothing() {
     for transfer in phases().into_iter().filter(silent) {
         let mut told = transfer.clone();
         told.broke(0);
@@ -63,7 +63,7 @@ fn a_break_that_nobody_waits_for_changes_nothing() {
 }
 
 #[test]
-fn only_a_wait_ends_with_waiting() {
+fn waited_ends_only_a_wait() {
     for transfer in phases() {
         let mut told = transfer.clone();
         told.waited();
@@ -73,7 +73,7 @@ fn only_a_wait_ends_with_waiting() {
 }
 
 #[test]
-fn only_a_request_for_a_token_ends_with_a_token() {
+fn token_refreshed_ends_only_a_token_refresh() {
     for transfer in phases() {
         let mut told = transfer.clone();
         told.token_refreshed();
@@ -85,7 +85,7 @@ fn only_a_request_for_a_token_ends_with_a_token() {
 }
 
 #[test]
-fn what_is_over_stays_over() {
+fn finished_or_failed_transfer_stays_so() {
     for transfer in phases() {
         if !matches!(transfer.poll(), Action::Finished | Action::Failed(_)) {
             continue;

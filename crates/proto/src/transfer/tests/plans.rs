@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_chunk_size_is_read_with_its_unit() {
+fn chunk_size_is_parsed_with_its_unit() {
     for (text, multiples) in [
         ("262144", 1),
         ("262144B", 1),
@@ -23,7 +23,7 @@ fn a_chunk_size_is_read_with_its_unit() {
 }
 
 #[test]
-fn what_is_no_size_is_refused() {
+fn malformed_chunk_size_is_refused() {
     for text in [
         "",
         "K",
@@ -44,7 +44,7 @@ fn what_is_no_size_is_refused() {
 }
 
 #[test]
-fn a_size_that_is_no_multiple_names_one_near_it() {
+fn chunk_size_that_is_not_a_multiple_is_refused_with_one_near_it() {
     for (bytes, near) in [
         (0, Q),
         (1, Q),
@@ -57,7 +57,7 @@ fn a_size_that_is_no_multiple_names_one_near_it() {
         let error = InvalidChunkSize::NotAMultiple { bytes, near };
         assert_eq!(ChunkSize::new(bytes), Err(error));
         let text = error.to_string();
-        assert!(text.ends_with(&format!("near it is {near}")), "{text}");
+        assert!(text.ends_with(&format!("but {near} is")), "{text}");
     }
     assert_eq!(
         "1000K".parse::<ChunkSize>(),
@@ -67,7 +67,7 @@ fn a_size_that_is_no_multiple_names_one_near_it() {
 }
 
 #[test]
-fn only_resumable_uploads_have_sessions() {
+fn only_resumable_uploads_start_sessions() {
     let first = |upload_type| Transfer::start(Plan::new(upload_type, Media::seekable(1))).poll();
     assert_eq!(first(UploadType::Resumable), Action::Send(Request::Start));
     assert_eq!(

@@ -1,17 +1,17 @@
 use super::*;
 
-/// What a table says of a reply.
+/// The expected effect of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Finished,
     BacksOff,
     Pauses,
-    /// No server of this protocol.
+    /// The transfer fails, because the server does not speak the protocol.
     NotTheProtocol,
     StartsAnew,
     Refused,
     Cancelled,
-    /// The next request is the question what is committed.
+    /// The next request is a query.
     GoesOn,
 }
 
@@ -45,10 +45,10 @@ const OVERLOAD: &[u16] = &[408, 429, 500, 502, 503, 504];
 const ODD: &[u16] = &[202, 203, 206, 301, 302, 304, 307, 409, 421, 423, 425];
 
 #[test]
-fn every_status_of_a_data_request_has_its_fate() {
+fn every_status_of_a_data_request_is_classified() {
     let table = [
         (Outcome::Finished, &[200, 201, 204][..]),
-        // Nothing was kept of what was sent.
+        // None of the sent bytes are committed.
         (Outcome::BacksOff, &[308]),
         (Outcome::BacksOff, OVERLOAD),
         (Outcome::Pauses, ODD),
@@ -60,10 +60,10 @@ fn every_status_of_a_data_request_has_its_fate() {
 }
 
 #[test]
-fn every_status_of_a_query_has_its_fate() {
+fn every_status_of_a_query_is_classified() {
     let table = [
         (Outcome::Finished, &[200, 201][..]),
-        // It shows no resource, and may come from something on the way.
+        // It shows no resource and may come from a proxy.
         (Outcome::Pauses, &[204]),
         (Outcome::GoesOn, &[308]),
         (Outcome::BacksOff, OVERLOAD),
@@ -76,9 +76,9 @@ fn every_status_of_a_query_has_its_fate() {
 }
 
 #[test]
-fn every_status_of_a_start_has_its_fate() {
+fn every_status_of_a_start_is_classified() {
     let table = [
-        // Without a `Location` there is no session, but perhaps something else was made.
+        // Without a `Location` there is no session, but the server may have created something else.
         (Outcome::NotTheProtocol, &[200, 201, 204, 206][..]),
         (Outcome::NotTheProtocol, &[301, 302, 307, 308]),
         (Outcome::Pauses, &[409, 425]),
@@ -91,7 +91,7 @@ fn every_status_of_a_start_has_its_fate() {
 }
 
 #[test]
-fn every_status_of_a_one_shot_upload_has_its_fate() {
+fn every_status_of_a_single_request_is_classified() {
     let table = [
         (Outcome::Finished, &[200, 201, 204][..]),
         (Outcome::NotTheProtocol, &[202, 302, 308]),
@@ -112,7 +112,7 @@ fn single_request(upload_type: UploadType) -> Plan {
 }
 
 #[test]
-fn a_page_is_never_taken_for_a_resource() {
+fn html_page_is_not_a_resource() {
     for content_type in [
         "text/html",
         "TEXT/HTML; charset=utf-8",
@@ -121,8 +121,8 @@ fn a_page_is_never_taken_for_a_resource() {
         let page = answer(200).with(CONTENT_TYPE, HeaderValue::from_static(content_type));
         for (transfer, expected) in [
             (sending(), Outcome::Pauses),
-            (asking(), Outcome::Pauses),
-            // The server may have stored the media all the same.
+            (querying(), Outcome::Pauses),
+            // The server may have stored the media nevertheless.
             (
                 Transfer::start(single_request(UploadType::Media)),
                 Outcome::NotTheProtocol,
@@ -136,7 +136,7 @@ fn a_page_is_never_taken_for_a_resource() {
 }
 
 #[test]
-fn a_resource_is_not_looked_for_in_the_content_type() {
+fn resource_is_recognised_by_its_body_and_not_its_content_type() {
     for content_type in ["application/json", "text/plain", "text/ht"] {
         let mut transfer = sending();
         let reply = answer(200).with(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -145,7 +145,7 @@ fn a_resource_is_not_looked_for_in_the_content_type() {
 }
 
 #[test]
-fn what_is_neither_an_object_nor_empty_is_no_resource() {
+fn body_that_is_neither_an_object_nor_empty_is_not_a_resource() {
     let body = |body: &str| Answer {
         body: body.to_owned(),
         ..answer(200)
@@ -157,14 +157,14 @@ fn what_is_neither_an_object_nor_empty_is_no_resource() {
         ("Welcome to the network.", Outcome::Pauses),
         ("[]", Outcome::Pauses),
     ] {
-        let mut transfer = asking();
+        let mut transfer = querying();
         body(text).to(&mut transfer);
         assert_eq!(outcome(&transfer), expected, "{text:?}");
     }
 }
 
 #[test]
-fn a_reply_that_comes_before_the_media_was_sent_does_not_end_the_upload() {
+fn reply_before_the_media_is_sent_does_not_finish_the_upload() {
     let mut transfer = sending();
     transfer.cut_short();
     answer(200).to(&mut transfer);
@@ -178,7 +178,7 @@ fn a_reply_that_comes_before_the_media_was_sent_does_not_end_the_upload() {
 }
 
 #[test]
-fn a_request_that_broke_before_its_end_cannot_have_ended_the_upload() {
+fn request_that_broke_before_its_end_cannot_have_finished_the_upload() {
     for (cut_short, finished) in [(true, false), (false, true)] {
         let mut transfer = sending();
         if cut_short {
@@ -192,7 +192,7 @@ fn a_request_that_broke_before_its_end_cannot_have_ended_the_upload() {
 }
 
 #[test]
-fn a_redirection_says_where_it_leads_but_not_its_query() {
+fn redirection_shows_its_target_without_query() {
     let mut transfer = Transfer::start(seekable());
     let location = HeaderValue::from_static("https://h/u?upload_id=secret");
     answer(301).with(LOCATION, location).to(&mut transfer);
@@ -204,7 +204,7 @@ fn a_redirection_says_where_it_leads_but_not_its_query() {
 }
 
 #[test]
-fn the_reason_tells_a_rate_limit_from_a_refusal() {
+fn reason_distinguishes_a_rate_limit_from_a_refusal() {
     for (reason, expected) in [
         ("rateLimitExceeded", Outcome::BacksOff),
         ("userRateLimitExceeded", Outcome::BacksOff),
@@ -222,16 +222,16 @@ fn the_reason_tells_a_rate_limit_from_a_refusal() {
 }
 
 #[test]
-fn a_query_that_finds_the_upload_finished_ends_it() {
+fn query_of_a_finished_upload_finishes_the_transfer() {
     for status in [200, 201] {
-        let mut transfer = asking();
+        let mut transfer = querying();
         assert_eq!(answer(status).to(&mut transfer), Event::Finished);
         assert_eq!(transfer.poll(), Action::Finished);
     }
 }
 
 #[test]
-fn an_override_of_308_is_a_308() {
+fn status_override_of_308_is_a_308() {
     let stands_for_308 = |committed| Answer {
         status: StatusCode::OK,
         ..incomplete(committed).with(
@@ -239,7 +239,7 @@ fn an_override_of_308_is_a_308() {
             HeaderValue::from_static(" 308 "),
         )
     };
-    let mut transfer = asking();
+    let mut transfer = querying();
     let event = stands_for_308(Q).to(&mut transfer);
     assert_eq!(event, Event::Committed { offset: Q });
     let event = stands_for_308(2 * Q).to(&mut transfer);
@@ -248,7 +248,7 @@ fn an_override_of_308_is_a_308() {
 }
 
 #[test]
-fn an_override_of_another_status_is_none() {
+fn status_override_of_another_status_is_ignored() {
     let mut transfer = sending();
     let reply = answer(200).with(X_HTTP_STATUS_CODE_OVERRIDE, HeaderValue::from_static("200"));
     assert_eq!(reply.to(&mut transfer), Event::Finished);

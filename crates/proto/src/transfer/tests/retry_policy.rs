@@ -4,7 +4,7 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The waits of a transfer whose every request breaks, each with another random number.
+/// Returns the waits of a transfer whose every request breaks, each with another random number.
 fn waits(transfer: &mut Transfer, randoms: &[u32]) -> Vec<Duration> {
     let wait = |random: &u32| {
         transfer.broke(*random);
@@ -16,8 +16,12 @@ fn waits(transfer: &mut Transfer, randoms: &[u32]) -> Vec<Duration> {
 }
 
 #[test]
-fn waits_double_from_one_second_on_with_milliseconds_drawn_for_each() {
-    for kind in [Transfer::start(seekable()), sending(), asking_anew()] {
+fn waits_double_from_one_second_with_random_milliseconds_each() {
+    for kind in [
+        Transfer::start(seekable()),
+        sending(),
+        querying_without_failures(),
+    ] {
         let mut transfer = kind;
         let waits = waits(&mut transfer, &[7, 1000, 0, 500, 1001 + 3]);
         let expected = [1007, 3000, 4000, 8500, 16_003].map(millis);
@@ -25,15 +29,15 @@ fn waits_double_from_one_second_on_with_milliseconds_drawn_for_each() {
     }
 }
 
-/// A query without a failure before it.
-fn asking_anew() -> Transfer {
+/// Returns a transfer that waits for the reply to a query, without earlier failures.
+fn querying_without_failures() -> Transfer {
     Transfer::resume(seekable())
 }
 
 #[test]
-fn six_tries_without_progress_are_all() {
+fn upload_fails_after_six_attempts_without_progress() {
     let mut transfer = sending();
-    let (tries, failure) = endure(&mut transfer, |transfer| transfer.broke(0));
+    let (tries, failure) = run_until_failure(&mut transfer, |transfer| transfer.broke(0));
     assert_eq!(tries, 6);
     let expected = Failure::GaveUp {
         cause: Cause::Broken,
@@ -45,7 +49,7 @@ fn six_tries_without_progress_are_all() {
 }
 
 #[test]
-fn a_wait_says_which_try_follows_and_why() {
+fn wait_states_the_next_attempt_and_the_cause() {
     let mut transfer = Transfer::start(seekable());
     transfer.broke(0);
     let first = wait(&transfer);
@@ -59,7 +63,7 @@ fn a_wait_says_which_try_follows_and_why() {
 }
 
 #[test]
-fn progress_starts_the_waits_anew() {
+fn progress_resets_the_waits() {
     let mut transfer = sending();
     waits(&mut transfer, &[0; 5]);
     incomplete(1).to(&mut transfer);
@@ -70,7 +74,7 @@ fn progress_starts_the_waits_anew() {
 }
 
 #[test]
-fn an_offset_that_was_reached_before_is_no_progress() {
+fn offset_reached_before_is_not_progress() {
     let mut transfer = sending();
     waits(&mut transfer, &[0]);
     incomplete(2 * Q).to(&mut transfer);
@@ -82,7 +86,7 @@ fn an_offset_that_was_reached_before_is_no_progress() {
 }
 
 #[test]
-fn a_session_that_starts_is_no_progress() {
+fn start_of_a_session_is_not_progress() {
     let mut transfer = Transfer::start(seekable());
     waits(&mut transfer, &[0; 3]);
     session_start().to(&mut transfer);
@@ -105,9 +109,13 @@ fn overload_backs_off() {
         limited("rateLimitExceeded"),
         limited("userRateLimitExceeded"),
     ] {
-        for transfer in [Transfer::start(seekable()), sending(), asking_anew()] {
+        for transfer in [
+            Transfer::start(seekable()),
+            sending(),
+            querying_without_failures(),
+        ] {
             let mut transfer = transfer;
-            let (tries, failure) = endure(&mut transfer, |transfer| {
+            let (tries, failure) = run_until_failure(&mut transfer, |transfer| {
                 answer.to(transfer);
             });
             assert_eq!(tries, 6, "{answer:?}");
@@ -127,19 +135,19 @@ fn delay_after(answer: &Answer) -> Duration {
 }
 
 #[test]
-fn retry_after_wins_where_it_is_longer() {
+fn longer_retry_after_replaces_the_wait() {
     assert_eq!(delay_after(&answer(503).retry_after(20)), millis(20_000));
     assert_eq!(delay_after(&answer(429).retry_after(600)), millis(600_000));
 }
 
 #[test]
-fn retry_after_loses_where_it_is_shorter() {
+fn shorter_retry_after_is_ignored() {
     assert_eq!(delay_after(&answer(503).retry_after(1)), millis(1250));
     assert_eq!(delay_after(&answer(503).retry_after(0)), millis(1250));
 }
 
 #[test]
-fn retry_after_that_is_too_long_gives_up_at_once() {
+fn retry_after_over_the_limit_gives_up_at_once() {
     let mut transfer = sending();
     answer(503).retry_after(601).to(&mut transfer);
     let failure = failure(&transfer);
@@ -159,7 +167,7 @@ fn retry_after_that_is_too_long_gives_up_at_once() {
 }
 
 #[test]
-fn an_odd_reply_is_tried_again_after_a_pause_or_when_it_says() {
+fn unexpected_reply_is_retried_after_a_pause_or_its_retry_after() {
     for (asks, waits) in [(None, 1000), (Some(40), 40_000), (Some(100_000), 600_000)] {
         let mut transfer = sending();
         let reply = Reply {
@@ -172,7 +180,7 @@ fn an_odd_reply_is_tried_again_after_a_pause_or_when_it_says() {
 }
 
 #[test]
-fn patience_is_the_plans() {
+fn retry_policy_of_the_plan_applies() {
     let retry_policy = RetryPolicy {
         schedule: crate::backoff::Schedule {
             waits: 1,
@@ -183,7 +191,7 @@ fn patience_is_the_plans() {
         longest_retry_after: Duration::from_secs(1),
     };
     let plan = seekable().with_retry_policy(retry_policy);
-    let tries = |meet: fn(&mut Transfer)| endure(&mut in_session(plan.clone()), meet).0;
+    let tries = |meet: fn(&mut Transfer)| run_until_failure(&mut in_session(plan.clone()), meet).0;
     assert_eq!(tries(|transfer| transfer.broke(0)), 2);
     let unexpected = |transfer: &mut Transfer| {
         page(200).to(transfer);
@@ -200,7 +208,7 @@ fn patience_is_the_plans() {
 }
 
 #[test]
-fn odd_replies_are_tried_ten_times_a_second_apart() {
+fn unexpected_replies_are_retried_up_to_ten_attempts_a_second_apart() {
     let mut transfer = sending();
     for attempt in 2..=10 {
         transfer.replied(&page(200).reply(), 1000);
@@ -221,24 +229,24 @@ fn odd_replies_are_tried_ten_times_a_second_apart() {
 }
 
 #[test]
-fn progress_makes_odd_replies_count_anew() {
-    let mut transfer = asking();
+fn progress_resets_the_count_of_unexpected_replies() {
+    let mut transfer = querying();
     for _ in 0..9 {
         page(200).to(&mut transfer);
         transfer.waited();
     }
     incomplete(Q).to(&mut transfer);
-    let (tries, _) = endure(&mut transfer, |transfer| {
+    let (tries, _) = run_until_failure(&mut transfer, |transfer| {
         page(200).to(transfer);
     });
     assert_eq!(tries, 10);
 }
 
 #[test]
-fn odd_replies_and_broken_connections_count_each_for_themselves() {
+fn unexpected_replies_and_broken_connections_are_counted_separately() {
     let mut transfer = sending();
     let mut turn = 0;
-    let (tries, failure) = endure(&mut transfer, |transfer| {
+    let (tries, failure) = run_until_failure(&mut transfer, |transfer| {
         turn += 1;
         if turn % 2 == 0 {
             transfer.broke(0);

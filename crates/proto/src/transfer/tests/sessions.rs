@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_session_starts_at_its_location() {
+fn session_starts_at_its_location() {
     let mut transfer = Transfer::start(seekable());
     assert_eq!(transfer.poll(), Action::Send(Request::Start));
     let location = SESSION_URI.to_owned();
@@ -27,7 +27,7 @@ fn any_success_with_a_location_starts_a_session() {
 }
 
 #[test]
-fn an_empty_location_starts_no_session() {
+fn empty_location_starts_no_session() {
     let mut transfer = Transfer::start(seekable());
     let event = answer(200)
         .with(LOCATION, HeaderValue::from_static(" "))
@@ -40,7 +40,7 @@ fn an_empty_location_starts_no_session() {
 }
 
 #[test]
-fn a_start_that_fails_starts_again() {
+fn failed_start_is_repeated() {
     let mut transfer = Transfer::start(seekable());
     transfer.broke(0);
     transfer.waited();
@@ -51,7 +51,7 @@ fn a_start_that_fails_starts_again() {
 }
 
 #[test]
-fn what_broke_in_a_session_is_followed_by_the_question() {
+fn failure_in_a_session_is_followed_by_a_query() {
     let broke = |transfer: &mut Transfer| transfer.broke(0);
     let overload = |transfer: &mut Transfer| {
         answer(502).to(transfer);
@@ -71,9 +71,9 @@ fn what_broke_in_a_session_is_followed_by_the_question() {
 }
 
 #[test]
-fn a_lost_session_starts_anew_from_the_first_byte() {
+fn lost_session_restarts_from_the_first_byte() {
     for status in [404, 410] {
-        let mut transfer = asking();
+        let mut transfer = querying();
         incomplete(2 * Q).to(&mut transfer);
         assert_eq!(answer(status).to(&mut transfer), Event::Lost);
         assert_eq!(transfer.poll(), Action::Send(Request::Start));
@@ -87,7 +87,7 @@ fn a_lost_session_starts_anew_from_the_first_byte() {
 }
 
 #[test]
-fn what_was_sent_to_a_lost_session_does_not_count() {
+fn bytes_sent_to_a_lost_session_do_not_count() {
     let mut transfer = in_session(seekable().with_chunking(fixed(1)));
     incomplete(Q).to(&mut transfer);
     incomplete(2 * Q).to(&mut transfer);
@@ -102,9 +102,9 @@ fn what_was_sent_to_a_lost_session_does_not_count() {
 }
 
 #[test]
-fn the_end_that_was_sent_to_a_lost_session_does_not_count() {
+fn end_sent_to_a_lost_session_does_not_count() {
     let mut transfer = sending();
-    // All was sent twice; now there are chunks.
+    // All bytes were sent twice, so chunks are used now.
     for _ in 0..2 {
         transfer.broke(0);
         transfer.waited();
@@ -119,7 +119,7 @@ fn the_end_that_was_sent_to_a_lost_session_does_not_count() {
 }
 
 #[test]
-fn progress_of_a_lost_session_is_to_be_made_again() {
+fn progress_of_a_lost_session_does_not_count() {
     let mut transfer = in_session(seekable().with_chunking(fixed(1)));
     incomplete(Q).to(&mut transfer);
     incomplete(2 * Q).to(&mut transfer);
@@ -133,10 +133,10 @@ fn progress_of_a_lost_session_is_to_be_made_again() {
 }
 
 #[test]
-fn three_restarts_are_all() {
+fn fourth_lost_session_fails() {
     let mut transfer = sending();
     let mut restarts = 0;
-    let (requests, failure) = endure(&mut transfer, |transfer| {
+    let (requests, failure) = run_until_failure(&mut transfer, |transfer| {
         if matches!(request(transfer), Request::Start) {
             session_start().to(transfer);
             restarts += 1;
@@ -153,7 +153,7 @@ fn three_restarts_are_all() {
 }
 
 #[test]
-fn progress_does_not_earn_more_restarts() {
+fn progress_does_not_reset_the_count_of_restarts() {
     let mut transfer = sending();
     for _ in 0..3 {
         incomplete(Q).to(&mut transfer);
@@ -166,14 +166,14 @@ fn progress_does_not_earn_more_restarts() {
 }
 
 #[test]
-fn a_cancelled_session_is_not_replaced() {
+fn cancelled_session_is_not_replaced() {
     let mut transfer = sending();
     answer(499).to(&mut transfer);
     assert_eq!(failure(&transfer), Failure::Cancelled);
 }
 
 #[test]
-fn a_session_of_another_process_is_asked_first() {
+fn session_of_another_process_is_queried_first() {
     let mut transfer = Transfer::resume(seekable());
     assert_eq!(content_range(&transfer), format!("bytes */{LEN}"));
     incomplete(Q + 1).to(&mut transfer);
@@ -182,7 +182,7 @@ fn a_session_of_another_process_is_asked_first() {
 }
 
 #[test]
-fn a_session_of_another_process_may_be_finished_or_lost() {
+fn session_of_another_process_may_be_finished_or_lost() {
     let mut transfer = Transfer::resume(seekable());
     assert_eq!(answer(200).to(&mut transfer), Event::Finished);
     let mut transfer = Transfer::resume(seekable());
@@ -191,7 +191,7 @@ fn a_session_of_another_process_may_be_finished_or_lost() {
 }
 
 #[test]
-fn a_session_of_another_process_cannot_have_more_than_there_is() {
+fn session_of_another_process_beyond_the_media_size_fails() {
     let mut transfer = Transfer::resume(seekable());
     incomplete(LEN + 1).to(&mut transfer);
     let beyond = Failure::OffsetBeyondSent {
@@ -202,7 +202,7 @@ fn a_session_of_another_process_cannot_have_more_than_there_is() {
 }
 
 #[test]
-fn a_session_that_has_more_than_a_stream_brings_is_somebody_elses() {
+fn session_beyond_the_end_of_a_stream_fails() {
     let beyond = Failure::OffsetBeyondSent {
         committed: 2 * Q,
         sent: Q,
@@ -219,7 +219,7 @@ fn a_session_that_has_more_than_a_stream_brings_is_somebody_elses() {
 }
 
 #[test]
-fn a_one_shot_upload_is_sent_as_a_whole_again() {
+fn single_request_upload_is_resent_as_a_whole() {
     for upload_type in [UploadType::Media, UploadType::Multipart] {
         let mut transfer = Transfer::start(Plan::new(upload_type, Media::seekable(LEN)));
         assert_eq!(transfer.poll(), Action::Send(Request::SingleRequest));
@@ -234,15 +234,15 @@ fn a_one_shot_upload_is_sent_as_a_whole_again() {
 }
 
 #[test]
-fn a_one_shot_upload_leaves_no_session_behind() {
+fn failed_single_request_upload_leaves_no_session() {
     let mut transfer = Transfer::start(Plan::new(UploadType::Media, Media::seekable(LEN)));
-    let (tries, failure) = endure(&mut transfer, |transfer| transfer.broke(0));
+    let (tries, failure) = run_until_failure(&mut transfer, |transfer| transfer.broke(0));
     assert_eq!(tries, 6);
     assert!(!failure.session_survives());
 }
 
 #[test]
-fn requests_outside_of_a_session_have_no_content_range() {
+fn requests_outside_a_session_have_no_content_range() {
     assert_eq!(Request::SingleRequest.content_range(), None);
     assert_eq!(Request::Start.content_range(), None);
 }

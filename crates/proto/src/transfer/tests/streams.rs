@@ -1,6 +1,6 @@
 use super::*;
 
-/// Brings the stream of `len` bytes that is asked for; whether there was anything to bring.
+/// Provides the requested bytes of a stream of `len` bytes. Returns whether any were requested.
 fn fill(transfer: &mut Transfer, len: u64) -> bool {
     let Action::Fill { upto } = transfer.poll() else {
         return false;
@@ -9,7 +9,7 @@ fn fill(transfer: &mut Transfer, len: u64) -> bool {
     true
 }
 
-/// The `Content-Range` of every request that brings a stream of `len` bytes up.
+/// Returns the `Content-Range` of every request that uploads a stream of `len` bytes.
 fn ranges(plan: Plan, len: u64) -> Vec<String> {
     let mut transfer = in_session(plan);
     let mut ranges = Vec::new();
@@ -34,7 +34,7 @@ fn unknown() -> Plan {
 }
 
 #[test]
-fn a_chunk_is_sent_when_a_byte_more_is_there() {
+fn chunk_is_sent_when_one_byte_more_is_buffered() {
     let mut transfer = in_session(unknown());
     assert_eq!(transfer.poll(), Action::Fill { upto: Q + 1 });
     transfer.filled(Q, false);
@@ -44,7 +44,7 @@ fn a_chunk_is_sent_when_a_byte_more_is_there() {
 }
 
 #[test]
-fn the_last_chunk_of_an_unknown_size_carries_the_total() {
+fn last_chunk_of_an_unknown_size_states_the_total() {
     assert_eq!(
         ranges(unknown(), Q + 1),
         ["bytes 0-262143/*", "bytes 262144-262144/262145"]
@@ -52,7 +52,7 @@ fn the_last_chunk_of_an_unknown_size_carries_the_total() {
 }
 
 #[test]
-fn a_whole_number_of_chunks_ends_with_the_total_in_the_last() {
+fn whole_number_of_chunks_states_the_total_in_the_last() {
     assert_eq!(ranges(unknown(), Q), ["bytes 0-262143/262144"]);
     assert_eq!(
         ranges(unknown(), 2 * Q),
@@ -61,18 +61,18 @@ fn a_whole_number_of_chunks_ends_with_the_total_in_the_last() {
 }
 
 #[test]
-fn a_stream_shorter_than_a_chunk_is_one_request() {
+fn stream_shorter_than_a_chunk_is_one_request() {
     assert_eq!(ranges(unknown(), 1), ["bytes 0-0/1"]);
     assert_eq!(ranges(unknown(), Q - 1), ["bytes 0-262142/262143"]);
 }
 
 #[test]
-fn a_stream_without_bytes_is_one_empty_request() {
+fn empty_stream_is_one_empty_request() {
     assert_eq!(ranges(unknown(), 0), ["bytes */0"]);
 }
 
 #[test]
-fn a_known_size_is_in_every_chunk() {
+fn known_size_is_stated_in_every_chunk() {
     let plan = Plan::resumable(Media::streamed(Some(2 * Q))).with_chunking(fixed(1));
     assert_eq!(
         ranges(plan, 2 * Q),
@@ -81,7 +81,7 @@ fn a_known_size_is_in_every_chunk() {
 }
 
 #[test]
-fn a_stream_is_cut_even_when_nothing_is_set() {
+fn stream_is_chunked_by_default() {
     let plan = Plan::resumable(Media::streamed(None));
     assert_eq!(
         ranges(plan, 64 * Q),
@@ -90,7 +90,7 @@ fn a_stream_is_cut_even_when_nothing_is_set() {
 }
 
 #[test]
-fn the_question_names_a_total_only_when_it_is_known() {
+fn query_states_a_total_only_when_it_is_known() {
     let mut transfer = in_session(unknown());
     fill(&mut transfer, 2 * Q);
     transfer.broke(0);
@@ -105,7 +105,7 @@ fn the_question_names_a_total_only_when_it_is_known() {
 }
 
 #[test]
-fn a_stream_that_is_kept_can_go_backwards_and_start_anew() {
+fn fully_buffered_stream_can_rewind_and_restart() {
     let mut transfer = in_session(unknown());
     fill(&mut transfer, 2 * Q);
     incomplete(Q).to(&mut transfer);
@@ -127,7 +127,7 @@ fn a_stream_that_is_kept_can_go_backwards_and_start_anew() {
 }
 
 #[test]
-fn no_request_is_larger_than_the_window() {
+fn no_request_exceeds_the_window() {
     for chunking in [Chunking::Adaptive, fixed(8)] {
         let media = Media::streamed(None).with_window(2 * Q + 17);
         let plan = Plan::resumable(media).with_chunking(chunking);
@@ -139,7 +139,7 @@ fn no_request_is_larger_than_the_window() {
 }
 
 #[test]
-fn a_window_is_at_least_a_chunk() {
+fn window_is_at_least_256_kib() {
     let plan = Plan::resumable(Media::streamed(None).with_window(1));
     let mut transfer = in_session(plan);
     assert_eq!(transfer.poll(), Action::Fill { upto: Q + 1 });
@@ -147,7 +147,7 @@ fn a_window_is_at_least_a_chunk() {
     assert_eq!(content_range(&transfer), "bytes 0-262143/*");
 }
 
-/// A transfer of three chunks through a window, of which the first is committed.
+/// Returns a windowed transfer of three chunks, the first of which is committed.
 fn windowed() -> Transfer {
     let plan = Plan::resumable(Media::streamed(None).with_window(Q));
     let mut transfer = in_session(plan);
@@ -157,7 +157,7 @@ fn windowed() -> Transfer {
 }
 
 #[test]
-fn a_window_keeps_what_is_not_committed() {
+fn window_keeps_uncommitted_bytes() {
     let mut transfer = windowed();
     assert_eq!(transfer.floor(), Q);
     assert_eq!(transfer.poll(), Action::Fill { upto: 2 * Q + 1 });
@@ -169,7 +169,7 @@ fn a_window_keeps_what_is_not_committed() {
 }
 
 #[test]
-fn going_backwards_out_of_the_window_is_the_end() {
+fn rewinding_before_the_window_fails() {
     let forgotten = |committed| Failure::SessionRewound {
         committed,
         kept_from: Q,
@@ -187,7 +187,7 @@ fn going_backwards_out_of_the_window_is_the_end() {
 }
 
 #[test]
-fn a_session_that_is_lost_behind_a_window_is_not_replaced() {
+fn session_lost_after_the_window_moved_is_not_replaced() {
     let mut transfer = windowed();
     fill(&mut transfer, 3 * Q);
     assert_eq!(answer(404).to(&mut transfer), Event::Nothing);
@@ -196,7 +196,7 @@ fn a_session_that_is_lost_behind_a_window_is_not_replaced() {
 }
 
 #[test]
-fn a_session_that_is_lost_before_the_window_moves_is_replaced() {
+fn session_lost_before_the_window_moves_is_replaced() {
     let plan = Plan::resumable(Media::streamed(None).with_window(Q));
     let mut transfer = in_session(plan);
     fill(&mut transfer, 3 * Q);
@@ -204,7 +204,7 @@ fn a_session_that_is_lost_before_the_window_moves_is_replaced() {
 }
 
 #[test]
-fn a_stream_that_goes_on_in_a_session_begins_where_the_server_is() {
+fn resumed_stream_begins_at_the_committed_offset() {
     let plan = Plan::resumable(Media::streamed(None).with_window(Q));
     let mut transfer = Transfer::resume(plan);
     assert_eq!(content_range(&transfer), "bytes */*");

@@ -14,7 +14,7 @@ fn refused(transfer: &Transfer) {
 }
 
 #[test]
-fn a_401_asks_for_another_token_and_then_what_is_committed() {
+fn unauthorized_in_a_session_refreshes_the_token_and_queries() {
     let mut transfer = refreshable();
     answer(401).to(&mut transfer);
     assert_eq!(transfer.poll(), Action::RefreshToken);
@@ -23,7 +23,7 @@ fn a_401_asks_for_another_token_and_then_what_is_committed() {
 }
 
 #[test]
-fn a_401_before_the_session_starts_again() {
+fn unauthorized_start_is_repeated_after_a_refresh() {
     let mut transfer = Transfer::start(seekable().with_refreshable_token(true));
     answer(401).to(&mut transfer);
     assert_eq!(transfer.poll(), Action::RefreshToken);
@@ -32,14 +32,14 @@ fn a_401_before_the_session_starts_again() {
 }
 
 #[test]
-fn a_401_is_final_when_there_is_no_other_token() {
+fn unauthorized_without_a_refreshable_token_fails() {
     let mut transfer = sending();
     answer(401).to(&mut transfer);
     refused(&transfer);
 }
 
 #[test]
-fn two_401_in_a_row_are_final() {
+fn two_consecutive_unauthorized_replies_fail() {
     let mut transfer = refreshable();
     answer(401).to(&mut transfer);
     transfer.token_refreshed();
@@ -48,7 +48,7 @@ fn two_401_in_a_row_are_final() {
 }
 
 #[test]
-fn a_broken_connection_between_two_401_makes_no_difference() {
+fn broken_connection_between_unauthorized_replies_does_not_reset_them() {
     let mut transfer = refreshable();
     answer(401).to(&mut transfer);
     transfer.token_refreshed();
@@ -59,7 +59,7 @@ fn a_broken_connection_between_two_401_makes_no_difference() {
 }
 
 #[test]
-fn a_token_that_was_good_for_something_may_be_renewed_again() {
+fn token_refreshes_again_after_progress() {
     let mut transfer = refreshable();
     for committed in [Q, 2 * Q, 3 * Q] {
         answer(401).to(&mut transfer);
@@ -70,7 +70,7 @@ fn a_token_that_was_good_for_something_may_be_renewed_again() {
 }
 
 #[test]
-fn a_token_that_only_starts_a_session_may_be_renewed_again() {
+fn token_refreshes_again_after_starting_a_session() {
     let mut transfer = Transfer::start(seekable().with_refreshable_token(true));
     answer(401).to(&mut transfer);
     transfer.token_refreshed();
@@ -80,7 +80,7 @@ fn a_token_that_only_starts_a_session_may_be_renewed_again() {
 }
 
 #[test]
-fn a_server_that_answers_questions_but_takes_no_token_for_data_is_given_up() {
+fn server_that_accepts_tokens_only_for_queries_is_given_up() {
     let mut transfer = refreshable();
     for _ in 0..2 {
         answer(401).to(&mut transfer);

@@ -1,4 +1,4 @@
-//! A transfer and a server, and between them a line on which a schedule of faults happens.
+//! A simulation of a transfer and a server, connected by a network with a schedule of faults.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,30 +13,30 @@ use windlass_proto::transfer::{
 use crate::client::{Outgoing, Reader};
 use crate::fault::{Fault, Keep};
 use crate::media::Stored;
+use crate::oracle::{Next, Oracle, Verdict};
 use crate::schedule::Schedule;
 use crate::server::{Answer, Delivery, Server, thousandths};
-use crate::witness::{Next, Verdict, Witness};
 
 const Q: u64 = CHUNK_GRANULARITY;
 
-/// Both ends.
+/// Client and server.
 #[derive(Debug)]
-pub(crate) struct Pair<'a> {
+pub(crate) struct Simulation<'a> {
     case: &'a Schedule,
     retry_policy: RetryPolicy,
     server: Server,
     transfer: Transfer,
     reader: Reader,
-    witness: Witness,
+    oracle: Oracle,
     /// What must follow now.
     verdict: Verdict,
-    /// The query of the session's URI, as the client has kept it.
+    /// The query of the session's URI, as stored by the client.
     session: Option<String>,
     requests: usize,
     elapsed: Duration,
 }
 
-/// How it went.
+/// Result of a simulation.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) failure: Option<Failure>,
@@ -44,15 +44,15 @@ pub(crate) struct End {
     pub(crate) elapsed: Duration,
 }
 
-/// What comes back on the line.
-enum Heard {
+/// What the client gets for a request.
+enum ClientResult {
     Nothing,
     Answer(Answer),
-    /// The client is no more.
+    /// The client was killed.
     Killed,
 }
 
-impl<'a> Pair<'a> {
+impl<'a> Simulation<'a> {
     pub(crate) fn new(case: &'a Schedule, retry_policy: RetryPolicy) -> Self {
         let first = if case.single_request {
             Next::SingleRequest
@@ -65,7 +65,7 @@ impl<'a> Pair<'a> {
             server: Server::new(case.server),
             transfer: Transfer::start(case.plan(retry_policy)),
             reader: Reader::new(case),
-            witness: witness(case, retry_policy),
+            oracle: oracle(case, retry_policy),
             verdict: Verdict::Next(first),
             session: None,
             requests: 0,
@@ -73,7 +73,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Runs until it is over, with at most so many requests.
+    /// Runs to the end, with at most `most` requests.
     pub(crate) fn run(mut self, most: usize) -> End {
         loop {
             let action = self.transfer.poll();
@@ -95,11 +95,11 @@ impl<'a> Pair<'a> {
                 Action::Wait(wait) => {
                     self.elapsed += wait.delay;
                     self.transfer.waited();
-                    self.verdict = self.after_trouble();
+                    self.verdict = self.after_failure();
                 }
                 Action::RefreshToken => {
                     self.transfer.token_refreshed();
-                    self.verdict = self.after_trouble();
+                    self.verdict = self.after_failure();
                 }
                 Action::Finished => return self.finished(),
                 Action::Failed(failure) => return self.over(Some(failure)),
@@ -107,8 +107,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// In a session, the question what is committed follows.
-    fn after_trouble(&self) -> Verdict {
+    /// Returns the action that must follow a failure: in a session, a query.
+    fn after_failure(&self) -> Verdict {
         Verdict::Next(match (self.case.single_request, &self.session) {
             (true, _) => Next::SingleRequest,
             (false, None) => Next::Start,
@@ -128,16 +128,16 @@ impl<'a> Pair<'a> {
         self.requests += 1;
         let random = self.random();
         match self.deliver(&outgoing, fault) {
-            Heard::Killed => self.begin_again(),
-            Heard::Nothing => {
-                self.verdict = self.witness.broke(random);
+            ClientResult::Killed => self.restart_client(),
+            ClientResult::Nothing => {
+                self.verdict = self.oracle.broke(random);
                 self.transfer.broke(random);
             }
-            Heard::Answer(answer) => self.hear(request, &answer, random),
+            ClientResult::Answer(answer) => self.hear(request, &answer, random),
         }
     }
 
-    /// Another number for every wait, the same in every run.
+    /// Returns another number for every wait, the same in every run.
     fn random(&self) -> u32 {
         let requests = u32::try_from(self.requests).expect("not that many");
         requests.wrapping_mul(2_654_435_761)
@@ -159,7 +159,7 @@ impl<'a> Pair<'a> {
     fn check_chunk(&self, chunk: Chunk, range: ContentRange) {
         let case = self.case;
         let Chunk { first, end, total } = chunk;
-        assert_eq!(first, self.witness.reported, "where the server is");
+        assert_eq!(first, self.oracle.reported, "where the server is");
         assert!(first <= end && end <= case.len, "{chunk:?}");
         assert!(total.is_none_or(|total| total == case.len), "{chunk:?}");
         if end == case.len {
@@ -179,32 +179,32 @@ impl<'a> Pair<'a> {
         assert_eq!(range, expected);
     }
 
-    fn deliver(&mut self, outgoing: &Outgoing, fault: Fault) -> Heard {
+    fn deliver(&mut self, outgoing: &Outgoing, fault: Fault) -> ClientResult {
         let whole = Delivery::WHOLE;
         match fault {
-            Fault::Fine => Heard::Answer(self.server.serve(outgoing, whole)),
-            Fault::Lost => Heard::Nothing,
+            Fault::Fine => ClientResult::Answer(self.server.serve(outgoing, whole)),
+            Fault::Lost => ClientResult::Nothing,
             Fault::Torn { after, keep, late } => {
                 self.tear(outgoing, after, keep, late);
-                Heard::Nothing
+                ClientResult::Nothing
             }
             Fault::ReplyLost { late } => {
                 self.server.serve(outgoing, Delivery { late, ..whole });
-                Heard::Nothing
+                ClientResult::Nothing
             }
             Fault::Kill { effect } => {
                 self.serve_if(effect, outgoing);
-                Heard::Killed
+                ClientResult::Killed
             }
             Fault::Restart { left } => {
                 self.server.restart(left);
-                Heard::Nothing
+                ClientResult::Nothing
             }
-            _ => Heard::Answer(self.answer(outgoing, fault)),
+            _ => ClientResult::Answer(self.answer(outgoing, fault)),
         }
     }
 
-    /// The answer where there is one.
+    /// Returns the reply, if the client gets one.
     fn answer(&mut self, outgoing: &Outgoing, fault: Fault) -> Answer {
         match fault {
             Fault::Overload {
@@ -262,7 +262,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// A request without a body is torn in its head.
+    /// Breaks a request. A request without a body breaks in its head.
     fn tear(&mut self, outgoing: &Outgoing, after: u16, keep: Keep, late: u8) {
         let len = outgoing.body.end - outgoing.body.start;
         if len > 0 {
@@ -272,7 +272,7 @@ impl<'a> Pair<'a> {
     }
 
     fn hear(&mut self, request: Request, answer: &Answer, random: u32) {
-        self.verdict = self.witness.heard(request, answer, random);
+        self.verdict = self.oracle.heard(request, answer, random);
         let reply = Reply {
             status: answer.status,
             headers: &answer.headers,
@@ -285,15 +285,16 @@ impl<'a> Pair<'a> {
                 self.session = Some(query.to_owned());
             }
             Event::Lost => self.session = None,
-            Event::Committed { offset } => assert_eq!(offset, self.witness.reported),
+            Event::Committed { offset } => assert_eq!(offset, self.oracle.reported),
             Event::Finished => assert_eq!(self.verdict, Verdict::Finished),
             Event::Nothing => {}
         }
         self.reader.release(self.transfer.floor());
     }
 
-    /// Another process goes on in the session, if there is one. A stream begins at its beginning.
-    fn begin_again(&mut self) {
+    /// Restarts the client, which continues in the session if there is one. A stream starts at its
+    /// beginning.
+    fn restart_client(&mut self) {
         let plan = self.case.plan(self.retry_policy);
         self.transfer = if self.session.is_some() {
             Transfer::resume(plan)
@@ -301,8 +302,8 @@ impl<'a> Pair<'a> {
             Transfer::start(plan)
         };
         self.reader = Reader::new(self.case);
-        self.witness = witness(self.case, self.retry_policy);
-        self.verdict = self.after_trouble();
+        self.oracle = oracle(self.case, self.retry_policy);
+        self.verdict = self.after_failure();
     }
 
     fn finished(self) -> End {
@@ -318,7 +319,7 @@ impl<'a> Pair<'a> {
         self.over(None)
     }
 
-    /// Nothing is anywhere where it does not belong, and every resource is the whole media.
+    /// Checks that every byte is at its offset and that every resource is the whole media.
     fn over(self, failure: Option<Failure>) -> End {
         let sessions = self.server.sessions();
         for session in sessions {
@@ -326,7 +327,7 @@ impl<'a> Pair<'a> {
             assert!(!session.is_finished() || session.media.len() == self.case.len);
         }
         assert!(self.server.one_shots().iter().all(Stored::is_right));
-        // A second resource comes only of a session that was lost when it was finished.
+        // A second resource requires a session that was lost when it was finished.
         let finished = |lost| {
             sessions
                 .iter()
@@ -341,6 +342,6 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn witness(case: &Schedule, retry_policy: RetryPolicy) -> Witness {
-    Witness::new(retry_policy, case.window().is_some(), case.refreshable)
+fn oracle(case: &Schedule, retry_policy: RetryPolicy) -> Oracle {
+    Oracle::new(retry_policy, case.window().is_some(), case.refreshable)
 }

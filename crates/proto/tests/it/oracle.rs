@@ -1,5 +1,5 @@
-//! What a client must do after what it was told, by the table of docs/protocol.md, 5.2, and nothing
-//! else.
+//! The expected behaviour of a client, by the table of docs/protocol.md, 5.2, and independent of
+//! the implementation.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::server::Answer;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Next(Next),
-    /// A wait of exactly this.
+    /// A wait of exactly this length.
     Wait(Duration),
     RefreshToken,
     Finished,
@@ -40,13 +40,13 @@ pub(crate) enum Why {
     Refused,
 }
 
-/// Listens to all that a client hears.
+/// Observes all that the client gets.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct Oracle {
     retry_policy: RetryPolicy,
     forgets: bool,
     refreshable: bool,
-    /// What the server said last.
+    /// Committed bytes in the server's last reply.
     pub(crate) reported: u64,
     furthest: u64,
     breaks: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Witness {
     token_refused: bool,
 }
 
-impl Witness {
+impl Oracle {
     pub(crate) fn new(retry_policy: RetryPolicy, forgets: bool, refreshable: bool) -> Self {
         Self {
             retry_policy,
@@ -70,7 +70,7 @@ impl Witness {
         }
     }
 
-    /// The connection broke.
+    /// Records that the connection broke.
     pub(crate) fn broke(&mut self, random: u32) -> Verdict {
         self.back_off(0, random)
     }
@@ -140,7 +140,7 @@ impl Witness {
             self.token_refused = false;
         }
         match request {
-            // Nothing kept, or hardly anything.
+            // No, or almost no, bytes are committed.
             Request::Data(chunk)
                 if committed < chunk.first + chunk.len().clamp(1, CHUNK_GRANULARITY) =>
             {
@@ -190,7 +190,7 @@ fn milliseconds(random: u32) -> Duration {
 }
 
 impl Verdict {
-    /// Whether an action is what must follow.
+    /// Returns whether an action is what must follow.
     pub(crate) fn allows(&self, action: &Action) -> bool {
         match (self, action) {
             (Self::Next(next), Action::Send(request)) => *next == Next::of(*request),
@@ -216,8 +216,8 @@ impl Next {
 }
 
 impl Why {
-    /// `None` for what no schedule explains: nobody else uploads to these sessions, and they do not
-    /// finish without their last byte.
+    /// `None` for failures that no schedule explains: no other client uploads to these sessions,
+    /// and they do not finish without their last byte.
     fn of(failure: &Failure) -> Option<Self> {
         match failure {
             Failure::GaveUp { .. } => Some(Self::GaveUp),

@@ -1,4 +1,4 @@
-//! Whatever goes wrong, it comes to an end, and to a good one where that can be.
+//! Properties: every fault schedule ends, and with success where that is possible.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use proptest::test_runner::Config;
 use windlass_proto::session::CHUNK_GRANULARITY;
 use windlass_proto::transfer::{Failure, RetryPolicy};
 
-use crate::pair::Pair;
-use crate::schedule::{Schedule, any_faults, bearable_faults, unending_faults};
+use crate::schedule::{Schedule, any_faults, endless_faults, recoverable_faults};
+use crate::simulation::Simulation;
 
 fn config(cases: u32) -> Config {
     Config {
@@ -18,14 +18,14 @@ fn config(cases: u32) -> Config {
     }
 }
 
-/// Without a fault: a start, the chunks, and one request when all is there but the end. A fault makes
-/// all of it necessary again, and a question.
+/// Returns the maximum number of requests. Without a fault: a start, the chunks, and one request
+/// when only the end is missing. Each fault can make all of them necessary again, and a query.
 fn most_requests(case: &Schedule) -> usize {
     let chunks = usize::try_from(case.len / CHUNK_GRANULARITY + 1).expect("a few MiB");
     (case.faults.len() + 1) * (chunks + 3)
 }
 
-/// No wait is longer than a minute, unless the server asks for it.
+/// Returns the maximum duration. No wait exceeds a minute, unless the server asks for it.
 fn longest(requests: usize) -> Duration {
     let longest = RetryPolicy::default().longest_retry_after;
     longest * u32::try_from(requests).expect("not that many")
@@ -35,8 +35,8 @@ proptest! {
     #![proptest_config(config(6000))]
 
     #[test]
-    fn any_schedule_ends_in_the_media_or_in_a_failure_that_it_explains(case in any_faults()) {
-        let end = Pair::new(&case, RetryPolicy::default()).run(most_requests(&case));
+    fn any_fault_schedule_ends_with_the_media_or_an_expected_failure(case in any_faults()) {
+        let end = Simulation::new(&case, RetryPolicy::default()).run(most_requests(&case));
         prop_assert!(end.elapsed <= longest(end.requests));
     }
 }
@@ -45,8 +45,8 @@ proptest! {
     #![proptest_config(config(2000))]
 
     #[test]
-    fn unending_faults_come_to_an_end(case in unending_faults()) {
-        let end = Pair::new(&case, RetryPolicy::default()).run(10_000);
+    fn endless_faults_end_the_transfer(case in endless_faults()) {
+        let end = Simulation::new(&case, RetryPolicy::default()).run(10_000);
         prop_assert!(end.elapsed <= longest(end.requests));
     }
 }
@@ -55,9 +55,9 @@ proptest! {
     #![proptest_config(config(4000))]
 
     #[test]
-    fn faults_that_do_not_exhaust_patience_in_a_row_bring_the_media_up(case in bearable_faults()) {
-        let end = Pair::new(&case, case.enough_patience()).run(most_requests(&case));
-        // A page in answer to a start or to all of the media: the server may have acted.
+    fn faults_within_the_retry_policy_do_not_fail_the_upload(case in recoverable_faults()) {
+        let end = Simulation::new(&case, case.sufficient_retry_policy()).run(most_requests(&case));
+        // An HTML page in reply to a start or to the whole media: the server may have acted.
         let not_the_protocol = |failure: &Failure| matches!(failure, Failure::Unexpected { tries: 1, .. });
         prop_assert_eq!(end.failure.filter(|failure| !not_the_protocol(failure)), None);
     }
