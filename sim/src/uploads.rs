@@ -174,21 +174,17 @@ impl Plan {
             .parse()
             .expect("a URL");
         let journal = Journal::open(journal).expect("there is room for a journal");
-        let schedule = Schedule {
-            unit: Duration::from_millis(50),
-            waits: 6,
-            longest: Duration::from_secs(1),
-        };
+        let schedule = Schedule::default()
+            .with_unit(Duration::from_millis(50))
+            .with_waits(6)
+            .with_longest(Duration::from_secs(1));
         let upload = Upload::new(url)
             .and_then(|upload| upload.metadata(&json!({ "name": self.name })))
             .and_then(|upload| upload.content_type("application/octet-stream"))
             .expect("the upload is well-formed")
             .chunking(self.chunking)
             .rate_limit(RateLimit::new(self.rate))
-            .retry_policy(RetryPolicy {
-                schedule,
-                ..RetryPolicy::default()
-            })
+            .retry_policy(RetryPolicy::default().with_schedule(schedule))
             .journal(journal);
         match self.manner {
             Manner::OneRequest => upload.upload_type(UploadType::Multipart),

@@ -31,12 +31,30 @@ pub struct Client(Arc<AuthenticatedTransport>);
 
 /// Settings of a client.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Settings {
     /// Timeouts of connections and requests.
     pub timeouts: Timeouts,
     /// Source of bearer tokens. Requests have no token by default. A token is sent only to the
     /// origin of the requested URL, not to other origins that the server names.
     pub token: Option<TokenSource>,
+}
+
+impl Settings {
+    /// Sets [`timeouts`](Self::timeouts).
+    #[must_use]
+    pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
+        Self { timeouts, ..self }
+    }
+
+    /// Sets [`token`](Self::token).
+    #[must_use]
+    pub fn with_token(self, token: impl Into<Option<TokenSource>>) -> Self {
+        Self {
+            token: token.into(),
+            ..self
+        }
+    }
 }
 
 /// The state of a session.

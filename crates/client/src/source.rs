@@ -324,6 +324,7 @@ fn slice(bytes: &Bytes, range: &Range<u64>) -> io::Result<Bytes> {
 
 /// Why media cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SourceError {
     /// A path cannot be opened.
     #[error("cannot open {}", path.display())]

@@ -75,6 +75,7 @@ pub struct Reply {
 
 /// Why a request has no reply.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransportError {
     /// The HTTP client cannot be set up.
     #[error("the HTTP client cannot be set up")]
@@ -232,6 +233,7 @@ fn authority(url: &Url) -> String {
 /// Time during which the *source* of the media has nothing to send does not count, so a slow pipe
 /// does not cause a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timeouts {
     /// For establishing a connection: name resolution, TCP, proxy, TLS. Default: 10 s.
     pub connect: Duration,
@@ -244,6 +246,26 @@ pub struct Timeouts {
     /// `idle`, because the buffers of the operating system must drain before the server finishes
     /// its work.
     pub reply: Duration,
+}
+
+impl Timeouts {
+    /// Sets [`connect`](Self::connect).
+    #[must_use]
+    pub fn with_connect(self, connect: Duration) -> Self {
+        Self { connect, ..self }
+    }
+
+    /// Sets [`idle`](Self::idle).
+    #[must_use]
+    pub fn with_idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// Sets [`reply`](Self::reply).
+    #[must_use]
+    pub fn with_reply(self, reply: Duration) -> Self {
+        Self { reply, ..self }
+    }
 }
 
 impl Default for Timeouts {

@@ -12,6 +12,7 @@ mod tests;
 /// grow up to [`longest`](Self::longest) and stay there. No wait exceeds
 /// [`LONGEST_WAIT`](Self::LONGEST_WAIT), whatever the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Schedule {
     /// Length of the first wait, which each further wait doubles, and upper bound of the random
     /// part. Default: 1 s.
@@ -35,6 +36,24 @@ impl Default for Schedule {
 impl Schedule {
     /// Upper bound of every wait. Google's documents ask for "under a minute".
     pub const LONGEST_WAIT: Duration = Duration::from_secs(59);
+
+    /// Sets [`unit`](Self::unit).
+    #[must_use]
+    pub fn with_unit(self, unit: Duration) -> Self {
+        Self { unit, ..self }
+    }
+
+    /// Sets [`waits`](Self::waits).
+    #[must_use]
+    pub fn with_waits(self, waits: u32) -> Self {
+        Self { waits, ..self }
+    }
+
+    /// Sets [`longest`](Self::longest).
+    #[must_use]
+    pub fn with_longest(self, longest: Duration) -> Self {
+        Self { longest, ..self }
+    }
 
     /// Returns wait number `n`, from 0. `random` is a random number drawn for this wait.
     ///

@@ -19,6 +19,7 @@ pub use delimiter::Boundary;
 
 /// Size limits of everything but the media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RelatedLimits {
     /// Bytes of the metadata, and of the checksums after the media. Default: 1 MiB.
     pub metadata: usize,
@@ -26,6 +27,29 @@ pub struct RelatedLimits {
     pub part_headers: usize,
     /// Bytes before the first delimiter. Default: 64 KiB.
     pub preamble: usize,
+}
+
+impl RelatedLimits {
+    /// Sets [`metadata`](Self::metadata).
+    #[must_use]
+    pub fn with_metadata(self, metadata: usize) -> Self {
+        Self { metadata, ..self }
+    }
+
+    /// Sets [`part_headers`](Self::part_headers).
+    #[must_use]
+    pub fn with_part_headers(self, part_headers: usize) -> Self {
+        Self {
+            part_headers,
+            ..self
+        }
+    }
+
+    /// Sets [`preamble`](Self::preamble).
+    #[must_use]
+    pub fn with_preamble(self, preamble: usize) -> Self {
+        Self { preamble, ..self }
+    }
 }
 
 impl Default for RelatedLimits {

@@ -72,11 +72,26 @@ pub enum ChunkRule {
 
 /// The rules of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rules {
     /// Rule for the size of chunks.
     pub chunks: ChunkRule,
     /// Maximum size of the media in bytes.
     pub max_size: Option<u64>,
+}
+
+impl Rules {
+    /// Sets [`chunks`](Self::chunks).
+    #[must_use]
+    pub fn with_chunks(self, chunks: ChunkRule) -> Self {
+        Self { chunks, ..self }
+    }
+
+    /// Sets [`max_size`](Self::max_size).
+    #[must_use]
+    pub fn with_max_size(self, max_size: Option<u64>) -> Self {
+        Self { max_size, ..self }
+    }
 }
 
 /// How to handle a request.

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use windlass_client::{Client, RetryPolicy, Schedule, Settings, TokenSource, Upload};
+use windlass_client::{Client, RetryPolicy, Settings, TokenSource, Upload};
 
 use super::Error;
 use crate::args::{LineArgs, TokenArgs};
@@ -24,10 +24,7 @@ pub(super) fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Re
 pub(super) fn client(args: &TokenArgs) -> Result<(Client, bool), Error> {
     let token = token(args)?;
     let has_token = token.is_some();
-    let settings = Settings {
-        token,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_token(token);
     Ok((Client::new(settings)?, has_token))
 }
 
@@ -44,10 +41,7 @@ pub(super) fn patient(upload: Upload, args: &LineArgs) -> Upload {
 pub(super) fn patience(args: &LineArgs) -> RetryPolicy {
     let mut patience = RetryPolicy::default();
     if let Some(waits) = args.retries {
-        patience.schedule = Schedule {
-            waits,
-            ..patience.schedule
-        };
+        patience.schedule = patience.schedule.with_waits(waits);
     }
     patience
 }

@@ -36,28 +36,20 @@ fn runtime() -> Runtime {
 
 /// Short waits, and many of them.
 fn patience() -> RetryPolicy {
-    let schedule = Schedule {
-        unit: Duration::from_millis(5),
-        waits: 2000,
-        longest: Duration::from_millis(50),
-    };
-    RetryPolicy {
-        schedule,
-        ..RetryPolicy::default()
-    }
+    let schedule = Schedule::default()
+        .with_unit(Duration::from_millis(5))
+        .with_waits(2000)
+        .with_longest(Duration::from_millis(50));
+    RetryPolicy::default().with_schedule(schedule)
 }
 
 fn client() -> Client {
-    let timeouts = Timeouts {
-        connect: Duration::from_secs(30),
+    let timeouts = Timeouts::default()
+        .with_connect(Duration::from_secs(30))
         // Each stall costs one of these.
-        idle: Duration::from_secs(2),
-        reply: Duration::from_secs(4),
-    };
-    let settings = Settings {
-        timeouts,
-        ..Settings::default()
-    };
+        .with_idle(Duration::from_secs(2))
+        .with_reply(Duration::from_secs(4));
+    let settings = Settings::default().with_timeouts(timeouts);
     Client::new(settings).expect("it can be set up")
 }
 

@@ -86,10 +86,7 @@ impl DownloadDir {
 }
 
 fn no_waits() -> Schedule {
-    Schedule {
-        waits: 0,
-        ..Schedule::default()
-    }
+    Schedule::default().with_waits(0)
 }
 
 /// Asserts the first offsets of the requests; `None` is a request without a range.

@@ -192,6 +192,7 @@ impl FromStr for ChunkSize {
 
 /// How failed requests are retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// Waits after broken connections and overload. Default: 5 waits, doubling from one second.
     pub schedule: Schedule,
@@ -203,6 +204,38 @@ pub struct RetryPolicy {
     /// Longest wait that `Retry-After` may ask for. The client gives up at once if a server asks
     /// for more. Default: 10 minutes.
     pub longest_retry_after: Duration,
+}
+
+impl RetryPolicy {
+    /// Sets [`schedule`](Self::schedule).
+    #[must_use]
+    pub fn with_schedule(self, schedule: Schedule) -> Self {
+        Self { schedule, ..self }
+    }
+
+    /// Sets [`other_tries`](Self::other_tries).
+    #[must_use]
+    pub fn with_other_tries(self, other_tries: u32) -> Self {
+        Self {
+            other_tries,
+            ..self
+        }
+    }
+
+    /// Sets [`restarts`](Self::restarts).
+    #[must_use]
+    pub fn with_restarts(self, restarts: u32) -> Self {
+        Self { restarts, ..self }
+    }
+
+    /// Sets [`longest_retry_after`](Self::longest_retry_after).
+    #[must_use]
+    pub fn with_longest_retry_after(self, longest_retry_after: Duration) -> Self {
+        Self {
+            longest_retry_after,
+            ..self
+        }
+    }
 }
 
 impl Default for RetryPolicy {

@@ -130,15 +130,10 @@ impl Schedule {
     /// Returns a retry policy that this number of consecutive faults does not exhaust.
     pub(crate) fn sufficient_retry_policy(&self) -> RetryPolicy {
         let faults = u32::try_from(self.faults.len()).expect("few faults");
-        RetryPolicy {
-            schedule: Waits {
-                waits: faults,
-                ..Waits::default()
-            },
-            other_tries: faults + 1,
-            restarts: faults,
-            ..RetryPolicy::default()
-        }
+        RetryPolicy::default()
+            .with_schedule(Waits::default().with_waits(faults))
+            .with_other_tries(faults + 1)
+            .with_restarts(faults)
     }
 }
 

@@ -450,10 +450,9 @@ impl ServerState {
     }
 
     fn rules(&self, request: &UploadRequest) -> Result<Rules, Error> {
-        Ok(Rules {
-            chunks: self.settings.chunks,
-            max_size: self.max_size(request)?,
-        })
+        Ok(Rules::default()
+            .with_chunks(self.settings.chunks)
+            .with_max_size(self.max_size(request)?))
     }
 }
 

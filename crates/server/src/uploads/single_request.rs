@@ -61,10 +61,7 @@ impl ServerState {
         mut body: RequestBody,
     ) -> Result<FinalReply, Error> {
         self.admit_upload()?;
-        let limits = RelatedLimits {
-            metadata: self.settings.limits.metadata,
-            ..RelatedLimits::default()
-        };
+        let limits = RelatedLimits::default().with_metadata(self.settings.limits.metadata);
         let mut splitter = Splitter::new(multipart.boundary, limits, third_part(head.method));
         let mut preface = MultipartPrelude::default();
         let mut received = 0;

@@ -108,7 +108,8 @@ fn entries_are_sorted_by_start() {
 fn unreadable_record_does_not_hide_others() {
     let (_above, journal) = journal();
     let good = journal.create(new_record()).unwrap().record().clone();
-    let write_file = |name: &str, text: &str| fs::write(journal.directory().join(name), text).unwrap();
+    let write_file =
+        |name: &str, text: &str| fs::write(journal.directory().join(name), text).unwrap();
     // Files that do not belong to the journal.
     for name in [
         "README",

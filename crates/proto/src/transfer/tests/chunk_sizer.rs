@@ -35,7 +35,11 @@ fn all_bytes_are_sent_in_one_request_while_none_breaks() {
     let mut transfer = huge();
     assert_eq!(chunk(&transfer).len(), HUGE);
     breaks(&mut transfer, 40 * Q);
-    assert_eq!(chunk(&transfer).len(), HUGE - 40 * Q, "one break changes nothing");
+    assert_eq!(
+        chunk(&transfer).len(),
+        HUGE - 40 * Q,
+        "one break changes nothing"
+    );
 }
 
 #[test]
