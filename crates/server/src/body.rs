@@ -19,7 +19,7 @@ use windlass_proto::command::ContentCoding;
 
 use crate::capacity::{Full, Permit, json_cost};
 use crate::config::Limits;
-use crate::error::Error;
+use crate::error::{BodyError, Error};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -106,35 +106,6 @@ impl std::fmt::Debug for Source {
             Self::Gzip { .. } => "Gzip",
         })
     }
-}
-
-/// Why a body could not be read to its end.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BodyError {
-    /// Nothing came for too long.
-    #[error("the body stood still for {0:?}")]
-    Stalled(Duration),
-    /// The connection broke.
-    #[error("the connection broke before the end of the body")]
-    Broken,
-    /// The chunked coding is malformed.
-    #[error("the body is not valid in the chunked transfer coding that Transfer-Encoding names")]
-    Malformed,
-    /// It is not the gzip stream that it claims to be.
-    #[error("the body is not valid gzip although Content-Encoding says so")]
-    NotGzip,
-    /// It expands beyond reason.
-    #[error("the gzip body expands more than {limit} times")]
-    Expands {
-        /// The most that is allowed.
-        limit: u64,
-    },
-    /// It is longer than what the server is willing to hold.
-    #[error("the body is longer than {limit} bytes")]
-    TooLong {
-        /// The most that is allowed.
-        limit: usize,
-    },
 }
 
 impl RequestBody {

@@ -19,7 +19,6 @@ mod digests;
 mod fields;
 mod list;
 mod naming;
-mod operation;
 mod place;
 mod response_shape;
 mod schema_validation;

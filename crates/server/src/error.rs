@@ -1,5 +1,7 @@
 //! Everything that can go wrong with a request, and the one table that says how it is answered.
 
+use std::time::Duration;
+
 use http::Method;
 use windlass_proto::digest::{DigestMismatch, ExpectedDigestsError};
 use windlass_proto::error::ProtocolError;
@@ -10,7 +12,6 @@ use windlass_proto::session::SessionError;
 use windlass_proto::upload_type::UploadTypeError;
 use windlass_store::{LedgerError, MediaId, VaultError};
 
-use crate::body::BodyError;
 use crate::capacity::Full;
 use crate::handler::Rejection;
 use crate::partial_response::FieldMaskError;
@@ -113,6 +114,35 @@ pub(crate) enum Error {
     /// The vault did not do what it was asked.
     #[error("the server cannot store or read media now; try again")]
     Vault(#[from] VaultError),
+}
+
+/// Why a body could not be read to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    /// Nothing came for too long.
+    #[error("the body stood still for {0:?}")]
+    Stalled(Duration),
+    /// The connection broke.
+    #[error("the connection broke before the end of the body")]
+    Broken,
+    /// The chunked coding is malformed.
+    #[error("the body is not valid in the chunked transfer coding that Transfer-Encoding names")]
+    Malformed,
+    /// It is not the gzip stream that it claims to be.
+    #[error("the body is not valid gzip although Content-Encoding says so")]
+    NotGzip,
+    /// It expands beyond reason.
+    #[error("the gzip body expands more than {limit} times")]
+    Expands {
+        /// The most that is allowed.
+        limit: u64,
+    },
+    /// It is longer than what the server is willing to hold.
+    #[error("the body is longer than {limit} bytes")]
+    TooLong {
+        /// The most that is allowed.
+        limit: usize,
+    },
 }
 
 fn http_methods(methods: &[Method]) -> String {

@@ -11,10 +11,10 @@ use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Alt, Parameters, StandardParameters};
 use windlass_store::{ChangeSet, LedgerError};
 
-use crate::body::{BodyError, RequestBody};
+use crate::body::RequestBody;
 use crate::capacity::{Permit, json_cost};
 use crate::download;
-use crate::error::Error;
+use crate::error::{BodyError, Error};
 use crate::handler::{Call, Conditions, Embedded, ReplyMemoryPermit, StoreReader};
 use crate::identifiers::new_resource_id;
 use crate::partial_response::FieldMask;

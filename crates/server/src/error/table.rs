@@ -13,8 +13,7 @@ use windlass_proto::session::SessionError;
 use windlass_proto::upload_type::UploadTypeError;
 use windlass_store::{LedgerError, VaultError};
 
-use super::Error;
-use crate::body::BodyError;
+use super::{BodyError, Error};
 use crate::handler::Rejection;
 
 /// How an error is answered.

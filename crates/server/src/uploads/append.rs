@@ -19,9 +19,9 @@ use super::request::UploadRequest;
 use super::session::{LockedSession, SessionReply};
 use super::session_cache::CachedSession;
 use super::sink::{MediaSink, Settled};
-use crate::body::{BodyError, RequestBody};
+use crate::body::RequestBody;
 use crate::capacity::Permit;
-use crate::error::Error;
+use crate::error::{BodyError, Error};
 
 /// One request that appends. Boxed, since it is handed on while it waits, a thousand at a time.
 struct Append {

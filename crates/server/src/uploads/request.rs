@@ -10,8 +10,7 @@ use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 
-use crate::body::BodyError;
-use crate::error::Error;
+use crate::error::{BodyError, Error};
 use crate::host::Host;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
