@@ -83,7 +83,7 @@ impl ApiHandler for Drive {
     }
 
     /// Files hang together: where one may be moved depends on where others are.
-    fn turn(&self, call: &Call<'_>) -> Option<String> {
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         (call.method.http_method != http::Method::GET).then(|| tree::FILES.to_owned())
     }
 

@@ -153,7 +153,7 @@ impl ApiHandler for GmailKind {
     }
 
     /// One for all mailboxes: whom a message is for is not known before it is read.
-    fn turn(&self, call: &Call<'_>) -> Option<String> {
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         (call.method.http_method != http::Method::GET).then(|| "gmail".to_owned())
     }
 

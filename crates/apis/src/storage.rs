@@ -93,7 +93,7 @@ impl ApiHandler for StorageKind {
         objects::find(call).await.map(Object::into_resource)
     }
 
-    fn turn(&self, call: &Call<'_>) -> Option<String> {
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         objects::turn(call)
     }
 

@@ -112,7 +112,7 @@ impl ApiHandler for YouTube {
     }
 
     /// What belongs to a video changes the video with it.
-    fn turn(&self, call: &Call<'_>) -> Option<String> {
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         let video = match call.method.id.as_str() {
             "youtube.videos.insert" => return None,
             "youtube.thumbnails.set" => call.query.first("videoId"),

@@ -22,10 +22,10 @@ use crate::uploads::ServerState;
 use sweep_throttle::SweepThrottle;
 
 /// How often the disks are looked at.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const FREE_SPACE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often sessions are looked for whose clients have not come back.
-const COOL_INTERVAL: Duration = Duration::from_secs(1);
+const EVICT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often sessions that are finishing, but that nobody finishes, are looked for.
 const FINISH_INTERVAL: Duration = Duration::from_secs(30);
@@ -39,9 +39,9 @@ const WORKER_PAUSE: Duration = Duration::from_secs(60);
 /// Starts it all. It ends with the set.
 pub(crate) fn spawn(server: &Arc<ServerState>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(watch_the_disks(Arc::clone(server)));
+    tasks.spawn(watch_free_space(Arc::clone(server)));
     tasks.spawn(evict_idle_sessions(Arc::clone(server)));
-    tasks.spawn(finish_left_overs(Arc::clone(server)));
+    tasks.spawn(finish_interrupted(Arc::clone(server)));
     tasks.spawn(sweep(Arc::clone(server)));
     for worker in server.registry.workers() {
         let context = WorkerContext::new(server.store_handles.clone(), Arc::clone(&server.clock));
@@ -54,7 +54,7 @@ pub(crate) fn spawn(server: &Arc<ServerState>) -> JoinSet<()> {
 }
 
 /// What `round` returns; `None` when it panics, which the log tells.
-async fn survive<T>(task: &str, round: impl Future<Output = T>) -> Option<T> {
+async fn catch_panic<T>(task: &str, round: impl Future<Output = T>) -> Option<T> {
     let survived = AssertUnwindSafe(round).catch_unwind().await;
     if survived.is_err() {
         tracing::error!(
@@ -66,40 +66,40 @@ async fn survive<T>(task: &str, round: impl Future<Output = T>) -> Option<T> {
 }
 
 async fn restart_after_panics<F: Future<Output = ()>>(work: impl Fn() -> F) {
-    while survive("worker", work()).await.is_none() {
+    while catch_panic("worker", work()).await.is_none() {
         tokio::time::sleep(WORKER_PAUSE).await;
     }
 }
 
 /// Notes how much room there is.
-pub(crate) async fn look_at_the_disks(server: &ServerState) {
-    server.disks.look(&*server.ledger, &*server.vault).await;
+pub(crate) async fn check_free_space(server: &ServerState) {
+    server.disks.refresh(&*server.ledger, &*server.vault).await;
 }
 
-async fn watch_the_disks(server: Arc<ServerState>) {
+async fn watch_free_space(server: Arc<ServerState>) {
     loop {
-        tokio::time::sleep(LOOK_INTERVAL).await;
-        survive("watch over the disks", look_at_the_disks(&server)).await;
+        tokio::time::sleep(FREE_SPACE_INTERVAL).await;
+        catch_panic("watch over the disks", check_free_space(&server)).await;
     }
 }
 
 /// Closes what is kept open for clients that do not come back, and frees buffers that no upload has used for a while.
 async fn evict_idle_sessions(server: Arc<ServerState>) {
     loop {
-        tokio::time::sleep(COOL_INTERVAL).await;
+        tokio::time::sleep(EVICT_INTERVAL).await;
         let cool = async {
             server.session_cache.forget_old(server.clock.now());
             server.buffer_pool.free_if_unused();
         };
-        survive("idle sessions", cool).await;
+        catch_panic("idle sessions", cool).await;
     }
 }
 
 /// Finishing is a state that is completed whatever happens: at the start what a crash left, later
 /// what a passing fault left.
-async fn finish_left_overs(server: Arc<ServerState>) {
+async fn finish_interrupted(server: Arc<ServerState>) {
     loop {
-        if let Some(Err(error)) = survive("unfinished uploads", finish_all(&server)).await {
+        if let Some(Err(error)) = catch_panic("unfinished uploads", finish_all(&server)).await {
             server.examine(&error);
             tracing::warn!(%error, "unfinished uploads could not be finished");
         }
@@ -110,12 +110,13 @@ async fn finish_left_overs(server: Arc<ServerState>) {
 async fn finish_all(server: &Arc<ServerState>) -> Result<(), Error> {
     let mut after = None;
     loop {
-        let write_buffer = server.ledger.finishing(after, FINISH_BATCH).await?;
-        let Some(last) = write_buffer.last().copied() else {
+        let batch = server.ledger.finishing(after, FINISH_BATCH).await?;
+        let Some(last) = batch.last().copied() else {
             return Ok(());
         };
-        for id in write_buffer {
-            let finished = survive("an unfinished upload", server.finish_left_over(id));
+        for id in batch {
+            let finished =
+                catch_panic("an unfinished upload", server.finish_interrupted_upload(id));
             if let Some(Err(error)) = finished.await {
                 server.examine(&error);
                 tracing::warn!(session = ?id, %error, "an upload could not be finished");
@@ -133,7 +134,7 @@ async fn sweep(server: Arc<ServerState>) {
         let (now, begun) = (server.clock.now(), Instant::now());
         sweep.set_ledger_batch(throttle.batch_size());
         let step = sweep.step(&*server.ledger, &*server.vault, now);
-        let pause = match survive("sweep", step).await {
+        let pause = match catch_panic("sweep", step).await {
             Some(Ok(swept)) => {
                 report(&swept);
                 throttle.after(&swept, begun.elapsed())

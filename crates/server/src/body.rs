@@ -24,7 +24,7 @@ use crate::error::{BodyError, Error};
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How much decoded data is taken out of a gzip stream at once.
-const GZIP_PIECE: usize = 16 * 1024;
+const GZIP_READ_LEN: usize = 16 * 1024;
 
 /// What a gzip body takes in memory: that piece, and what the decoder knows.
 const GZIP_MEMORY: u64 = 60 * 1024;
@@ -34,10 +34,10 @@ const GZIP_MEMORY: u64 = 60 * 1024;
 const GZIP_GRACE: u64 = 1024 * 1024;
 
 /// The most of an unread body that is read only to keep the connection usable.
-const WORTH_DRAINING: u64 = 64 * 1024;
+const MAX_DRAIN: u64 = 64 * 1024;
 
 /// How long a reply is held back for the rest of a body that nobody needs.
-const DRAIN_PATIENCE: Duration = Duration::from_millis(200);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A request's body as the server reads it: content coding undone, with a limit on every wait.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Source {
             Self::Identity(body) => body
                 .size_hint()
                 .upper()
-                .is_some_and(|rest| rest <= WORTH_DRAINING),
+                .is_some_and(|rest| rest <= MAX_DRAIN),
             Self::Gzip { .. } => false,
         }
     }
@@ -241,7 +241,7 @@ impl RequestBody {
     pub(crate) async fn finish_if_short(&mut self) {
         if !self.ended && !self.on_demand && self.source.rest_is_short() {
             let discarded = Box::pin(self.discard());
-            tokio::time::timeout(DRAIN_PATIENCE, discarded).await.ok();
+            tokio::time::timeout(DRAIN_TIMEOUT, discarded).await.ok();
         }
     }
 
@@ -259,7 +259,7 @@ impl RequestBody {
                 coded,
                 decoded,
             } => {
-                let mut piece = BytesMut::with_capacity(GZIP_PIECE);
+                let mut piece = BytesMut::with_capacity(GZIP_READ_LEN);
                 let read = decoder.read_buf(&mut piece).await;
                 let coded = coded.load(Ordering::Relaxed);
                 let len = match read {

@@ -13,8 +13,8 @@ use crate::config::Limits;
 pub(crate) use json::json_cost;
 pub(crate) use pool::{Permit, Pool};
 
-/// Files that are open at the same time because a handler looks into media, or because a digest is computed from it.
-pub const LOOKS: usize = 64;
+/// Files that are open at the same time because a handler media_reads into media, or because a digest is computed from it.
+pub const MEDIA_READS: usize = 64;
 
 /// A reply up to this length does not count: the limit on requests bounds all of them together, and an upload must not fail
 /// at its end because other clients take no replies.
@@ -33,7 +33,7 @@ pub enum LimitedResource {
     /// Downloads that go on. Each may have a file open.
     Downloads,
     /// Files that are open because media is looked into.
-    Looks,
+    MediaReads,
     /// Bytes of heads, of JSON that comes with requests, and of what it becomes in memory.
     Metadata,
     /// Bytes of JSON with media inside, on its way in.
@@ -55,7 +55,7 @@ pub struct Full(pub(crate) LimitedResource);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Of what.
-    pub held: LimitedResource,
+    pub resource: LimitedResource,
     /// How much there is: bytes, in steps of 1 KiB, or a number.
     pub used: u64,
     /// How much there may be.
@@ -71,14 +71,14 @@ pub(crate) struct Capacity {
     pub(crate) requests: Pool,
     pub(crate) uploads: Pool,
     pub(crate) downloads: Pool,
-    pub(crate) looks: Pool,
+    pub(crate) media_reads: Pool,
     pub(crate) metadata: Pool,
     pub(crate) large_bodies: Pool,
     pub(crate) replies: Pool,
     pub(crate) large_replies: Pool,
     pub(crate) reading: Pool,
     /// How long a request waits where waiting helps.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl LimitedResource {
@@ -88,7 +88,7 @@ impl LimitedResource {
             Self::Requests => "requests at the same time",
             Self::Uploads => "uploads at the same time",
             Self::Downloads => "downloads at the same time",
-            Self::Looks | Self::Reading => "media that is looked into",
+            Self::MediaReads | Self::Reading => "media that is looked into",
             Self::Metadata => "metadata in memory",
             Self::LargeBodies => "JSON with media in memory",
             Self::Replies | Self::LargeReplies => "replies in memory",
@@ -99,17 +99,17 @@ impl LimitedResource {
 impl Capacity {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            connections: Pool::of_things(LimitedResource::Connections, limits.connections),
-            requests: Pool::of_things(LimitedResource::Requests, limits.requests),
-            uploads: Pool::of_things(LimitedResource::Uploads, limits.uploads),
-            downloads: Pool::of_things(LimitedResource::Downloads, limits.downloads),
-            looks: Pool::of_things(LimitedResource::Looks, LOOKS),
+            connections: Pool::of_count(LimitedResource::Connections, limits.connections),
+            requests: Pool::of_count(LimitedResource::Requests, limits.requests),
+            uploads: Pool::of_count(LimitedResource::Uploads, limits.uploads),
+            downloads: Pool::of_count(LimitedResource::Downloads, limits.downloads),
+            media_reads: Pool::of_count(LimitedResource::MediaReads, MEDIA_READS),
             metadata: Pool::of_bytes(LimitedResource::Metadata, limits.metadata_memory),
             large_bodies: Pool::for_large(LimitedResource::LargeBodies, limits.reading_memory),
             replies: Pool::of_bytes(LimitedResource::Replies, limits.reply_memory),
             large_replies: Pool::for_large(LimitedResource::LargeReplies, limits.reading_memory),
             reading: Pool::for_large(LimitedResource::Reading, limits.reading_memory),
-            patience: limits.takeover_timeout,
+            timeout: limits.takeover_timeout,
         }
     }
 
@@ -120,7 +120,7 @@ impl Capacity {
             &self.requests,
             &self.uploads,
             &self.downloads,
-            &self.looks,
+            &self.media_reads,
             &self.metadata,
             &self.large_bodies,
             &self.replies,

@@ -29,15 +29,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::capacity::Permit;
 use crate::config::Limits;
-use crate::listener::{Accept, Arrival, Listener};
+use crate::listener::{Accept, Accepted, Listener};
 use crate::origin::{LocalAddress, Scheme};
 use crate::service::answer;
 use crate::uploads::ServerState;
 
-use beginning::Beginning;
+use beginning::RewindStream;
 use detached::detach;
 use http2::Streams;
-use lingering::{Lingering, Patience};
+use lingering::{LingeringStream, Timeouts};
 
 /// The longest request head over HTTP/1, and the most that is read from a socket at once. The HTTP library begins with 8 KiB
 /// and takes more for a client that fills it.
@@ -71,7 +71,7 @@ impl Connections {
     /// Accepts until the future is dropped.
     pub(crate) async fn accept<A: Accept>(&self, listener: &Listener<A>) {
         loop {
-            let place = self.server.capacity.connections.wait_for_ever(1).await;
+            let place = self.server.capacity.connections.acquire(1).await;
             match listener.accept().await {
                 Ok(arrival) => self.serve(arrival, listener.scheme(), place),
                 Err(error) => {
@@ -89,11 +89,11 @@ impl Connections {
         tokio::time::timeout(limit, self.tasks.wait()).await.ok();
     }
 
-    fn serve<S>(&self, arrival: Arrival<S>, scheme: Scheme, place: Permit)
+    fn serve<S>(&self, arrival: Accepted<S>, scheme: Scheme, place: Permit)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Arrival { stream, local, tls } = arrival;
+        let Accepted { stream, local, tls } = arrival;
         let connection = Connection {
             server: Arc::clone(&self.server),
             tasks: self.tasks.clone(),
@@ -137,18 +137,19 @@ impl Connection {
         match tls {
             None => self.serve(stream).await,
             Some(tls) => {
-                let stream = Box::pin(self.shake_hands(tls, stream)).await?;
+                let stream = Box::pin(self.tls_handshake(tls, stream)).await?;
                 self.serve(stream).await
             }
         }
     }
 
     /// The stream within TLS.
-    async fn shake_hands<S>(&self, tls: TlsAcceptor, stream: S) -> Option<TlsStream<S>>
+    async fn tls_handshake<S>(&self, tls: TlsAcceptor, stream: S) -> Option<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        self.in_time("the TLS handshake", tls.accept(stream)).await
+        self.within_deadline("the TLS handshake", tls.accept(stream))
+            .await
     }
 
     /// Serves the requests that come on a stream; see [`Connection::begin`].
@@ -157,14 +158,14 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = &self.server.settings.limits;
-        let patience = Patience {
+        let timeouts = Timeouts {
             unread: limits.body_timeout,
             linger: limits.linger,
         };
-        let stream = Lingering::new(stream, patience, self.shutdown.clone());
-        let mut stream = Beginning::new(stream);
-        let begins = stream.begins_with(H2_PREFACE);
-        let is_http2 = self.in_time("the first request", begins).await?;
+        let stream = LingeringStream::new(stream, timeouts, self.shutdown.clone());
+        let mut stream = RewindStream::new(stream);
+        let begins = stream.starts_with(H2_PREFACE);
+        let is_http2 = self.within_deadline("the first request", begins).await?;
         // A reply that its client does not take must not keep a server that has closed.
         let (server, local) = (Arc::downgrade(&self.server), self.local);
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -217,9 +218,9 @@ impl Connection {
         // Boxed already while it is moved about: it is large.
         let mut connection = Box::pin(connection);
         async move {
-            let stands_still = async {
+            let stalled = async {
                 match &streams {
-                    Some(streams) => streams.stand_still().await,
+                    Some(streams) => streams.stalled().await,
                     None => std::future::pending().await,
                 }
             };
@@ -230,7 +231,7 @@ impl Connection {
                     graceful(connection.as_mut());
                     connection.await
                 }
-                () = stands_still => {
+                () = stalled => {
                     graceful(connection.as_mut());
                     tokio::time::timeout(linger, connection).await.unwrap_or(Ok(()))
                 }
@@ -244,7 +245,7 @@ impl Connection {
 
     /// What a connection begins with; `None` when that fails, takes too long, or the server stops. Anybody
     /// can send anything to a port, so a failure is no trouble of ours.
-    async fn in_time<T>(
+    async fn within_deadline<T>(
         &self,
         what: &str,
         beginning: impl Future<Output = io::Result<T>>,

@@ -4,8 +4,8 @@
 //! A resource is stored as the client's own fields. Everything else (`id`, `size`, `crc32c`, ...) is
 //! made from the record when the resource is shown, so it can never disagree with it.
 //!
-//! What a method does is read off its description (`place`). Metadata is held against the request
-//! schema (`schema_validation`), and what is shown has the form of the response schema (`response_shape`, with the
+//! What a method does is read off its description (`operation`). Metadata is held against the request
+//! schema (`validation`), and what is shown has the form of the response schema (`response_shape`, with the
 //! `server_fields` that the server knows).
 
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ mod digests;
 mod fields;
 mod list;
 mod naming;
-mod place;
+mod operation;
 mod response_shape;
 mod schema_validation;
 mod server_fields;
@@ -30,8 +30,8 @@ pub use fields::patched as patched_fields;
 
 use call_context::CallContext;
 use changes::{attach, delete, insert, replace};
-use fields::own_fields;
-use place::{Act, Named, chosen_id};
+use fields::client_fields;
+use operation::{Operation, ResourceKey, chosen_id};
 use response_shape::ResponseShape;
 use server_fields::etag;
 use update_mask::UpdateMask;
@@ -43,60 +43,65 @@ pub struct DefaultHandler;
 #[async_trait]
 impl ApiHandler for DefaultHandler {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
-        own_fields(call)?;
+        client_fields(call)?;
         UpdateMask::of(call)?;
-        match Act::of(call)? {
-            Act::Update(named) | Act::Patch(named) => found(call, &[named]).await.map(drop),
-            Act::Insert(collection) => free_id(call, &collection).await.map(drop),
+        match Operation::of(call)? {
+            Operation::Update(named) | Operation::Patch(named) => {
+                find_existing(call, &[named]).await.map(drop)
+            }
+            Operation::Insert(collection) => available_id(call, &collection).await.map(drop),
             _ => Ok(()),
         }
     }
 
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
         let media = media.map(|uploaded| uploaded.media);
-        match Act::of(call)? {
-            Act::Insert(collection) => {
-                let id = free_id(call, &collection).await?;
+        match Operation::of(call)? {
+            Operation::Insert(collection) => {
+                let id = available_id(call, &collection).await?;
                 insert(call, collection, id, media)
             }
-            Act::Attach(named) => {
+            Operation::Attach(named) => {
                 let old = call.lookup.resource(&named.collection, &named.id).await?;
                 attach(call, named, old, media)
             }
-            Act::Update(named) => {
-                let old = found(call, &[named]).await?;
+            Operation::Update(named) => {
+                let old = find_existing(call, &[named]).await?;
                 replace(call, old, media, fields::updated)
             }
-            Act::Patch(named) => {
-                let old = found(call, &[named]).await?;
+            Operation::Patch(named) => {
+                let old = find_existing(call, &[named]).await?;
                 replace(call, old, media, fields::patched)
             }
-            Act::Get(places) => {
-                let resource = found(call, &places).await?;
+            Operation::Get(candidates) => {
+                let resource = find_existing(call, &candidates).await?;
                 Ok(Answer {
                     changes: Vec::new(),
-                    body: Some(ResponseShape::new(&CallContext::of(call), &resource).of_resource()),
+                    body: Some(
+                        ResponseShape::new(&CallContext::of(call), &resource).resource_fields(),
+                    ),
                 })
             }
-            Act::List(collection) => list::list(call, &collection).await,
-            Act::Delete(named) => Ok(delete(call, found(call, &[named]).await?)),
+            Operation::List(collection) => list::list(call, &collection).await,
+            Operation::Delete(named) => Ok(delete(call, find_existing(call, &[named]).await?)),
         }
     }
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
-        match Act::of(call)? {
-            Act::Get(places) => found(call, &places).await,
-            Act::Update(named) | Act::Patch(named) | Act::Delete(named) | Act::Attach(named) => {
-                found(call, &[named]).await
-            }
-            Act::Insert(_) | Act::List(_) => Err(place::not_implemented(call)),
+        match Operation::of(call)? {
+            Operation::Get(candidates) => find_existing(call, &candidates).await,
+            Operation::Update(named)
+            | Operation::Patch(named)
+            | Operation::Delete(named)
+            | Operation::Attach(named) => find_existing(call, &[named]).await,
+            Operation::Insert(_) | Operation::List(_) => Err(operation::not_implemented(call)),
         }
     }
 }
 
 /// The first of these resources that there is.
-async fn found(call: &Call<'_>, places: &[Named]) -> Result<Resource, Rejection> {
-    for Named { collection, id } in places {
+async fn find_existing(call: &Call<'_>, candidates: &[ResourceKey]) -> Result<Resource, Rejection> {
+    for ResourceKey { collection, id } in candidates {
         if let Some(resource) = call.lookup.resource(collection, id).await? {
             call.check_conditions(&etag(resource.version))?;
             return Ok(resource);
@@ -105,14 +110,14 @@ async fn found(call: &Call<'_>, places: &[Named]) -> Result<Resource, Rejection>
     let what = call.method.response.clone();
     Err(Rejection::NotFound {
         what: what.unwrap_or_else(|| "resource".to_owned()),
-        id: places
+        id: candidates
             .first()
             .map_or_else(String::new, |named| named.id.clone()),
     })
 }
 
 /// The id that the client has chosen, if it is free, else a fresh one.
-async fn free_id(call: &Call<'_>, collection: &str) -> Result<String, Rejection> {
+async fn available_id(call: &Call<'_>, collection: &str) -> Result<String, Rejection> {
     let Some(id) = chosen_id(call, collection)? else {
         return Ok(CallContext::of(call).fresh_id(collection));
     };

@@ -25,7 +25,7 @@ use crate::config::FreeSpace;
 pub(crate) use ledger::CheckedLedger;
 
 /// How long a disk may take to say how full it is.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+const SPACE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How much free space there is, against the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +41,7 @@ pub(crate) enum DiskSpace {
 
 /// What a change of the ledger needs the room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum Purpose {
     /// To begin an upload.
     Start,
     /// To make or change resources.
@@ -59,11 +59,11 @@ pub(crate) struct Disks {
     ledger: Disk,
     vault: Disk,
     /// Whether they are one disk. Assumed until both have said.
-    is_one: AtomicBool,
+    is_shared: AtomicBool,
     /// Bytes of finishes that were admitted with less than half of the hard limit left.
     late_finishes: AtomicU64,
     /// The room at the last look, for the log.
-    noted: AtomicU8,
+    logged: AtomicU8,
 }
 
 /// What may still be written to one disk.
@@ -80,10 +80,10 @@ struct Disk {
 /// Room for one change of the ledger, until it is made.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Claim<'a> {
+pub(super) struct Reservation<'a> {
     disks: &'a Disks,
     bytes: u64,
-    is_one: bool,
+    is_shared: bool,
 }
 
 impl Disks {
@@ -92,36 +92,36 @@ impl Disks {
             limits,
             ledger: Disk::new(),
             vault: Disk::new(),
-            is_one: AtomicBool::new(true),
+            is_shared: AtomicBool::new(true),
             late_finishes: AtomicU64::new(0),
-            noted: AtomicU8::new(DiskSpace::Plenty as u8),
+            logged: AtomicU8::new(DiskSpace::Plenty as u8),
         }
     }
 
     /// Looks at both disks.
-    pub(crate) async fn look(&self, ledger: &dyn Ledger, vault: &dyn Vault) {
+    pub(crate) async fn refresh(&self, ledger: &dyn Ledger, vault: &dyn Vault) {
         let before = (self.ledger.written(), self.vault.written());
         let (ledger, vault) = tokio::join!(
-            timeout(LOOK_TIMEOUT, ledger.space()),
-            timeout(LOOK_TIMEOUT, vault.space()),
+            timeout(SPACE_TIMEOUT, ledger.space()),
+            timeout(SPACE_TIMEOUT, vault.space()),
         );
         let ledger = ledger.map(|space| space.map_err(|error: LedgerError| error.to_string()));
         let vault = vault.map(|space| space.map_err(|error: VaultError| error.to_string()));
-        let ledger = self.ledger.note("ledger", ledger, before.0);
-        let vault = self.vault.note("vault", vault, before.1);
+        let ledger = self.ledger.update("ledger", ledger, before.0);
+        let vault = self.vault.update("vault", vault, before.1);
         if let (Some(ledger), Some(vault)) = (ledger, vault) {
-            self.is_one
+            self.is_shared
                 .store(ledger.disk == vault.disk, Ordering::Relaxed);
         }
         if self.ledger.available() >= self.limits.hard / 2 {
             self.late_finishes.store(0, Ordering::Relaxed);
         }
-        self.tell();
+        self.log_change();
     }
 
     /// How much room there is, by the fuller of the two.
-    pub(crate) fn room(&self) -> DiskSpace {
-        self.room_of(self.ledger.available().min(self.vault.available()))
+    pub(crate) fn space(&self) -> DiskSpace {
+        self.space_of(self.ledger.available().min(self.vault.available()))
     }
 
     /// Which disk has too little room for new uploads, and how much it has, in words for the operator.
@@ -129,12 +129,12 @@ impl Disks {
         let disks = [("ledger's ", &self.ledger), ("vault's ", &self.vault)];
         let (whose, disk) = disks.into_iter().min_by_key(|(_, disk)| disk.available())?;
         let available = disk.available();
-        let whose = if self.is_one.load(Ordering::Relaxed) {
+        let whose = if self.is_shared.load(Ordering::Relaxed) {
             ""
         } else {
             whose
         };
-        let (limit, bytes) = match self.room_of(available) {
+        let (limit, bytes) = match self.space_of(available) {
             DiskSpace::Plenty => return None,
             DiskSpace::Low => ("soft", self.limits.soft),
             DiskSpace::Full => ("hard", self.limits.hard),
@@ -147,34 +147,34 @@ impl Disks {
     }
 
     /// Counts media that is about to be written.
-    pub(crate) fn note_media(&self, bytes: u64) {
-        self.vault.note_written(bytes);
-        if self.is_one.load(Ordering::Relaxed) {
-            self.ledger.note_written(bytes);
+    pub(crate) fn count_media(&self, bytes: u64) {
+        self.vault.count_write(bytes);
+        if self.is_shared.load(Ordering::Relaxed) {
+            self.ledger.count_write(bytes);
         }
     }
 
     /// Room on the ledger's disk; `None` when there is not enough for this need.
-    pub(super) fn claim(&self, need: Need, bytes: u64) -> Option<Claim<'_>> {
+    pub(super) fn reserve(&self, purpose: Purpose, bytes: u64) -> Option<Reservation<'_>> {
         let left = self.ledger.available().saturating_sub(bytes);
         let FreeSpace { soft, hard } = self.limits;
-        let is_enough = match need {
-            Need::Start => left >= soft,
-            Need::Change => left >= hard,
-            Need::Finish => left >= hard / 2 || self.admits_late_finish(bytes),
-            Need::Always => true,
+        let is_enough = match purpose {
+            Purpose::Start => left >= soft,
+            Purpose::Change => left >= hard,
+            Purpose::Finish => left >= hard / 2 || self.admits_late_finish(bytes),
+            Purpose::Always => true,
         };
         is_enough.then(|| self.admit(bytes))
     }
 
-    fn admit(&self, bytes: u64) -> Claim<'_> {
-        let claim = Claim {
+    fn admit(&self, bytes: u64) -> Reservation<'_> {
+        let reservation = Reservation {
             disks: self,
             bytes,
-            is_one: self.is_one.load(Ordering::Relaxed),
+            is_shared: self.is_shared.load(Ordering::Relaxed),
         };
-        claim.disks().for_each(|disk| disk.admit(bytes));
-        claim
+        reservation.disks().for_each(|disk| disk.admit(bytes));
+        reservation
     }
 
     /// The last of the room is for cancels and deletes, but for a few finishes. They are counted until there is more.
@@ -185,7 +185,7 @@ impl Disks {
         self.late_finishes.fetch_update(order, order, add).is_ok()
     }
 
-    fn room_of(&self, available: u64) -> DiskSpace {
+    fn space_of(&self, available: u64) -> DiskSpace {
         if available < self.limits.hard {
             DiskSpace::Full
         } else if available < self.limits.soft {
@@ -196,14 +196,14 @@ impl Disks {
     }
 
     /// Tells the log when the room has changed.
-    fn tell(&self) {
-        let room = self.room();
-        if self.noted.swap(room as u8, Ordering::Relaxed) == room as u8 {
+    fn log_change(&self) {
+        let space = self.space();
+        if self.logged.swap(space as u8, Ordering::Relaxed) == space as u8 {
             return;
         }
         match self.shortage() {
             None => tracing::warn!("there is room for uploads again"),
-            Some(shortage) if room == DiskSpace::Full => tracing::warn!(
+            Some(shortage) if space == DiskSpace::Full => tracing::warn!(
                 "nothing new is taken: {shortage}; delete resources, cancel uploads, or give the disk more room"
             ),
             Some(shortage) => tracing::warn!("no upload is started: {shortage}"),
@@ -233,18 +233,18 @@ impl Disk {
         self.admitted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn end_write(&self, bytes: u64) {
+    fn complete_write(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// What is written at once.
-    fn note_written(&self, bytes: u64) {
+    fn count_write(&self, bytes: u64) {
         self.admit(bytes);
-        self.end_write(bytes);
+        self.complete_write(bytes);
     }
 
     /// Notes what a look has found that began when so much was written.
-    fn note<T>(
+    fn update<T>(
         &self,
         name: &str,
         space: Result<Result<Space, String>, T>,
@@ -265,16 +265,17 @@ impl Disk {
     }
 }
 
-impl Claim<'_> {
+impl Reservation<'_> {
     fn disks(&self) -> impl Iterator<Item = &Disk> {
-        let vault = self.is_one.then_some(&self.disks.vault);
+        let vault = self.is_shared.then_some(&self.disks.vault);
         [&self.disks.ledger].into_iter().chain(vault)
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.disks().for_each(|disk| disk.end_write(self.bytes));
+        self.disks()
+            .for_each(|disk| disk.complete_write(self.bytes));
     }
 }
 

@@ -22,11 +22,11 @@ use crate::reply::{Reply, ReplyBody, empty, full, nothing};
 use crate::uploads::ServerState;
 
 /// As much is read at once when there is not memory for [`READ_LEN`].
-const MODEST_PIECE: usize = 128 * 1024;
+const FALLBACK_READ_LEN: usize = 128 * 1024;
 
 /// As much is read first, before it shows whether the client takes anything, and when other replies have all the memory
 /// that they may have. It comes on top of that.
-const LEAST_PIECE: usize = 8 * 1024;
+const FIRST_READ_LEN: usize = 8 * 1024;
 
 const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
 
@@ -154,7 +154,7 @@ async fn bytes_of(
         }
         MediaLocation::Vault => {
             let download = Download {
-                _place: server.capacity.downloads.take()?,
+                _permit: server.capacity.downloads.take()?,
                 is_taken: false,
                 memory: server.capacity.replies.clone(),
                 reader: server.vault.read(media.at.id, range).await?,
@@ -175,7 +175,7 @@ struct Download {
     is_taken: bool,
     /// For the bytes that are read and not sent yet.
     memory: Pool,
-    _place: Permit,
+    _permit: Permit,
 }
 
 impl Download {
@@ -184,7 +184,7 @@ impl Download {
         let mut permit = self.memory.permit();
         let is_taken = std::mem::replace(&mut self.is_taken, true);
         let sizes: &[usize] = if is_taken {
-            &[READ_LEN, MODEST_PIECE]
+            &[READ_LEN, FALLBACK_READ_LEN]
         } else {
             &[]
         };
@@ -192,7 +192,7 @@ impl Download {
             .iter()
             .copied()
             .find(|size| permit.resize(*size as u64).is_ok());
-        let piece = self.reader.next(fits.unwrap_or(LEAST_PIECE)).await?;
+        let piece = self.reader.next(fits.unwrap_or(FIRST_READ_LEN)).await?;
         if fits.is_some() {
             // It is no more than before.
             permit.resize(piece.len() as u64).ok();

@@ -53,8 +53,8 @@ pub trait ApiHandler: Send + Sync + 'static {
     /// The name of what the call changes together with other calls, such as the counters of a
     /// mailbox. Calls of the same name take turns inside a process, so that they need not be asked
     /// again and again. Default: the path, for PUT, PATCH and DELETE.
-    fn turn(&self, call: &Call<'_>) -> Option<String> {
-        call.turn_by_path()
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
+        call.lock_key_by_path()
     }
 
     /// The longest JSON body that the method takes on its plain path, in bytes, where media may come
@@ -129,7 +129,7 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// The turn of the resource that the path names, for a call that changes it.
-    fn turn_by_path(&self) -> Option<String> {
+    fn lock_key_by_path(&self) -> Option<String> {
         let changes = [HttpMethod::PUT, HttpMethod::PATCH, HttpMethod::DELETE]
             .contains(&self.method.http_method);
         let path = self.method.template.expand(self.path).ok();

@@ -9,22 +9,22 @@ use windlass_store::{MediaId, SessionId, Timestamp};
 const SECRET_LEN: usize = 24;
 
 /// Bytes in front of a name that tell when it was given.
-const MOMENT_LEN: usize = 6;
+const TIMESTAMP_LEN: usize = 6;
 
 /// A fresh `upload_id`: 40 characters of the URL-safe alphabet.
 pub(crate) fn new_upload_id(now: Timestamp) -> String {
-    URL_SAFE_NO_PAD.encode(timed::<{ MOMENT_LEN + SECRET_LEN }>(now))
+    URL_SAFE_NO_PAD.encode(timed::<{ TIMESTAMP_LEN + SECRET_LEN }>(now))
 }
 
 /// The session that an `upload_id` opens: its moment, and a hash of all of it. The hash is what is stored and logged.
 pub(crate) fn session_id(upload_id: &str) -> SessionId {
-    const MOMENT_CHARACTERS: usize = MOMENT_LEN * 4 / 3;
+    const TIMESTAMP_CHARACTERS: usize = TIMESTAMP_LEN * 4 / 3;
     let mut id: [u8; 32] = Sha256::digest(upload_id.as_bytes()).into();
-    let characters = upload_id.as_bytes().get(..MOMENT_CHARACTERS);
+    let characters = upload_id.as_bytes().get(..TIMESTAMP_CHARACTERS);
     let moment = characters.and_then(|moment| URL_SAFE_NO_PAD.decode(moment).ok());
     // An `upload_id` without a moment is none of ours, and as good as any other unknown one.
     if let Some(moment) = moment {
-        id[..MOMENT_LEN].copy_from_slice(&moment);
+        id[..TIMESTAMP_LEN].copy_from_slice(&moment);
     }
     SessionId::from_bytes(id)
 }
@@ -53,7 +53,7 @@ pub fn first_version() -> u64 {
 /// A moment, and random bytes behind it.
 fn timed<const N: usize>(now: Timestamp) -> [u8; N] {
     let mut bytes = random();
-    bytes[..MOMENT_LEN].copy_from_slice(&now.to_sortable_bytes());
+    bytes[..TIMESTAMP_LEN].copy_from_slice(&now.to_sortable_bytes());
     bytes
 }
 

@@ -44,7 +44,7 @@ mod resources;
 mod service;
 mod uploads;
 
-pub use capacity::{Full, LOOKS, LimitedResource, Usage};
+pub use capacity::{Full, LimitedResource, MEDIA_READS, Usage};
 pub use clock::{Clock, SystemClock};
 pub use config::Settings;
 pub use default_handler::{DefaultHandler, patched_fields};
@@ -53,7 +53,7 @@ pub use listener::{Accept, Listener};
 pub use origin::{LocalAddress, Scheme};
 pub use registry::{Conflict, Registry, ServedApi};
 pub use reply::ReplyBody;
-pub use uploads::session_cache::LEN as WARM_SESSIONS;
+pub use uploads::session_cache::CAPACITY as CACHED_SESSIONS;
 
 use capacity::Capacity;
 use connections::Connections;
@@ -117,8 +117,8 @@ impl Server {
                 ledger: Arc::clone(&ledger),
                 vault: Arc::clone(&stores.vault),
                 reading: capacity.reading.clone(),
-                looks: capacity.looks.clone(),
-                patience: capacity.patience,
+                media_reads: capacity.media_reads.clone(),
+                timeout: capacity.timeout,
             },
             capacity,
             keyed_mutex: Arc::default(),
@@ -160,7 +160,7 @@ impl Server {
         stop: impl Future<Output = ()>,
     ) -> Ended {
         let server = &self.server;
-        background::look_at_the_disks(server).await;
+        background::check_free_space(server).await;
         let background = background::spawn(server);
         let connections = Connections::new(Arc::clone(server));
         tokio::select! {
@@ -194,13 +194,13 @@ impl Server {
             () = drain_now => {}
         }
         server.drain_now.cancel();
-        let settled = async {
+        let flushed = async {
             // First, since it may begin tasks.
             background.shutdown().await;
             server.tasks.close();
             server.tasks.wait().await;
         };
-        tokio::time::timeout(limit / 4, settled).await.ok();
+        tokio::time::timeout(limit / 4, flushed).await.ok();
     }
 }
 

@@ -61,10 +61,10 @@ impl<A: Accept> Listener<A> {
         }
     }
 
-    /// Waits for a connection. What under TLS comes first is left to its [`Arrival`].
-    pub(crate) async fn accept(&self) -> io::Result<Arrival<A::Stream>> {
+    /// Waits for a connection. What under TLS comes first is left to its [`Accepted`].
+    pub(crate) async fn accept(&self) -> io::Result<Accepted<A::Stream>> {
         let (stream, local) = self.sockets.accept().await?;
-        Ok(Arrival {
+        Ok(Accepted {
             stream,
             local,
             tls: self.tls.clone(),
@@ -83,7 +83,7 @@ impl<A> Listener<A> {
 }
 
 /// A connection on which nothing was said yet.
-pub(crate) struct Arrival<S> {
+pub(crate) struct Accepted<S> {
     pub(crate) stream: S,
     /// The address that it was made to.
     pub(crate) local: Option<SocketAddr>,

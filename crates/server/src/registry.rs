@@ -19,7 +19,7 @@ pub struct ServedApi {
     /// The description.
     pub api: Api,
     /// The behaviour of its resources.
-    pub kind: Arc<dyn ApiHandler>,
+    pub handler: Arc<dyn ApiHandler>,
     /// The one host on which it answers; `None`, the default, for all of them.
     ///
     /// Sessions belong to an API at its host: they are not found any more when it gets another.
@@ -28,10 +28,10 @@ pub struct ServedApi {
 
 impl ServedApi {
     /// An API served by this handler, on every host.
-    pub fn new(api: Api, kind: Arc<dyn ApiHandler>) -> Self {
+    pub fn new(api: Api, handler: Arc<dyn ApiHandler>) -> Self {
         Self {
             api,
-            kind,
+            handler,
             host: None,
         }
     }
@@ -144,7 +144,7 @@ impl Registry {
 
     /// What the handlers do beside requests.
     pub(crate) fn workers(&self) -> impl Iterator<Item = Arc<dyn Worker>> {
-        self.served().filter_map(|served| served.kind.worker())
+        self.served().filter_map(|served| served.handler.worker())
     }
 
     /// All APIs: those without a host, then those of each host.

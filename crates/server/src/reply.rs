@@ -127,7 +127,7 @@ pub(crate) fn counted(reply: Reply, place: Permit) -> Reply {
     reply.map(|body| {
         let counted = Counted {
             body,
-            _place: place,
+            _permit: place,
         };
         counted.boxed_unsync()
     })
@@ -135,7 +135,7 @@ pub(crate) fn counted(reply: Reply, place: Permit) -> Reply {
 
 struct Counted {
     body: ReplyBody,
-    _place: Permit,
+    _permit: Permit,
 }
 
 impl Body for Counted {

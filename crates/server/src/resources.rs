@@ -76,7 +76,7 @@ pub(crate) async fn call(
         .as_deref()
         .map(FieldMask::parse)
         .transpose()?;
-    if standard.alt == Alt::Media || gives_nothing_else(head.method.method) {
+    if standard.alt == Alt::Media || is_media_only(head.method.method) {
         return media(server, head).await;
     }
     let (metadata, embedded) = read_metadata(server, head, body).await?;
@@ -122,7 +122,7 @@ impl Shape {
 }
 
 /// Whether a method is there for its media only. Clients leave out `alt` then.
-fn gives_nothing_else(method: &Method) -> bool {
+fn is_media_only(method: &Method) -> bool {
     method.supports_media_download && method.response.is_none()
 }
 
@@ -138,9 +138,9 @@ async fn run(
         let fresh_id = new_resource_id(server.clock.now());
         let reply_memory = server.reply_memory();
         let call = head.call(server, metadata, &fresh_id, &reply_memory);
-        let kind = &*head.method.served.kind;
-        let _turn = server.turn(kind, &call).await?;
-        let answer = kind.run(&call, None).await?;
+        let handler = &*head.method.served.handler;
+        let _guard = server.lock_for(handler, &call).await?;
+        let answer = handler.run(&call, None).await?;
         // Before the commit: later it cannot be refused for lack of memory.
         let reply = shape.reply(answer.body, reply_memory)?;
         if answer.changes.is_empty() {
@@ -152,7 +152,7 @@ async fn run(
         };
         match server.ledger.apply(changes).await {
             Ok(()) => {
-                kind.committed(&answer.changes);
+                handler.committed(&answer.changes);
                 server.sweep_now.notify_one();
                 return Ok(reply);
             }
@@ -180,11 +180,11 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let kind = &*head.method.served.kind;
-        let resource = kind.find(&call).await?;
+        let handler = &*head.method.served.handler;
+        let resource = handler.find(&call).await?;
         let own = download::Own {
-            etag: kind.media_etag(&resource),
-            headers: kind.media_headers(&resource),
+            etag: handler.media_etag(&resource),
+            headers: handler.media_headers(&resource),
         };
         match download::media(server, &resource, head.http_method, head.headers, own).await {
             Err(error) if download::is_gone(&error) && attempt < ATTEMPTS => {}
@@ -230,14 +230,14 @@ async fn read_metadata(
     }
     // A coding that the body does not undo must not be read as JSON.
     ContentCoding::from_headers(head.headers)?;
-    let kind = &head.method.served.kind;
+    let handler = &head.method.served.handler;
     let usual = server.settings.limits.metadata;
-    let limit = kind.body_limit(method).unwrap_or(usual).max(usual);
-    let (text, _share) = collect(server, body, limit).await?;
+    let limit = handler.body_limit(method).unwrap_or(usual).max(usual);
+    let (text, _permit) = collect(server, body, limit).await?;
     let counted = text.len() - text.len().min(usual);
     body.hold(text.len() as u64 + json_cost(&text) - counted as u64)?;
     let mut metadata = parse_metadata(&text)?;
-    let embedded = kind.embedded(method, &mut metadata)?;
+    let embedded = handler.embedded(method, &mut metadata)?;
     if embedded.is_none() && text.len() > usual {
         return Err(BodyError::TooLong { limit: usual }.into());
     }
@@ -260,7 +260,7 @@ async fn collect(
             continue;
         }
         let unusual = COPIES * (text.len() - usual) as u64;
-        permit.resize_in_time(unusual, capacity.patience).await?;
+        permit.resize_in_time(unusual, capacity.timeout).await?;
     }
     Ok((text, permit))
 }

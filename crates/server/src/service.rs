@@ -45,7 +45,7 @@ where
     let (mut head, body) = request.into_parts();
     let mut body = RequestBody::new(body, &head.headers, &server.settings.limits);
     let admitted = server.capacity.requests.take().and_then(|place| {
-        body.count(server.capacity.metadata.permit(), memory_of(&head))?;
+        body.count(server.capacity.metadata.permit(), head_size(&head))?;
         Ok(place)
     });
     let read_to_end = body.end_flag();
@@ -75,7 +75,7 @@ where
 }
 
 /// About how many bytes a head takes.
-fn memory_of(head: &Parts) -> u64 {
+fn head_size(head: &Parts) -> u64 {
     const FIELD: usize = 128;
     let fields = head.headers.iter();
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD);

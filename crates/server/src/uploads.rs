@@ -79,7 +79,7 @@ pub(crate) struct ServerState {
 impl ServerState {
     /// Refuses to begin an upload that could not be brought to its end.
     pub(crate) fn admit_upload(&self) -> Result<(), Error> {
-        match self.disks.room() {
+        match self.disks.space() {
             _ if self.health.is_draining() => Err(Error::Draining),
             DiskSpace::Plenty => Ok(()),
             DiskSpace::Low | DiskSpace::Full => Err(Error::NoSpace),
@@ -88,7 +88,7 @@ impl ServerState {
 
     /// Refuses media when there is no room for it.
     pub(crate) fn admit_media(&self) -> Result<(), Error> {
-        match self.disks.room() {
+        match self.disks.space() {
             DiskSpace::Plenty | DiskSpace::Low => Ok(()),
             DiskSpace::Full => Err(Error::NoSpace),
         }
@@ -101,7 +101,7 @@ impl ServerState {
             return Ok(());
         }
         self.admit_media()?;
-        self.disks.note_media(bytes as u64);
+        self.disks.count_media(bytes as u64);
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl ServerState {
     /// media bounds it. What goes to the ledger is counted there.
     pub(crate) fn note_rest(&self, sink: &sink::MediaSink) {
         if sink.is_for_vault() {
-            self.disks.note_media(sink.waiting() as u64);
+            self.disks.count_media(sink.waiting() as u64);
         }
     }
 
@@ -123,7 +123,7 @@ impl ServerState {
             ledger: Arc::clone(&self.ledger),
             vault: Arc::clone(&self.vault),
             buffer_pool: self.buffer_pool.clone(),
-            looks: self.capacity.looks.clone(),
+            media_reads: self.capacity.media_reads.clone(),
             small_media: usize::try_from(limit).unwrap_or(write_buffer::SMALL_BUFFER),
             now: self.clock.now(),
         }
@@ -134,21 +134,21 @@ impl ServerState {
         ReplyMemoryPermit::new(&self.capacity)
     }
 
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn takeover_timeout(&self) -> Duration {
         self.settings.limits.takeover_timeout
     }
 
     /// Waits for the turn of what the call changes, if there is such a thing.
-    pub(crate) async fn turn(
+    pub(crate) async fn lock_for(
         &self,
-        kind: &dyn ApiHandler,
+        handler: &dyn ApiHandler,
         call: &Call<'_>,
     ) -> Result<Option<KeyedGuard>, Error> {
-        let Some(name) = kind.turn(call) else {
+        let Some(name) = handler.lock_key(call) else {
             return Ok(None);
         };
-        let turn = self.keyed_mutex.take(name, self.patience()).await;
-        Ok(Some(turn.map_err(|_| Error::Crowded)?))
+        let guard = self.keyed_mutex.take(name, self.takeover_timeout()).await;
+        Ok(Some(guard.map_err(|_| Error::Crowded)?))
     }
 
     /// Runs storage work to its end even when the caller goes away, and stops the server when it

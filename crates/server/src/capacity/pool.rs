@@ -23,13 +23,13 @@ pub(crate) struct Pool(Arc<State>);
 
 #[derive(Debug)]
 struct State {
-    held: LimitedResource,
+    resource: LimitedResource,
     /// What one unit stands for.
     unit: u64,
     total: u32,
     /// The most that one permit has, unless it is small, and what others leave for small ones.
-    most: u32,
-    kept: u32,
+    largest: u32,
+    reserved: u32,
     free: Semaphore,
     refused: AtomicU64,
 }
@@ -43,30 +43,35 @@ pub(crate) struct Permit {
 
 impl Pool {
     /// For things, each of which counts as one.
-    pub(super) fn of_things(held: LimitedResource, most: usize) -> Self {
-        let total = units(most as u64, 1);
-        Self::new(held, 1, total, [total, 0])
+    pub(super) fn of_count(resource: LimitedResource, largest: usize) -> Self {
+        let total = units(largest as u64, 1);
+        Self::new(resource, 1, total, [total, 0])
     }
 
     /// For bytes.
-    pub(super) fn of_bytes(held: LimitedResource, bytes: u64) -> Self {
+    pub(super) fn of_bytes(resource: LimitedResource, bytes: u64) -> Self {
         let total = units(bytes, KIB);
-        Self::new(held, KIB, total, [total - total / 4, total / 8])
+        Self::new(resource, KIB, total, [total - total / 4, total / 8])
     }
 
     /// For bytes of what is large. What needs more than there is gets all there is, alone.
-    pub(super) fn for_large(held: LimitedResource, bytes: u64) -> Self {
+    pub(super) fn for_large(resource: LimitedResource, bytes: u64) -> Self {
         let total = units(bytes, KIB);
-        Self::new(held, KIB, total, [total, 0])
+        Self::new(resource, KIB, total, [total, 0])
     }
 
-    fn new(held: LimitedResource, unit: u64, total: u32, [most, kept]: [u32; 2]) -> Self {
+    fn new(
+        resource: LimitedResource,
+        unit: u64,
+        total: u32,
+        [largest, reserved]: [u32; 2],
+    ) -> Self {
         Self(Arc::new(State {
-            held,
+            resource,
             unit,
             total,
-            most,
-            kept,
+            largest,
+            reserved,
             free: Semaphore::new(total as usize),
             refused: AtomicU64::new(0),
         }))
@@ -89,13 +94,13 @@ impl Pool {
 
     /// A permit of so much, for which the caller waits behind those who came earlier. The caller must have no permit of
     /// this pool: two that wait with one would wait for each other.
-    pub(crate) async fn wait(&self, amount: u64, patience: Duration) -> Result<Permit, Full> {
-        let taken = tokio::time::timeout(patience, self.wait_for_ever(amount));
+    pub(crate) async fn wait(&self, amount: u64, timeout: Duration) -> Result<Permit, Full> {
+        let taken = tokio::time::timeout(timeout, self.acquire(amount));
         taken.await.map_err(|_| self.full())
     }
 
     /// As [`Pool::wait`], without an end.
-    pub(crate) async fn wait_for_ever(&self, amount: u64) -> Permit {
+    pub(crate) async fn acquire(&self, amount: u64) -> Permit {
         let units = self.wanted(amount);
         let taken = self.0.free.acquire_many(units).await;
         taken.expect("it is never closed").forget();
@@ -107,7 +112,7 @@ impl Pool {
 
     pub(super) fn usage(&self) -> Usage {
         let State {
-            held,
+            resource,
             unit,
             total,
             free,
@@ -116,7 +121,7 @@ impl Pool {
         } = &*self.0;
         let used = u64::from(*total).saturating_sub(free.available_permits() as u64);
         Usage {
-            held: *held,
+            resource: *resource,
             used: used * unit,
             limit: u64::from(*total) * unit,
             refused: refused.load(Ordering::Relaxed),
@@ -126,15 +131,18 @@ impl Pool {
     /// The units for an amount, as far as one permit can have them.
     fn wanted(&self, amount: u64) -> u32 {
         let State {
-            unit, total, most, ..
+            unit,
+            total,
+            largest,
+            ..
         } = *self.0;
-        let most = if amount > SMALL { most } else { total };
-        units(amount, unit).min(most)
+        let largest = if amount > SMALL { largest } else { total };
+        units(amount, unit).min(largest)
     }
 
     fn try_take(&self, units: u32, is_small: bool) -> bool {
-        let State { free, kept, .. } = &*self.0;
-        let wanted = if is_small { units } else { units + kept };
+        let State { free, reserved, .. } = &*self.0;
+        let wanted = if is_small { units } else { units + reserved };
         let is_there = free.available_permits() >= wanted as usize;
         is_there
             && free
@@ -145,7 +153,7 @@ impl Pool {
 
     fn full(&self) -> Full {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
-        Full(self.0.held)
+        Full(self.0.resource)
     }
 }
 
@@ -171,19 +179,19 @@ impl Permit {
     pub(crate) async fn resize_in_time(
         &mut self,
         amount: u64,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), Full> {
         if self.units == 0 && self.resize(amount).is_err() {
-            *self = self.pool.wait(amount, patience).await?;
+            *self = self.pool.wait(amount, timeout).await?;
         }
         self.resize(amount)
     }
 
     /// Bytes that keep this permit until the last of them is dropped.
     pub(crate) fn with(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Kept {
+        Bytes::from_owner(BytesWithPermit {
             bytes,
-            _share: self,
+            _permit: self,
         })
     }
 
@@ -198,12 +206,12 @@ impl Drop for Permit {
     }
 }
 
-struct Kept {
+struct BytesWithPermit {
     bytes: Bytes,
-    _share: Permit,
+    _permit: Permit,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for BytesWithPermit {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -217,7 +225,7 @@ fn units(amount: u64, unit: u64) -> u32 {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const TIMEOUT: Duration = Duration::from_secs(1);
     const MIB: u64 = 1024 * KIB;
 
     fn used(pool: &Pool) -> u64 {
@@ -226,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_is_free_again() {
-        let pool = Pool::of_things(LimitedResource::Requests, 2);
+        let pool = Pool::of_count(LimitedResource::Requests, 2);
         let (one, two) = (pool.take().unwrap(), pool.take().unwrap());
         assert_eq!(pool.take().unwrap_err(), Full(LimitedResource::Requests));
         drop(one);
@@ -275,16 +283,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_has_an_order_and_an_end() {
         let pool = Pool::for_large(LimitedResource::Reading, MIB);
-        let first = pool.wait(700 * KIB, PATIENCE).await.unwrap();
-        let refused = pool.wait(u64::MAX, PATIENCE).await.unwrap_err();
+        let first = pool.wait(700 * KIB, TIMEOUT).await.unwrap();
+        let refused = pool.wait(u64::MAX, TIMEOUT).await.unwrap_err();
         assert_eq!(refused, Full(LimitedResource::Reading));
-        let all = pool.wait(u64::MAX, PATIENCE);
+        let all = pool.wait(u64::MAX, TIMEOUT);
         let behind = async {
             tokio::task::yield_now().await;
-            pool.wait(1, PATIENCE).await
+            pool.wait(1, TIMEOUT).await
         };
         let end = async {
-            tokio::time::sleep(PATIENCE / 2).await;
+            tokio::time::sleep(TIMEOUT / 2).await;
             drop(first);
         };
         let (all, behind, ()) = tokio::join!(all, behind, end);
@@ -305,15 +313,15 @@ mod tests {
     async fn of_two_that_grow_into_each_other_one_goes_on() {
         let pool = Pool::for_large(LimitedResource::LargeBodies, MIB);
         let (mut first, mut second) = (pool.permit(), pool.permit());
-        first.resize_in_time(600 * KIB, PATIENCE).await.unwrap();
-        second.resize_in_time(400 * KIB, PATIENCE).await.unwrap();
+        first.resize_in_time(600 * KIB, TIMEOUT).await.unwrap();
+        second.resize_in_time(400 * KIB, TIMEOUT).await.unwrap();
         let begun = tokio::time::Instant::now();
-        assert!(second.resize_in_time(u64::MAX, PATIENCE).await.is_err());
+        assert!(second.resize_in_time(u64::MAX, TIMEOUT).await.is_err());
         assert_eq!(begun.elapsed(), Duration::ZERO, "it has something already");
         drop(second);
-        first.resize_in_time(u64::MAX, PATIENCE).await.unwrap();
+        first.resize_in_time(u64::MAX, TIMEOUT).await.unwrap();
         let mut third = pool.permit();
-        assert!(third.resize_in_time(1, PATIENCE).await.is_err());
-        assert_eq!(begun.elapsed(), PATIENCE);
+        assert!(third.resize_in_time(1, TIMEOUT).await.is_err());
+        assert_eq!(begun.elapsed(), TIMEOUT);
     }
 }

@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 /// A stream that gives what was read of its beginning once more.
-pub(super) struct Beginning<S> {
+pub(super) struct RewindStream<S> {
     inner: S,
     /// Comes before what the stream still brings.
     begun: Vec<u8>,
 }
 
-impl<S: AsyncRead + Unpin> Beginning<S> {
+impl<S: AsyncRead + Unpin> RewindStream<S> {
     pub(super) fn new(inner: S) -> Self {
         Self {
             inner,
@@ -22,7 +22,7 @@ impl<S: AsyncRead + Unpin> Beginning<S> {
     }
 
     /// Whether the stream begins with `word`. No more of it is read than tells.
-    pub(super) async fn begins_with(&mut self, word: &[u8]) -> io::Result<bool> {
+    pub(super) async fn starts_with(&mut self, word: &[u8]) -> io::Result<bool> {
         let mut begun = vec![0; word.len()];
         let mut len = 0;
         while len < word.len() && begun[..len] == word[..len] {
@@ -38,7 +38,7 @@ impl<S: AsyncRead + Unpin> Beginning<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Beginning<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for RewindStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -57,7 +57,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Beginning<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Beginning<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for RewindStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -99,8 +99,8 @@ mod tests {
             let (mut client, server) = tokio::io::duplex(1024);
             client.write_all(sent.as_bytes()).await.unwrap();
             client.shutdown().await.unwrap();
-            let mut server = Beginning::new(server);
-            assert_eq!(server.begins_with(b"word").await.unwrap(), begins, "{sent}");
+            let mut server = RewindStream::new(server);
+            assert_eq!(server.starts_with(b"word").await.unwrap(), begins, "{sent}");
             let mut first = [0; 1];
             server.read_exact(&mut first).await.unwrap();
             assert_eq!(first, b"w"[..]);

@@ -45,12 +45,12 @@ tokio::task_local! {
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
     tasks: TaskTracker,
-    limits: Patience,
+    limits: Timeouts,
     activity: Arc<Mutex<Activity>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Patience {
+struct Timeouts {
     /// Without a request.
     idle: Duration,
     /// Until some of a reply is taken.
@@ -88,7 +88,7 @@ impl Streams {
         };
         Self {
             tasks: tasks.clone(),
-            limits: Patience {
+            limits: Timeouts {
                 idle: limits.head_timeout,
                 stall: limits.body_timeout,
             },
@@ -110,7 +110,7 @@ impl Streams {
     }
 
     /// Resolves when there has been no request for too long, or no stream has made progress for too long.
-    pub(super) async fn stand_still(&self) {
+    pub(super) async fn stalled(&self) {
         loop {
             let deadline = self.deadline();
             if deadline <= Instant::now() {
@@ -149,7 +149,7 @@ where
         let running = Running {
             request: STREAM.scope(Arc::clone(&stream), request),
             stream,
-            patience: self.limits.stall,
+            timeouts: self.limits.stall,
             timer: None,
         };
         self.tasks.spawn(running);
@@ -222,7 +222,7 @@ pin_project! {
         #[pin]
         request: F,
         stream: Arc<Stream>,
-        patience: Duration,
+        timeouts: Duration,
         timer: Option<Pin<Box<Sleep>>>,
     }
 }
@@ -236,7 +236,7 @@ impl<F: Future> Future for Running<F> {
             return Poll::Ready(());
         }
         while let Some(taken) = this.stream.last_taken() {
-            let deadline = taken + *this.patience;
+            let deadline = taken + *this.timeouts;
             let timer = this
                 .timer
                 .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
@@ -374,7 +374,7 @@ mod tests {
         let piece = reply.recv().await.unwrap();
         assert!(reply.recv().await.is_none());
         assert_eq!(begun.elapsed().as_secs(), STALL.as_secs());
-        streams.stand_still().await;
+        streams.stalled().await;
         assert_eq!(begun.elapsed().as_secs(), STALL.as_secs());
         drop(piece);
     }
@@ -385,10 +385,10 @@ mod tests {
         let (done, work) = oneshot::channel::<()>();
         streams.execute(work);
         let long = Limits::default().head_timeout * 10;
-        timeout(long, streams.stand_still()).await.unwrap_err();
+        timeout(long, streams.stalled()).await.unwrap_err();
         done.send(()).unwrap();
         let begun = Instant::now();
-        streams.stand_still().await;
+        streams.stalled().await;
         assert_eq!(begun.elapsed(), Limits::default().head_timeout);
     }
 }

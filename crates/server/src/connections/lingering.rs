@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 /// How long a closing connection lingers while the server stops.
-const HASTY_LINGER: Duration = Duration::from_millis(500);
+const SHUTDOWN_LINGER: Duration = Duration::from_millis(500);
 
 /// A stream that is closed in two steps: it stops writing, then reads and throws away what still
 /// comes, until the other side is done or the patience is used up.
@@ -20,9 +20,9 @@ const HASTY_LINGER: Duration = Duration::from_millis(500);
 ///
 /// A client that does not read what is written to it is given up with
 /// [`TimedOut`](io::ErrorKind::TimedOut).
-pub(super) struct Lingering<S> {
+pub(super) struct LingeringStream<S> {
     inner: S,
-    patience: Patience,
+    timeouts: Timeouts,
     shutdown: CancellationToken,
     /// Runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -31,18 +31,18 @@ pub(super) struct Lingering<S> {
 
 /// How long a connection waits for its client.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     /// To take some of what is written to it.
     pub(super) unread: Duration,
     /// To be done when the connection closes.
     pub(super) linger: Duration,
 }
 
-impl<S> Lingering<S> {
-    pub(super) fn new(inner: S, patience: Patience, shutdown: CancellationToken) -> Self {
+impl<S> LingeringStream<S> {
+    pub(super) fn new(inner: S, timeouts: Timeouts, shutdown: CancellationToken) -> Self {
         Self {
             inner,
-            patience,
+            timeouts,
             shutdown,
             stalled: None,
             closing: None,
@@ -51,9 +51,9 @@ impl<S> Lingering<S> {
 
     fn deadline(&self) -> Instant {
         let limit = if self.shutdown.is_cancelled() {
-            self.patience.linger.min(HASTY_LINGER)
+            self.timeouts.linger.min(SHUTDOWN_LINGER)
         } else {
-            self.patience.linger
+            self.timeouts.linger
         };
         Instant::now() + limit
     }
@@ -68,7 +68,7 @@ impl<S> Lingering<S> {
             self.stalled = None;
             return written;
         }
-        let unread = self.patience.unread;
+        let unread = self.timeouts.unread;
         let stalled = self
             .stalled
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(unread)));
@@ -77,7 +77,7 @@ impl<S> Lingering<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LingeringStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -87,7 +87,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -124,11 +124,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
             self.closing = Some(Box::pin(tokio::time::sleep_until(deadline)));
         }
         let this = &mut *self;
-        let patience = this.closing.as_mut().expect("set above");
+        let timeouts = this.closing.as_mut().expect("set above");
         let mut scratch = [0; 16 * 1024];
         // The cooperative budget of the socket makes the loop yield.
         loop {
-            if patience.as_mut().poll(cx).is_ready() {
+            if timeouts.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(()));
             }
             let mut buf = ReadBuf::new(&mut scratch);
@@ -146,13 +146,13 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Patience = Patience {
+    const TIMEOUTS: Timeouts = Timeouts {
         unread: Duration::from_secs(30),
         linger: Duration::from_secs(60),
     };
 
-    fn lingering<S>(inner: S) -> Lingering<S> {
-        Lingering::new(inner, PATIENCE, CancellationToken::new())
+    fn lingering<S>(inner: S) -> LingeringStream<S> {
+        LingeringStream::new(inner, TIMEOUTS, CancellationToken::new())
     }
 
     #[tokio::test]
@@ -187,7 +187,7 @@ mod tests {
         let begun = Instant::now();
         let error = server.write_all(&[0; 2000]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(begun.elapsed(), PATIENCE.unread);
+        assert_eq!(begun.elapsed(), TIMEOUTS.unread);
     }
 
     /// A stream that has a last word to say, which is never taken.
@@ -227,7 +227,7 @@ mod tests {
         let begun = Instant::now();
         let error = server.shutdown().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(begun.elapsed(), PATIENCE.unread);
+        assert_eq!(begun.elapsed(), TIMEOUTS.unread);
     }
 
     #[tokio::test(start_paused = true)]
@@ -236,7 +236,7 @@ mod tests {
         let mut server = lingering(server);
         let writing = tokio::spawn(async move { server.write_all(&[0; 10 * 1024]).await });
         for _ in 0..10 {
-            tokio::time::sleep(PATIENCE.unread * 2 / 3).await;
+            tokio::time::sleep(TIMEOUTS.unread * 2 / 3).await;
             client.read_exact(&mut [0; 1024]).await.unwrap();
         }
         writing.await.unwrap().unwrap();

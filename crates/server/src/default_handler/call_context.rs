@@ -3,8 +3,8 @@
 use windlass_discovery::{Method, Parameter, Schema};
 
 use super::naming::{begins_with_one_of, is_plural_of, is_same_or_ends_in};
-use super::place::{last_word, path_of_key};
-use super::schema_validation::meant;
+use super::operation::{last_word, path_of_key};
+use super::schema_validation::resolve;
 use crate::handler::Call;
 
 /// A call and what its API says around it.
@@ -49,17 +49,17 @@ impl<'a> CallContext<'a> {
     }
 
     /// Whether this is the name of a field that holds the resource, or refers to it.
-    pub(super) fn is_one_of_the_collection(&self, name: &str) -> bool {
+    pub(super) fn names_one_resource(&self, name: &str) -> bool {
         self.words.iter().any(|word| begins_with_one_of(word, name))
     }
 
     /// Whether this is the name of a field that holds resources.
-    pub(super) fn is_the_collection(&self, name: &str) -> bool {
+    pub(super) fn names_the_collection(&self, name: &str) -> bool {
         name == "items" || self.words.iter().any(|word| is_same_or_ends_in(word, name))
     }
 
     /// Whether this is the name of a field that holds the resource's id.
-    pub(super) fn is_its_id(&self, collection: &str, name: &str) -> bool {
+    pub(super) fn names_its_id(&self, collection: &str, name: &str) -> bool {
         let Some(stem) = name.strip_suffix("Id").or(name.strip_suffix("_id")) else {
             return false;
         };
@@ -75,18 +75,18 @@ impl<'a> CallContext<'a> {
         let response = self.call.method.response.as_deref();
         let schema = response.and_then(|name| self.call.api.schema(name));
         let parameter = self.id_parameter();
-        let number = schema.is_some_and(|schema| self.wants_a_number(collection, schema))
+        let number = schema.is_some_and(|schema| self.wants_numeric_id(collection, schema))
             || parameter.is_some_and(|parameter| parameter.numbers.is_some());
         let Ok(id) = u128::from_str_radix(fresh, 16) else {
             return fresh.to_owned();
         };
         if number {
-            return number_of(id).to_string();
+            return numeric_id(id).to_string();
         }
         let pattern = parameter.and_then(|parameter| parameter.pattern.as_ref());
-        let short = pattern.is_some_and(|it| !it.fits(fresh) && it.fits(&short_of(id)));
+        let short = pattern.is_some_and(|it| !it.fits(fresh) && it.fits(&short_id(id)));
         if short {
-            short_of(id)
+            short_id(id)
         } else {
             fresh.to_owned()
         }
@@ -105,15 +105,16 @@ impl<'a> CallContext<'a> {
         methods.find_map(|method| variable(method))
     }
 
-    fn wants_a_number(&self, collection: &str, schema: &'a Schema) -> bool {
+    fn wants_numeric_id(&self, collection: &str, schema: &'a Schema) -> bool {
         let is_number = |(name, property): (&String, &Schema)| {
             let format = property.format.as_deref();
             matches!(format, Some("int64" | "uint64"))
-                && (matches!(name.as_str(), "id" | "mediaId") || self.is_its_id(collection, name))
+                && (matches!(name.as_str(), "id" | "mediaId")
+                    || self.names_its_id(collection, name))
         };
         let inside = || {
             let wrapped = schema.properties.iter().filter(|(name, _)| {
-                self.is_one_of_the_collection(name) || self.is_the_collection(name)
+                self.names_one_resource(name) || self.names_the_collection(name)
             });
             wrapped.filter_map(|(_, property)| self.element(property))
         };
@@ -124,12 +125,12 @@ impl<'a> CallContext<'a> {
     /// The schema of a property, or of its elements if it is an array.
     pub(super) fn element(&self, property: &'a Schema) -> Option<&'a Schema> {
         let document = self.call.api.document();
-        meant(document, property.items.as_deref().unwrap_or(property))
+        resolve(document, property.items.as_deref().unwrap_or(property))
     }
 }
 
 /// A number of 63 bits: the id's time in milliseconds, then some of its random bits.
-fn number_of(id: u128) -> u128 {
+fn numeric_id(id: u128) -> u128 {
     let time = (id >> 80) & 0x7ff_ffff_ffff;
     let random = (id >> 60) & 0xf_ffff;
     time << 20 | random
@@ -137,7 +138,7 @@ fn number_of(id: u128) -> u128 {
 
 /// The 128 bits in 22 characters of the URL-safe alphabet of base64, which here is in the order of its
 /// bytes.
-fn short_of(id: u128) -> String {
+fn short_id(id: u128) -> String {
     const DIGITS: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
     let digit = |at: u32| DIGITS[(id >> (6 * at)) as usize & 63];
     (0..22).rev().map(|at| char::from(digit(at))).collect()
@@ -152,14 +153,14 @@ mod tests {
 
     #[test]
     fn a_number_for_an_id_fits_63_bits_and_sorts_by_time() {
-        assert!(number_of(EARLY).to_string() < number_of(LATE).to_string());
-        assert!(i64::try_from(number_of(u128::MAX)).is_ok());
+        assert!(numeric_id(EARLY).to_string() < numeric_id(LATE).to_string());
+        assert!(i64::try_from(numeric_id(u128::MAX)).is_ok());
     }
 
     #[test]
     fn a_short_id_has_22_characters_and_sorts_by_time() {
-        assert!(short_of(EARLY) < short_of(LATE));
-        assert_eq!(short_of(EARLY).len(), 22);
-        assert_ne!(short_of(EARLY), short_of(EARLY - 1));
+        assert!(short_id(EARLY) < short_id(LATE));
+        assert_eq!(short_id(EARLY).len(), 22);
+        assert_ne!(short_id(EARLY), short_id(EARLY - 1));
     }
 }

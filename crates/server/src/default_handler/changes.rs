@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use windlass_store::{Media, Resource, ResourceChange};
 
 use super::call_context::CallContext;
-use super::fields::{fields_of, fields_to_bytes, own_fields, updated};
-use super::place::Named;
+use super::fields::{client_fields, fields_of, fields_to_bytes, updated};
+use super::operation::ResourceKey;
 use super::response_shape::{Reply, ResponseShape};
 use super::update_mask::UpdateMask;
 use super::{etag, fields};
@@ -20,7 +20,7 @@ pub(super) fn insert(
     id: String,
     media: Option<Media>,
 ) -> Result<Answer, Rejection> {
-    let own = updated(Map::new(), own_fields(call)?);
+    let own = updated(Map::new(), client_fields(call)?);
     let resource = Resource {
         collection,
         id,
@@ -30,13 +30,13 @@ pub(super) fn insert(
         created: call.now,
         updated: call.now,
     };
-    Ok(made(call, ResourceChange::Insert(resource)))
+    Ok(changed(call, ResourceChange::Insert(resource)))
 }
 
 /// Puts media to a resource, which is made when there is none.
 pub(super) fn attach(
     call: &Call<'_>,
-    named: Named,
+    named: ResourceKey,
     old: Option<Resource>,
     media: Option<Media>,
 ) -> Result<Answer, Rejection> {
@@ -60,9 +60,9 @@ pub(super) fn replace(
     // Media alone says nothing about the fields.
     let only_media = media.is_some() && call.metadata.is_empty();
     let body = match mask {
-        Some(mask) => fields_to_bytes(&mask.apply(fields_of(&old), own_fields(call)?)),
+        Some(mask) => fields_to_bytes(&mask.apply(fields_of(&old), client_fields(call)?)),
         None if only_media => old.body,
-        None => fields_to_bytes(&change(fields_of(&old), own_fields(call)?)),
+        None => fields_to_bytes(&change(fields_of(&old), client_fields(call)?)),
     };
     let resource = Resource {
         version: expected + 1,
@@ -71,13 +71,16 @@ pub(super) fn replace(
         updated: call.now,
         ..old
     };
-    Ok(made(call, ResourceChange::Replace { resource, expected }))
+    Ok(changed(
+        call,
+        ResourceChange::Replace { resource, expected },
+    ))
 }
 
 pub(super) fn delete(call: &Call<'_>, resource: Resource) -> Answer {
     let reply = call.method.response.as_ref().map(|_| {
         let context = CallContext::of(call);
-        ResponseShape::new(&context, &resource).of_reply()
+        ResponseShape::new(&context, &resource).reply()
     });
     let delete = ResourceChange::Delete {
         collection: resource.collection,
@@ -93,12 +96,12 @@ pub(super) fn delete(call: &Call<'_>, resource: Resource) -> Answer {
     }
 }
 
-fn made(call: &Call<'_>, change: ResourceChange) -> Answer {
+fn changed(call: &Call<'_>, change: ResourceChange) -> Answer {
     let (ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. }) = &change
     else {
         return Answer::default();
     };
-    let reply = ResponseShape::new(&CallContext::of(call), resource).of_reply();
+    let reply = ResponseShape::new(&CallContext::of(call), resource).reply();
     answer(change, reply)
 }
 

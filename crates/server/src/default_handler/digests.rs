@@ -2,10 +2,10 @@
 
 use windlass_discovery::{Api, Digest, Method, Schema};
 
-use super::schema_validation::meant;
+use super::schema_validation::resolve;
 
 /// How deep in a response digests are looked for: in the resource inside, in an object of it.
-const DEEPEST: usize = 2;
+const MAX_DEPTH: usize = 2;
 
 /// The API with settings that have every digest computed that its upload methods show in hexadecimal
 /// digits. (`md5Hash` and `sha256Hash` are shown when the settings or the client ask for them.)
@@ -29,17 +29,17 @@ fn shown_by(api: &Api, method: &Method) -> Vec<Digest> {
     let schema = method.response.as_deref().and_then(|name| api.schema(name));
     let mut shown = Vec::new();
     if let Some(schema) = schema {
-        collect(api, schema, DEEPEST, &mut shown);
+        collect(api, schema, MAX_DEPTH, &mut shown);
     }
     shown
 }
 
-fn collect(api: &Api, schema: &Schema, deepest: usize, shown: &mut Vec<Digest>) {
+fn collect(api: &Api, schema: &Schema, depth: usize, shown: &mut Vec<Digest>) {
     for (name, property) in &schema.properties {
         shown.extend(digest(name));
-        let inner = meant(api.document(), property).filter(|_| deepest > 0);
+        let inner = resolve(api.document(), property).filter(|_| depth > 0);
         if let Some(inner) = inner {
-            collect(api, inner, deepest - 1, shown);
+            collect(api, inner, depth - 1, shown);
         }
     }
 }

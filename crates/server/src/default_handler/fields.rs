@@ -6,29 +6,29 @@ use windlass_discovery::Schema;
 use windlass_store::Resource;
 
 use super::call_context::CallContext;
-use super::schema_validation::{Purpose, SchemaValidation, meant};
-use super::server_fields::is_the_servers;
+use super::schema_validation::{Purpose, SchemaValidation, resolve};
+use super::server_fields::is_server_field;
 use crate::handler::{Call, Rejection};
 
 /// The client's fields as the request schema admits them, without those that the server fills in.
 ///
 /// Where the metadata is not the resource itself but says it in a field, such as `ragFile`, the fields
 /// inside count.
-pub(super) fn own_fields(call: &Call<'_>) -> Result<Map<String, Value>, Rejection> {
+pub(super) fn client_fields(call: &Call<'_>) -> Result<Map<String, Value>, Rejection> {
     let name = call.method.request.as_ref();
     let name = name.or(call.method.response.as_ref());
     let Some(schema) = name.and_then(|name| call.api.schema(name)) else {
         return Ok(Map::new());
     };
-    let schema_validation = SchemaValidation {
+    let validation = SchemaValidation {
         document: call.api.document(),
-        purpose: Purpose::Taking,
+        purpose: Purpose::Input,
     };
-    let mut own = schema_validation.fields(schema, call.metadata)?;
+    let mut own = validation.fields(schema, call.metadata)?;
     if let Some(inside) = resource_inside(call, schema, &mut own) {
         own.extend(inside);
     }
-    own.retain(|name, _| !is_the_servers(name));
+    own.retain(|name, _| !is_server_field(name));
     Ok(own)
 }
 
@@ -43,10 +43,10 @@ fn resource_inside(
         return None;
     }
     let names = |name: &String| {
-        let meant = schema
+        let resolve = schema
             .property(name)
-            .and_then(|it| meant(call.api.document(), it));
-        context.is_one_of_the_collection(name) && meant.is_some_and(|it| !it.properties.is_empty())
+            .and_then(|it| resolve(call.api.document(), it));
+        context.names_one_resource(name) && resolve.is_some_and(|it| !it.properties.is_empty())
     };
     let name = own.keys().find(|name| names(name))?.clone();
     match own.shift_remove(&name)? {

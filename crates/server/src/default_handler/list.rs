@@ -7,7 +7,7 @@ use windlass_discovery::Schema;
 use windlass_store::Resource;
 
 use super::call_context::CallContext;
-use super::place::{is_query_parameter, not_implemented};
+use super::operation::{is_query_parameter, not_implemented};
 use super::response_shape::{ResponseShape, add_required, response_schema};
 use crate::handler::{Answer, Call, Rejection};
 
@@ -15,7 +15,7 @@ use crate::handler::{Answer, Call, Rejection};
 const DEFAULT_PAGE: usize = 100;
 
 /// The most resources that a list shows at once.
-const LARGEST_PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
 /// A page ends when its resources have this many bytes together, however many were asked for.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -24,7 +24,7 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 const PAGE_BATCH: usize = 16;
 
 /// The most resources that can be asked for by their ids.
-const MOST_IDS: usize = 100;
+const MAX_IDS: usize = 100;
 
 /// One page of a collection; those of the parameter `id`, where the method has one and the client
 /// gives it.
@@ -34,7 +34,7 @@ pub(super) async fn list(call: &Call<'_>, collection: &str) -> Result<Answer, Re
     let (items_field, items_schema) =
         items(&context, schema).ok_or_else(|| not_implemented(call))?;
     let Page { resources, more } = match ids(call)? {
-        Some(ids) => picked(call, collection, &ids).await?,
+        Some(ids) => resources_by_id(call, collection, &ids).await?,
         None => page(call, collection).await?,
     };
     let items = resources
@@ -74,9 +74,9 @@ async fn page(call: &Call<'_>, collection: &str) -> Result<Page, Rejection> {
         let wanted = PAGE_BATCH.min(limit + 1 - resources.len());
         let after = resources.last().map(|last| last.id.as_str());
         let after = after.or(token.as_deref());
-        let write_buffer = call.lookup.resources(collection, after, wanted).await?;
-        let more = write_buffer.len() == wanted;
-        for resource in write_buffer {
+        let batch = call.lookup.resources(collection, after, wanted).await?;
+        let more = batch.len() == wanted;
+        for resource in batch {
             bytes += resource.body.len();
             let full = resources.len() == limit || bytes > PAGE_BYTES;
             if full && !resources.is_empty() {
@@ -95,7 +95,11 @@ async fn page(call: &Call<'_>, collection: &str) -> Result<Page, Rejection> {
 }
 
 /// The resources with these ids, in this order; those that there are not are left out.
-async fn picked(call: &Call<'_>, collection: &str, ids: &[&str]) -> Result<Page, Rejection> {
+async fn resources_by_id(
+    call: &Call<'_>,
+    collection: &str,
+    ids: &[&str],
+) -> Result<Page, Rejection> {
     let mut resources = Vec::new();
     for id in ids {
         if let Some(resource) = call.lookup.resource(collection, id).await? {
@@ -117,10 +121,10 @@ fn ids<'a>(call: &Call<'a>) -> Result<Option<Vec<&'a str>>, Rejection> {
     let given = call.query.iter().filter(|(name, _)| *name == "id");
     let ids = given.flat_map(|(_, value)| value.split(','));
     let ids: Vec<_> = ids.filter(|id| !id.is_empty()).collect();
-    if ids.len() > MOST_IDS {
+    if ids.len() > MAX_IDS {
         return Err(Rejection::InvalidParameter {
             parameter: "id".to_owned(),
-            problem: format!("has more than {MOST_IDS} ids"),
+            problem: format!("has more than {MAX_IDS} ids"),
         });
     }
     Ok((!ids.is_empty()).then_some(ids))
@@ -138,7 +142,7 @@ fn items<'a>(context: &CallContext<'a>, schema: &'a Schema) -> Option<(&'a str, 
     let mut arrays = schema.properties.iter().filter_map(array);
     let named = arrays
         .clone()
-        .find(|(name, _)| context.is_the_collection(name));
+        .find(|(name, _)| context.names_the_collection(name));
     named.or_else(|| arrays.next())
 }
 
@@ -150,7 +154,7 @@ fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
         return Ok(DEFAULT_PAGE);
     };
     match text.parse::<usize>() {
-        Ok(size) if size > 0 => Ok(size.min(LARGEST_PAGE)),
+        Ok(size) if size > 0 => Ok(size.min(MAX_PAGE)),
         _ => Err(Rejection::InvalidParameter {
             parameter: name.to_owned(),
             problem: "must be a positive number".to_owned(),

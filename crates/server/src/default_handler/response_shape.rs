@@ -7,13 +7,13 @@ use windlass_store::{Resource, Timestamp};
 
 use super::call_context::CallContext;
 use super::fields::{fields_of, fields_to_bytes};
-use super::place::{key, path_of_key};
-use super::schema_validation::{Purpose, SchemaValidation, meant};
-use super::server_fields::{fact, is_digest, is_the_servers, rfc3339};
+use super::operation::{key, path_of_key};
+use super::schema_validation::{Purpose, SchemaValidation, resolve};
+use super::server_fields::{is_digest, is_server_field, rfc3339, server_field};
 use crate::handler::{Call, first_version};
 
 /// How deep required fields are filled in.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// The type of a response that says nothing.
 const EMPTY: &str = "google.protobuf.Empty";
@@ -42,13 +42,13 @@ impl<'a> ResponseShape<'a> {
     }
 
     /// The resource under the response schema of the call; nothing where it has none.
-    pub(super) fn of_resource(&self) -> Map<String, Value> {
+    pub(super) fn resource_fields(&self) -> Map<String, Value> {
         response_schema(self.call()).map_or_else(Map::new, |schema| self.under(schema))
     }
 
     /// What the call has done, under its response schema: the resource, an operation that is done, or
     /// an object that has one of them in a field.
-    pub(super) fn of_reply(&self) -> Reply {
+    pub(super) fn reply(&self) -> Reply {
         let name = self.call().method.response.as_deref();
         let Some(schema) = name.and_then(|name| self.call().api.schema(name)) else {
             return Reply {
@@ -56,12 +56,12 @@ impl<'a> ResponseShape<'a> {
                 operation: None,
             };
         };
-        if is_operation(schema) {
-            return operation(self, name);
+        if is_long_running(schema) {
+            return long_running_operation(self, name);
         }
         let mut operations = None;
         let body = self.wrapped(schema, &mut |name| {
-            let reply = operation(self, name);
+            let reply = long_running_operation(self, name);
             operations = reply.operation;
             reply.body
         });
@@ -89,12 +89,12 @@ impl<'a> ResponseShape<'a> {
             if inner.json_type.as_deref() != Some("object") {
                 continue;
             }
-            if is_operation(inner) && !is_array {
+            if is_long_running(inner) && !is_array {
                 let body = operation(property.reference.as_deref());
                 shown.insert(name.clone(), body.into());
-            } else if is_array && self.context.is_the_collection(name) {
+            } else if is_array && self.context.names_the_collection(name) {
                 shown.insert(name.clone(), vec![Value::Object(self.under(inner))].into());
-            } else if !is_array && self.context.is_one_of_the_collection(name) {
+            } else if !is_array && self.context.names_one_resource(name) {
                 shown.insert(name.clone(), self.under(inner).into());
             }
         }
@@ -113,17 +113,17 @@ impl<'a> ResponseShape<'a> {
                 shown.insert(name.clone(), value);
             }
         }
-        self.add_own(schema, &mut shown);
+        self.add_client_fields(schema, &mut shown);
         add_required(self.call(), schema, &mut shown, self.resource.created);
         shown
     }
 
     fn known(&self, name: &str, property: &Schema) -> Option<Value> {
-        if self.fields.contains_key(name) && may_be_own(name) {
+        if self.fields.contains_key(name) && is_shared_field(name) {
             return None;
         }
-        match fact(self.context, self.resource, name) {
-            Some(fact) => fact.under(property),
+        match server_field(self.context, self.resource, name) {
+            Some(server_field) => server_field.under(property),
             None => self.digests(property),
         }
     }
@@ -131,19 +131,20 @@ impl<'a> ResponseShape<'a> {
     /// The digests of the media, where they have an object of their own.
     fn digests(&self, property: &Schema) -> Option<Value> {
         property.reference.as_ref()?;
-        let inner = meant(self.call().api.document(), property)?;
+        let inner = resolve(self.call().api.document(), property)?;
         let digest = |(name, property): (&String, &Schema)| {
-            let fact = fact(self.context, self.resource, name).filter(|_| is_digest(name));
-            Some((name.clone(), fact?.under(property)?))
+            let server_field =
+                server_field(self.context, self.resource, name).filter(|_| is_digest(name));
+            Some((name.clone(), server_field?.under(property)?))
         };
         let digests: Map<_, _> = inner.properties.iter().filter_map(digest).collect();
         (!digests.is_empty()).then(|| digests.into())
     }
 
-    fn add_own(&self, schema: &Schema, shown: &mut Map<String, Value>) {
-        let schema_validation = SchemaValidation {
+    fn add_client_fields(&self, schema: &Schema, shown: &mut Map<String, Value>) {
+        let validation = SchemaValidation {
             document: self.call().api.document(),
-            purpose: Purpose::Showing,
+            purpose: Purpose::Output,
         };
         let others = schema.additional_properties.as_deref();
         for (name, value) in &self.fields {
@@ -151,7 +152,7 @@ impl<'a> ResponseShape<'a> {
             let Some(property) = property.filter(|_| !shown.contains_key(name)) else {
                 continue;
             };
-            if let Ok(value) = schema_validation.value(property, value) {
+            if let Ok(value) = validation.value(property, value) {
                 shown.insert(name.clone(), value);
             }
         }
@@ -163,7 +164,7 @@ impl<'a> ResponseShape<'a> {
 }
 
 /// Whether a schema is that of long-running operations.
-fn is_operation(schema: &Schema) -> bool {
+fn is_long_running(schema: &Schema) -> bool {
     ["name", "done", "response", "error"]
         .iter()
         .all(|name| schema.property(name).is_some())
@@ -171,10 +172,12 @@ fn is_operation(schema: &Schema) -> bool {
 
 /// The operation that made the resource, or changed it. It is kept where the API's method that gets
 /// operations will look for it, if there is one.
-fn operation(response_shape: &ResponseShape<'_>, schema: Option<&str>) -> Reply {
+fn long_running_operation(response_shape: &ResponseShape<'_>, schema: Option<&str>) -> Reply {
     let call = response_shape.call();
-    let home = home(response_shape, schema);
-    let collection = home.clone().unwrap_or_else(|| "operations".to_owned());
+    let operations_collection = operations_collection(response_shape, schema);
+    let collection = operations_collection
+        .clone()
+        .unwrap_or_else(|| "operations".to_owned());
     let collection = key(call.api, &collection);
     let named = response_shape
         .context
@@ -183,8 +186,8 @@ fn operation(response_shape: &ResponseShape<'_>, schema: Option<&str>) -> Reply 
     let mut body = Map::new();
     body.insert("name".into(), name.into());
     body.insert("done".into(), true.into());
-    body.insert("response".into(), outcome(response_shape).into());
-    let operation = home.map(|_| Resource {
+    body.insert("response".into(), operation_response(response_shape).into());
+    let operation = operations_collection.map(|_| Resource {
         collection,
         id: call.fresh_id.to_owned(),
         version: first_version(),
@@ -197,7 +200,10 @@ fn operation(response_shape: &ResponseShape<'_>, schema: Option<&str>) -> Reply 
 }
 
 /// The path of the collection in which the API gets operations about this resource.
-fn home(response_shape: &ResponseShape<'_>, schema: Option<&str>) -> Option<String> {
+fn operations_collection(
+    response_shape: &ResponseShape<'_>,
+    schema: Option<&str>,
+) -> Option<String> {
     let call = response_shape.call();
     let gets: Vec<_> = call
         .api
@@ -222,25 +228,25 @@ fn home(response_shape: &ResponseShape<'_>, schema: Option<&str>) -> Option<Stri
 }
 
 /// What came of the operation, with its type.
-fn outcome(response_shape: &ResponseShape<'_>) -> Map<String, Value> {
+fn operation_response(response_shape: &ResponseShape<'_>) -> Map<String, Value> {
     let api = response_shape.call().api;
-    let name = outcome_schema(response_shape.call());
+    let name = operation_response_schema(response_shape.call());
     let schema = name.as_deref().and_then(|name| api.schema(name));
     let type_name = name.as_deref().unwrap_or(EMPTY);
-    let mut outcome = Map::new();
-    outcome.insert(
+    let mut operation_response = Map::new();
+    operation_response.insert(
         "@type".into(),
         format!("type.googleapis.com/{type_name}").into(),
     );
     if let Some(schema) = schema {
-        outcome.extend(response_shape.wrapped(schema, &mut |_| Map::new()));
+        operation_response.extend(response_shape.wrapped(schema, &mut |_| Map::new()));
     }
-    outcome
+    operation_response
 }
 
 /// By their names, the outcome of `UploadThingRequest` is `UploadThingResponse`, and that of a `Thing` is
 /// the thing.
-fn outcome_schema(call: &Call<'_>) -> Option<String> {
+fn operation_response_schema(call: &Call<'_>) -> Option<String> {
     let request = call.method.request.as_deref()?;
     match request.strip_suffix("Request") {
         None => Some(request.to_owned()),
@@ -251,10 +257,10 @@ fn outcome_schema(call: &Call<'_>) -> Option<String> {
 }
 
 /// Whether a client has a say in the field of this name, although the server may know it.
-fn may_be_own(name: &str) -> bool {
+fn is_shared_field(name: &str) -> bool {
     let is_known =
         matches!(name, "mediaId" | "sha256") || name.contains("ime") || name.ends_with("Date");
-    is_known && !is_the_servers(name)
+    is_known && !is_server_field(name)
 }
 
 pub(super) fn response_schema<'a>(call: &Call<'a>) -> Option<&'a Schema> {
@@ -272,7 +278,7 @@ pub(super) fn add_required(
 ) {
     for (name, property) in required(call, schema) {
         if !shown.contains_key(name) {
-            let value = Plain { call, now }.value(property, 0);
+            let value = Placeholder { call, now }.value(property, 0);
             shown.insert(name.clone(), value);
         }
     }
@@ -288,15 +294,15 @@ fn required<'a>(
 }
 
 /// The plainest values that schemas admit.
-struct Plain<'a> {
+struct Placeholder<'a> {
     call: &'a Call<'a>,
     now: Timestamp,
 }
 
-impl Plain<'_> {
+impl Placeholder<'_> {
     fn value(&self, property: &Schema, depth: usize) -> Value {
         let document: &Document = self.call.api.document();
-        let Some(schema) = meant(document, property).filter(|_| depth < DEEPEST) else {
+        let Some(schema) = resolve(document, property).filter(|_| depth < MAX_DEPTH) else {
             return Map::new().into();
         };
         match schema.json_type.as_deref() {

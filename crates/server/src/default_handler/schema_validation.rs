@@ -13,16 +13,16 @@ use windlass_discovery::{Document, Schema};
 use crate::handler::Rejection;
 
 /// How many references may lead to each other before there is a schema.
-const LONGEST_CHAIN: usize = 8;
+const MAX_REFERENCES: usize = 8;
 
 /// What JSON is admitted for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// It comes from a client: what only the server sets is left out, and null stays, which in a
     /// patch has a meaning.
-    Taking,
+    Input,
     /// It is shown: nested objects say of what kind they are.
-    Showing,
+    Output,
 }
 
 /// Holds JSON against the schemas of a document.
@@ -60,29 +60,29 @@ impl SchemaValidation<'_> {
     }
 
     fn admit(&self, schema: &Schema, value: &Value, path: Path<'_>) -> Result<Value, Rejection> {
-        let Some(meant) = meant(self.document, schema) else {
+        let Some(resolve) = resolve(self.document, schema) else {
             return Ok(value.clone());
         };
-        match (meant.json_type.as_deref(), value) {
-            (_, Value::Null) if self.purpose == Purpose::Taking => Ok(Value::Null),
+        match (resolve.json_type.as_deref(), value) {
+            (_, Value::Null) if self.purpose == Purpose::Input => Ok(Value::Null),
             (Some("object"), Value::Object(fields)) => {
-                let message = schema.reference.is_some() || !meant.properties.is_empty();
-                let any = !message && meant.additional_properties.is_none();
+                let message = schema.reference.is_some() || !resolve.properties.is_empty();
+                let any = !message && resolve.additional_properties.is_none();
                 if any {
                     return Ok(value.clone());
                 }
-                Ok(Value::Object(self.message(meant, fields, path)?))
+                Ok(Value::Object(self.message(resolve, fields, path)?))
             }
-            (Some("array"), Value::Array(elements)) => self.array(meant, elements, path),
+            (Some("array"), Value::Array(elements)) => self.array(resolve, elements, path),
             (Some("string"), Value::String(_) | Value::Number(_)) => {
-                let text = string(meant, value, path)?;
-                self.check_pattern(meant, &text, path)?;
+                let text = string(resolve, value, path)?;
+                self.check_pattern(resolve, &text, path)?;
                 Ok(text.into())
             }
-            (Some("integer"), _) => integer(meant, value, path),
+            (Some("integer"), _) => integer(resolve, value, path),
             (Some("number"), _) => number(value, path),
             (Some("boolean"), Value::Bool(_)) | (None | Some("any"), _) => Ok(value.clone()),
-            (Some(expected), _) => Err(wrong(path, format!("must be of type {expected}"))),
+            (Some(expected), _) => Err(invalid(path, format!("must be of type {expected}"))),
         }
     }
 
@@ -96,14 +96,14 @@ impl SchemaValidation<'_> {
         let mut admitted = Map::new();
         for (name, value) in fields {
             let property = schema.property(name);
-            let own = property.is_some_and(|it| it.read_only) && self.purpose == Purpose::Taking;
+            let own = property.is_some_and(|it| it.read_only) && self.purpose == Purpose::Input;
             let Some(property) = property.or(others).filter(|_| !own) else {
                 continue;
             };
             let value = self.admit(property, value, Path::Field(&path, name))?;
             admitted.insert(name.clone(), value);
         }
-        if let Some(kind) = schema.kind().filter(|_| self.purpose == Purpose::Showing) {
+        if let Some(kind) = schema.kind().filter(|_| self.purpose == Purpose::Output) {
             admitted.entry("kind").or_insert_with(|| kind.into());
         }
         Ok(admitted)
@@ -112,9 +112,9 @@ impl SchemaValidation<'_> {
     /// What is shown was held against a pattern when it came.
     fn check_pattern(&self, schema: &Schema, text: &str, path: Path<'_>) -> Result<(), Rejection> {
         let pattern = schema.pattern.as_deref();
-        match pattern.filter(|_| self.purpose == Purpose::Taking) {
+        match pattern.filter(|_| self.purpose == Purpose::Input) {
             Some(pattern) if !schema.fits_pattern(text) => {
-                Err(wrong(path, format!("must match the pattern {pattern}")))
+                Err(invalid(path, format!("must match the pattern {pattern}")))
             }
             _ => Ok(()),
         }
@@ -132,7 +132,7 @@ impl SchemaValidation<'_> {
         let element = |(at, value): (usize, &Value)| {
             let path = Path::Element(&path, at);
             if value.is_null() {
-                return Err(wrong(path, "must not be null".to_owned()));
+                return Err(invalid(path, "must not be null".to_owned()));
             }
             self.admit(items, value, path)
         };
@@ -141,12 +141,12 @@ impl SchemaValidation<'_> {
 }
 
 /// The schema that is meant: the named one for a reference.
-pub(super) fn meant<'a>(document: &'a Document, schema: &'a Schema) -> Option<&'a Schema> {
-    let mut meant = schema;
-    for _ in 0..LONGEST_CHAIN {
-        match &meant.reference {
-            None => return Some(meant),
-            Some(_) => meant = document.resolve(meant)?,
+pub(super) fn resolve<'a>(document: &'a Document, schema: &'a Schema) -> Option<&'a Schema> {
+    let mut resolve = schema;
+    for _ in 0..MAX_REFERENCES {
+        match &resolve.reference {
+            None => return Some(resolve),
+            Some(_) => resolve = document.resolve(resolve)?,
         }
     }
     None
@@ -159,14 +159,14 @@ fn string(schema: &Schema, value: &Value, path: Path<'_>) -> Result<String, Reje
     };
     let allowed = &schema.allowed_values;
     if !allowed.is_empty() && !allowed.contains(&text) {
-        return Err(wrong(
+        return Err(invalid(
             path,
             format!("must be one of {}", allowed.join(", ")),
         ));
     }
     match schema.format.as_deref() {
         Some(format) if !has_format(&text, format) => {
-            Err(wrong(path, format!("must have the format {format}")))
+            Err(invalid(path, format!("must have the format {format}")))
         }
         _ => Ok(text),
     }
@@ -194,7 +194,7 @@ fn is_base64(text: &str) -> bool {
 
 /// Numbers may come as strings, as Google's APIs write those of 64 bits.
 fn integer(schema: &Schema, value: &Value, path: Path<'_>) -> Result<Value, Rejection> {
-    let wrong_type = || wrong(path, "must be of type integer".to_owned());
+    let wrong_type = || invalid(path, "must be of type integer".to_owned());
     let integer = match value {
         Value::String(text) => text.parse().ok(),
         Value::Number(number) => whole(number),
@@ -208,7 +208,7 @@ fn integer(schema: &Schema, value: &Value, path: Path<'_>) -> Result<Value, Reje
     };
     let number = Number::from_i128(integer).filter(|_| fits);
     let format = schema.format.as_deref().unwrap_or("int64");
-    let number = number.ok_or_else(|| wrong(path, format!("must have the format {format}")))?;
+    let number = number.ok_or_else(|| invalid(path, format!("must have the format {format}")))?;
     Ok(number.into())
 }
 
@@ -229,11 +229,11 @@ fn number(value: &Value, path: Path<'_>) -> Result<Value, Rejection> {
         _ => None,
     };
     let parsed = parsed.and_then(Number::from_f64);
-    let parsed = parsed.ok_or_else(|| wrong(path, "must be of type number".to_owned()))?;
+    let parsed = parsed.ok_or_else(|| invalid(path, "must be of type number".to_owned()))?;
     Ok(parsed.into())
 }
 
-fn wrong(path: Path<'_>, problem: String) -> Rejection {
+fn invalid(path: Path<'_>, problem: String) -> Rejection {
     Rejection::invalid_field(path.to_string(), problem)
 }
 

@@ -9,7 +9,7 @@ use windlass_store::{Resource, Timestamp};
 use super::call_context::CallContext;
 
 /// The fields that only the server fills in: what a client says of them is not kept.
-const THE_SERVERS: [&str; 24] = [
+const SERVER_FIELDS: [&str; 24] = [
     "contentType",
     "crc32c",
     "createTime",
@@ -37,8 +37,8 @@ const THE_SERVERS: [&str; 24] = [
 ];
 
 /// Whether a client has no say in the field of this name.
-pub(super) fn is_the_servers(name: &str) -> bool {
-    THE_SERVERS.binary_search(&name).is_ok()
+pub(super) fn is_server_field(name: &str) -> bool {
+    SERVER_FIELDS.binary_search(&name).is_ok()
 }
 
 /// Something that the server knows of a resource.
@@ -50,7 +50,7 @@ pub(super) enum ServerField {
 }
 
 /// What the field of this name says of the resource, if the server knows.
-pub(super) fn fact(
+pub(super) fn server_field(
     context: &CallContext<'_>,
     resource: &Resource,
     name: &str,
@@ -89,13 +89,13 @@ fn digest(resource: &Resource, name: &str) -> Option<String> {
     match name {
         "crc32c" => Some(digests.crc32c.to_string()),
         "md5Hash" => Some(digests.md5?.to_string()),
-        "md5Checksum" => Some(hexadecimal(&digests.md5?.to_string())),
+        "md5Checksum" => Some(to_hex(&digests.md5?.to_string())),
         "sha256Hash" => Some(digests.sha256?.to_string()),
-        _ => Some(hexadecimal(&digests.sha256?.to_string())),
+        _ => Some(to_hex(&digests.sha256?.to_string())),
     }
 }
 
-fn hexadecimal(base64: &str) -> String {
+fn to_hex(base64: &str) -> String {
     let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
     let bytes = STANDARD.decode(base64).unwrap_or_default();
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
@@ -104,11 +104,11 @@ fn hexadecimal(base64: &str) -> String {
 
 /// What is known by a name of the API's own: the variables of the path, the id, the resource's name.
 fn named(context: &CallContext<'_>, resource: &Resource, name: &str) -> Option<ServerField> {
-    let its_name = || context.resource_name(&resource.collection, &resource.id);
+    let resource_name = || context.resource_name(&resource.collection, &resource.id);
     let text = match name {
-        _ if context.is_its_id(&resource.collection, name) => Some(resource.id.clone()),
-        "name" => its_name(),
-        "resourceName" => variable(context, name).or_else(its_name),
+        _ if context.names_its_id(&resource.collection, name) => Some(resource.id.clone()),
+        "name" => resource_name(),
+        "resourceName" => variable(context, name).or_else(resource_name),
         _ => variable(context, name),
     };
     text.map(ServerField::Text)
@@ -119,7 +119,7 @@ fn variable(context: &CallContext<'_>, name: &str) -> Option<String> {
 }
 
 fn self_link(context: &CallContext<'_>, resource: &Resource) -> String {
-    let collection = super::place::path_of_key(&resource.collection);
+    let collection = super::operation::path_of_key(&resource.collection);
     format!("{}/{collection}/{}", context.call.base_url, resource.id)
 }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_servers_fields_can_be_searched() {
-        assert!(THE_SERVERS.is_sorted());
+        assert!(SERVER_FIELDS.is_sorted());
     }
 
     #[test]
@@ -215,16 +215,16 @@ mod tests {
             (&text, property("string", "date-time"), Value::Null),
             (&text, property("object", ""), Value::Null),
         ];
-        for (fact, property, expected) in table {
-            let written = fact.under(&property).unwrap_or_default();
-            assert_eq!(written, expected, "{fact:?} {property:?}");
+        for (server_field, property, expected) in table {
+            let written = server_field.under(&property).unwrap_or_default();
+            assert_eq!(written, expected, "{server_field:?} {property:?}");
         }
     }
 
     #[test]
     fn a_hash_in_base64_is_also_known_in_hexadecimal_digits() {
         assert_eq!(
-            hexadecimal("1B2M2Y8AsgTpgAmY7PhCfg=="),
+            to_hex("1B2M2Y8AsgTpgAmY7PhCfg=="),
             "d41d8cd98f00b204e9800998ecf8427e"
         );
     }

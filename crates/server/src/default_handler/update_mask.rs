@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use windlass_discovery::Schema;
 
 use super::fields::updated;
-use super::place::is_query_parameter;
-use super::schema_validation::meant;
+use super::operation::is_query_parameter;
+use super::schema_validation::resolve;
 use crate::handler::{Call, Rejection};
 
 const PARAMETER: &str = "updateMask";
@@ -52,7 +52,7 @@ impl UpdateMask {
             Self::All => new,
             Self::Paths(paths) => {
                 for path in paths {
-                    take_over(&mut old, &new, path);
+                    copy_path(&mut old, &new, path);
                 }
                 old
             }
@@ -70,7 +70,7 @@ fn parse(call: &Call<'_>, schema: Option<&Schema>, path: &str) -> Result<Vec<Str
             None => None,
             Some(schema) => match schema.property(written).or(schema.property(&name)) {
                 None => return Err(unknown(path)),
-                Some(property) => meant(call.api.document(), property),
+                Some(property) => resolve(call.api.document(), property),
             },
         };
         let as_written = fields.is_none_or(|schema| schema.property(written).is_some());
@@ -98,7 +98,7 @@ fn camel_case(name: &str) -> String {
     })
 }
 
-fn take_over(old: &mut Map<String, Value>, new: &Map<String, Value>, path: &[String]) {
+fn copy_path(old: &mut Map<String, Value>, new: &Map<String, Value>, path: &[String]) {
     let Some((name, rest)) = path.split_first() else {
         return;
     };
@@ -119,7 +119,7 @@ fn take_over(old: &mut Map<String, Value>, new: &Map<String, Value>, path: &[Str
         old.insert(name.clone(), Map::new().into());
     }
     if let Some(Value::Object(inside)) = old.get_mut(name) {
-        take_over(inside, from, rest);
+        copy_path(inside, from, rest);
     }
 }
 

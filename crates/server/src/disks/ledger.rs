@@ -9,7 +9,7 @@ use windlass_store::{
     Session, SessionId, Space, Timestamp,
 };
 
-use super::{Claim, Disks, Need};
+use super::{Disks, Purpose, Reservation};
 
 /// Payload is written to the log, and from there to the tables.
 const COPIES: u64 = 2;
@@ -28,26 +28,33 @@ impl CheckedLedger {
         Self { inner, disks }
     }
 
-    fn claim(&self, need: Need, rows: usize, payload: usize) -> Result<Claim<'_>, LedgerError> {
+    fn reserve(
+        &self,
+        purpose: Purpose,
+        rows: usize,
+        payload: usize,
+    ) -> Result<Reservation<'_>, LedgerError> {
         let bytes = payload as u64 * COPIES + rows as u64 * ROW;
-        self.disks.claim(need, bytes).ok_or(LedgerError::NoSpace)
+        self.disks
+            .reserve(purpose, bytes)
+            .ok_or(LedgerError::NoSpace)
     }
 }
 
-fn need_of(changes: &ChangeSet) -> Need {
+fn purpose_of(changes: &ChangeSet) -> Purpose {
     if changes.makes_room() {
-        Need::Always
+        Purpose::Always
     } else if changes.finish.is_some() {
-        Need::Finish
+        Purpose::Finish
     } else {
-        Need::Change
+        Purpose::Change
     }
 }
 
 #[async_trait]
 impl Ledger for CheckedLedger {
     async fn start(&self, session: NewSession) -> Result<(), LedgerError> {
-        let _claim = self.claim(Need::Start, 1, session.context.len())?;
+        let _reservation = self.reserve(Purpose::Start, 1, session.context.len())?;
         self.inner.start(session).await
     }
 
@@ -67,17 +74,17 @@ impl Ledger for CheckedLedger {
         advance: OffsetCommit,
     ) -> Result<(), LedgerError> {
         let payload = advance.small_media.as_ref().map_or(0, Bytes::len);
-        let _claim = self.claim(Need::Always, 1, payload)?;
+        let _reservation = self.reserve(Purpose::Always, 1, payload)?;
         self.inner.commit_offset(id, epoch, advance).await
     }
 
     async fn end(&self, id: SessionId, epoch: Epoch, end: EndSession) -> Result<(), LedgerError> {
-        let _claim = self.claim(Need::Always, 1, 0)?;
+        let _reservation = self.reserve(Purpose::Always, 1, 0)?;
         self.inner.end(id, epoch, end).await
     }
 
     async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError> {
-        let _claim = self.claim(need_of(&changes), changes.rows(), changes.payload())?;
+        let _reservation = self.reserve(purpose_of(&changes), changes.rows(), changes.payload())?;
         self.inner.apply(changes).await
     }
 

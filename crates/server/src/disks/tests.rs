@@ -16,16 +16,18 @@ const LIMITS: FreeSpace = FreeSpace {
 };
 
 /// Two disks with so much free space.
-fn disks(ledger: u64, vault: u64, is_one: bool) -> Disks {
+fn disks(ledger: u64, vault: u64, is_shared: bool) -> Disks {
     let disks = Disks::new(LIMITS);
     disks.ledger.ceiling.store(ledger, Ordering::Relaxed);
     disks.vault.ceiling.store(vault, Ordering::Relaxed);
-    disks.is_one.store(is_one, Ordering::Relaxed);
+    disks.is_shared.store(is_shared, Ordering::Relaxed);
     disks
 }
 
-fn is_admitted(available: u64, need: Need) -> bool {
-    disks(available, available, true).claim(need, 1).is_some()
+fn is_admitted(available: u64, purpose: Purpose) -> bool {
+    disks(available, available, true)
+        .reserve(purpose, 1)
+        .is_some()
 }
 
 #[test]
@@ -37,8 +39,12 @@ fn the_fuller_of_two_disks_counts() {
         (300 * MB, 10 * MB, DiskSpace::Full),
         (10 * MB, 300 * MB, DiskSpace::Full),
     ];
-    for (ledger, vault, room) in cases {
-        assert_eq!(disks(ledger, vault, false).room(), room, "{ledger} {vault}");
+    for (ledger, vault, space) in cases {
+        assert_eq!(
+            disks(ledger, vault, false).space(),
+            space,
+            "{ledger} {vault}"
+        );
     }
 }
 
@@ -62,7 +68,12 @@ fn who_asks_is_told_which_disk_is_short() {
 
 #[test]
 fn the_less_room_there_is_the_fewer_needs_are_met() {
-    let needs = [Need::Start, Need::Change, Need::Finish, Need::Always];
+    let needs = [
+        Purpose::Start,
+        Purpose::Change,
+        Purpose::Finish,
+        Purpose::Always,
+    ];
     let cases = [
         (257 * MB, 4),
         (255 * MB, 3),
@@ -71,7 +82,7 @@ fn the_less_room_there_is_the_fewer_needs_are_met() {
         (0, 2),
     ];
     for (available, met) in cases {
-        let found = needs.map(|need| is_admitted(available, need));
+        let found = needs.map(|purpose| is_admitted(available, purpose));
         let expected = [met > 3, met > 2, met > 1, met > 0];
         assert_eq!(found, expected, "with {available} bytes");
     }
@@ -80,24 +91,27 @@ fn the_less_room_there_is_the_fewer_needs_are_met() {
 #[test]
 fn of_the_last_room_finishes_get_a_part_until_there_is_more() {
     let disks = disks(20 * MB, 20 * MB, true);
-    let finishes = || (0..1000).filter(|_| disks.claim(Need::Finish, MB).is_some());
+    let finishes = || (0..1000).filter(|_| disks.reserve(Purpose::Finish, MB).is_some());
     assert_eq!(finishes().count(), 16, "a quarter of the hard limit");
-    assert!(disks.claim(Need::Always, MB).is_some());
+    assert!(disks.reserve(Purpose::Always, MB).is_some());
     disks.late_finishes.store(0, Ordering::Relaxed);
     assert_eq!(finishes().count(), 16);
 }
 
 #[test]
 fn what_is_written_counts_on_its_own_disk_only() {
-    for is_one in [false, true] {
-        let disks = disks(300 * MB, 300 * MB, is_one);
-        disks.note_media(10 * MB);
-        let other = if is_one { 290 } else { 300 };
+    for is_shared in [false, true] {
+        let disks = disks(300 * MB, 300 * MB, is_shared);
+        disks.count_media(10 * MB);
+        let other = if is_shared { 290 } else { 300 };
         assert_eq!(disks.vault.available(), 290 * MB);
         assert_eq!(disks.ledger.available(), other * MB);
-        drop(disks.claim(Need::Change, 10 * MB));
+        drop(disks.reserve(Purpose::Change, 10 * MB));
         assert_eq!(disks.ledger.available(), (other - 10) * MB);
-        assert_eq!(disks.vault.available(), if is_one { 280 } else { 290 } * MB);
+        assert_eq!(
+            disks.vault.available(),
+            if is_shared { 280 } else { 290 } * MB
+        );
     }
 }
 
@@ -105,7 +119,7 @@ fn what_is_written_counts_on_its_own_disk_only() {
 fn what_is_refused_takes_no_room() {
     let disks = disks(70 * MB, 70 * MB, true);
     for _ in 0..1000 {
-        assert!(disks.claim(Need::Change, 7 * MB).is_none());
+        assert!(disks.reserve(Purpose::Change, 7 * MB).is_none());
     }
     assert_eq!(disks.ledger.available(), 70 * MB);
 }
@@ -114,11 +128,11 @@ fn what_is_refused_takes_no_room() {
 async fn a_look_replaces_what_was_written_before_it_and_nothing_else() {
     let (ledger, vault) = (MemoryLedger::new(), MemoryVault::new());
     let disks = disks(300 * MB, 300 * MB, true);
-    let under_way = disks.claim(Need::Change, MB).unwrap();
-    drop(disks.claim(Need::Change, 2 * MB));
+    let under_way = disks.reserve(Purpose::Change, MB).unwrap();
+    drop(disks.reserve(Purpose::Change, 2 * MB));
     assert_eq!(disks.ledger.available(), 297 * MB);
     let free = ledger.space().await.unwrap().available;
-    disks.look(&ledger, &vault).await;
+    disks.refresh(&ledger, &vault).await;
     assert_eq!(
         disks.ledger.available(),
         free - MB,
@@ -126,7 +140,7 @@ async fn a_look_replaces_what_was_written_before_it_and_nothing_else() {
     );
     drop(under_way);
     assert_eq!(disks.ledger.available(), free - MB);
-    disks.look(&ledger, &vault).await;
+    disks.refresh(&ledger, &vault).await;
     assert_eq!(disks.ledger.available(), free);
 }
 

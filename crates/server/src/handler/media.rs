@@ -52,7 +52,7 @@ impl std::fmt::Debug for MediaSource {
 #[derive(Debug)]
 pub struct MediaBytes {
     bytes: Bytes,
-    _share: Permit,
+    _permit: Permit,
 }
 
 impl Deref for MediaBytes {
@@ -90,11 +90,11 @@ impl MediaSource {
     pub async fn read(&self, range: Range<u64>) -> Result<MediaBytes, Rejection> {
         let range = self.clip(range);
         let StoreHandles {
-            reading, patience, ..
+            reading, timeout, ..
         } = &self.store_handles;
-        let permit = reading.wait(range.end - range.start, *patience).await;
+        let permit = reading.wait(range.end - range.start, *timeout).await;
         Ok(MediaBytes {
-            _share: permit?,
+            _permit: permit?,
             bytes: self.fetch(range).await?,
         })
     }
@@ -128,9 +128,11 @@ impl MediaSource {
             }
             MediaLocation::Vault => {
                 let StoreHandles {
-                    looks, patience, ..
+                    media_reads,
+                    timeout,
+                    ..
                 } = &self.store_handles;
-                let _open = looks.wait(1, *patience).await?;
+                let _open = media_reads.wait(1, *timeout).await?;
                 let mut bytes = BytesMut::with_capacity(to_usize(range.end - range.start));
                 let mut reader = self.store_handles.vault.read(self.at.id, range).await?;
                 loop {

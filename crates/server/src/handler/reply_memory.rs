@@ -13,7 +13,7 @@ use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
 pub struct ReplyMemoryPermit {
     /// For media inside of the reply. Calls hold media that they read at the same time, so that counts elsewhere.
     large: Pool,
-    patience: Duration,
+    timeout: Duration,
     held: Mutex<Permits>,
 }
 
@@ -29,7 +29,7 @@ impl ReplyMemoryPermit {
     pub(crate) fn new(capacity: &Capacity) -> Self {
         Self {
             large: capacity.large_replies.clone(),
-            patience: capacity.patience,
+            timeout: capacity.timeout,
             held: Mutex::new(Permits {
                 rows: capacity.replies.permit(),
                 row_bytes: 0,
@@ -46,7 +46,7 @@ impl ReplyMemoryPermit {
     pub async fn reserve(&self, bytes: u64) -> Result<(), Rejection> {
         // Two calls that wait with a share might wait for each other.
         self.permits().large = None;
-        let permit = self.large.wait(bytes, self.patience).await;
+        let permit = self.large.wait(bytes, self.timeout).await;
         self.permits().large = Some(permit?);
         Ok(())
     }
@@ -113,7 +113,7 @@ mod tests {
         let usage = || capacity.usage().into_iter();
         let used = || {
             usage()
-                .find(|usage| usage.held == LimitedResource::Replies)
+                .find(|usage| usage.resource == LimitedResource::Replies)
                 .map(|usage| usage.used)
         };
         let reply_memory = ReplyMemoryPermit::new(&capacity);

@@ -16,9 +16,9 @@ pub(crate) struct StoreHandles {
     /// For media that is read whole.
     pub(crate) reading: Pool,
     /// For files that are open for a look.
-    pub(crate) looks: Pool,
+    pub(crate) media_reads: Pool,
     /// How long a look waits for either.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// A look at the stores that changes nothing.

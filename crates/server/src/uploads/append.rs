@@ -18,7 +18,7 @@ use super::offset_committer::OffsetCommitter;
 use super::request::UploadRequest;
 use super::session::{LockedSession, SessionReply};
 use super::session_cache::CachedSession;
-use super::sink::{MediaSink, Settled};
+use super::sink::{FlushedMedia, MediaSink};
 use crate::body::RequestBody;
 use crate::capacity::Permit;
 use crate::error::{BodyError, Error};
@@ -35,7 +35,7 @@ struct Append {
     /// Whether the body is gzip. Its checksum comes last, so nothing of it is committed before its end.
     is_gzip: bool,
     offset_committer: OffsetCommitter,
-    _place: Permit,
+    _permit: Permit,
 }
 
 /// Why no more of a body is read.
@@ -55,7 +55,7 @@ impl ServerState {
     /// fail. A gzip body is committed as a whole, or not at all.
     pub(super) fn append(
         self: Arc<Self>,
-        leased: Box<LockedSession>,
+        locked: Box<LockedSession>,
         mut intake: BodyFilter,
         expected: ExpectedDigests,
         mut body: RequestBody,
@@ -63,8 +63,8 @@ impl ServerState {
         // An `async fn` would hold each of its arguments twice while it waits.
         async move {
             self.admit_media()?;
-            let expected = leased.request.expected.merge(expected)?;
-            let open = Append::open(&self, leased, intake.total(), expected);
+            let expected = locked.request.expected.merge(expected)?;
+            let open = Append::open(&self, locked, intake.total(), expected);
             let mut append = Box::pin(open).await?;
             append.is_gzip = body.is_gzip();
             append.expect_rest(&intake);
@@ -78,32 +78,32 @@ impl ServerState {
     /// Finishes a session all of whose bytes are committed already.
     pub(super) async fn finish_committed(
         self: Arc<Self>,
-        leased: Box<LockedSession>,
+        locked: Box<LockedSession>,
         total: u64,
         expected: ExpectedDigests,
     ) -> Result<FinalReply, Error> {
-        let expected = leased.request.expected.merge(expected)?;
-        let mut append = Append::open(&self, leased, Some(total), expected).await?;
-        let (settled, _) = append.settle().await?;
-        Box::pin(append.finish(settled, expected)).await
+        let expected = locked.request.expected.merge(expected)?;
+        let mut append = Append::open(&self, locked, Some(total), expected).await?;
+        let (flushed, _) = append.flush_and_sync().await?;
+        Box::pin(append.finish(flushed, expected)).await
     }
 
     /// Finishes a session that is in state finishing. Its digests have been checked.
     pub(super) async fn finish_stored(
         self: Arc<Self>,
-        leased: Box<LockedSession>,
+        locked: Box<LockedSession>,
     ) -> Result<FinalReply, Error> {
-        let total = leased.session.progress.total;
-        let mut append = Append::open(&self, leased, total, ExpectedDigests::default()).await?;
-        let (settled, _) = append.settle().await?;
-        Box::pin(append.finish(settled, ExpectedDigests::default())).await
+        let total = locked.session.progress.total;
+        let mut append = Append::open(&self, locked, total, ExpectedDigests::default()).await?;
+        let (flushed, _) = append.flush_and_sync().await?;
+        Box::pin(append.finish(flushed, ExpectedDigests::default())).await
     }
 }
 
 impl Append {
     async fn open(
         server: &Arc<ServerState>,
-        leased: Box<LockedSession>,
+        locked: Box<LockedSession>,
         total: Option<u64>,
         expected: ExpectedDigests,
     ) -> Result<Box<Self>, Error> {
@@ -112,7 +112,7 @@ impl Append {
             request,
             media,
             guard,
-        } = *leased;
+        } = *locked;
         let place = server.capacity.uploads.take()?;
         let method = request.method(&server.registry)?;
         let wanted = request.wanted(method).or(expected.wanted());
@@ -131,7 +131,7 @@ impl Append {
             wanted,
             total,
             is_gzip: false,
-            _place: place,
+            _permit: place,
         }))
     }
 
@@ -202,13 +202,13 @@ impl Append {
             stop => stop,
         };
         let is_unverified = self.is_gzip && !matches!(stop, Stop::Complete);
-        let settled = if is_unverified {
-            Ok((self.go_back().await, false))
+        let flushed = if is_unverified {
+            Ok((self.discard_unverified().await, false))
         } else {
-            self.settle().await
+            self.flush_and_sync().await
         };
-        let (settled, full) = match settled {
-            Ok(settled) => settled,
+        let (flushed, full) = match flushed {
+            Ok(flushed) => flushed,
             // As when the session expired meanwhile and its media was swept.
             Err(error) => {
                 return Err(lost(&self.server, &self.offset_committer.session, error).await);
@@ -217,13 +217,13 @@ impl Append {
         match stop {
             // Less was stored than the body held. It is kept, but a chunk that came whole is never
             // acknowledged in part: not every client looks at how much was kept.
-            _ if full => Err(self.commit_and(settled, Error::NoSpace).await),
-            Stop::Complete => self.complete(intake, settled, expected).await,
-            Stop::Refused(error) => Err(self.commit_and(settled, error.into()).await),
-            Stop::Broken(error) => Err(self.commit_and(settled, Error::Interrupted(error)).await),
-            Stop::Draining => Err(self.commit_and(settled, Error::Draining).await),
-            Stop::Storage(error) => Err(self.commit_and(settled, error).await),
-            Stop::Superseded => self.give_way(settled, body).await,
+            _ if full => Err(self.commit_and(flushed, Error::NoSpace).await),
+            Stop::Complete => self.complete(intake, flushed, expected).await,
+            Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
+            Stop::Broken(error) => Err(self.commit_and(flushed, Error::Interrupted(error)).await),
+            Stop::Draining => Err(self.commit_and(flushed, Error::Draining).await),
+            Stop::Storage(error) => Err(self.commit_and(flushed, error).await),
+            Stop::Superseded => self.yield_to_newer(flushed, body).await,
         }
     }
 
@@ -242,7 +242,7 @@ impl Append {
 
     /// Has the batch written, unless the write before it gives memory back in which more can be taken.
     async fn make_room(&mut self) -> Result<(), Error> {
-        let earlier = self.sink.land().await?;
+        let earlier = self.sink.await_write().await?;
         let mut latest = None;
         if !self.sink.has_room() {
             self.server.admit_write(self.sink.waiting())?;
@@ -250,7 +250,7 @@ impl Append {
             latest = self.sink.write(due).await?;
         }
         for checkpoint in earlier.into_iter().chain(latest) {
-            self.offset_committer.begin(checkpoint).await?;
+            self.offset_committer.spawn_commit(checkpoint).await?;
         }
         Ok(())
     }
@@ -259,7 +259,7 @@ impl Append {
     /// of its request.
     fn is_uncommitted(&self) -> bool {
         let is_new =
-            self.sink.offset() > self.offset_committer.begun || self.sink.owes_checkpoint();
+            self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_checkpoint();
         is_new && self.sink.is_large()
     }
 
@@ -267,32 +267,34 @@ impl Append {
     /// written all the same, so that it does not wait in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
         self.server.admit_write(self.sink.waiting())?;
-        self.offset_committer.take_note(self.sink.offset());
+        self.offset_committer.note_checkpoint(self.sink.offset());
         let earlier = self.sink.write(!self.is_gzip).await?;
         let latest = self.sink.write(false).await?;
         for checkpoint in earlier.into_iter().chain(latest) {
-            self.offset_committer.begin(checkpoint).await?;
+            self.offset_committer.spawn_commit(checkpoint).await?;
         }
         Ok(())
     }
 
     /// Makes durable what was taken. When the disk is full, that is only what was written before;
     /// the flag says so.
-    async fn settle(&mut self) -> Result<(Settled, bool), Error> {
+    async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, bool), Error> {
         self.server.note_rest(&self.sink);
-        let (settled, full) = match self.sink.settle().await {
-            Err(Error::Vault(VaultError::NoSpace { .. })) => (self.sink.settle().await, true),
-            settled => (settled, false),
+        let (flushed, full) = match self.sink.flush_and_sync().await {
+            Err(Error::Vault(VaultError::NoSpace { .. })) => {
+                (self.sink.flush_and_sync().await, true)
+            }
+            flushed => (flushed, false),
         };
         self.offset_committer.join().await?;
-        let mut settled = settled?;
-        settled.progress.total = self.total;
-        Ok((settled, full))
+        let mut flushed = flushed?;
+        flushed.progress.total = self.total;
+        Ok((flushed, full))
     }
 
     /// Discards what this request has received. Bytes in the vault behind the committed offset are cut off when the
     /// session is continued.
-    async fn go_back(&mut self) -> Settled {
+    async fn discard_unverified(&mut self) -> FlushedMedia {
         let progress = self.offset_committer.session.progress.clone();
         let is_in_vault = |media: MediaRef| media.location == MediaLocation::Vault;
         if progress.media.is_some_and(is_in_vault) {
@@ -300,7 +302,7 @@ impl Append {
         } else {
             self.sink.discard().await;
         }
-        Settled {
+        FlushedMedia {
             progress,
             small_media: None,
         }
@@ -310,24 +312,24 @@ impl Append {
     async fn complete(
         mut self: Box<Self>,
         intake: BodyFilter,
-        settled: Settled,
+        flushed: FlushedMedia,
         expected: ExpectedDigests,
     ) -> Result<SessionReply, Error> {
         match intake.end(Ending::Complete) {
             Ok(Outcome::Finished { total }) => {
                 self.total = Some(total);
-                Box::pin(self.finish(settled, expected))
+                Box::pin(self.finish(flushed, expected))
                     .await
                     .map(SessionReply::Final)
             }
             Ok(Outcome::Committed | Outcome::Interrupted) => {
-                let progress = settled.progress.clone();
+                let progress = flushed.progress.clone();
                 self.offset_committer
-                    .commit(settled, SessionState::Active)
+                    .commit(flushed, SessionState::Active)
                     .await?;
                 Ok(SessionReply::Committed(self.keep_cached(progress)))
             }
-            Err(error) => Err(self.commit_and(settled, error.into()).await),
+            Err(error) => Err(self.commit_and(flushed, error.into()).await),
         }
     }
 
@@ -355,10 +357,10 @@ impl Append {
     }
 
     /// Commits what there is although the request ends with `error`; the graver error is answered.
-    async fn commit_and(mut self: Box<Self>, settled: Settled, error: Error) -> Error {
+    async fn commit_and(mut self: Box<Self>, flushed: FlushedMedia, error: Error) -> Error {
         match self
             .offset_committer
-            .commit(settled, SessionState::Active)
+            .commit(flushed, SessionState::Active)
             .await
         {
             Ok(()) => error,
@@ -368,13 +370,13 @@ impl Append {
 
     /// A newer request wants the session: commits, lets go, and answers what becomes of it, so
     /// that two requests with the same last bytes get the same reply.
-    async fn give_way(
+    async fn yield_to_newer(
         mut self: Box<Self>,
-        settled: Settled,
+        flushed: FlushedMedia,
         body: RequestBody,
     ) -> Result<SessionReply, Error> {
         self.offset_committer
-            .commit(settled, SessionState::Active)
+            .commit(flushed, SessionState::Active)
             .await?;
         let Self {
             server,
@@ -391,43 +393,43 @@ impl Append {
     /// Makes the resource. From here on the upload is finished, failed, or finishing.
     async fn finish(
         mut self: Box<Self>,
-        mut settled: Settled,
+        mut flushed: FlushedMedia,
         expected: ExpectedDigests,
     ) -> Result<FinalReply, Error> {
-        settled.progress.total = Some(settled.progress.offset);
+        flushed.progress.total = Some(flushed.progress.offset);
         let digests = self.sink.digests(self.wanted).await?;
         if let Err(mismatch) = expected.check(&digests) {
             return Err(self.fail(mismatch.into()).await);
         }
-        if self.request.is_shed() {
+        if self.request.is_metadata_dropped() {
             self.request = self
                 .server
                 .remembered_request(self.offset_committer.session.id)
                 .await?;
         }
-        let media = media_of(&self.request, &settled.progress, digests);
-        let complete = FinishedMedia {
-            small_media: settled
+        let media = media_of(&self.request, &flushed.progress, digests);
+        let finished = FinishedMedia {
+            small_media: flushed
                 .small_media
                 .clone()
                 .map(|bytes| (media.at.id, bytes)),
             media,
         };
-        let held = SessionRef {
+        let session_ref = SessionRef {
             id: self.offset_committer.session.id,
             epoch: self.offset_committer.session.epoch,
-            progress: settled.progress.clone(),
+            progress: flushed.progress.clone(),
         };
-        let in_vault = complete.media.at.location == MediaLocation::Vault;
+        let in_vault = finished.media.at.location == MediaLocation::Vault;
         if in_vault {
             self.offset_committer
-                .commit(settled.clone(), SessionState::Finishing)
+                .commit(flushed.clone(), SessionState::Finishing)
                 .await?;
             Failpoint::Finishing.reach();
         }
         match self
             .server
-            .finish(&self.request, &complete, Some(&held))
+            .finish(&self.request, &finished, Some(&session_ref))
             .await
         {
             Ok(reply) => Ok(reply),
@@ -435,7 +437,7 @@ impl Append {
             Err(error) => {
                 if !in_vault {
                     self.offset_committer
-                        .commit(settled, SessionState::Finishing)
+                        .commit(flushed, SessionState::Finishing)
                         .await?;
                 }
                 Err(error)

@@ -12,7 +12,7 @@ pub(super) enum BackgroundHasher {
     Busy(JoinHandle<Box<Md5Sha256Hasher>>),
     /// Its state is not known at the present offset. The digests are computed from the stored
     /// media at the end.
-    Lost,
+    Unknown,
 }
 
 impl BackgroundHasher {
@@ -28,7 +28,7 @@ impl BackgroundHasher {
         match Md5Sha256Hasher::restore(saved) {
             Ok(hasher) => Self::Idle(Box::new(hasher)),
             Err(_) if wanted == Wanted::default() => Self::Off,
-            Err(_) => Self::Lost,
+            Err(_) => Self::Unknown,
         }
     }
 
@@ -49,22 +49,22 @@ impl BackgroundHasher {
         saved
     }
 
-    /// The hasher behind all bytes so far. Puts `Off` or `Lost` in its place.
+    /// The hasher behind all bytes so far. Puts `Off` or `Unknown` in its place.
     pub(super) async fn take(&mut self) -> Option<Box<Md5Sha256Hasher>> {
-        match std::mem::replace(self, Self::Lost) {
+        match std::mem::replace(self, Self::Unknown) {
             Self::Off => {
                 *self = Self::Off;
                 None
             }
             Self::Idle(hasher) => Some(hasher),
             Self::Busy(task) => task.await.ok(),
-            Self::Lost => None,
+            Self::Unknown => None,
         }
     }
 
-    pub(super) fn lose(&mut self) {
+    pub(super) fn invalidate(&mut self) {
         if !matches!(self, Self::Off) {
-            *self = Self::Lost;
+            *self = Self::Unknown;
         }
     }
 }

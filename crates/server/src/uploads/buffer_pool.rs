@@ -10,21 +10,21 @@ use bytes::{Bytes, BytesMut};
 use windlass_store::WRITE_UNIT;
 
 /// Length of a buffer.
-const BUFFER_LEN: usize = 256 * 1024;
+const SEGMENT_LEN: usize = 256 * 1024;
 
 /// The most buffers in a block. More made single uploads no faster.
-const BUFFERS: usize = 4;
+const MAX_SEGMENTS: usize = 4;
 
 /// Buffers that are allocated together. With the room for their alignment they are more than 32 MiB, which glibc maps by
 /// themselves: it does not fill them with zeros first, and gives them back to the system when they are freed.
-const ALLOCATED_TOGETHER: usize = 32 * 1024 * 1024 / BUFFER_LEN;
+const SEGMENTS_PER_ALLOCATION: usize = 32 * 1024 * 1024 / SEGMENT_LEN;
 
 /// Calls of [`BufferPool::free_if_unused`] without a block in use after which everything is freed.
 const UNUSED_CALLS: u32 = 10;
 
 /// The longest block.
 #[cfg(test)]
-pub(crate) const BLOCK_LEN: usize = BUFFERS * BUFFER_LEN;
+pub(crate) const MAX_BUFFER_LEN: usize = MAX_SEGMENTS * SEGMENT_LEN;
 
 /// Memory for large batches, shared by all uploads of a server.
 #[derive(Debug, Clone)]
@@ -60,12 +60,12 @@ struct State {
 /// Some buffers, which are filled one after the other.
 #[derive(Debug)]
 pub(crate) struct PooledBuffer {
-    buffers: Vec<Buffer>,
+    buffers: Vec<Segment>,
 }
 
 /// A buffer until it is dropped, which gives it back.
 #[derive(Debug)]
-struct Buffer {
+struct Segment {
     memory: BytesMut,
     /// How much of it is filled.
     len: usize,
@@ -75,25 +75,25 @@ struct Buffer {
 impl BufferPool {
     /// A budget of `bytes`, at least one block.
     pub(crate) fn new(bytes: u64) -> Self {
-        let total = usize::try_from(bytes / BUFFER_LEN as u64).unwrap_or(usize::MAX);
+        let total = usize::try_from(bytes / SEGMENT_LEN as u64).unwrap_or(usize::MAX);
         Self(Arc::new(Pool {
-            total: total.max(BUFFERS),
+            total: total.max(MAX_SEGMENTS),
             state: Mutex::default(),
         }))
     }
 
     /// An empty block: a large one while there is plenty of memory, a smaller one when others have most of
     /// it. `None` when they have all, or when an upload that has a block already should rather wait for that one.
-    pub(crate) fn block(&self, claim: Priority) -> Option<PooledBuffer> {
+    pub(crate) fn pooled(&self, priority: Priority) -> Option<PooledBuffer> {
         let Self(pool) = self;
         let mut state = pool.state();
         let available = pool.total - state.taken;
         // The last quarter is for uploads that have none.
-        if available == 0 || (claim == Priority::Second && available < pool.total / 4) {
+        if available == 0 || (priority == Priority::Second && available < pool.total / 4) {
             return None;
         }
-        let count = (available / (4 * BUFFERS)).clamp(1, BUFFERS);
-        let buffer = |memory| Buffer {
+        let count = (available / (4 * MAX_SEGMENTS)).clamp(1, MAX_SEGMENTS);
+        let buffer = |memory| Segment {
             memory,
             len: 0,
             pool: Arc::clone(pool),
@@ -131,17 +131,17 @@ impl State {
 
 /// New buffers. The kernel backs a page of them when it is first written to.
 fn allocate() -> Vec<BytesMut> {
-    let mut all = BytesMut::zeroed(ALLOCATED_TOGETHER * BUFFER_LEN + WRITE_UNIT);
-    let askew = all.as_ptr().align_offset(WRITE_UNIT);
-    drop(all.split_to(askew));
-    let drain_now = |_| all.split_to(BUFFER_LEN);
-    (0..ALLOCATED_TOGETHER).map(drain_now).collect()
+    let mut all = BytesMut::zeroed(SEGMENTS_PER_ALLOCATION * SEGMENT_LEN + WRITE_UNIT);
+    let misalignment = all.as_ptr().align_offset(WRITE_UNIT);
+    drop(all.split_to(misalignment));
+    let segment = |_| all.split_to(SEGMENT_LEN);
+    (0..SEGMENTS_PER_ALLOCATION).map(segment).collect()
 }
 
 impl PooledBuffer {
     /// How many bytes it can hold.
     pub(crate) fn limit(&self) -> usize {
-        self.buffers.len() * BUFFER_LEN
+        self.buffers.len() * SEGMENT_LEN
     }
 
     /// Adds bytes. All together must not be more than [`PooledBuffer::limit`].
@@ -163,13 +163,13 @@ impl PooledBuffer {
     }
 }
 
-impl AsRef<[u8]> for Buffer {
+impl AsRef<[u8]> for Segment {
     fn as_ref(&self) -> &[u8] {
         &self.memory[..self.len]
     }
 }
 
-impl Drop for Buffer {
+impl Drop for Segment {
     fn drop(&mut self) {
         let mut state = self.pool.state();
         state.taken -= 1;
@@ -181,8 +181,8 @@ impl Drop for Buffer {
 mod tests {
     use super::*;
 
-    fn all_blocks(buffer_pool: &BufferPool, claim: Priority) -> Vec<PooledBuffer> {
-        std::iter::from_fn(|| buffer_pool.block(claim)).collect()
+    fn all_blocks(buffer_pool: &BufferPool, priority: Priority) -> Vec<PooledBuffer> {
+        std::iter::from_fn(|| buffer_pool.pooled(priority)).collect()
     }
 
     /// Buffers that are allocated and in no block.
@@ -193,16 +193,16 @@ mod tests {
     #[test]
     fn a_block_is_aligned_and_gives_its_bytes_back_in_order() {
         let buffer_pool = BufferPool::new(32 << 20);
-        for len in [0, 7, BUFFER_LEN, BUFFER_LEN + 1, BLOCK_LEN] {
+        for len in [0, 7, SEGMENT_LEN, SEGMENT_LEN + 1, MAX_BUFFER_LEN] {
             let sent: Vec<u8> = (0..=250).cycle().take(len).collect();
-            let mut block = buffer_pool
-                .block(Priority::First)
+            let mut pooled = buffer_pool
+                .pooled(Priority::First)
                 .expect("the budget is large");
             for data in sent.chunks(100_000) {
-                block.push(data);
+                pooled.push(data);
             }
-            let pieces = block.freeze();
-            assert_eq!(pieces.len(), len.div_ceil(BUFFER_LEN));
+            let pieces = pooled.freeze();
+            assert_eq!(pieces.len(), len.div_ceil(SEGMENT_LEN));
             assert!(pieces.concat() == sent, "{len} bytes");
             for piece in pieces {
                 assert!(piece.as_ptr().addr().is_multiple_of(WRITE_UNIT));
@@ -213,10 +213,10 @@ mod tests {
     #[test]
     #[should_panic(expected = "the block is full")]
     fn a_block_takes_no_more_than_its_limit() {
-        let mut block = BufferPool::new(0)
-            .block(Priority::First)
+        let mut pooled = BufferPool::new(0)
+            .pooled(Priority::First)
             .expect("it is new");
-        block.push(&vec![0; block.limit() + 1]);
+        pooled.push(&vec![0; pooled.limit() + 1]);
     }
 
     #[test]
@@ -228,9 +228,9 @@ mod tests {
         let pieces = last.freeze();
         let copy = pieces[0].clone();
         drop(pieces);
-        assert!(buffer_pool.block(Priority::First).is_none());
+        assert!(buffer_pool.pooled(Priority::First).is_none());
         drop(copy);
-        assert!(buffer_pool.block(Priority::First).is_some());
+        assert!(buffer_pool.pooled(Priority::First).is_some());
     }
 
     #[test]
@@ -239,7 +239,10 @@ mod tests {
         let blocks = all_blocks(&buffer_pool, Priority::First);
         let limits: Vec<_> = blocks.iter().map(PooledBuffer::limit).collect();
         assert!(limits.is_sorted_by(|a, b| a >= b));
-        assert_eq!((limits[0], limits.last()), (BLOCK_LEN, Some(&BUFFER_LEN)));
+        assert_eq!(
+            (limits[0], limits.last()),
+            (MAX_BUFFER_LEN, Some(&SEGMENT_LEN))
+        );
         assert_eq!(limits.iter().sum::<usize>(), 32 << 20);
     }
 
@@ -249,7 +252,7 @@ mod tests {
         let seconds = all_blocks(&buffer_pool, Priority::Second);
         let taken: usize = seconds.iter().map(PooledBuffer::limit).sum();
         assert!(taken < 25 << 20);
-        assert!(buffer_pool.block(Priority::First).is_some());
+        assert!(buffer_pool.pooled(Priority::First).is_some());
     }
 
     #[test]
@@ -268,18 +271,18 @@ mod tests {
             0,
             "nothing is allocated before it is needed"
         );
-        let block = buffer_pool.block(Priority::First);
+        let pooled = buffer_pool.pooled(Priority::First);
         for _ in 0..2 * UNUSED_CALLS {
             buffer_pool.free_if_unused();
         }
-        drop(block);
-        assert_eq!(free(&buffer_pool), ALLOCATED_TOGETHER, "it was in use");
+        drop(pooled);
+        assert_eq!(free(&buffer_pool), SEGMENTS_PER_ALLOCATION, "it was in use");
 
-        drop(buffer_pool.block(Priority::First));
+        drop(buffer_pool.pooled(Priority::First));
         for _ in 1..UNUSED_CALLS {
             buffer_pool.free_if_unused();
         }
-        assert_eq!(free(&buffer_pool), ALLOCATED_TOGETHER);
+        assert_eq!(free(&buffer_pool), SEGMENTS_PER_ALLOCATION);
         buffer_pool.free_if_unused();
         assert_eq!(free(&buffer_pool), 0);
     }

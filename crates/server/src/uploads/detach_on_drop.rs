@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// How often work is driven by its request within [`SHORT`]. What an upload of a few KiB needs takes fewer.
-const MOST_POLLS: u32 = 8;
+/// How often work is driven by its request within [`POLL_WINDOW`]. What an upload of a few KiB needs takes fewer.
+const MAX_INLINE_POLLS: u32 = 8;
 
-/// Work that is polled less often than [`MOST_POLLS`] in this time is that of a slow client.
-const SHORT: Duration = Duration::from_millis(100);
+/// Work that is polled less often than [`MAX_INLINE_POLLS`] in this time is that of a slow client.
+const POLL_WINDOW: Duration = Duration::from_millis(100);
 
 /// Work that is driven by the request that waits for it, as long as there is little of it. A task goes on with it when
 /// it turns out to be more, or when the request is dropped. Who keeps a request and does not poll it keeps its session,
@@ -35,11 +35,11 @@ pub(super) struct DetachOnDrop<T: Send + 'static> {
 }
 
 enum Stage<T> {
-    Driven(BoxFuture<'static, T>),
+    Inline(BoxFuture<'static, T>),
     /// A task has it.
-    Handed(JoinHandle<T>),
+    Spawned(JoinHandle<T>),
     /// It is done, or has panicked.
-    Over,
+    Done,
 }
 
 impl<T: Send + 'static> DetachOnDrop<T> {
@@ -49,7 +49,7 @@ impl<T: Send + 'static> DetachOnDrop<T> {
     /// Outside of a runtime.
     pub(super) fn new(tasks: &TaskTracker, work: BoxFuture<'static, T>) -> Self {
         Self {
-            stage: Stage::Driven(work),
+            stage: Stage::Inline(work),
             polls: 0,
             since: Instant::now(),
             token: tasks.token(),
@@ -57,26 +57,26 @@ impl<T: Send + 'static> DetachOnDrop<T> {
         }
     }
 
-    fn is_driven(&self) -> bool {
-        matches!(self.stage, Stage::Driven(_))
+    fn is_inline(&self) -> bool {
+        matches!(self.stage, Stage::Inline(_))
     }
 
     /// Notes that it is polled. Whether that has happened often of late.
     fn is_busy(&mut self) -> bool {
-        if self.since.elapsed() >= SHORT {
+        if self.since.elapsed() >= POLL_WINDOW {
             self.since = Instant::now();
             self.polls = 0;
         }
         self.polls += 1;
-        self.polls > MOST_POLLS
+        self.polls > MAX_INLINE_POLLS
     }
 
     /// Gives a task what is to be done still, if it has none.
-    fn hand_over(&mut self) {
+    fn detach(&mut self) {
         self.stage = match self.stage.take() {
-            Stage::Driven(work) => {
+            Stage::Inline(work) => {
                 let tasks = self.token.task_tracker();
-                Stage::Handed(tasks.spawn_on(work, &self.runtime))
+                Stage::Spawned(tasks.spawn_on(work, &self.runtime))
             }
             stage => stage,
         };
@@ -85,7 +85,7 @@ impl<T: Send + 'static> DetachOnDrop<T> {
 
 impl<T> Stage<T> {
     fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::Over)
+        std::mem::replace(self, Self::Done)
     }
 }
 
@@ -94,15 +94,15 @@ impl<T: Send + 'static> Future for DetachOnDrop<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.is_driven() && self.is_busy() {
-            self.hand_over();
+        if self.is_inline() && self.is_busy() {
+            self.detach();
         }
         // Taken out, so that nothing goes on with it after a panic.
         let mut stage = self.stage.take();
         let polled = match &mut stage {
-            Stage::Driven(work) => work.as_mut().poll(context).map(Ok),
-            Stage::Handed(task) => Pin::new(task).poll(context),
-            Stage::Over => panic!("polled after its end"),
+            Stage::Inline(work) => work.as_mut().poll(context).map(Ok),
+            Stage::Spawned(task) => Pin::new(task).poll(context),
+            Stage::Done => panic!("polled after its end"),
         };
         if polled.is_pending() {
             self.stage = stage;
@@ -113,7 +113,7 @@ impl<T: Send + 'static> Future for DetachOnDrop<T> {
 
 impl<T: Send + 'static> Drop for DetachOnDrop<T> {
     fn drop(&mut self) {
-        self.hand_over();
+        self.detach();
     }
 }
 
@@ -153,14 +153,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slow_work_stays_with_who_waits() {
         let tasks = TaskTracker::new();
-        let words = 3 * MOST_POLLS;
+        let words = 3 * MAX_INLINE_POLLS;
         let (mut work, say) = echo(&tasks, words);
         for word in 1..=words {
             assert!((&mut work).now_or_never().is_none());
-            assert!(work.is_driven());
+            assert!(work.is_inline());
             say.try_send(word).unwrap();
-            if word % (MOST_POLLS / 2) == 0 {
-                tokio::time::advance(SHORT).await;
+            if word % (MAX_INLINE_POLLS / 2) == 0 {
+                tokio::time::advance(POLL_WINDOW).await;
             }
         }
         assert_eq!((&mut work).now_or_never().unwrap().unwrap(), words);
@@ -169,18 +169,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_task_goes_on_with_long_work() {
         let tasks = TaskTracker::new();
-        let (mut work, say) = echo(&tasks, 2 * MOST_POLLS);
-        for word in 0..MOST_POLLS {
+        let (mut work, say) = echo(&tasks, 2 * MAX_INLINE_POLLS);
+        for word in 0..MAX_INLINE_POLLS {
             assert!((&mut work).now_or_never().is_none());
-            assert!(work.is_driven());
+            assert!(work.is_inline());
             say.try_send(word).unwrap();
         }
         assert!((&mut work).now_or_never().is_none());
-        assert!(matches!(work.stage, Stage::Handed(_)));
-        for word in MOST_POLLS..2 * MOST_POLLS {
+        assert!(matches!(work.stage, Stage::Spawned(_)));
+        for word in MAX_INLINE_POLLS..2 * MAX_INLINE_POLLS {
             say.send(word).await.unwrap();
         }
-        assert_eq!(work.await.unwrap(), 2 * MOST_POLLS - 1);
+        assert_eq!(work.await.unwrap(), 2 * MAX_INLINE_POLLS - 1);
         assert!(tasks.is_empty());
     }
 

@@ -73,27 +73,27 @@ impl ServerState {
     pub(crate) async fn finish(
         &self,
         request: &UploadRequest,
-        complete: &FinishedMedia,
-        held: Option<&SessionRef>,
+        finished: &FinishedMedia,
+        session_ref: Option<&SessionRef>,
     ) -> Result<FinalReply, Error> {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let prepared = self.prepare(request)?;
-            let kind = &*prepared.served.served.kind;
-            let call = prepared.call(self, request);
-            let _turn = self.turn(kind, &call).await?;
-            let answer = kind.run(&call, Some(self.uploaded(complete))).await?;
+            let parts = self.prepare(request)?;
+            let handler = &*parts.served.served.handler;
+            let call = parts.call(self, request);
+            let _guard = self.lock_for(handler, &call).await?;
+            let answer = handler.run(&call, Some(self.uploaded(finished))).await?;
             Failpoint::KindAnswered.reach();
-            let mut reply = final_reply(request, answer.body, self.status(request, held)?)?;
+            let mut reply = final_reply(request, answer.body, self.status(request, session_ref)?)?;
             // Before the commit: later it cannot be refused.
             reply.body = self.capacity.reply(reply.body)?;
-            let changes = change_set(answer.changes.clone(), complete, held, &reply);
+            let changes = change_set(answer.changes.clone(), finished, session_ref, &reply);
             match self.ledger.apply(changes).await {
                 Ok(()) => {
                     Failpoint::FinishApplied.reach();
-                    kind.committed(&answer.changes);
-                    let at = complete.media.at;
+                    handler.committed(&answer.changes);
+                    let at = finished.media.at;
                     let is_used = answer.changes.iter().any(|change| change.names(at));
                     if !is_used || !request.creates() {
                         // The new media, or that of the resource that was replaced, may be garbage.
@@ -110,17 +110,21 @@ impl ServerState {
 
     /// Asks the handler whether the upload may begin.
     pub(crate) async fn admit(&self, request: &UploadRequest) -> Result<(), Error> {
-        let prepared = self.prepare(request)?;
-        let kind = &prepared.served.served.kind;
-        Ok(kind.admit(&prepared.call(self, request)).await?)
+        let parts = self.prepare(request)?;
+        let handler = &parts.served.served.handler;
+        Ok(handler.admit(&parts.call(self, request)).await?)
     }
 
-    fn uploaded(&self, complete: &FinishedMedia) -> Uploaded {
-        let held = complete
+    fn uploaded(&self, finished: &FinishedMedia) -> Uploaded {
+        let session_ref = finished
             .small_media
             .as_ref()
             .map(|(_, bytes)| bytes.clone());
-        Uploaded::new(self.store_handles.clone(), complete.media.clone(), held)
+        Uploaded::new(
+            self.store_handles.clone(),
+            finished.media.clone(),
+            session_ref,
+        )
     }
 
     fn prepare<'a>(&'a self, request: &UploadRequest) -> Result<CallParts<'a>, Error> {
@@ -142,9 +146,9 @@ impl ServerState {
     fn status(
         &self,
         request: &UploadRequest,
-        held: Option<&SessionRef>,
+        session_ref: Option<&SessionRef>,
     ) -> Result<StatusCode, Error> {
-        if held.is_none() || !request.creates() {
+        if session_ref.is_none() || !request.creates() {
             return Ok(StatusCode::OK);
         }
         let served = request.method(&self.registry)?;
@@ -235,19 +239,19 @@ fn final_reply(
 
 fn change_set(
     resources: Vec<ResourceChange>,
-    complete: &FinishedMedia,
-    held: Option<&SessionRef>,
+    finished: &FinishedMedia,
+    session_ref: Option<&SessionRef>,
     reply: &FinalReply,
 ) -> ChangeSet {
-    let at = complete.media.at;
+    let at = finished.media.at;
     ChangeSet {
         resources,
-        small_media: complete.small_media.clone(),
+        small_media: finished.small_media.clone(),
         new_media: (at.location == MediaLocation::Vault).then_some(at.id),
-        finish: held.map(|held| FinishSession {
-            id: held.id,
-            epoch: held.epoch,
-            progress: held.progress.clone(),
+        finish: session_ref.map(|session_ref| FinishSession {
+            id: session_ref.id,
+            epoch: session_ref.epoch,
+            progress: session_ref.progress.clone(),
             reply: reply.to_bytes(),
         }),
     }

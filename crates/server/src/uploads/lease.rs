@@ -35,7 +35,7 @@ pub(crate) struct SessionGuard {
     superseded: CancellationToken,
     // Dropped before the waiter, so that the entry outlives every guard of it.
     _guard: OwnedMutexGuard<()>,
-    _comer: Waiter,
+    _waiter: Waiter,
 }
 
 /// Why a turn was not to be had.
@@ -55,7 +55,7 @@ impl Leases {
         id: SessionId,
         timeout: Duration,
     ) -> Result<SessionGuard, LockError> {
-        let (waiter, lock, superseded) = self.arrive(id);
+        let (waiter, lock, superseded) = self.enqueue(id);
         let guard = tokio::time::timeout(timeout, lock.lock_owned())
             .await
             .map_err(|_| LockError::Stuck)?;
@@ -65,7 +65,7 @@ impl Leases {
         Ok(SessionGuard {
             superseded,
             _guard: guard,
-            _comer: waiter,
+            _waiter: waiter,
         })
     }
 
@@ -85,7 +85,7 @@ impl Leases {
         self.entries().get(&id).map(|entry| Arc::clone(&entry.lock))
     }
 
-    fn arrive(
+    fn enqueue(
         self: &Arc<Self>,
         id: SessionId,
     ) -> (Waiter, Arc<tokio::sync::Mutex<()>>, CancellationToken) {

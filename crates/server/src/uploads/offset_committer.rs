@@ -11,7 +11,7 @@ use windlass_store::{
 };
 
 use super::ServerState;
-use super::sink::{Checkpoint, Settled};
+use super::sink::{Checkpoint, FlushedMedia};
 use crate::error::Error;
 
 /// The commits of one request. At most one is on its way.
@@ -25,7 +25,7 @@ pub(super) struct OffsetCommitter {
     total: Option<u64>,
     last: Instant,
     /// Up to where commits are begun.
-    pub(super) begun: u64,
+    pub(super) scheduled: u64,
     pub(super) running: Option<JoinHandle<Result<Committed, Error>>>,
 }
 
@@ -47,7 +47,7 @@ impl OffsetCommitter {
             session,
             total,
             last: Instant::now(),
-            begun: committed,
+            scheduled: committed,
             running: None,
         }
     }
@@ -55,17 +55,17 @@ impl OffsetCommitter {
     /// Whether it is time to make durable what was taken up to `offset`.
     pub(super) fn due(&mut self, offset: u64) -> bool {
         let checkpoints = &self.server.settings.checkpoints;
-        let due =
-            offset - self.begun >= checkpoints.bytes || self.last.elapsed() >= checkpoints.interval;
+        let due = offset - self.scheduled >= checkpoints.bytes
+            || self.last.elapsed() >= checkpoints.interval;
         if due {
-            self.take_note(offset);
+            self.note_checkpoint(offset);
         }
         due
     }
 
     /// Notes that a checkpoint of everything up to `offset` is on its way.
-    pub(super) fn take_note(&mut self, offset: u64) {
-        self.begun = offset;
+    pub(super) fn note_checkpoint(&mut self, offset: u64) {
+        self.scheduled = offset;
         self.last = Instant::now();
     }
 
@@ -80,7 +80,7 @@ impl OffsetCommitter {
     }
 
     /// Syncs and commits a checkpoint beside whatever goes on.
-    pub(super) async fn begin(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
+    pub(super) async fn spawn_commit(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
         self.join().await?;
         let (next, total) = (self.next_commit(), self.total);
         self.running = Some(tokio::spawn(async move {
@@ -108,15 +108,15 @@ impl OffsetCommitter {
     /// Commits what is settled, unless there is nothing new in it.
     pub(super) async fn commit(
         &mut self,
-        settled: Settled,
+        flushed: FlushedMedia,
         state: SessionState,
     ) -> Result<(), Error> {
-        let progress = settled.progress;
+        let progress = flushed.progress;
         let nothing_new = progress.offset == self.committed && progress.total == self.known_total;
         if nothing_new && state == SessionState::Active {
             return Ok(());
         }
-        let small_media = settled.small_media;
+        let small_media = flushed.small_media;
         let committed = self.next_commit().make(progress, small_media, state);
         let committed = committed.await?;
         Failpoint::OffsetCommitted.reach();
@@ -167,7 +167,7 @@ impl PendingCommit {
             total: progress.total,
             expires,
         };
-        let advance = OffsetCommit {
+        let commit = OffsetCommit {
             from: self.from,
             progress,
             small_media,
@@ -176,7 +176,7 @@ impl PendingCommit {
         };
         server
             .ledger
-            .commit_offset(self.id, self.epoch, advance)
+            .commit_offset(self.id, self.epoch, commit)
             .await?;
         Ok(committed)
     }

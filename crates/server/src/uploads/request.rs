@@ -16,7 +16,7 @@ use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
 
 /// Parameters that give access to something. They are not remembered.
-const SECRET: [&str; 5] = [
+const CREDENTIALS: [&str; 5] = [
     "access_token",
     "key",
     "oauth_token",
@@ -80,7 +80,7 @@ impl UploadHead<'_> {
             .or_else(|| type_in_metadata(metadata))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         self.check_type(&content_type)?;
-        check_shape(self.query)?;
+        check_reply_parameters(self.query)?;
         let expected = expected.merge(ExpectedDigests::from_metadata(metadata)?)?;
         let method = self.method.method;
         Ok(UploadRequest {
@@ -176,7 +176,7 @@ impl UploadRequest {
     }
 
     /// Lets go of metadata that is not small, for as long as the media is on its way.
-    pub(crate) fn shed(&mut self) {
+    pub(crate) fn drop_metadata(&mut self) {
         if self.metadata.len() > SMALL_METADATA {
             self.metadata = String::new();
         }
@@ -198,8 +198,8 @@ impl UploadRequest {
         conditions + texts.map(String::len).iter().sum::<usize>()
     }
 
-    /// Whether [`UploadRequest::shed`] has let go of the metadata. Written JSON is never empty.
-    pub(crate) fn is_shed(&self) -> bool {
+    /// Whether [`UploadRequest::drop_metadata`] has let go of the metadata. Written JSON is never empty.
+    pub(crate) fn is_metadata_dropped(&self) -> bool {
         self.metadata.is_empty()
     }
 
@@ -250,7 +250,7 @@ fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
 }
 
 /// The final reply will be shaped by these parameters; better refuse them before the media comes.
-fn check_shape(query: &Parameters) -> Result<(), Error> {
+fn check_reply_parameters(query: &Parameters) -> Result<(), Error> {
     let standard = StandardParameters::from_parameters(query)?;
     standard
         .fields
@@ -275,7 +275,7 @@ fn type_in_metadata(metadata: &Map<String, Value>) -> Option<String> {
 
 fn without_secrets(query: &Parameters) -> String {
     let escape = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let pairs = query.iter().filter(|(name, _)| !SECRET.contains(name));
+    let pairs = query.iter().filter(|(name, _)| !CREDENTIALS.contains(name));
     let pairs: Vec<_> = pairs
         .map(|(name, value)| format!("{}={}", escape(name), escape(value)))
         .collect();

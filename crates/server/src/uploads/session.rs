@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
 
 /// A body is read by anyone who does what the request asks for, and then only once.
-const UNTAKEN: &str = "nobody has taken the body yet";
+const BODY_PRESENT: &str = "nobody has taken the body yet";
 
 /// What a request to a session is answered.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl ServerState {
         };
         self.ledger.start(row).await?;
         Failpoint::SessionStarted.reach();
-        request.shed();
+        request.drop_metadata();
         self.session_cache.put(CachedSession {
             session: session.into(),
             request,
@@ -96,26 +96,26 @@ impl ServerState {
         body: &mut Option<RequestBody>,
     ) -> Result<SessionReply, Error> {
         let id = session_id(head.upload_id.as_str());
-        let goes_on = self.session_cache.any(id, |session_cache| {
-            self.goes_on(session_cache, &path, &head.request)
-        });
-        if !goes_on {
+        let continues = self
+            .session_cache
+            .any(id, |cached| self.continues(cached, &path, &head.request));
+        if !continues {
             let answered = Box::pin(self.answer_without_lease(id, &head, &path, body)).await?;
             if let Some(reply) = answered {
                 return Ok(reply);
             }
         }
         let server = Arc::clone(self);
-        let body = body.take().expect(UNTAKEN);
+        let body = body.take().expect(BODY_PRESENT);
         // Boxed for itself, and dropped before the body comes.
         let lease = Box::pin(async move {
-            let leased = server.lease_for(id, &path, &head.request).await;
-            (server, leased, head, body)
+            let locked = server.lease_for(id, &path, &head.request).await;
+            (server, locked, head, body)
         });
         self.run_to_completion(Box::pin(async move {
-            let (server, leased, head, body) = lease.await;
-            let action = match leased {
-                Ok(leased) => server.act(leased, &head, body)?,
+            let (server, locked, head, body) = lease.await;
+            let action = match locked {
+                Ok(locked) => server.begin_action(locked, &head, body)?,
                 Err(Error::Superseded) => {
                     async move { server.yield_to_newer(id, body).await }.boxed()
                 }
@@ -140,7 +140,7 @@ impl ServerState {
         match step(&snapshot(&session), &self.rules(&request)?, &head.request) {
             Ok(Step::Replay) => self.replay(&session).map(Some),
             Ok(Step::Report) => {
-                expect_empty(body.as_mut().expect(UNTAKEN)).await?;
+                expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
                 Ok(Some(SessionReply::Committed(session.progress.offset)))
             }
             // What an older request has sent may fill the gap.
@@ -149,7 +149,7 @@ impl ServerState {
             }
             Ok(Step::Finish { .. }) => {
                 // Not under the lease: nobody shall wait for a body that must be empty.
-                expect_empty(body.as_mut().expect(UNTAKEN)).await?;
+                expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
                 Ok(None)
             }
             Ok(Step::Resume | Step::Append(_)) | Err(_) => Ok(None),
@@ -157,10 +157,10 @@ impl ServerState {
     }
 
     /// Whether a request adds bytes to a session just where its last one has left it.
-    fn goes_on(&self, session_cache: &CachedSession, path: &str, request: &SessionRequest) -> bool {
-        let session = &session_cache.session;
-        self.lives_at(session, &session_cache.request, path)
-            && self.rules(&session_cache.request).is_ok_and(|rules| {
+    fn continues(&self, cached: &CachedSession, path: &str, request: &SessionRequest) -> bool {
+        let session = &cached.session;
+        self.lives_at(session, &cached.request, path)
+            && self.rules(&cached.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {
                     Ok(Step::Append(intake)) => intake.remaining_hint() != Some(0),
                     _ => false,
@@ -178,10 +178,10 @@ impl ServerState {
         self.known_session(id, &path).await?;
         let server = Arc::clone(self);
         self.run_to_completion(Box::pin(async move {
-            let leased = server.lease(id, &path).await?;
-            match leased.session.state {
+            let locked = server.lease(id, &path).await?;
+            match locked.session.state {
                 SessionState::Active => {
-                    let epoch = leased.session.epoch;
+                    let epoch = locked.session.epoch;
                     Failpoint::CancelLeased.reach();
                     server.ledger.end(id, epoch, EndSession::Cancelled).await?;
                     Failpoint::CancelCommitted.reach();
@@ -199,14 +199,17 @@ impl ServerState {
 
     /// Drives a session that was left finishing, as by a crash, to its end. Nothing was promised to
     /// a session that has died meanwhile; if it cannot be finished, it ends.
-    pub(crate) async fn finish_left_over(self: &Arc<Self>, id: SessionId) -> Result<(), Error> {
+    pub(crate) async fn finish_interrupted_upload(
+        self: &Arc<Self>,
+        id: SessionId,
+    ) -> Result<(), Error> {
         let Some(session) = self.ledger.session(id).await? else {
             return Ok(());
         };
         let request = remembered(&session);
         let server = Arc::clone(self);
         self.run_to_completion(Box::pin(async move {
-            let guard = server.leases.take_over(id, server.patience()).await;
+            let guard = server.leases.take_over(id, server.takeover_timeout()).await;
             let (Ok(guard), Some(session)) = (guard, server.ledger.lease(id).await?) else {
                 return Ok(());
             };
@@ -222,14 +225,14 @@ impl ServerState {
                 }
                 request => request?,
             };
-            let leased = Box::new(LockedSession {
+            let locked = Box::new(LockedSession {
                 session,
                 request,
                 media: None,
                 guard,
             });
             Failpoint::LeftOverLeased.reach();
-            match Arc::clone(&server).finish_stored(leased).await {
+            match Arc::clone(&server).finish_stored(locked).await {
                 Err(error) if is_dead => {
                     server.fail(id, epoch).await;
                     Err(error)
@@ -248,42 +251,42 @@ impl ServerState {
 
     /// Begins what a request does to the session that it has leased. What only this has to know need not be held
     /// while the body comes.
-    fn act(
+    fn begin_action(
         self: Arc<Self>,
-        leased: Box<LockedSession>,
+        locked: Box<LockedSession>,
         head: &SessionHead,
         body: RequestBody,
     ) -> Result<BoxFuture<'static, Result<SessionReply, Error>>, Error> {
-        let rules = self.rules(&leased.request)?;
+        let rules = self.rules(&locked.request)?;
         let expected = head.expected;
-        let action = match step(&snapshot(&leased.session), &rules, &head.request) {
-            Ok(Step::Append(intake)) => self.append(leased, intake, expected, body),
-            Ok(Step::Replay) => self.repeat(leased, body).boxed(),
+        let action = match step(&snapshot(&locked.session), &rules, &head.request) {
+            Ok(Step::Append(intake)) => self.append(locked, intake, expected, body),
+            Ok(Step::Replay) => self.replay_final(locked, body).boxed(),
             Ok(Step::Resume) => {
-                let finish = self.finish_stored(leased);
+                let finish = self.finish_stored(locked);
                 finish.map_ok(SessionReply::Final).boxed()
             }
             Ok(Step::Report) => {
-                let offset = leased.session.progress.offset;
+                let offset = locked.session.progress.offset;
                 ready(Ok(SessionReply::Committed(offset))).boxed()
             }
             Ok(Step::Finish { total }) => {
-                let finish = self.finish_committed(leased, total, expected);
+                let finish = self.finish_committed(locked, total, expected);
                 finish.map_ok(SessionReply::Final).boxed()
             }
-            Err(error) => self.refuse(leased, error, body).boxed(),
+            Err(error) => self.refuse(locked, error, body).boxed(),
         };
         Ok(action)
     }
 
     /// Repeats the final reply, and reads the body if little is left of it.
-    async fn repeat(
+    async fn replay_final(
         self: Arc<Self>,
-        leased: Box<LockedSession>,
+        locked: Box<LockedSession>,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
-        let reply = self.replay(&leased.session);
-        drop(leased);
+        let reply = self.replay(&locked.session);
+        drop(locked);
         body.finish_if_short().await;
         reply
     }
@@ -291,14 +294,14 @@ impl ServerState {
     /// Refuses a request, and ends the session if that is what follows.
     async fn refuse(
         self: Arc<Self>,
-        leased: Box<LockedSession>,
+        locked: Box<LockedSession>,
         error: SessionError,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
         if error.ends_session() {
-            self.fail(leased.session.id, leased.session.epoch).await;
+            self.fail(locked.session.id, locked.session.epoch).await;
         }
-        drop(leased);
+        drop(locked);
         body.finish_if_short().await;
         Err(error.into())
     }
@@ -314,7 +317,9 @@ impl ServerState {
             discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
             () = self.drain_now.cancelled() => return Err(Error::Draining),
         }
-        self.leases.wait_for_writers(id, self.patience()).await;
+        self.leases
+            .wait_for_writers(id, self.takeover_timeout())
+            .await;
         let reply = self.final_reply_of(id).await?;
         reply.map(SessionReply::Final).ok_or(Error::Superseded)
     }
@@ -327,35 +332,35 @@ impl ServerState {
         path: &str,
         request: &SessionRequest,
     ) -> Result<Box<LockedSession>, Error> {
-        let guard = self.take_turn(id).await?;
-        let session_cache = self.session_cache.take(id);
-        match session_cache.filter(|session_cache| self.goes_on(session_cache, path, request)) {
-            Some(session_cache) => Ok(Box::new(LockedSession {
-                session: session_cache.session,
-                request: session_cache.request,
-                media: session_cache.media,
+        let guard = self.lock_session(id).await?;
+        let cached = self.session_cache.take(id);
+        match cached.filter(|cached| self.continues(cached, path, request)) {
+            Some(cached) => Ok(Box::new(LockedSession {
+                session: cached.session,
+                request: cached.request,
+                media: cached.media,
                 guard,
             })),
-            None => self.lease_under(guard, id, path).await,
+            None => self.lease_locked(guard, id, path).await,
         }
     }
 
     /// Takes the session over from anyone who writes to it.
     async fn lease(&self, id: SessionId, path: &str) -> Result<Box<LockedSession>, Error> {
-        let guard = self.take_turn(id).await?;
+        let guard = self.lock_session(id).await?;
         drop(self.session_cache.take(id));
-        self.lease_under(guard, id, path).await
+        self.lease_locked(guard, id, path).await
     }
 
-    async fn take_turn(&self, id: SessionId) -> Result<SessionGuard, Error> {
-        let guard = self.leases.take_over(id, self.patience()).await;
+    async fn lock_session(&self, id: SessionId) -> Result<SessionGuard, Error> {
+        let guard = self.leases.take_over(id, self.takeover_timeout()).await;
         guard.map_err(|none| match none {
             LockError::Superseded => Error::Superseded,
             LockError::Stuck => Error::Busy,
         })
     }
 
-    async fn lease_under(
+    async fn lease_locked(
         &self,
         guard: SessionGuard,
         id: SessionId,
@@ -364,7 +369,7 @@ impl ServerState {
         let session = self.ledger.lease(id).await?;
         let (mut session, mut request) = self.check(session, path)?;
         session.context = Vec::new();
-        request.shed();
+        request.drop_metadata();
         Ok(Box::new(LockedSession {
             session,
             request,

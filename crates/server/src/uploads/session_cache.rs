@@ -18,10 +18,10 @@ use super::request::UploadRequest;
 use super::sink::VaultMedia;
 
 /// How many sessions a server keeps at hand for their next request, the latest. Each may hold a file open.
-pub const LEN: usize = 256;
+pub const CAPACITY: usize = 256;
 
 /// How long one is kept. Media that is deleted meanwhile keeps its room on the disk until it is closed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Requests that take more than this in memory are not kept.
 const MAX_REQUEST: usize = 4 * 1024;
@@ -44,15 +44,15 @@ pub(crate) struct CachedSession {
 
 impl SessionCache {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(LEN)))
+        Self(Mutex::new(LruCache::new(CAPACITY)))
     }
 
     /// Keeps a session for its next request.
-    pub(crate) fn put(&self, session_cache: CachedSession) {
-        if session_cache.request.memory() <= MAX_REQUEST {
+    pub(crate) fn put(&self, cached: CachedSession) {
+        if cached.request.memory() <= MAX_REQUEST {
             let mut map = self.map();
-            let oldest = (map.len() == LEN).then(|| map.remove_lru());
-            let before = map.insert(session_cache.session.id, session_cache);
+            let oldest = (map.len() == CAPACITY).then(|| map.remove_lru());
+            let before = map.insert(cached.session.id, cached);
             // They may close files.
             drop(map);
             drop((oldest, before));
@@ -72,8 +72,8 @@ impl SessionCache {
     /// Forgets those whose clients have not come back.
     pub(crate) fn forget_old(&self, now: Timestamp) {
         // A clock that was set back would keep them for long.
-        let is_old = |session_cache: &CachedSession| {
-            session_cache.since > now || session_cache.since.saturating_add(PATIENCE) <= now
+        let is_old = |cached: &CachedSession| {
+            cached.since > now || cached.since.saturating_add(MAX_AGE) <= now
         };
         loop {
             let mut map = self.map();
@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    fn session_cache(n: u16, since: u64) -> CachedSession {
+    fn cached(n: u16, since: u64) -> CachedSession {
         CachedSession {
             session: Session {
                 id: id(n),
@@ -128,12 +128,12 @@ mod tests {
     #[test]
     fn the_oldest_makes_room_for_the_newest() {
         let sessions = SessionCache::new();
-        let newest = u16::try_from(LEN).unwrap();
+        let newest = u16::try_from(CAPACITY).unwrap();
         for n in 0..newest {
-            sessions.put(session_cache(n, 0));
+            sessions.put(cached(n, 0));
         }
         assert!(is_there(&sessions, 0), "there is room for all of them");
-        sessions.put(session_cache(newest, 0));
+        sessions.put(cached(newest, 0));
         let there = [0, 1, newest].map(|n| is_there(&sessions, n));
         assert_eq!(there, [false, true, true]);
     }
@@ -142,7 +142,7 @@ mod tests {
     fn those_who_do_not_come_back_are_forgotten() {
         let sessions = SessionCache::new();
         for (n, since) in [(1, 1_000), (2, 2_000), (3, 3_000)] {
-            sessions.put(session_cache(n, since));
+            sessions.put(cached(n, since));
         }
         sessions.forget_old(Timestamp::from_millis(7_000));
         assert_eq!(

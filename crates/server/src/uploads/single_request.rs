@@ -32,7 +32,7 @@ struct SingleRequestUpload<'a> {
     /// When bytes were last sent to the vault.
     written: Instant,
     wanted: Wanted,
-    _place: Permit,
+    _permit: Permit,
 }
 
 impl ServerState {
@@ -63,25 +63,25 @@ impl ServerState {
         self.admit_upload()?;
         let limits = RelatedLimits::default().with_metadata(self.settings.limits.metadata);
         let mut splitter = Splitter::new(multipart.boundary, limits, third_part(head.method));
-        let mut preface = MultipartPrelude::default();
+        let mut prelude = MultipartPrelude::default();
         let mut received = 0;
-        while !preface.complete {
+        while !prelude.media_begun {
             let data = self
                 .next(&mut body)
                 .await?
                 .ok_or(RelatedError::NoFinalBoundary)?;
             received += data.len() as u64;
             body.hold(received)?;
-            preface.read(&mut splitter, data)?;
+            prelude.read(&mut splitter, data)?;
         }
-        body.hold_json(&preface.metadata)?;
-        let request = preface.request(head, multipart.expected)?;
+        body.hold_json(&prelude.metadata)?;
+        let request = prelude.request(head, multipart.expected)?;
         body.hold(request.memory() as u64)?;
         let server = Arc::clone(self);
         self.run_to_completion(Box::pin(async move {
             let mut upload =
                 SingleRequestUpload::open(&server, request, BodyLength::Unknown).await?;
-            let received = upload.split(preface.media, splitter, &mut body).await;
+            let received = upload.split(prelude.media, splitter, &mut body).await;
             Box::pin(upload.end(received)).await
         }))
         .await
@@ -138,7 +138,7 @@ fn third_part(method: ServedMethod<'_>) -> ThirdPart {
 struct MultipartPrelude {
     metadata: Vec<u8>,
     /// Whether the media has begun.
-    complete: bool,
+    media_begun: bool,
     /// The type that the media part states.
     content_type: Option<String>,
     /// The pieces that came with the beginning of the media.
@@ -153,7 +153,7 @@ impl MultipartPrelude {
             match piece {
                 Piece::Metadata(metadata) => self.metadata = metadata,
                 Piece::MediaStart { content_type } => {
-                    self.complete = true;
+                    self.media_begun = true;
                     self.content_type = content_type;
                 }
                 piece => self.media.push(piece),
@@ -193,7 +193,7 @@ impl<'a> SingleRequestUpload<'a> {
             server,
             request,
             wanted,
-            _place: place,
+            _permit: place,
         })
     }
 
@@ -234,10 +234,10 @@ impl<'a> SingleRequestUpload<'a> {
     /// The next bytes of the body. While a slow client is waited for, what it has sent does not stay in
     /// memory.
     async fn next(&mut self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
-        let patience = self.server.settings.checkpoints.interval;
+        let timeout = self.server.settings.checkpoints.interval;
         while self.sink.can_write() {
             let next = self.server.next(body);
-            match tokio::time::timeout_at(self.written + patience, next).await {
+            match tokio::time::timeout_at(self.written + timeout, next).await {
                 Ok(data) => return data,
                 Err(_) => self.write().await?,
             }
@@ -261,7 +261,7 @@ impl<'a> SingleRequestUpload<'a> {
 
     /// Has the batch written, unless the write before it gives memory back in which more can be taken.
     async fn make_room(&mut self) -> Result<(), Error> {
-        self.sink.land().await?;
+        self.sink.await_write().await?;
         if !self.sink.has_room() {
             self.write().await?;
         }
@@ -289,16 +289,16 @@ impl<'a> SingleRequestUpload<'a> {
 
     async fn finish(&mut self) -> Result<FinalReply, Error> {
         self.server.note_rest(&self.sink);
-        let settled = self.sink.settle().await?;
+        let flushed = self.sink.flush_and_sync().await?;
         Failpoint::OneShotSettled.reach();
         let digests = self.sink.digests(self.wanted).await?;
         self.request.expected.check(&digests)?;
-        let media = media_of(&self.request, &settled.progress, digests);
-        let complete = FinishedMedia {
-            small_media: settled.small_media.map(|bytes| (media.at.id, bytes)),
+        let media = media_of(&self.request, &flushed.progress, digests);
+        let finished = FinishedMedia {
+            small_media: flushed.small_media.map(|bytes| (media.at.id, bytes)),
             media,
         };
-        self.server.finish(&self.request, &complete, None).await
+        self.server.finish(&self.request, &finished, None).await
     }
 
     async fn give_up(&mut self, error: Error) -> Error {

@@ -29,7 +29,7 @@ pub(crate) struct SinkDeps {
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) buffer_pool: BufferPool,
     /// For files that are open for a look.
-    pub(crate) looks: Pool,
+    pub(crate) media_reads: Pool,
     /// Media up to this length stays in the ledger.
     pub(crate) small_media: usize,
     /// When the request came.
@@ -113,7 +113,7 @@ impl Checkpoint {
 
 /// Everything that was taken, durable (or, small media, ready to be committed with the ledger).
 #[derive(Debug, Clone)]
-pub(crate) struct Settled {
+pub(crate) struct FlushedMedia {
     pub(crate) progress: Progress,
     pub(crate) small_media: Option<Bytes>,
 }
@@ -200,7 +200,7 @@ impl MediaSink {
 
     /// Takes as much of `data` as fits into the batch.
     pub(crate) fn take(&mut self, data: &mut Bytes) {
-        let room = self.write_buffer.room(self.unshared(), self.sent.offset);
+        let room = self.write_buffer.room(self.unpooled(), self.sent.offset);
         let piece = data.split_to(room.min(data.len()));
         self.keep(piece);
     }
@@ -228,17 +228,17 @@ impl MediaSink {
     /// Whether more fits before a [`MediaSink::write`]. Takes the memory that is needed for it. What is full without
     /// it is to be written at once: a thousand slow uploads must not each hold as much as they may.
     pub(crate) fn has_room(&mut self) -> bool {
-        let unshared = self.unshared();
-        if self.write_buffer.wants_block(unshared) {
-            let claim = match self.writing {
+        let unpooled = self.unpooled();
+        if self.write_buffer.needs_pooled(unpooled) {
+            let priority = match self.writing {
                 None => Priority::First,
                 Some(_) => Priority::Second,
             };
-            if let Some(block) = self.sink_deps.buffer_pool.block(claim) {
-                self.write_buffer.move_to(block);
+            if let Some(pooled) = self.sink_deps.buffer_pool.pooled(priority) {
+                self.write_buffer.move_to(pooled);
             }
         }
-        self.write_buffer.room(unshared, self.sent.offset) > 0
+        self.write_buffer.room(unpooled, self.sent.offset) > 0
     }
 
     /// Whether a [`Checkpoint`] is to be handed out as soon as it has been written.
@@ -251,22 +251,22 @@ impl MediaSink {
     /// Starts to write what was taken, after waiting for the write before it. What has no block is also waited for: it is
     /// a piece of what the connection read, and an upload that read on meanwhile would hold that twice. With `checkpoint`,
     /// what is written now can be committed once it is there: the next call hands the
-    /// [`Checkpoint`] out, unless [`MediaSink::settle`] comes first and covers it. When nothing is left to be
+    /// [`Checkpoint`] out, unless [`MediaSink::flush_and_sync`] comes first and covers it. When nothing is left to be
     /// written, this one hands out that of the write before.
     pub(crate) async fn write(&mut self, checkpoint: bool) -> Result<Option<Checkpoint>, Error> {
         if checkpoint && self.waiting() == 0 {
             self.add_checkpoint();
         }
-        let landed = self.land().await?;
+        let record_write = self.await_write().await?;
         if self.write_buffer.len() == 0 {
-            return Ok(landed);
+            return Ok(record_write);
         }
-        let has_block = self.write_buffer.has_block();
+        let is_pooled = self.write_buffer.is_pooled();
         self.send(checkpoint).await?;
-        if has_block {
-            return Ok(landed);
+        if is_pooled {
+            return Ok(record_write);
         }
-        Ok(self.land().await?.or(landed))
+        Ok(self.await_write().await?.or(record_write))
     }
 
     /// Lets the write on its way, after which nothing was taken, be committed.
@@ -283,7 +283,7 @@ impl MediaSink {
     /// Starts to write the batch. None must be on its way.
     async fn send(&mut self, checkpoint: bool) -> Result<(), Error> {
         let media = self.vault_media().await?;
-        let is_large = self.waiting() > self.unshared();
+        let is_large = self.waiting() > self.unpooled();
         let (from, pieces) = self.seal().await;
         let offset = from.offset;
         let write = async move { write_out(&*media.writer, offset, pieces).await };
@@ -313,21 +313,21 @@ impl MediaSink {
     }
 
     /// Brings everything to its place and makes it durable. Returns what may now be committed.
-    pub(crate) async fn settle(&mut self) -> Result<Settled, Error> {
+    pub(crate) async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
         // What an earlier checkpoint would have committed is committed by this one.
-        self.land().await?;
+        self.await_write().await?;
         if !self.is_for_vault() {
-            return Ok(self.settle_small().await);
+            return Ok(self.take_small().await);
         }
         let media = self.vault_media().await?;
         if self.write_buffer.len() > 0 {
             let (from, pieces) = self.seal().await;
             let written = write_out_and_sync(&*media.writer, from.offset, pieces).await;
-            self.landed(written, from)?;
+            self.record_write(written, from)?;
         } else {
             media.writer.sync().await?;
         }
-        Ok(Settled {
+        Ok(FlushedMedia {
             progress: self.progress(&self.taken.clone(), media.id).await,
             small_media: None,
         })
@@ -366,7 +366,7 @@ impl MediaSink {
     }
 
     /// How much a batch may hold without a block.
-    fn unshared(&self) -> usize {
+    fn unpooled(&self) -> usize {
         if self.known_large || self.vault_media.is_some() {
             MODEST_BUFFER
         } else {
@@ -389,7 +389,7 @@ impl MediaSink {
     }
 
     /// Waits for the write on its way, and hands out the [`Checkpoint`] that it may have been for.
-    pub(crate) async fn land(&mut self) -> Result<Option<Checkpoint>, Error> {
+    pub(crate) async fn await_write(&mut self) -> Result<Option<Checkpoint>, Error> {
         let Some(writing) = self.writing.take() else {
             return Ok(None);
         };
@@ -400,7 +400,7 @@ impl MediaSink {
             })
         };
         let written = writing.task.await.unwrap_or_else(panicked);
-        self.landed(written, writing.from)?;
+        self.record_write(written, writing.from)?;
         if writing.checkpoint {
             return Ok(Some(self.checkpoint(&writing.to).await));
         }
@@ -408,14 +408,14 @@ impl MediaSink {
     }
 
     /// What becomes of a batch that began at `from`.
-    fn landed(
+    fn record_write(
         &mut self,
         written: Result<(), WriteFailed>,
         from: RunningChecksum,
     ) -> Result<(), Error> {
         written.map_err(|WriteFailed { error, pieces }| {
             if let VaultError::NoSpace { written } = error {
-                self.fall_back(from, &pieces, written);
+                self.rewind_to(from, &pieces, written);
             }
             error.into()
         })
@@ -430,7 +430,7 @@ impl MediaSink {
     }
 
     /// After a full disk: everything behind the bytes that were written is forgotten.
-    fn fall_back(&mut self, from: RunningChecksum, pieces: &[Bytes], written: u64) {
+    fn rewind_to(&mut self, from: RunningChecksum, pieces: &[Bytes], written: u64) {
         let mut mark = from;
         let mut left = usize::try_from(written).unwrap_or(usize::MAX);
         for piece in pieces {
@@ -441,14 +441,14 @@ impl MediaSink {
         drop(self.write_buffer.seal());
         self.sent = mark.clone();
         self.taken = mark;
-        self.slow.lose();
+        self.slow.invalidate();
     }
 
-    async fn settle_small(&mut self) -> Settled {
+    async fn take_small(&mut self) -> FlushedMedia {
         let bytes = self.write_buffer.concat();
         self.slow.update(vec![bytes.clone()]).await;
         self.sent = self.taken.clone();
-        Settled {
+        FlushedMedia {
             progress: Progress {
                 offset: self.taken.offset,
                 total: None,
@@ -484,7 +484,7 @@ impl MediaSink {
             .as_ref()
             .expect("small media is hashed in line");
         let mut hasher = Box::new(Md5Sha256Hasher::new(wanted));
-        let _open = self.sink_deps.looks.wait_for_ever(1).await;
+        let _open = self.sink_deps.media_reads.acquire(1).await;
         let mut reader = self
             .sink_deps
             .vault

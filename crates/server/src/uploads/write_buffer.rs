@@ -17,7 +17,7 @@ pub(crate) const SMALL_BUFFER: usize = 64 * 1024;
 pub(crate) const MODEST_BUFFER: usize = 16 * 1024;
 
 /// Pieces smaller than this are copied together: a piece costs more than its bytes.
-const TINY: usize = 4 * 1024;
+const COPIED_BELOW: usize = 4 * 1024;
 
 /// Tiny pieces are copied into runs of this size at the least. Growing one run instead would hold up to
 /// twice the bytes.
@@ -30,7 +30,7 @@ pub(crate) struct WriteBuffer {
     tail: BytesMut,
     len: usize,
     /// Where everything is as soon as the batch is a large one.
-    block: Option<PooledBuffer>,
+    pooled: Option<PooledBuffer>,
 }
 
 impl WriteBuffer {
@@ -39,33 +39,33 @@ impl WriteBuffer {
         self.len
     }
 
-    pub(crate) fn has_block(&self) -> bool {
-        self.block.is_some()
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.pooled.is_some()
     }
 
-    /// Whether it can hold more only with a block, when it may hold `unshared` bytes without one.
-    pub(crate) fn wants_block(&self, unshared: usize) -> bool {
-        self.block.is_none() && self.len >= unshared
+    /// Whether it can hold more only with a block, when it may hold `unpooled` bytes without one.
+    pub(crate) fn needs_pooled(&self, unpooled: usize) -> bool {
+        self.pooled.is_none() && self.len >= unpooled
     }
 
     /// Moves into a block, in which there is room for more.
-    pub(crate) fn move_to(&mut self, mut block: PooledBuffer) {
+    pub(crate) fn move_to(&mut self, mut pooled: PooledBuffer) {
         self.seal_tail();
         for piece in std::mem::take(&mut self.pieces) {
-            block.push(&piece);
+            pooled.push(&piece);
         }
-        self.block = Some(block);
+        self.pooled = Some(pooled);
     }
 
     /// How many more bytes it takes before it wants to be written, when it begins at `start` of its media
-    /// and may hold `unshared` of them without a block. Zero when it is full.
+    /// and may hold `unpooled` of them without a block. Zero when it is full.
     ///
     /// A large batch ends where a vault likes it to end.
-    pub(crate) fn room(&self, unshared: usize, start: u64) -> usize {
-        let askew = usize::try_from(start % WRITE_UNIT as u64).expect("less than a unit");
-        let most = match &self.block {
-            Some(block) => block.limit() - askew,
-            None => unshared,
+    pub(crate) fn room(&self, unpooled: usize, start: u64) -> usize {
+        let misalignment = usize::try_from(start % WRITE_UNIT as u64).expect("less than a unit");
+        let most = match &self.pooled {
+            Some(pooled) => pooled.limit() - misalignment,
+            None => unpooled,
         };
         most.saturating_sub(self.len)
     }
@@ -74,9 +74,9 @@ impl WriteBuffer {
     /// are copied, so that anyone who reads from the socket can use it again.
     pub(crate) fn push(&mut self, data: Bytes) {
         self.len += data.len();
-        if let Some(block) = &mut self.block {
-            block.push(&data);
-        } else if data.len() < TINY {
+        if let Some(pooled) = &mut self.pooled {
+            pooled.push(&data);
+        } else if data.len() < COPIED_BELOW {
             self.copy(&data);
         } else {
             self.seal_tail();
@@ -87,8 +87,8 @@ impl WriteBuffer {
     /// Takes everything out. Memory of the budget is given back when nobody has the bytes any more.
     pub(crate) fn seal(&mut self) -> Vec<Bytes> {
         self.len = 0;
-        if let Some(block) = self.block.take() {
-            return block.freeze();
+        if let Some(pooled) = self.pooled.take() {
+            return pooled.freeze();
         }
         self.seal_tail();
         std::mem::take(&mut self.pieces)
@@ -96,7 +96,7 @@ impl WriteBuffer {
 
     /// Takes everything out as one run of bytes, which has no part in the budget.
     pub(crate) fn concat(&mut self) -> Bytes {
-        let is_in_block = self.block.is_some();
+        let is_in_block = self.pooled.is_some();
         let mut pieces = self.seal();
         if pieces.len() == 1 && !is_in_block {
             return pieces.remove(0);
@@ -130,7 +130,7 @@ impl WriteBuffer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::buffer_pool::{BLOCK_LEN, BufferPool, Priority};
+    use super::super::buffer_pool::{BufferPool, MAX_BUFFER_LEN, Priority};
     use super::*;
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
     fn a_batch_that_becomes_large_keeps_its_bytes() {
         let mut write_buffer = filled();
         write_buffer.push(Bytes::from_static(b"tiny"));
-        write_buffer.move_to(block());
+        write_buffer.move_to(pooled());
         let more = vec![8; SMALL_BUFFER];
         write_buffer.push(more.clone().into());
         let expected = [vec![7; SMALL_BUFFER], b"tiny".into(), more].concat();
@@ -165,37 +165,40 @@ mod tests {
             write_buffer.push(Bytes::from_static(b"x"));
         }
         assert_eq!(write_buffer.seal().len(), 1);
-        write_buffer.push(vec![1; TINY - 1].into());
+        write_buffer.push(vec![1; COPIED_BELOW - 1].into());
         assert_eq!(write_buffer.seal().len(), 1);
     }
 
     #[test]
     fn a_batch_grows_large_only_with_a_block() {
         let mut write_buffer = WriteBuffer::default();
-        assert!(!write_buffer.wants_block(SMALL_BUFFER));
+        assert!(!write_buffer.needs_pooled(SMALL_BUFFER));
         write_buffer = filled();
-        assert!(write_buffer.wants_block(SMALL_BUFFER));
+        assert!(write_buffer.needs_pooled(SMALL_BUFFER));
         assert_eq!(write_buffer.room(SMALL_BUFFER, 0), 0);
-        write_buffer.move_to(block());
-        assert!(!write_buffer.wants_block(SMALL_BUFFER));
-        assert_eq!(write_buffer.room(SMALL_BUFFER, 0), BLOCK_LEN - SMALL_BUFFER);
+        write_buffer.move_to(pooled());
+        assert!(!write_buffer.needs_pooled(SMALL_BUFFER));
+        assert_eq!(
+            write_buffer.room(SMALL_BUFFER, 0),
+            MAX_BUFFER_LEN - SMALL_BUFFER
+        );
     }
 
     #[test]
     fn a_large_batch_ends_at_a_unit_wherever_it_begins() {
         let mut write_buffer = filled();
-        write_buffer.move_to(block());
+        write_buffer.move_to(pooled());
         for start in [0, 1, 4095, 4096, 70_001] {
             let len = SMALL_BUFFER + write_buffer.room(SMALL_BUFFER, start);
             let end = start + len as u64;
             assert!(end.is_multiple_of(WRITE_UNIT as u64), "from {start}");
-            assert!(len > BLOCK_LEN - WRITE_UNIT);
+            assert!(len > MAX_BUFFER_LEN - WRITE_UNIT);
         }
     }
 
-    fn block() -> PooledBuffer {
+    fn pooled() -> PooledBuffer {
         let buffer_pool = BufferPool::new(u64::MAX);
-        buffer_pool.block(Priority::First).unwrap()
+        buffer_pool.pooled(Priority::First).unwrap()
     }
 
     fn filled() -> WriteBuffer {

@@ -85,7 +85,7 @@ impl ApiHandler for PostOffice {
         })
     }
 
-    fn turn(&self, _: &Call<'_>) -> Option<String> {
+    fn lock_key(&self, _: &Call<'_>) -> Option<String> {
         Some("letters".to_owned())
     }
 

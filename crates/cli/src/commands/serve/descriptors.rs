@@ -10,7 +10,7 @@ use windlass_server::config::Limits;
 /// The ledger, the directories that are being synced, the listener, the runtime, the log; media that is kept open for the
 /// next chunk, and media that is looked into.
 const FOR_THE_REST: u64 =
-    64 + windlass_server::WARM_SESSIONS as u64 + windlass_server::LOOKS as u64;
+    64 + windlass_server::CACHED_SESSIONS as u64 + windlass_server::MEDIA_READS as u64;
 
 /// Raises the soft limit on descriptors to the hard one, and says how many there are now.
 ///

@@ -10,7 +10,7 @@ fn full_sink(buffer_pool: &BufferPool) -> MediaSink {
         ledger: Arc::new(MemoryLedger::new()),
         vault: Arc::new(MemoryVault::new()),
         buffer_pool: buffer_pool.clone(),
-        looks: Capacity::new(&Limits::default()).looks,
+        media_reads: Capacity::new(&Limits::default()).media_reads,
         small_media: SMALL_BUFFER,
         now: Timestamp::from_millis(0),
     };
@@ -31,7 +31,7 @@ async fn what_has_a_block_is_on_its_way_while_more_is_read() {
 #[tokio::test]
 async fn what_has_no_block_is_there_before_more_is_read() {
     let buffer_pool = BufferPool::new(0);
-    let blocks: Vec<_> = std::iter::from_fn(|| buffer_pool.block(Priority::First)).collect();
+    let blocks: Vec<_> = std::iter::from_fn(|| buffer_pool.pooled(Priority::First)).collect();
     let mut sink = full_sink(&buffer_pool);
     assert!(!sink.has_room());
     let checkpoint = sink.write(true).await.unwrap().unwrap();

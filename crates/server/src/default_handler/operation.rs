@@ -13,7 +13,7 @@ use crate::handler::{Call, Rejection};
 
 /// The name of a resource in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct ResourceKey {
     /// The API's name, then the path of the collection.
     pub(super) collection: String,
     pub(super) id: String,
@@ -21,39 +21,39 @@ pub(super) struct Named {
 
 /// What a call is to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum Operation {
     /// Make a resource in this collection.
     Insert(String),
     /// Put media to the resource of this name, which is made if there is none.
-    Attach(Named),
-    Update(Named),
-    Patch(Named),
+    Attach(ResourceKey),
+    Update(ResourceKey),
+    Patch(ResourceKey),
     /// Show the first of these that there is.
-    Get(Vec<Named>),
+    Get(Vec<ResourceKey>),
     List(String),
-    Delete(Named),
+    Delete(ResourceKey),
 }
 
-impl Act {
+impl Operation {
     /// What the description of the call's method says.
     ///
     /// # Errors
     /// [`Rejection::NotImplemented`] where it does not say; [`Rejection::MissingField`] where the id
     /// has to be in the metadata and is not.
     pub(super) fn of(call: &Call<'_>) -> Result<Self, Rejection> {
-        let place = Place::of(call);
+        let path = MethodPath::of(call);
         let method = call.method;
-        let found = match method.http_method {
-            HttpMethod::POST => place.post(call),
-            HttpMethod::PUT if place.is_plain(call) => Some(Self::Update(place.resource(call)?)),
-            HttpMethod::PATCH if place.is_plain(call) => Some(Self::Patch(place.resource(call)?)),
-            HttpMethod::GET => place.get(call)?,
-            HttpMethod::DELETE if place.verb.is_none_or(|verb| verb == "delete") => {
-                Some(Self::Delete(place.resource(call)?))
+        let find_existing = match method.http_method {
+            HttpMethod::POST => path.post(call),
+            HttpMethod::PUT if path.is_plain(call) => Some(Self::Update(path.resource(call)?)),
+            HttpMethod::PATCH if path.is_plain(call) => Some(Self::Patch(path.resource(call)?)),
+            HttpMethod::GET => path.get(call)?,
+            HttpMethod::DELETE if path.verb.is_none_or(|verb| verb == "delete") => {
+                Some(Self::Delete(path.resource(call)?))
             }
             _ => None,
         };
-        found.ok_or_else(|| not_implemented(call))
+        find_existing.ok_or_else(|| not_implemented(call))
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn not_implemented(call: &Call<'_>) -> Rejection {
 }
 
 /// The path of a call without its custom verb.
-struct Place<'a> {
+struct MethodPath<'a> {
     /// The part of the template.
     template: &'a str,
     /// The path, without a leading slash.
@@ -72,7 +72,7 @@ struct Place<'a> {
     verb: Option<&'a str>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> MethodPath<'a> {
     fn of(call: &Call<'a>) -> Self {
         let template = call.method.template.as_str();
         let path = call.method.template.expand(call.path);
@@ -95,52 +95,52 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn post(&self, call: &Call<'_>) -> Option<Act> {
+    fn post(&self, call: &Call<'_>) -> Option<Operation> {
         let method = call.method;
         let listed = self.is_listed(call.api);
         if method.upload.is_none() {
             let makes = matches!(method.verb(), "insert" | "create") || listed;
             let collection = !self.ends_in_variable();
             return (self.verb.is_none() && makes && collection)
-                .then(|| Act::Insert(self.key(call)));
+                .then(|| Operation::Insert(self.key(call)));
         }
         if !self.ends_in_variable() || listed {
-            return Some(Act::Insert(self.key(call)));
+            return Some(Operation::Insert(self.key(call)));
         }
         // Media for a parent, without a word for what becomes of it but the method's id.
         if self.template.ends_with("{+parent}") {
             let word = last_word(method.collection());
-            return Some(Act::Insert(format!("{}/{word}", self.key(call))));
+            return Some(Operation::Insert(format!("{}/{word}", self.key(call))));
         }
-        Some(Act::Attach(split(&self.key(call))))
+        Some(Operation::Attach(split(&self.key(call))))
     }
 
-    fn get(&self, call: &Call<'_>) -> Result<Option<Act>, Rejection> {
+    fn get(&self, call: &Call<'_>) -> Result<Option<Operation>, Rejection> {
         let method = call.method;
         if method.verb() == "list" {
-            return Ok(self.verb.is_none().then(|| Act::List(self.key(call))));
+            return Ok(self.verb.is_none().then(|| Operation::List(self.key(call))));
         }
-        if method.supports_media_download && self.verb.is_none_or(is_of_download) {
-            return Ok(Some(Act::Get(self.downloads(call))));
+        if method.supports_media_download && self.verb.is_none_or(is_download_verb) {
+            return Ok(Some(Operation::Get(self.downloads(call))));
         }
         if self.verb.is_some() {
             return Ok(None);
         }
-        Ok(Some(Act::Get(vec![self.resource(call)?])))
+        Ok(Some(Operation::Get(vec![self.resource(call)?])))
     }
 
     /// Where the media of a download may be. Beside the path itself that is, for a path such as
     /// `v1/media/{+resourceName}` or `download/{+resourceName}`, the collection of the uploads, and what
     /// the variable names.
-    fn downloads(&self, call: &Call<'_>) -> Vec<Named> {
-        let mut places = vec![split(&self.key(call))];
+    fn downloads(&self, call: &Call<'_>) -> Vec<ResourceKey> {
+        let mut candidates = vec![split(&self.key(call))];
         let collection = last_word(call.method.collection());
         let before = self.template.rsplit_once("/{+").map(|(before, _)| before);
         let Some(word) = before.map(last_segment) else {
-            return places;
+            return candidates;
         };
         if word != "download" && word != collection {
-            return places;
+            return candidates;
         }
         let depth = before.unwrap_or_default().split('/').count();
         let segments: Vec<&str> = self.path.split('/').collect();
@@ -148,14 +148,14 @@ impl<'a> Place<'a> {
         let prefix = &prefix[..depth - 1];
         for between in [&[collection][..], &[]] {
             let path = [prefix, between, name].concat().join("/");
-            places.push(split(&key(call.api, &path)));
+            candidates.push(split(&key(call.api, &path)));
         }
-        places
+        candidates
     }
 
     /// The resource that the path names, or, where the path is that of the whole collection, the
     /// parameter `id` or the field `id` of the metadata.
-    fn resource(&self, call: &Call<'_>) -> Result<Named, Rejection> {
+    fn resource(&self, call: &Call<'_>) -> Result<ResourceKey, Rejection> {
         if !self.is_listed(call.api) {
             let standard = matches!(call.method.verb(), "get" | "update" | "patch" | "delete");
             if standard || self.ends_in_variable() {
@@ -174,7 +174,7 @@ impl<'a> Place<'a> {
         let id = id.ok_or_else(|| Rejection::MissingField {
             field: "id".to_owned(),
         })?;
-        Ok(Named {
+        Ok(ResourceKey {
             collection: self.key(call),
             id: id.to_owned(),
         })
@@ -213,9 +213,9 @@ pub(super) fn path_of_key(key: &str) -> &str {
     key.split_once('/').map_or("", |(_, path)| path)
 }
 
-pub(super) fn split(key: &str) -> Named {
+pub(super) fn split(key: &str) -> ResourceKey {
     let (collection, id) = key.rsplit_once('/').unwrap_or(("", key));
-    Named {
+    ResourceKey {
         collection: collection.to_owned(),
         id: id.to_owned(),
     }
@@ -276,8 +276,8 @@ fn custom_verb<'a>(method: &Method, template: &'a str) -> Option<(&'a str, &'a s
     let (before, last) = template.rsplit_once('/').unwrap_or(("", template));
     // Past the variable, whose name has no colon.
     if let Some((word, verb)) = last.rsplit_once(':') {
-        let place = &template[..before.len() + usize::from(!before.is_empty()) + word.len()];
-        return Some((place, verb));
+        let resource = &template[..before.len() + usize::from(!before.is_empty()) + word.len()];
+        return Some((resource, verb));
     }
     (!before.is_empty() && is_verb(method, last, before)).then_some((before, last))
 }
@@ -294,6 +294,6 @@ fn is_verb(method: &Method, segment: &str, before: &str) -> bool {
     (begins(verb) || content) && (before.ends_with('}') || segment == verb)
 }
 
-fn is_of_download(verb: &str) -> bool {
+fn is_download_verb(verb: &str) -> bool {
     verb == "content" || verb == "media" || verb.starts_with("download")
 }
