@@ -1,10 +1,8 @@
-//! What the server does besides answering: it watches the disks, finishes what a crash left
-//! unfinished, sweeps, and lets the handlers' workers work.
+//! Tasks that run next to the requests: they measure free disk space, evict idle sessions, finish
+//! uploads that a crash interrupted, sweep, and run the handlers' workers.
 //!
-//! Nobody waits for these tasks, so one that panicked would be missed by nobody until the disk is full. A panic ends
-//! one round of its task; the next one comes after the usual pause.
-
-mod sweep_throttle;
+//! No task is awaited, so a panic that ended one would go unnoticed until the disk is full. A panic
+//! therefore ends one round of its task only; the next round comes after the usual pause.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,7 +17,6 @@ use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 use crate::error::Error;
 use crate::handler::WorkerContext;
 use crate::uploads::ServerState;
-use sweep_throttle::SweepThrottle;
 
 /// How often the disks are looked at.
 const FREE_SPACE_INTERVAL: Duration = Duration::from_secs(1);
@@ -139,14 +136,14 @@ async fn sweep(server: Arc<ServerState>) {
                 report(&swept);
                 throttle.after(&swept, begun.elapsed())
             }
-            None => sweep_throttle::INTERVAL,
+            None => INTERVAL,
             Some(Err(error)) => {
                 match &error {
                     SweepError::Ledger(error) => server.health.examine_ledger(error),
                     SweepError::Vault(error) => server.health.examine_vault(error),
                 }
                 tracing::warn!(%error, "the sweep was interrupted");
-                sweep_throttle::INTERVAL
+                INTERVAL
             }
         };
         rest(pause, &server.sweep_now).await;
@@ -157,7 +154,7 @@ async fn sweep(server: Arc<ServerState>) {
 async fn rest(pause: Duration, garbage: &Notify) {
     let wanted = async {
         garbage.notified().await;
-        tokio::time::sleep(sweep_throttle::SWEEP_PAUSE).await;
+        tokio::time::sleep(SWEEP_PAUSE).await;
     };
     tokio::time::timeout(pause, wanted).await.ok();
 }
@@ -180,6 +177,60 @@ fn report(swept: &Swept) {
             ..
         } = swept;
         tracing::debug!(expired, garbage, orphans, "swept");
+    }
+}
+
+/// Pause after a sweep has come to its end.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Pause between steps when there is little to do.
+const SWEEP_PAUSE: Duration = Duration::from_secs(1);
+
+/// Pause while a lot has to be deleted.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+
+/// A step may take so long: half of what a request may.
+const STEP: Duration = Duration::from_millis(25);
+
+/// How many sessions and entries a step may handle. Fewer than the least would save no time: the commit takes it.
+const BITES: std::ops::RangeInclusive<usize> = 64..=256;
+
+/// How much the next step handles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SweepThrottle {
+    batch_size: usize,
+}
+
+impl Default for SweepThrottle {
+    fn default() -> Self {
+        Self {
+            batch_size: *BITES.start(),
+        }
+    }
+}
+
+impl SweepThrottle {
+    /// Most sessions, and most entries of the garbage list, for the next step.
+    fn batch_size(self) -> usize {
+        self.batch_size
+    }
+
+    /// The pause after a step that took so long.
+    fn after(&mut self, swept: &Swept, took: Duration) -> Duration {
+        let was_full = swept.garbage + swept.expired >= self.batch_size;
+        let next = match took {
+            _ if took > 2 * STEP => self.batch_size / 2,
+            _ if took < STEP => self.batch_size * 2,
+            _ => self.batch_size,
+        };
+        self.batch_size = next.clamp(*BITES.start(), *BITES.end());
+        if swept.is_done {
+            INTERVAL
+        } else if was_full {
+            took.clamp(MIN_PAUSE, SWEEP_PAUSE)
+        } else {
+            SWEEP_PAUSE
+        }
     }
 }
 
@@ -206,8 +257,8 @@ mod tests {
         let cases = [
             (haste, false, haste),
             (haste, true, haste),
-            (sweep_throttle::INTERVAL, false, sweep_throttle::INTERVAL),
-            (sweep_throttle::INTERVAL, true, sweep_throttle::SWEEP_PAUSE),
+            (INTERVAL, false, INTERVAL),
+            (INTERVAL, true, SWEEP_PAUSE),
         ];
         for (pause, is_wanted, expected) in cases {
             let garbage = Notify::new();
@@ -218,5 +269,58 @@ mod tests {
             rest(pause, &garbage).await;
             assert_eq!(begun.elapsed(), expected, "{pause:?}, wanted: {is_wanted}");
         }
+    }
+
+    const fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn full(throttle: SweepThrottle) -> Swept {
+        Swept {
+            expired: throttle.batch_size(),
+            ..Swept::default()
+        }
+    }
+
+    #[test]
+    fn steps_grow_while_they_are_quick_and_shrink_when_they_are_slow() {
+        let mut throttle = SweepThrottle::default();
+        for (took, batch_size) in [
+            (1, 128),
+            (1, 256),
+            (1, 256),
+            (30, 256),
+            (51, 128),
+            (90, 64),
+            (90, 64),
+            (30, 64),
+            (24, 128),
+        ] {
+            throttle.after(&full(throttle), millis(took));
+            assert_eq!(throttle.batch_size(), batch_size, "after {took} ms");
+        }
+    }
+
+    #[test]
+    fn between_steps_there_is_as_much_time_as_they_take() {
+        for (took, pause) in [(1, 20), (20, 20), (35, 35), (999, 999), (30_000, 1000)] {
+            let mut throttle = SweepThrottle::default();
+            assert_eq!(throttle.after(&full(throttle), millis(took)), millis(pause));
+        }
+    }
+
+    #[test]
+    fn a_sweep_that_has_little_to_do_is_in_no_hurry() {
+        let mut throttle = SweepThrottle::default();
+        let walks = Swept {
+            expired: throttle.batch_size() - 1,
+            ..Swept::default()
+        };
+        assert_eq!(throttle.after(&walks, millis(1)), SWEEP_PAUSE);
+        let done = Swept {
+            is_done: true,
+            ..Swept::default()
+        };
+        assert_eq!(throttle.after(&done, millis(1)), INTERVAL);
     }
 }

@@ -1,26 +1,30 @@
 //! Connections: accepted, served, and closed so that the client sees the last reply.
 
-mod beginning;
-mod detached;
 mod http2;
-mod lingering;
+mod streams;
 
-use std::convert;
-use std::future::ready;
-use std::io;
+use std::future::{Future, ready};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{convert, fmt, io};
 
+use bytes::BytesMut;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either};
-use http::Request;
+use http::{HeaderValue, Request, Uri};
 use http_body::Body as _;
+use http2::Streams;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use streams::RewindStream;
+use streams::{LingeringStream, Timeouts};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -29,15 +33,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::capacity::Permit;
 use crate::config::Limits;
-use crate::listener::{Accept, Accepted, Listener};
 use crate::origin::{LocalAddress, Scheme};
 use crate::service::answer;
 use crate::uploads::ServerState;
-
-use beginning::RewindStream;
-use detached::detach;
-use http2::Streams;
-use lingering::{LingeringStream, Timeouts};
 
 /// The longest request head over HTTP/1, and the most that is read from a socket at once. The HTTP library begins with 8 KiB
 /// and takes more for a client that fills it.
@@ -273,4 +271,133 @@ fn http1(limits: &Limits) -> http1::Builder {
         .half_close(true)
         .max_buf_size(READ_BUFFER);
     builder
+}
+
+/// Where connections come in, ready to accept; and what is spoken there. Sockets are TCP's unless
+/// something else is given that [accepts](Accept).
+pub struct Listener<A = TcpListener> {
+    sockets: A,
+    tls: Option<TlsAcceptor>,
+}
+
+/// What connections come out of.
+pub trait Accept: Send + Sync {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Waits for a connection. With it comes the address that it was made to, if that is known.
+    ///
+    /// # Cancel safety
+    /// No connection is lost when the future is dropped.
+    fn accept(&self)
+    -> impl Future<Output = io::Result<(Self::Stream, Option<SocketAddr>)>> + Send;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<(TcpStream, Option<SocketAddr>)> {
+        let (stream, _) = TcpListener::accept(self).await?;
+        stream.set_nodelay(true).ok();
+        let local = stream.local_addr().ok();
+        Ok((stream, local))
+    }
+}
+
+impl<A: Accept> Listener<A> {
+    /// HTTP in the clear.
+    pub fn plain(sockets: A) -> Self {
+        Self { sockets, tls: None }
+    }
+
+    /// HTTP under TLS.
+    ///
+    /// Which versions of HTTP clients are offered is up to the configuration's ALPN protocols: `h2`
+    /// and `http/1.1` are spoken.
+    pub fn tls(sockets: A, config: Arc<ServerConfig>) -> Self {
+        Self {
+            sockets,
+            tls: Some(TlsAcceptor::from(config)),
+        }
+    }
+
+    /// Waits for a connection. What under TLS comes first is left to its [`Accepted`].
+    pub(crate) async fn accept(&self) -> io::Result<Accepted<A::Stream>> {
+        let (stream, local) = self.sockets.accept().await?;
+        Ok(Accepted {
+            stream,
+            local,
+            tls: self.tls.clone(),
+        })
+    }
+}
+
+impl<A> Listener<A> {
+    /// What the URLs of its server begin with.
+    pub fn scheme(&self) -> Scheme {
+        match &self.tls {
+            None => Scheme::Http,
+            Some(_) => Scheme::Https,
+        }
+    }
+}
+
+/// A connection on which nothing was said yet.
+pub(crate) struct Accepted<S> {
+    pub(crate) stream: S,
+    /// The address that it was made to.
+    pub(crate) local: Option<SocketAddr>,
+    /// Who shakes hands first.
+    pub(crate) tls: Option<TlsAcceptor>,
+}
+
+impl<A: fmt::Debug> fmt::Debug for Listener<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener")
+            .field("sockets", &self.sockets)
+            .field("scheme", &self.scheme())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Copies what in a request's head is a piece of the connection's buffer. As long as there is such a piece,
+/// the HTTP library has to read the body into another buffer; for an upload that takes hours that is one
+/// more for hours.
+fn detach<B>(request: &mut Request<B>) {
+    let len = request.headers().values().map(HeaderValue::len).sum();
+    let mut copies = BytesMut::with_capacity(len);
+    for value in request.headers_mut().values_mut() {
+        copies.extend_from_slice(value.as_bytes());
+        if let Ok(mut copy) = HeaderValue::from_maybe_shared(copies.split().freeze()) {
+            copy.set_sensitive(value.is_sensitive());
+            *value = copy;
+        }
+    }
+    if let Ok(copy) = Uri::try_from(request.uri().to_string()) {
+        *request.uri_mut() = copy;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_says_the_same() {
+        for uri in ["/upload?a=%20b&c", "http://[::1]:80/x", "*", "host:443"] {
+            let mut request = Request::post(uri).header("a", "1").header("a", "2");
+            let secret = HeaderValue::from_bytes(b"\xfc \t b").unwrap();
+            request
+                .headers_mut()
+                .unwrap()
+                .insert("authorization", secret);
+            let value = request.headers_mut().unwrap().get_mut("authorization");
+            value.unwrap().set_sensitive(true);
+            let mut request = request.body(()).unwrap();
+            let before = (request.uri().clone(), request.headers().clone());
+            detach(&mut request);
+            assert_eq!((request.uri(), request.headers()), (&before.0, &before.1));
+            assert!(request.headers()["authorization"].is_sensitive());
+        }
+    }
 }

@@ -18,9 +18,7 @@ use windlass_store::{Ledger, Vault};
 
 mod background;
 mod body;
-mod byte_range;
 mod capacity;
-mod clock;
 pub mod config;
 mod connections;
 mod default_handler;
@@ -29,27 +27,24 @@ mod disks;
 mod download;
 mod error;
 pub mod handler;
-mod health;
-mod host;
 mod identifiers;
-mod keyed_mutex;
-mod listener;
+mod lifecycle;
+mod locks;
 mod origin;
 mod partial_response;
 mod precondition;
 mod registry;
 mod reply;
-mod request_params;
 mod resources;
 mod service;
 mod uploads;
 
 pub use capacity::{Full, LimitedResource, MEDIA_READS, Usage};
-pub use clock::{Clock, SystemClock};
 pub use config::Settings;
+pub use connections::{Accept, Listener};
 pub use default_handler::{DefaultHandler, patched_fields};
-pub use host::{Host, NotAHost};
-pub use listener::{Accept, Listener};
+pub use identifiers::{Clock, SystemClock};
+pub use origin::{Host, NotAHost};
 pub use origin::{LocalAddress, Scheme};
 pub use registry::{Conflict, Registry, ServedApi};
 pub use reply::ReplyBody;
@@ -122,13 +117,13 @@ impl Server {
             },
             capacity,
             keyed_mutex: Arc::default(),
-            buffer_pool: uploads::buffer_pool::BufferPool::new(settings.limits.media_memory),
+            buffer_pool: uploads::write_buffer::BufferPool::new(settings.limits.media_memory),
             settings,
             registry,
             ledger,
             vault: stores.vault,
             clock,
-            health: health::Health::default(),
+            health: lifecycle::Health::default(),
             disks,
             leases: Arc::default(),
             session_cache: SessionCache::new(),

@@ -12,7 +12,7 @@ use windlass_proto::digest::Wanted;
 
 use crate::default_handler::{DefaultHandler, with_digests};
 use crate::handler::{ApiHandler, Worker};
-use crate::host::Host;
+use crate::origin::Host;
 
 /// An API and what its methods mean.
 pub struct ServedApi {

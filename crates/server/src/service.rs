@@ -1,4 +1,4 @@
-//! One request: routed, carried out, answered.
+//! One request: routed, its parameters checked, carried out, answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request, StatusCode, Version};
 use percent_encoding::percent_decode_str;
-use windlass_discovery::{Found, Target};
+use windlass_discovery::{Found, Location, Method, Numbers, Parameter, PathParameters, Target};
 use windlass_proto::command::{
     Command, Framing, SessionHead, StartHead, command, effective_method,
 };
@@ -20,15 +20,16 @@ use windlass_proto::reply::{resume_incomplete, started};
 use crate::body::RequestBody;
 use crate::capacity::Full;
 use crate::error::Error;
+use crate::handler::Rejection;
 use crate::origin::{LocalAddress, Origin};
 use crate::registry::{ServedMethod, VirtualHost};
-use crate::reply::{self, Reply};
+use crate::reply::Reply;
 use crate::resources::{CallHead, call};
 use crate::uploads::ServerState;
 use crate::uploads::finish::FinalReply;
 use crate::uploads::request::UploadHead;
 use crate::uploads::session::SessionReply;
-use crate::{discovery_service, request_params};
+use crate::{discovery_service, reply};
 
 /// How long the readiness check waits for the ledger.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -216,7 +217,7 @@ impl Routed<'_> {
             Found::WrongHttpMethod { allowed } => return Err(Error::MethodNotAllowed { allowed }),
             Found::Nothing => return Err(no_such(path)),
         };
-        request_params::check(method, &parameters, self.query)?;
+        check_parameters(method, &parameters, self.query)?;
         let for_media = match target {
             Target::Download => Some(for_media(self.head.uri.query())?),
             Target::Plain | Target::Upload => None,
@@ -272,7 +273,7 @@ impl Routed<'_> {
             Found::Method {
                 method, parameters, ..
             } => {
-                request_params::check(method, &parameters, self.query)?;
+                check_parameters(method, &parameters, self.query)?;
                 Ok(self.virtual_host.of(method))
             }
             Found::WrongHttpMethod { allowed } => Err(Error::MethodNotAllowed { allowed }),
@@ -421,3 +422,110 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
         text.into(),
     )
 }
+
+/// Refuses a call whose parameters are missing or are not what the description says. Parameters that
+/// the description does not know are tolerated: clients append their own.
+///
+/// Of a parameter that is given more than once every value counts if the description says that it may
+/// be, else the first.
+fn check_parameters(
+    method: &Method,
+    path: &PathParameters,
+    query: &Parameters,
+) -> Result<(), Rejection> {
+    let mut parameters = method.parameters.iter();
+    parameters.try_for_each(|parameter| {
+        let checked = match parameter.location {
+            Location::Path => check_values(parameter, path.value(&parameter.name)),
+            Location::Query => check_values(parameter, values_of(parameter, query)),
+        };
+        checked.map_err(|problem| Rejection::InvalidParameter {
+            parameter: parameter.name.clone(),
+            problem,
+        })
+    })
+}
+
+fn values_of<'a>(parameter: &'a Parameter, query: &'a Parameters) -> impl Iterator<Item = &'a str> {
+    let values = query.iter().filter(|(name, _)| *name == parameter.name);
+    let most = if parameter.repeated { usize::MAX } else { 1 };
+    values.map(|(_, value)| value).take(most)
+}
+
+fn check_values<'a>(
+    parameter: &Parameter,
+    values: impl IntoIterator<Item = &'a str>,
+) -> Result<(), String> {
+    let mut values = values.into_iter().peekable();
+    if parameter.required && values.peek().is_none() {
+        return Err("is required".to_owned());
+    }
+    values.try_for_each(|value| check_value(parameter, value))
+}
+
+fn check_value(parameter: &Parameter, value: &str) -> Result<(), String> {
+    let allowed = &parameter.allowed_values;
+    if !allowed.is_empty() && !allowed.iter().any(|allowed| allowed == value) {
+        return Err(format!("must be one of {}", allowed.join(", ")));
+    }
+    match &parameter.numbers {
+        Some(numbers) => check_number(parameter, numbers, value)?,
+        None if parameter.json_type == "boolean" => check_boolean(value)?,
+        None => {}
+    }
+    match &parameter.pattern {
+        Some(pattern) if !pattern.fits(value) => {
+            Err(format!("must match the pattern {}", pattern.as_str()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_number(parameter: &Parameter, numbers: &Numbers, value: &str) -> Result<(), String> {
+    let no_number = || {
+        let format = parameter.format.as_ref();
+        // A string of the format int64 is a number, and `string` would not say so.
+        let of_strings = format.filter(|_| parameter.json_type == "string");
+        let expected = of_strings.unwrap_or(&parameter.json_type);
+        format!("must be of type {expected}")
+    };
+    let (allowed, least, greatest) = match numbers {
+        Numbers::Whole(range) => {
+            let number: i128 = value.parse().map_err(|_| no_number())?;
+            (
+                range.contains(&number),
+                range.start().to_string(),
+                range.end().to_string(),
+            )
+        }
+        Numbers::Real(range) => {
+            let number: f64 = value.parse().map_err(|_| no_number())?;
+            (
+                range.contains(&number),
+                range.start().to_string(),
+                range.end().to_string(),
+            )
+        }
+    };
+    if allowed {
+        Ok(())
+    } else {
+        Err(format!("must be from {least} to {greatest}"))
+    }
+}
+
+/// An empty value is a flag that was only named: `?prettyPrint`. Case counts for nothing: a library in
+/// Python writes `True`.
+fn check_boolean(value: &str) -> Result<(), String> {
+    if matches!(
+        value.to_ascii_lowercase().as_str(),
+        "true" | "false" | "1" | "0" | ""
+    ) {
+        Ok(())
+    } else {
+        Err("must be of type boolean".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -25,25 +25,21 @@ use tokio_util::task::TaskTracker;
 use windlass_store::{Ledger, Vault};
 
 use crate::capacity::Capacity;
-use crate::clock::Clock;
 use crate::config::Settings;
 use crate::disks::{DiskSpace, Disks};
 use crate::error::Error;
 use crate::handler::{ApiHandler, Call, Rejection, ReplyMemoryPermit, StoreHandles};
-use crate::health::Health;
-use crate::keyed_mutex::{KeyedGuard, KeyedMutex};
+use crate::identifiers::Clock;
+use crate::lifecycle::DetachOnDrop;
+use crate::lifecycle::Health;
+use crate::locks::{KeyedGuard, KeyedMutex};
 use crate::registry::Registry;
-use detach_on_drop::DetachOnDrop;
 
 pub(crate) mod append;
-mod background_hasher;
-pub(crate) mod buffer_pool;
-mod detach_on_drop;
+mod checksums;
 pub(crate) mod finish;
-pub(crate) mod lease;
 mod offset_committer;
 pub(crate) mod request;
-mod running_checksum;
 pub(crate) mod session;
 pub(crate) mod session_cache;
 pub(crate) mod single_request;
@@ -59,7 +55,7 @@ pub(crate) struct ServerState {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) health: Health,
     pub(crate) disks: Arc<Disks>,
-    pub(crate) leases: Arc<lease::Leases>,
+    pub(crate) leases: Arc<crate::locks::Leases>,
     /// Sessions whose clients are expected back.
     pub(crate) session_cache: session_cache::SessionCache,
     /// What handlers look into.
@@ -67,7 +63,7 @@ pub(crate) struct ServerState {
     /// What clients can make the server hold.
     pub(crate) capacity: Capacity,
     pub(crate) keyed_mutex: Arc<KeyedMutex>,
-    pub(crate) buffer_pool: buffer_pool::BufferPool,
+    pub(crate) buffer_pool: write_buffer::BufferPool,
     /// Work on uploads that must not be torn when a connection dies.
     pub(crate) tasks: TaskTracker,
     /// Tells the sweep that media may have become garbage.

@@ -1,6 +1,6 @@
 //! HTTP/2: streams that stand still end, and so does a connection on which nothing happens.
 //!
-//! Over HTTP/1 a client that takes nothing blocks its socket, which [`super::lingering`] notices. Over HTTP/2 the socket
+//! Over HTTP/1 a client that takes nothing blocks its socket, which [`crate::connections::io`] notices. Over HTTP/2 the socket
 //! stays free while a stream's window is shut, so each reply is watched by itself. A piece of it is handed to the HTTP
 //! library only when the one before has gone out: the library would take any length and keep it.
 

@@ -1,12 +1,13 @@
-//! What the server knows of a resource, by the names that APIs give it.
+//! The fields of a resource that the server fills in, by the names that APIs give them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use windlass_discovery::Schema;
+use windlass_discovery::{Api, Digest, Method, Schema};
 use windlass_store::{Resource, Timestamp};
 
-use super::call_context::CallContext;
+use crate::default_handler::operation::CallContext;
+use crate::default_handler::schema_validation::resolve;
 
 /// The fields that only the server fills in: what a client says of them is not kept.
 const SERVER_FIELDS: [&str; 24] = [
@@ -119,7 +120,7 @@ fn variable(context: &CallContext<'_>, name: &str) -> Option<String> {
 }
 
 fn self_link(context: &CallContext<'_>, resource: &Resource) -> String {
-    let collection = super::operation::path_of_key(&resource.collection);
+    let collection = crate::default_handler::operation::path_of_key(&resource.collection);
     format!("{}/{collection}/{}", context.call.base_url, resource.id)
 }
 
@@ -174,6 +175,54 @@ pub(super) fn rfc3339(time: Timestamp) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
     format!("{time:.3}")
+}
+
+/// How deep in a response digests are looked for: in the resource inside, in an object of it.
+const MAX_DEPTH: usize = 2;
+
+/// The API with settings that have every digest computed that its upload methods show in hexadecimal
+/// digits. (`md5Hash` and `sha256Hash` are shown when the settings or the client ask for them.)
+pub(crate) fn with_digests(api: Api) -> Api {
+    let mut settings = api.settings().clone();
+    for method in api.methods().iter().filter(|it| it.upload.is_some()) {
+        let shown = shown_by(&api, method);
+        if shown.is_empty() {
+            continue;
+        }
+        let mut digests = settings.digests_of(method).to_vec();
+        digests.extend(shown);
+        digests.sort_unstable();
+        digests.dedup();
+        settings.digests.insert(method.id.clone(), digests);
+    }
+    api.with_settings(settings)
+}
+
+fn shown_by(api: &Api, method: &Method) -> Vec<Digest> {
+    let schema = method.response.as_deref().and_then(|name| api.schema(name));
+    let mut shown = Vec::new();
+    if let Some(schema) = schema {
+        collect(api, schema, MAX_DEPTH, &mut shown);
+    }
+    shown
+}
+
+fn collect(api: &Api, schema: &Schema, depth: usize, shown: &mut Vec<Digest>) {
+    for (name, property) in &schema.properties {
+        shown.extend(digest_of_field(name));
+        let inner = resolve(api.document(), property).filter(|_| depth > 0);
+        if let Some(inner) = inner {
+            collect(api, inner, depth - 1, shown);
+        }
+    }
+}
+
+fn digest_of_field(name: &str) -> Option<Digest> {
+    match name {
+        "md5Checksum" => Some(Digest::Md5),
+        "sha256Checksum" | "sha256" => Some(Digest::Sha256),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

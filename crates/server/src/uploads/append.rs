@@ -13,7 +13,6 @@ use windlass_store::{
 
 use super::ServerState;
 use super::finish::{FinalReply, FinishedMedia, SessionRef, is_final, media_of};
-use super::lease::SessionGuard;
 use super::offset_committer::OffsetCommitter;
 use super::request::UploadRequest;
 use super::session::{LockedSession, SessionReply};
@@ -22,6 +21,7 @@ use super::sink::{FlushedMedia, MediaSink};
 use crate::body::RequestBody;
 use crate::capacity::Permit;
 use crate::error::{BodyError, Error};
+use crate::locks::SessionGuard;
 
 /// One request that appends. Boxed, since it is handed on while it waits, a thousand at a time.
 struct Append {

@@ -11,7 +11,7 @@ use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 
 use crate::error::{BodyError, Error};
-use crate::host::Host;
+use crate::origin::Host;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
 

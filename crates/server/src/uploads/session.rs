@@ -15,13 +15,13 @@ use windlass_store::{
 
 use super::ServerState;
 use super::finish::FinalReply;
-use super::lease::{LockError, SessionGuard};
 use super::request::UploadRequest;
 use super::session_cache::CachedSession;
 use super::sink::VaultMedia;
 use crate::body::RequestBody;
 use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
+use crate::locks::{LockError, SessionGuard};
 
 /// A body is read by anyone who does what the request asks for, and then only once.
 const BODY_PRESENT: &str = "nobody has taken the body yet";

@@ -14,13 +14,13 @@ use windlass_store::{
     VaultError,
 };
 
-use super::background_hasher::{BackgroundHasher, hash};
-use super::buffer_pool::{BufferPool, Priority};
-use super::running_checksum::RunningChecksum;
 use super::write_buffer::{MODEST_BUFFER, SMALL_BUFFER, WriteBuffer};
 use crate::capacity::Pool;
 use crate::error::Error;
 use crate::identifiers::{new_media_id, new_small_media_id};
+use crate::uploads::checksums::RunningChecksum;
+use crate::uploads::checksums::{BackgroundHasher, hash};
+use crate::uploads::write_buffer::{BufferPool, Priority};
 
 /// What a sink needs of the server.
 #[derive(Clone)]

@@ -24,7 +24,7 @@ fn call(parameter: &Value, path: &str, values: &PathParameters, query: &str) -> 
     }}});
     let document = Document::from_json(&document.to_string()).expect("a document");
     let api = Api::from_document(document).expect("an API");
-    let refused = check(
+    let refused = check_parameters(
         &api.methods()[0],
         values,
         &Parameters::parse(Some(query)).unwrap(),

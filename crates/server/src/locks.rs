@@ -1,9 +1,14 @@
-//! Who may write to a session in this process.
+//! Locks by key, inside one process.
 //!
-//! The ledger's epoch fences writers of different processes. Inside one process this module does
-//! better: a newer request asks the older one to stop, waits until it has committed what is
-//! durable, and then goes on from there. So a request that comes back after its connection died
-//! finds every byte that had arrived.
+//! [`KeyedMutex`] serialises calls that change the same resource. The ledger refuses a change that
+//! is based on an outdated version, and the handler is asked again; where many calls meet on one
+//! resource most of them would be refused most of the time, so they queue here instead. Between
+//! processes the ledger still decides.
+//!
+//! [`Leases`] admits one writer per session. The ledger's epoch fences writers of other processes.
+//! Inside one process a newer request asks the older one to stop, waits until that has committed
+//! what is durable, and continues from there. A request that comes back after its connection died
+//! therefore finds every byte that had arrived. docs/adr/0003 records the decision.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +17,69 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use windlass_store::SessionId;
+
+type Queue = Arc<tokio::sync::Mutex<()>>;
+
+/// The names that are being changed just now.
+#[derive(Debug, Default)]
+pub(crate) struct KeyedMutex {
+    queues: Mutex<HashMap<String, Queue>>,
+}
+
+/// The turn of a name, until dropped.
+#[derive(Debug)]
+pub(crate) struct KeyedGuard {
+    // Dropped before the place, so that the last one finds the queue empty.
+    _guard: OwnedMutexGuard<()>,
+    _slot: QueueSlot,
+}
+
+/// The turn did not come in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Elapsed;
+
+impl KeyedMutex {
+    /// Waits for the turn of a name, at most `timeout`.
+    pub(crate) async fn take(
+        self: &Arc<Self>,
+        name: String,
+        timeout: Duration,
+    ) -> Result<KeyedGuard, Elapsed> {
+        let slot = QueueSlot {
+            mutex: Arc::clone(self),
+            queue: Arc::clone(self.queues().entry(name.clone()).or_default()),
+            name,
+        };
+        let guard = Arc::clone(&slot.queue).lock_owned();
+        let guard = tokio::time::timeout(timeout, guard).await;
+        Ok(KeyedGuard {
+            _guard: guard.map_err(|_| Elapsed)?,
+            _slot: slot,
+        })
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<String, Queue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody who has or waits for a turn.
+#[derive(Debug)]
+struct QueueSlot {
+    mutex: Arc<KeyedMutex>,
+    queue: Queue,
+    name: String,
+}
+
+impl Drop for QueueSlot {
+    fn drop(&mut self) {
+        let mut queues = self.mutex.queues();
+        // One is in the map and one here: nobody else is left.
+        if Arc::strong_count(&self.queue) == 2 {
+            queues.remove(&self.name);
+        }
+    }
+}
 
 /// The sessions that are being written to just now.
 #[derive(Debug, Default)]
@@ -140,7 +208,21 @@ impl Drop for Waiter {
 mod tests {
     use super::*;
 
-    const TIMEOUT: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_has_one_turn_at_a_time_and_others_are_not_in_its_way() {
+        let mutex = Arc::new(KeyedMutex::default());
+        let first = mutex.take("a".to_owned(), TIMEOUT).await.unwrap();
+        let other = mutex.take("b".to_owned(), TIMEOUT).await.unwrap();
+        let refused = mutex.take("a".to_owned(), TIMEOUT).await;
+        assert_eq!(refused.unwrap_err(), Elapsed);
+        drop(first);
+        let second = mutex.take("a".to_owned(), TIMEOUT).await.unwrap();
+        drop((second, other));
+        assert!(mutex.queues().is_empty(), "nothing is left behind");
+    }
+
     const ID: SessionId = SessionId::from_bytes([7; 32]);
 
     #[tokio::test]
