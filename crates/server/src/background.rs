@@ -97,7 +97,7 @@ async fn evict_idle_sessions(server: Arc<ServerState>) {
 async fn finish_interrupted(server: Arc<ServerState>) {
     loop {
         if let Some(Err(error)) = catch_panic("unfinished uploads", finish_all(&server)).await {
-            server.examine(&error);
+            server.lifecycle.examine(&error);
             tracing::warn!(%error, "unfinished uploads could not be finished");
         }
         tokio::time::sleep(FINISH_INTERVAL).await;
@@ -115,7 +115,7 @@ async fn finish_all(server: &Arc<ServerState>) -> Result<(), Error> {
             let finished =
                 catch_panic("an unfinished upload", server.finish_interrupted_upload(id));
             if let Some(Err(error)) = finished.await {
-                server.examine(&error);
+                server.lifecycle.examine(&error);
                 tracing::warn!(session = ?id, %error, "an upload could not be finished");
             }
         }
@@ -139,14 +139,14 @@ async fn sweep(server: Arc<ServerState>) {
             None => INTERVAL,
             Some(Err(error)) => {
                 match &error {
-                    SweepError::Ledger(error) => server.health.examine_ledger(error),
-                    SweepError::Vault(error) => server.health.examine_vault(error),
+                    SweepError::Ledger(error) => server.lifecycle.examine_ledger(error),
+                    SweepError::Vault(error) => server.lifecycle.examine_vault(error),
                 }
                 tracing::warn!(%error, "the sweep was interrupted");
                 INTERVAL
             }
         };
-        rest(pause, &server.sweep_now).await;
+        rest(pause, &server.lifecycle.sweep_now).await;
     }
 }
 

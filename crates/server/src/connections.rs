@@ -15,14 +15,11 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either};
 use http::{HeaderValue, Request, Uri};
 use http_body::Body as _;
-use http2::Streams;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use streams::RewindStream;
-use streams::{LingeringStream, Timeouts};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -36,6 +33,9 @@ use crate::config::Limits;
 use crate::origin::{LocalAddress, Scheme};
 use crate::service::answer;
 use crate::uploads::ServerState;
+
+use http2::Streams;
+use streams::{LingeringStream, RewindStream, Timeouts};
 
 /// The longest request head over HTTP/1, and the most that is read from a socket at once. The HTTP library begins with 8 KiB
 /// and takes more for a client that fills it.

@@ -17,17 +17,18 @@ mod server_fields;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use fields::UpdateMask;
-use fields::{client_fields, fields_of, fields_to_bytes, updated};
-use operation::CallContext;
-use operation::{Operation, ResourceKey, chosen_id, is_query_parameter, not_implemented};
-use response_shape::{Reply, ResponseShape, add_required, response_schema};
 use serde_json::{Map, Value};
-use server_fields::etag;
 use windlass_discovery::Schema;
 use windlass_store::{Media, Resource, ResourceChange};
 
 use crate::handler::{Answer, ApiHandler, Call, Rejection, Uploaded, first_version};
+
+use fields::{UpdateMask, client_fields, fields_of, fields_to_bytes, updated};
+use operation::{
+    CallContext, Operation, ResourceKey, chosen_id, is_query_parameter, not_implemented,
+};
+use response_shape::{Reply, ResponseShape, add_required, response_schema};
+use server_fields::etag;
 
 pub use fields::patched as patched_fields;
 pub(crate) use server_fields::with_digests;

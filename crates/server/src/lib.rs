@@ -12,8 +12,6 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use windlass_store::{Ledger, Vault};
 
 mod background;
@@ -123,13 +121,10 @@ impl Server {
             ledger,
             vault: stores.vault,
             clock,
-            health: lifecycle::Health::default(),
             disks,
+            lifecycle: Arc::default(),
             leases: Arc::default(),
             session_cache: SessionCache::new(),
-            tasks: TaskTracker::new(),
-            sweep_now: tokio::sync::Notify::new(),
-            drain_now: CancellationToken::new(),
         };
         Self {
             server: Arc::new(server),
@@ -161,11 +156,11 @@ impl Server {
         tokio::select! {
             () = connections.accept(&listener) => {}
             () = stop => {}
-            () = server.health.failed() => {}
+            () = server.lifecycle.failed() => {}
         }
         drop(listener);
         self.drain(connections, background).await;
-        if server.health.has_failed() {
+        if server.lifecycle.has_failed() {
             Ended::StorageFailed
         } else {
             Ended::Drained
@@ -176,24 +171,24 @@ impl Server {
     /// commit what they have. The last quarter is for what goes on without a request.
     async fn drain(&self, connections: Connections, mut background: JoinSet<()>) {
         let server = &self.server;
-        server.health.drain();
+        server.lifecycle.drain();
         let limit = server.settings.limits.drain;
         tracing::info!(?limit, "draining");
         let drain_now = async {
             tokio::time::sleep(limit / 2).await;
-            server.drain_now.cancel();
+            server.lifecycle.drain_now.cancel();
             std::future::pending::<()>().await;
         };
         tokio::select! {
             () = connections.drain(limit / 4 * 3) => {}
             () = drain_now => {}
         }
-        server.drain_now.cancel();
+        server.lifecycle.drain_now.cancel();
         let flushed = async {
             // First, since it may begin tasks.
             background.shutdown().await;
-            server.tasks.close();
-            server.tasks.wait().await;
+            server.lifecycle.tasks.close();
+            server.lifecycle.tasks.wait().await;
         };
         tokio::time::timeout(limit / 4, flushed).await.ok();
     }

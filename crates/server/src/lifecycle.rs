@@ -1,12 +1,14 @@
 //! The lifecycle of a server: fail-stop, drain, and work that outlives its request.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -14,16 +16,61 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use windlass_store::{LedgerError, VaultError};
 
-/// The state of the whole server that every request looks at.
+use crate::error::Error;
+use crate::handler::Rejection;
+
+/// How far a server is from its end, and the signals that bring it there.
 #[derive(Debug, Default)]
-pub(crate) struct Health {
-    /// A storage fault happened: nothing is acknowledged any more.
+pub(crate) struct Lifecycle {
+    /// Cancelled at the first storage fault: nothing is acknowledged any more.
     failed: CancellationToken,
-    /// The server is stopping: nothing new is begun.
+    /// Whether the server is stopping: nothing new is begun.
     draining: AtomicBool,
+    /// Tells running uploads to commit what they have and to end.
+    pub(crate) drain_now: CancellationToken,
+    /// Tells the sweep that media may have become garbage.
+    pub(crate) sweep_now: Notify,
+    /// Work on uploads that must not be torn when a connection dies.
+    pub(crate) tasks: TaskTracker,
 }
 
-impl Health {
+impl Lifecycle {
+    /// Runs storage work to its end even if the caller is dropped, and stops the server if the work
+    /// meets a storage fault.
+    pub(crate) async fn run_to_completion<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: BoxFuture<'static, Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let lifecycle = Arc::clone(self);
+        let work = Box::pin(async move {
+            let result = work.await;
+            if let Err(error) = &result {
+                lifecycle.examine(error);
+            }
+            result
+        });
+        match DetachOnDrop::new(&self.tasks, work).await {
+            Ok(result) => result,
+            Err(stopped) => match stopped.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(Error::Draining),
+            },
+        }
+    }
+
+    /// Stops the server if `error` is a storage fault.
+    pub(crate) fn examine(&self, error: &Error) {
+        match error {
+            Error::Ledger(error) | Error::Rejection(Rejection::Ledger(error)) => {
+                self.examine_ledger(error);
+            }
+            Error::Vault(error) | Error::Rejection(Rejection::Vault(error)) => {
+                self.examine_vault(error);
+            }
+            _ => {}
+        }
+    }
+
     /// Looks at an error of the ledger and stops the server if it is a fault.
     pub(crate) fn examine_ledger(&self, error: &LedgerError) {
         if let LedgerError::Fault(cause) = error {
@@ -83,7 +130,7 @@ const POLL_WINDOW: Duration = Duration::from_millis(100);
 /// With a task from the beginning, each step of a short upload would be handed from the connection's task to that one and
 /// back. For a long one this is worth it: one thread reads while the other computes checksums. For a slow one it is not,
 /// and there may be thousands of them.
-pub(super) struct DetachOnDrop<T: Send + 'static> {
+struct DetachOnDrop<T: Send + 'static> {
     stage: Stage<T>,
     /// How often it was polled since then.
     polls: u32,
@@ -106,7 +153,7 @@ impl<T: Send + 'static> DetachOnDrop<T> {
     ///
     /// # Panics
     /// Outside of a runtime.
-    pub(super) fn new(tasks: &TaskTracker, work: BoxFuture<'static, T>) -> Self {
+    fn new(tasks: &TaskTracker, work: BoxFuture<'static, T>) -> Self {
         Self {
             stage: Stage::Inline(work),
             polls: 0,

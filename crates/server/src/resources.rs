@@ -153,7 +153,7 @@ async fn run(
         match server.ledger.apply(changes).await {
             Ok(()) => {
                 handler.committed(&answer.changes);
-                server.sweep_now.notify_one();
+                server.lifecycle.sweep_now.notify_one();
                 return Ok(reply);
             }
             Err(LedgerError::Conflict) if attempt < ATTEMPTS => {}

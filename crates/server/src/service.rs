@@ -92,11 +92,11 @@ fn reply_to(
     is_read: bool,
 ) -> Reply {
     let mut reply = result.unwrap_or_else(|error| {
-        server.examine(&error);
+        server.lifecycle.examine(&error);
         tracing::debug!(method = %head.method, path = head.uri.path(), %error, "refused");
         reply::of_error(&error)
     });
-    let is_last = !is_read || server.health.is_draining();
+    let is_last = !is_read || server.lifecycle.is_draining();
     if is_last && head.version < Version::HTTP_2 {
         reply::close(&mut reply);
     }
@@ -126,7 +126,7 @@ async fn route(
     match head.uri.path() {
         "/healthz" => return Ok(Routing::Answered(health(server))),
         "/readyz" => return Ok(Routing::Answered(readiness(server).await)),
-        _ if server.health.has_failed() => return Err(Error::Draining),
+        _ if server.lifecycle.has_failed() => return Err(Error::Draining),
         _ => {}
     }
     if let Some(full) = refused {
@@ -387,7 +387,7 @@ fn no_such(path: &str) -> Error {
 
 /// Alive as long as storage has not failed.
 fn health(server: &ServerState) -> Reply {
-    if server.health.has_failed() {
+    if server.lifecycle.has_failed() {
         plain(StatusCode::SERVICE_UNAVAILABLE, "storage failed\n")
     } else {
         plain(StatusCode::OK, "ok\n")
@@ -399,7 +399,7 @@ async fn readiness(server: &ServerState) -> Reply {
     let check = tokio::time::timeout(READY_TIMEOUT, server.ledger.check());
     let unready = match server.admit_upload() {
         Err(error) => Some(server.disks.shortage().unwrap_or_else(|| error.to_string())),
-        Ok(()) if server.health.has_failed() => Some("storage failed".to_owned()),
+        Ok(()) if server.lifecycle.has_failed() => Some("storage failed".to_owned()),
         Ok(()) => match check.await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),

@@ -6,10 +6,9 @@ use serde_json::{Map, Value};
 use windlass_discovery::Schema;
 use windlass_store::Resource;
 
-use crate::default_handler::operation::CallContext;
-use crate::default_handler::operation::is_query_parameter;
-use crate::default_handler::schema_validation::{Purpose, SchemaValidation, resolve};
-use crate::default_handler::server_fields::is_server_field;
+use super::operation::{CallContext, is_query_parameter};
+use super::schema_validation::{Purpose, SchemaValidation, resolve};
+use super::server_fields::is_server_field;
 use crate::handler::{Call, Rejection};
 
 /// The client's fields as the request schema admits them, without those that the server fills in.

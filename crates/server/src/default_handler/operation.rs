@@ -8,7 +8,7 @@ use http::Method as HttpMethod;
 use serde_json::Value;
 use windlass_discovery::{Api, Method, Parameter, Schema};
 
-use crate::default_handler::schema_validation::resolve;
+use super::schema_validation::resolve;
 use crate::handler::{Call, Rejection};
 
 /// The name of a resource in the ledger.

@@ -6,10 +6,9 @@ use windlass_discovery::{Document, Schema};
 use windlass_store::{Resource, Timestamp};
 
 use super::fields::{fields_of, fields_to_bytes};
-use super::operation::{key, path_of_key};
+use super::operation::{CallContext, key, path_of_key};
 use super::schema_validation::{Purpose, SchemaValidation, resolve};
 use super::server_fields::{is_digest, is_server_field, rfc3339, server_field};
-use crate::default_handler::operation::CallContext;
 use crate::handler::{Call, first_version};
 
 /// How deep required fields are filled in.

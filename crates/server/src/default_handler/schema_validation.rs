@@ -4,9 +4,8 @@
 //! are written as it wants them. So what a client of another version of the description sends does no
 //! harm, and what is wrong is said with the path of the field.
 
-use base64::Engine as _;
-use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use serde_json::{Map, Number, Value};
 use windlass_discovery::{Document, Schema};
 

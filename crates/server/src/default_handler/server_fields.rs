@@ -6,8 +6,8 @@ use serde_json::Value;
 use windlass_discovery::{Api, Digest, Method, Schema};
 use windlass_store::{Resource, Timestamp};
 
-use crate::default_handler::operation::CallContext;
-use crate::default_handler::schema_validation::resolve;
+use super::operation::CallContext;
+use super::schema_validation::resolve;
 
 /// The fields that only the server fills in: what a client says of them is not kept.
 const SERVER_FIELDS: [&str; 24] = [

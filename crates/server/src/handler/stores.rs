@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::runtime::Handle;
 use windlass_store::{Ledger, Media, MediaLocation, MediaRef, READ_LEN, Resource, Vault};
 
+use super::Rejection;
 use crate::capacity::{Permit, Pool};
-use crate::handler::Rejection;
 
 /// Where a handler's looks go.
 #[derive(Clone)]

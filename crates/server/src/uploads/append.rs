@@ -149,7 +149,7 @@ impl Append {
             let piece = tokio::select! {
                 biased;
                 () = self.guard.superseded() => return Stop::Superseded,
-                () = self.server.drain_now.cancelled() => return Stop::Draining,
+                () = self.server.lifecycle.drain_now.cancelled() => return Stop::Draining,
                 piece = body.next() => piece,
                 () = tokio::time::sleep_until(self.offset_committer.next()), if self.is_uncommitted() => {
                     match Box::pin(self.checkpoint()).await {
@@ -279,7 +279,7 @@ impl Append {
     /// Makes durable what was taken. When the disk is full, that is only what was written before;
     /// the flag says so.
     async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, bool), Error> {
-        self.server.note_rest(&self.sink);
+        self.server.count_last_write(&self.sink);
         let (flushed, full) = match self.sink.flush_and_sync().await {
             Err(Error::Vault(VaultError::NoSpace { .. })) => {
                 (self.sink.flush_and_sync().await, true)

@@ -97,7 +97,7 @@ impl ServerState {
                     let is_used = answer.changes.iter().any(|change| change.names(at));
                     if !is_used || !request.creates() {
                         // The new media, or that of the resource that was replaced, may be garbage.
-                        self.sweep_now.notify_one();
+                        self.lifecycle.sweep_now.notify_one();
                     }
                     return Ok(reply);
                 }
@@ -158,10 +158,10 @@ impl ServerState {
     /// Ends a session that cannot be mended. That it could not be ended is no reason to hide from
     /// the client what went wrong. Whether it has ended.
     pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> bool {
-        self.sweep_now.notify_one();
+        self.lifecycle.sweep_now.notify_one();
         let ended = self.ledger.end(id, epoch, EndSession::Failed).await;
         if let Err(error) = &ended {
-            self.health.examine_ledger(error);
+            self.lifecycle.examine_ledger(error);
             tracing::warn!(session = ?id, %error, "a failed session could not be ended");
         }
         ended.is_ok()

@@ -112,19 +112,20 @@ impl ServerState {
             let locked = server.lease_for(id, &path, &head.request).await;
             (server, locked, head, body)
         });
-        self.run_to_completion(Box::pin(async move {
-            let (server, locked, head, body) = lease.await;
-            let action = match locked {
-                Ok(locked) => server.begin_action(locked, &head, body)?,
-                Err(Error::Superseded) => {
-                    async move { server.yield_to_newer(id, body).await }.boxed()
-                }
-                Err(error) => return Err(error),
-            };
-            drop(head);
-            action.await
-        }))
-        .await
+        self.lifecycle
+            .run_to_completion(Box::pin(async move {
+                let (server, locked, head, body) = lease.await;
+                let action = match locked {
+                    Ok(locked) => server.begin_action(locked, &head, body)?,
+                    Err(Error::Superseded) => {
+                        async move { server.yield_to_newer(id, body).await }.boxed()
+                    }
+                    Err(error) => return Err(error),
+                };
+                drop(head);
+                action.await
+            }))
+            .await
     }
 
     /// Answers what can be answered without disturbing who writes to the session; `None` when the
@@ -177,24 +178,25 @@ impl ServerState {
         let id = session_id(upload_id.as_str());
         self.known_session(id, &path).await?;
         let server = Arc::clone(self);
-        self.run_to_completion(Box::pin(async move {
-            let locked = server.lease(id, &path).await?;
-            match locked.session.state {
-                SessionState::Active => {
-                    let epoch = locked.session.epoch;
-                    Failpoint::CancelLeased.reach();
-                    server.ledger.end(id, epoch, EndSession::Cancelled).await?;
-                    Failpoint::CancelCommitted.reach();
-                    server.sweep_now.notify_one();
-                    Err(SessionError::Cancelled.into())
+        self.lifecycle
+            .run_to_completion(Box::pin(async move {
+                let locked = server.lease(id, &path).await?;
+                match locked.session.state {
+                    SessionState::Active => {
+                        let epoch = locked.session.epoch;
+                        Failpoint::CancelLeased.reach();
+                        server.ledger.end(id, epoch, EndSession::Cancelled).await?;
+                        Failpoint::CancelCommitted.reach();
+                        server.lifecycle.sweep_now.notify_one();
+                        Err(SessionError::Cancelled.into())
+                    }
+                    SessionState::Finishing => Err(Error::FinishPending),
+                    SessionState::Finished => Err(Error::AlreadyFinished),
+                    SessionState::Cancelled => Err(SessionError::Cancelled.into()),
+                    SessionState::Failed => Err(SessionError::Gone.into()),
                 }
-                SessionState::Finishing => Err(Error::FinishPending),
-                SessionState::Finished => Err(Error::AlreadyFinished),
-                SessionState::Cancelled => Err(SessionError::Cancelled.into()),
-                SessionState::Failed => Err(SessionError::Gone.into()),
-            }
-        }))
-        .await
+            }))
+            .await
     }
 
     /// Drives a session that was left finishing, as by a crash, to its end. Nothing was promised to
@@ -208,39 +210,40 @@ impl ServerState {
         };
         let request = remembered(&session);
         let server = Arc::clone(self);
-        self.run_to_completion(Box::pin(async move {
-            let guard = server.leases.take_over(id, server.takeover_timeout()).await;
-            let (Ok(guard), Some(session)) = (guard, server.ledger.lease(id).await?) else {
-                return Ok(());
-            };
-            if session.state != SessionState::Finishing {
-                return Ok(());
-            }
-            let (epoch, is_dead) = (session.epoch, server.clock.now() >= session.expires);
-            let request = match request {
-                // As after a downgrade. While it lives, another version may still know it.
-                Err(error) if is_dead => {
-                    server.fail(id, epoch).await;
-                    return Err(error);
+        self.lifecycle
+            .run_to_completion(Box::pin(async move {
+                let guard = server.leases.take_over(id, server.takeover_timeout()).await;
+                let (Ok(guard), Some(session)) = (guard, server.ledger.lease(id).await?) else {
+                    return Ok(());
+                };
+                if session.state != SessionState::Finishing {
+                    return Ok(());
                 }
-                request => request?,
-            };
-            let locked = Box::new(LockedSession {
-                session,
-                request,
-                media: None,
-                guard,
-            });
-            Failpoint::LeftOverLeased.reach();
-            match Arc::clone(&server).finish_stored(locked).await {
-                Err(error) if is_dead => {
-                    server.fail(id, epoch).await;
-                    Err(error)
+                let (epoch, is_dead) = (session.epoch, server.clock.now() >= session.expires);
+                let request = match request {
+                    // As after a downgrade. While it lives, another version may still know it.
+                    Err(error) if is_dead => {
+                        server.fail(id, epoch).await;
+                        return Err(error);
+                    }
+                    request => request?,
+                };
+                let locked = Box::new(LockedSession {
+                    session,
+                    request,
+                    media: None,
+                    guard,
+                });
+                Failpoint::LeftOverLeased.reach();
+                match Arc::clone(&server).finish_stored(locked).await {
+                    Err(error) if is_dead => {
+                        server.fail(id, epoch).await;
+                        Err(error)
+                    }
+                    finished => finished.map(drop),
                 }
-                finished => finished.map(drop),
-            }
-        }))
-        .await
+            }))
+            .await
     }
 
     /// What is remembered of the start of a session, whole.
@@ -315,7 +318,7 @@ impl ServerState {
     ) -> Result<SessionReply, Error> {
         tokio::select! {
             discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
-            () = self.drain_now.cancelled() => return Err(Error::Draining),
+            () = self.lifecycle.drain_now.cancelled() => return Err(Error::Draining),
         }
         self.leases
             .wait_for_writers(id, self.takeover_timeout())

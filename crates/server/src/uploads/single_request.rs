@@ -45,12 +45,13 @@ impl ServerState {
     ) -> Result<FinalReply, Error> {
         let request = head.with_body(&Map::new(), simple.content_type, simple.expected)?;
         let server = Arc::clone(self);
-        self.run_to_completion(Box::pin(async move {
-            let mut upload = SingleRequestUpload::open(&server, request, simple.length).await?;
-            let received = upload.receive(&mut body).await;
-            Box::pin(upload.end(received)).await
-        }))
-        .await
+        self.lifecycle
+            .run_to_completion(Box::pin(async move {
+                let mut upload = SingleRequestUpload::open(&server, request, simple.length).await?;
+                let received = upload.receive(&mut body).await;
+                Box::pin(upload.end(received)).await
+            }))
+            .await
     }
 
     /// A multipart upload: the body holds metadata and media.
@@ -78,13 +79,14 @@ impl ServerState {
         let request = prelude.request(head, multipart.expected)?;
         body.hold(request.memory() as u64)?;
         let server = Arc::clone(self);
-        self.run_to_completion(Box::pin(async move {
-            let mut upload =
-                SingleRequestUpload::open(&server, request, BodyLength::Unknown).await?;
-            let received = upload.split(prelude.media, splitter, &mut body).await;
-            Box::pin(upload.end(received)).await
-        }))
-        .await
+        self.lifecycle
+            .run_to_completion(Box::pin(async move {
+                let mut upload =
+                    SingleRequestUpload::open(&server, request, BodyLength::Unknown).await?;
+                let received = upload.split(prelude.media, splitter, &mut body).await;
+                Box::pin(upload.end(received)).await
+            }))
+            .await
     }
 
     /// Media that came inside of a JSON body, in base64.
@@ -101,13 +103,14 @@ impl ServerState {
         let request = head.with_body(metadata, Some(content_type), ExpectedDigests::default())?;
         request.check_metadata(self.settings.limits.metadata)?;
         let server = Arc::clone(self);
-        self.run_to_completion(Box::pin(async move {
-            let length = BodyLength::Exact(bytes.len() as u64);
-            let mut upload = SingleRequestUpload::open(&server, request, length).await?;
-            let received = upload.take(bytes, true).await;
-            Box::pin(upload.end(received)).await
-        }))
-        .await
+        self.lifecycle
+            .run_to_completion(Box::pin(async move {
+                let length = BodyLength::Exact(bytes.len() as u64);
+                let mut upload = SingleRequestUpload::open(&server, request, length).await?;
+                let received = upload.take(bytes, true).await;
+                Box::pin(upload.end(received)).await
+            }))
+            .await
     }
 
     /// The next bytes of a body, unless the server stops.
@@ -118,7 +121,7 @@ impl ServerState {
     async fn next(&self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
         tokio::select! {
             biased;
-            () = self.drain_now.cancelled() => Err(Error::Draining),
+            () = self.lifecycle.drain_now.cancelled() => Err(Error::Draining),
             data = body.next() => Ok(data?),
         }
     }
@@ -288,7 +291,7 @@ impl<'a> SingleRequestUpload<'a> {
     }
 
     async fn finish(&mut self) -> Result<FinalReply, Error> {
-        self.server.note_rest(&self.sink);
+        self.server.count_last_write(&self.sink);
         let flushed = self.sink.flush_and_sync().await?;
         Failpoint::OneShotSettled.reach();
         let digests = self.sink.digests(self.wanted).await?;
