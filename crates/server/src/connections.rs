@@ -37,17 +37,20 @@ use crate::uploads::ServerState;
 use http2::Streams;
 use streams::{LingeringStream, RewindStream, Timeouts};
 
-/// The longest request head over HTTP/1, and the most that is read from a socket at once. The HTTP library begins with 8 KiB
-/// and takes more for a client that fills it.
+// hyper begins with 8 KiB and grows the buffer for a client that fills it. An upload that outpaces
+// the disk holds two such buffers; docs/adr/0002 compares sizes.
+/// Maximum size of hyper's HTTP/1 read buffer, and so of a request head.
 const READ_BUFFER: usize = 32 * 1024;
 
-/// What an HTTP/2 connection begins with (RFC 9113, 3.4).
+/// The first bytes of an HTTP/2 connection (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A body that is longer takes more than one read.
+// hyper's first read buffer: a longer body takes more than one read.
+/// Length in bytes above which the head of a request is detached from the read buffer.
 const LONG_BODY: u64 = 8 * 1024;
 
-/// Pause after a failed accept, which mostly means that no file descriptor is left.
+// `accept` fails mostly because no file descriptor is left, and would fail again at once.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the connections of one listener.
@@ -66,12 +69,14 @@ impl Connections {
         }
     }
 
-    /// Accepts until the future is dropped.
+    /// Accepts connections until the future is dropped.
     pub(crate) async fn accept<A: Accept>(&self, listener: &Listener<A>) {
         loop {
-            let place = self.server.capacity.connections.acquire(1).await;
+            // Before the accept: connections above the limit wait in the kernel's queue, where they
+            // take no memory of the server.
+            let permit = self.server.capacity.connections.acquire(1).await;
             match listener.accept().await {
-                Ok(arrival) => self.serve(arrival, listener.scheme(), place),
+                Ok(arrival) => self.serve(arrival, listener.scheme(), permit),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -80,14 +85,14 @@ impl Connections {
         }
     }
 
-    /// Lets running requests come to their end, at most until `limit`, and nothing new begin.
+    /// Ends idle connections, and waits for running requests at most for `limit`.
     pub(crate) async fn drain(self, limit: Duration) {
         self.shutdown.cancel();
         self.tasks.close();
         tokio::time::timeout(limit, self.tasks.wait()).await.ok();
     }
 
-    fn serve<S>(&self, arrival: Accepted<S>, scheme: Scheme, place: Permit)
+    fn serve<S>(&self, arrival: Accepted<S>, scheme: Scheme, permit: Permit)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -99,35 +104,36 @@ impl Connections {
             local: local.map(|address| LocalAddress { address, scheme }),
             deadline: Instant::now() + self.server.settings.limits.head_timeout,
         };
-        // Boxed apart: a beginning takes room that nobody needs afterwards.
+        // A box of its own, freed when the protocol is known: the task of a slow connection would
+        // hold the memory of its TLS handshake for hours.
         let begun = Box::pin(connection.begin(stream, tls));
         self.tasks.spawn(async move {
             if let Some(served) = begun.await {
                 served.await;
             }
-            drop(place);
+            drop(permit);
         });
     }
 }
 
-/// The server has come to its end.
+/// The server is gone. Ends the connection without a reply.
 #[derive(Debug, thiserror::Error)]
 #[error("the server has stopped")]
 struct Closed;
 
-/// One connection, from its opening on.
+/// One accepted connection.
 struct Connection {
     server: Arc<ServerState>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     local: Option<LocalAddress>,
-    /// When it must have shown which version of HTTP it speaks. The handshake of TLS comes before.
+    /// When the client must have completed the TLS handshake and sent the first bytes of a request.
     deadline: Instant,
 }
 
 impl Connection {
-    /// Finds out what a connection speaks. Returns what then serves it to its end; `None` when that has come
-    /// already.
+    /// Performs the TLS handshake, if any, and detects the version of HTTP. Returns the future that
+    /// serves the connection; `None` if the connection has ended.
     async fn begin<S>(self, stream: S, tls: Option<TlsAcceptor>) -> Option<BoxFuture<'static, ()>>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -141,7 +147,7 @@ impl Connection {
         }
     }
 
-    /// The stream within TLS.
+    /// Returns the stream inside TLS.
     async fn tls_handshake<S>(&self, tls: TlsAcceptor, stream: S) -> Option<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -150,7 +156,7 @@ impl Connection {
             .await
     }
 
-    /// Serves the requests that come on a stream; see [`Connection::begin`].
+    /// Detects the version of HTTP; see [`Connection::begin`].
     async fn serve<S>(self, stream: S) -> Option<BoxFuture<'static, ()>>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -161,17 +167,22 @@ impl Connection {
             linger: limits.linger,
         };
         let stream = LingeringStream::new(stream, timeouts, self.shutdown.clone());
+        // Detected before hyper begins: each version has its own connection type and its own
+        // graceful shutdown.
         let mut stream = RewindStream::new(stream);
         let begins = stream.starts_with(H2_PREFACE);
         let is_http2 = self.within_deadline("the first request", begins).await?;
-        // A reply that its client does not take must not keep a server that has closed.
+        // A weak reference: a connection whose client does not take its reply must not keep the
+        // stores of a closed server open.
         let (server, local) = (Arc::downgrade(&self.server), self.local);
         let service = service_fn(move |mut request: Request<Incoming>| {
-            // For HTTP/2 this runs in the task of the connection, what it returns in one of the stream.
+            // hyper calls this on the connection's task. Over HTTP/2 the returned future runs on the
+            // stream's task, where `http2::watch` finds its stream.
             let Some(server) = server.upgrade() else {
                 return Either::Left(ready(Err(Closed)));
             };
             let len = request.body().size_hint().upper();
+            // Only for a long body: detaching copies the head.
             if len.is_none_or(|len| len > LONG_BODY) {
                 detach(&mut request);
             }
@@ -201,7 +212,8 @@ impl Connection {
         })
     }
 
-    /// Serves a connection until it ends, the server stops, or its streams stand still. `graceful` lets it end by itself.
+    /// Serves a connection until it ends, the server stops, or its streams are stalled. `graceful`
+    /// starts hyper's graceful shutdown.
     fn run<C, E>(
         self,
         connection: C,
@@ -213,7 +225,7 @@ impl Connection {
         E: std::fmt::Display + Send,
     {
         let (shutdown, linger) = (self.shutdown, self.server.settings.limits.linger);
-        // Boxed already while it is moved about: it is large.
+        // Boxed at once: it is large, and is moved several times before it is polled.
         let mut connection = Box::pin(connection);
         async move {
             let stalled = async {
@@ -227,13 +239,16 @@ impl Connection {
                 ended = &mut connection => ended,
                 () = shutdown.cancelled() => {
                     graceful(connection.as_mut());
+                    // Without a timeout of its own: `drain` limits the wait.
                     connection.await
                 }
                 () = stalled => {
                     graceful(connection.as_mut());
+                    // Limited: a client that takes no reply may not end the connection either.
                     tokio::time::timeout(linger, connection).await.unwrap_or(Ok(()))
                 }
             };
+            // Debug: clients and networks end connections all the time.
             if let Err(error) = ended {
                 tracing::debug!(%error, "connection ended");
             }
@@ -241,20 +256,21 @@ impl Connection {
         .boxed()
     }
 
-    /// What a connection begins with; `None` when that fails, takes too long, or the server stops. Anybody
-    /// can send anything to a port, so a failure is no trouble of ours.
+    /// Awaits a first step of the connection; `None` if it fails, misses the deadline, or the server
+    /// stops.
     async fn within_deadline<T>(
         &self,
         what: &str,
         beginning: impl Future<Output = io::Result<T>>,
     ) -> Option<T> {
+        // Failures are logged at debug level: anyone can send anything to an open port.
         tokio::select! {
             begun = beginning => match begun {
                 Ok(begun) => return Some(begun),
                 Err(error) => tracing::debug!(%error, "{what} failed"),
             },
             () = tokio::time::sleep_until(self.deadline) => {
-                tracing::debug!("connection closed: {what} did not come in time");
+                tracing::debug!("connection closed: {what} did not complete within limits.head_timeout");
             }
             () = self.shutdown.cancelled() => {}
         }
@@ -262,30 +278,31 @@ impl Connection {
     }
 }
 
-/// How HTTP/1 is served.
+/// Returns the configuration of HTTP/1.
 fn http1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
+        // A client may shut down its sending side after the request and still read the reply.
         .half_close(true)
         .max_buf_size(READ_BUFFER);
     builder
 }
 
-/// Where connections come in, ready to accept; and what is spoken there. Sockets are TCP's unless
-/// something else is given that [accepts](Accept).
+/// A source of connections, with or without TLS. Connections are TCP's unless another
+/// implementation of [`Accept`] is given.
 pub struct Listener<A = TcpListener> {
     sockets: A,
     tls: Option<TlsAcceptor>,
 }
 
-/// What connections come out of.
+/// Accepts connections.
 pub trait Accept: Send + Sync {
-    /// A connection.
+    /// The byte stream of a connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Waits for a connection. With it comes the address that it was made to, if that is known.
+    /// Waits for a connection. Returns it with its local address, if that is known.
     ///
     /// # Cancel safety
     /// No connection is lost when the future is dropped.
@@ -298,6 +315,8 @@ impl Accept for TcpListener {
 
     async fn accept(&self) -> io::Result<(TcpStream, Option<SocketAddr>)> {
         let (stream, _) = TcpListener::accept(self).await?;
+        // Nagle's algorithm could hold back the end of a reply until the client acknowledges its
+        // beginning.
         stream.set_nodelay(true).ok();
         let local = stream.local_addr().ok();
         Ok((stream, local))
@@ -305,15 +324,15 @@ impl Accept for TcpListener {
 }
 
 impl<A: Accept> Listener<A> {
-    /// HTTP in the clear.
+    /// Returns a listener for HTTP without TLS.
     pub fn plain(sockets: A) -> Self {
         Self { sockets, tls: None }
     }
 
-    /// HTTP under TLS.
+    /// Returns a listener for HTTP over TLS.
     ///
-    /// Which versions of HTTP clients are offered is up to the configuration's ALPN protocols: `h2`
-    /// and `http/1.1` are spoken.
+    /// The ALPN protocols of `config` decide which versions of HTTP are offered; the server speaks
+    /// `h2` and `http/1.1`.
     pub fn tls(sockets: A, config: Arc<ServerConfig>) -> Self {
         Self {
             sockets,
@@ -321,8 +340,10 @@ impl<A: Accept> Listener<A> {
         }
     }
 
-    /// Waits for a connection. What under TLS comes first is left to its [`Accepted`].
+    /// Waits for a connection.
     pub(crate) async fn accept(&self) -> io::Result<Accepted<A::Stream>> {
+        // The TLS handshake comes later, on the connection's task: a slow client must not keep
+        // others from being accepted.
         let (stream, local) = self.sockets.accept().await?;
         Ok(Accepted {
             stream,
@@ -333,7 +354,7 @@ impl<A: Accept> Listener<A> {
 }
 
 impl<A> Listener<A> {
-    /// What the URLs of its server begin with.
+    /// The scheme of URLs on this listener.
     pub fn scheme(&self) -> Scheme {
         match &self.tls {
             None => Scheme::Http,
@@ -342,12 +363,12 @@ impl<A> Listener<A> {
     }
 }
 
-/// A connection on which nothing was said yet.
+/// A connection on which nothing has been sent or received.
 pub(crate) struct Accepted<S> {
     pub(crate) stream: S,
-    /// The address that it was made to.
+    /// Local address of the socket.
     pub(crate) local: Option<SocketAddr>,
-    /// Who shakes hands first.
+    /// Performs the TLS handshake, if there is one.
     pub(crate) tls: Option<TlsAcceptor>,
 }
 
@@ -360,9 +381,10 @@ impl<A: fmt::Debug> fmt::Debug for Listener<A> {
     }
 }
 
-/// Copies what in a request's head is a piece of the connection's buffer. As long as there is such a piece,
-/// the HTTP library has to read the body into another buffer; for an upload that takes hours that is one
-/// more for hours.
+/// Copies the parts of a request's head that point into the connection's read buffer.
+///
+/// As long as such a part exists, hyper cannot reuse the buffer and reads the body into another one.
+/// An upload that takes hours would hold both for hours.
 fn detach<B>(request: &mut Request<B>) {
     let len = request.headers().values().map(HeaderValue::len).sum();
     let mut copies = BytesMut::with_capacity(len);
@@ -383,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_says_the_same() {
+    fn detached_head_equals_the_original() {
         for uri in ["/upload?a=%20b&c", "http://[::1]:80/x", "*", "host:443"] {
             let mut request = Request::post(uri).header("a", "1").header("a", "2");
             let secret = HeaderValue::from_bytes(b"\xfc \t b").unwrap();

@@ -71,14 +71,14 @@ impl Lifecycle {
         }
     }
 
-    /// Looks at an error of the ledger and stops the server if it is a fault.
+    /// Stops the server if an error of the ledger is a fault.
     pub(crate) fn examine_ledger(&self, error: &LedgerError) {
         if let LedgerError::Fault(cause) = error {
             self.fail("ledger", cause);
         }
     }
 
-    /// Looks at an error of the vault and stops the server if it is a fault.
+    /// Stops the server if an error of the vault is a fault.
     pub(crate) fn examine_vault(&self, error: &VaultError) {
         if let VaultError::Fault(cause) = error {
             self.fail("vault", cause);
@@ -86,6 +86,7 @@ impl Lifecycle {
     }
 
     fn fail(&self, what: &'static str, cause: &windlass_store::Cause) {
+        // Logged once: each later request meets the same fault.
         if !self.failed.is_cancelled() {
             tracing::error!(
                 store = what,
@@ -106,8 +107,10 @@ impl Lifecycle {
         self.failed.cancelled().await;
     }
 
-    /// Lets nothing new begin.
+    /// Refuses new work from now on.
     pub(crate) fn drain(&self) {
+        // Relaxed: the flag guards no other data, and a request that misses it is drained like
+        // those before it.
         self.draining.store(true, Ordering::Relaxed);
     }
 
@@ -117,39 +120,42 @@ impl Lifecycle {
     }
 }
 
-/// How often work is driven by its request within [`POLL_WINDOW`]. What an upload of a few KiB needs takes fewer.
+// An upload of a few KiB needs fewer.
+/// Number of polls within [`POLL_WINDOW`] up to which work stays with its request.
 const MAX_INLINE_POLLS: u32 = 8;
 
-/// Work that is polled less often than [`MAX_INLINE_POLLS`] in this time is that of a slow client.
+/// Work that is polled at most [`MAX_INLINE_POLLS`] times in this time belongs to a slow client.
 const POLL_WINDOW: Duration = Duration::from_millis(100);
 
-/// Work that is driven by the request that waits for it, as long as there is little of it. A task goes on with it when
-/// it turns out to be more, or when the request is dropped. Who keeps a request and does not poll it keeps its session,
-/// too.
+/// Work that completes even if the future that waits for it is dropped.
 ///
-/// With a task from the beginning, each step of a short upload would be handed from the connection's task to that one and
-/// back. For a long one this is worth it: one thread reads while the other computes checksums. For a slow one it is not,
-/// and there may be thousands of them.
+/// The waiting request polls short work itself. A task takes over when the work turns out to be
+/// long, or when the request is dropped. A request that is kept and not polled stops its work, and
+/// with it blocks its session.
+///
+/// With a task from the beginning, each step of a short upload would switch from the connection's
+/// task to that one and back. For a long upload the switch is worth it: one thread reads while the
+/// other computes checksums. For a slow one it is not, and there may be thousands of them.
 struct DetachOnDrop<T: Send + 'static> {
     stage: Stage<T>,
-    /// How often it was polled since then.
+    /// Number of polls since `since`.
     polls: u32,
     since: Instant,
+    /// Counts the work as a task from its start, so that a drain waits for inline work as well.
     token: TaskTrackerToken,
-    /// Where the task is begun: a request may be dropped anywhere.
+    /// Runtime of the task. The request may be dropped outside of one.
     runtime: Handle,
 }
 
 enum Stage<T> {
     Inline(BoxFuture<'static, T>),
-    /// A task has it.
     Spawned(JoinHandle<T>),
-    /// It is done, or has panicked.
+    /// The work is done, or has panicked.
     Done,
 }
 
 impl<T: Send + 'static> DetachOnDrop<T> {
-    /// Work that `tasks` counts as a task until it is done.
+    /// Wraps `work`, which `tasks` counts as a task until it is done.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -167,7 +173,7 @@ impl<T: Send + 'static> DetachOnDrop<T> {
         matches!(self.stage, Stage::Inline(_))
     }
 
-    /// Notes that it is polled. Whether that has happened often of late.
+    /// Counts a poll. Returns whether there were many in the current window.
     fn is_busy(&mut self) -> bool {
         if self.since.elapsed() >= POLL_WINDOW {
             self.since = Instant::now();
@@ -177,7 +183,7 @@ impl<T: Send + 'static> DetachOnDrop<T> {
         self.polls > MAX_INLINE_POLLS
     }
 
-    /// Gives a task what is to be done still, if it has none.
+    /// Spawns a task for the rest of the work, if there is none yet.
     fn detach(&mut self) {
         self.stage = match self.stage.take() {
             Stage::Inline(work) => {
@@ -196,19 +202,19 @@ impl<T> Stage<T> {
 }
 
 impl<T: Send + 'static> Future for DetachOnDrop<T> {
-    /// Without a result the task has panicked, or the runtime is going down.
+    /// Fails if the task has panicked or the runtime shuts down.
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.is_inline() && self.is_busy() {
             self.detach();
         }
-        // Taken out, so that nothing goes on with it after a panic.
+        // Taken out first: after a panic nothing may poll the work again.
         let mut stage = self.stage.take();
         let polled = match &mut stage {
             Stage::Inline(work) => work.as_mut().poll(context).map(Ok),
             Stage::Spawned(task) => Pin::new(task).poll(context),
-            Stage::Done => panic!("polled after its end"),
+            Stage::Done => panic!("polled after completion"),
         };
         if polled.is_pending() {
             self.stage = stage;
@@ -232,7 +238,7 @@ mod tests {
 
     use super::*;
 
-    /// Work that waits for so many words and then says the last one, and the ends of both.
+    /// Returns work that receives `words` numbers and returns the last one, and their sender.
     fn echo(tasks: &TaskTracker, words: u32) -> (DetachOnDrop<u32>, mpsc::Sender<u32>) {
         let (say, mut heard) = mpsc::channel(1);
         let work = async move {
@@ -246,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn short_work_is_driven_by_who_waits() {
+    async fn short_work_stays_with_its_request() {
         let tasks = TaskTracker::new();
         let (mut work, say) = echo(&tasks, 1);
         assert!((&mut work).now_or_never().is_none());
@@ -257,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_work_stays_with_who_waits() {
+    async fn slow_work_stays_with_its_request() {
         let tasks = TaskTracker::new();
         let words = 3 * MAX_INLINE_POLLS;
         let (mut work, say) = echo(&tasks, words);
@@ -273,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_goes_on_with_long_work() {
+    async fn long_work_is_moved_to_a_task() {
         let tasks = TaskTracker::new();
         let (mut work, say) = echo(&tasks, 2 * MAX_INLINE_POLLS);
         for word in 0..MAX_INLINE_POLLS {
@@ -291,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_goes_on_when_nobody_waits_any_more() {
+    async fn work_of_a_dropped_request_completes() {
         let tasks = TaskTracker::new();
         let (mut work, say) = echo(&tasks, 1);
         assert!((&mut work).now_or_never().is_none());
@@ -303,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_where_it_began_wherever_it_is_dropped() {
+    fn work_dropped_outside_of_a_runtime_completes_in_its_own() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
@@ -317,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_all_tasks_waits_for_it() {
+    async fn task_tracker_waits_for_inline_work() {
         let tasks = TaskTracker::new();
         let (work, say) = echo(&tasks, 1);
         tasks.close();
@@ -328,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_its_end() {
+    async fn panic_ends_the_work() {
         let tasks = TaskTracker::new();
         let work = DetachOnDrop::<()>::new(&tasks, Box::pin(async { panic!("on purpose") }));
         let panicked = AssertUnwindSafe(work).catch_unwind().await;

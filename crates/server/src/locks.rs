@@ -20,26 +20,27 @@ use windlass_store::SessionId;
 
 type Queue = Arc<tokio::sync::Mutex<()>>;
 
-/// The names that are being changed just now.
+/// One mutex for each key. Unused ones are removed.
 #[derive(Debug, Default)]
 pub(crate) struct KeyedMutex {
     queues: Mutex<HashMap<String, Queue>>,
 }
 
-/// The turn of a name, until dropped.
+/// The lock of a key, until dropped.
 #[derive(Debug)]
 pub(crate) struct KeyedGuard {
-    // Dropped before the place, so that the last one finds the queue empty.
+    // Fields drop in this order: the guard's reference to the queue must be gone when the slot
+    // counts the references.
     _guard: OwnedMutexGuard<()>,
     _slot: QueueSlot,
 }
 
-/// The turn did not come in time.
+/// The lock was not free within the timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Elapsed;
 
 impl KeyedMutex {
-    /// Waits for the turn of a name, at most `timeout`.
+    /// Waits for the lock of `name`, at most `timeout`. Waiters are served in order.
     pub(crate) async fn take(
         self: &Arc<Self>,
         name: String,
@@ -63,7 +64,7 @@ impl KeyedMutex {
     }
 }
 
-/// Somebody who has or waits for a turn.
+/// A holder or waiter of a key's mutex.
 #[derive(Debug)]
 struct QueueSlot {
     mutex: Arc<KeyedMutex>,
@@ -74,14 +75,14 @@ struct QueueSlot {
 impl Drop for QueueSlot {
     fn drop(&mut self) {
         let mut queues = self.mutex.queues();
-        // One is in the map and one here: nobody else is left.
+        // One reference is in the map, one here. New ones are made under the same lock.
         if Arc::strong_count(&self.queue) == 2 {
             queues.remove(&self.name);
         }
     }
 }
 
-/// The sessions that are being written to just now.
+/// The sessions that are being written, and the requests that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     entries: Mutex<HashMap<SessionId, LockEntry>>,
@@ -89,11 +90,11 @@ pub(crate) struct Leases {
 
 #[derive(Debug)]
 struct LockEntry {
-    /// Held by the writer, queued for by those who come after it.
+    /// Held by the writer. Newer requests wait for it.
     lock: Arc<tokio::sync::Mutex<()>>,
-    /// Asks the newest waiter to give up; replaced by each waiter.
+    /// Token of the newest request. The next one cancels and replaces it.
     newest: CancellationToken,
-    /// How many hold or wait for the turn.
+    /// Number of requests that hold the lock or wait for it.
     waiters: usize,
 }
 
@@ -101,23 +102,23 @@ struct LockEntry {
 #[derive(Debug)]
 pub(crate) struct SessionGuard {
     superseded: CancellationToken,
-    // Dropped before the waiter, so that the entry outlives every guard of it.
+    // Fields drop in this order: the entry must outlive the guard of its lock, or the next request
+    // would make a second lock for the session.
     _guard: OwnedMutexGuard<()>,
     _waiter: Waiter,
 }
 
-/// Why a turn was not to be had.
+/// Why a session could not be locked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LockError {
-    /// A still newer request came while this one waited.
+    /// A newer request came while this one waited.
     Superseded,
-    /// The older writer did not stop in time, as on a stuck disk.
+    /// The older writer did not stop in time, for example on a stuck disk.
     Stuck,
 }
 
 impl Leases {
-    /// Asks the present writer of the session to stop, waits for it at most `timeout`, and takes
-    /// its place.
+    /// Asks the session's writer to stop, waits for it at most `timeout`, and locks the session.
     pub(crate) async fn take_over(
         self: &Arc<Self>,
         id: SessionId,
@@ -127,6 +128,7 @@ impl Leases {
         let guard = tokio::time::timeout(timeout, lock.lock_owned())
             .await
             .map_err(|_| LockError::Stuck)?;
+        // Only the newest of the waiters may go on: the others would be stopped at once.
         if superseded.is_cancelled() {
             return Err(LockError::Superseded);
         }
@@ -137,12 +139,14 @@ impl Leases {
         })
     }
 
-    /// Waits, at most `timeout`, until nobody writes to the session or wants to: the last of them may
-    /// have come while others were waited for. Disturbs nobody.
+    /// Waits, at most `timeout`, until no request writes to the session or waits for it. Stops no
+    /// writer.
     pub(crate) async fn wait_for_writers(&self, id: SessionId, timeout: Duration) {
         let until_left_alone = async {
             while let Some(lock) = self.lock_of(id) {
                 drop(lock.lock_owned().await);
+                // A writer releases the lock before its entry. Lets it remove the entry, instead of
+                // taking the free lock again and again.
                 tokio::task::yield_now().await;
             }
         };
@@ -163,6 +167,7 @@ impl Leases {
             newest: CancellationToken::new(),
             waiters: 0,
         });
+        // Under the lock of all entries, so that of two requests one is the newer for both.
         let mine = CancellationToken::new();
         std::mem::replace(&mut entry.newest, mine.clone()).cancel();
         entry.waiters += 1;
@@ -185,7 +190,7 @@ impl SessionGuard {
     }
 }
 
-/// Counts its owner among the waiters of a session.
+/// Counts its owner in [`LockEntry::waiters`].
 #[derive(Debug)]
 struct Waiter {
     leases: Arc<Leases>,
@@ -211,7 +216,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_has_one_turn_at_a_time_and_others_are_not_in_its_way() {
+    async fn lock_of_a_key_is_exclusive_and_independent_of_other_keys() {
         let mutex = Arc::new(KeyedMutex::default());
         let first = mutex.take("a".to_owned(), TIMEOUT).await.unwrap();
         let other = mutex.take("b".to_owned(), TIMEOUT).await.unwrap();
@@ -226,7 +231,7 @@ mod tests {
     const ID: SessionId = SessionId::from_bytes([7; 32]);
 
     #[tokio::test]
-    async fn a_newer_request_stops_the_older_one_and_waits_until_it_is_gone() {
+    async fn newer_request_stops_the_older_one_and_waits_for_its_guard() {
         let leases = Arc::new(Leases::default());
         let older = leases.take_over(ID, TIMEOUT).await.unwrap();
         let newer = tokio::spawn({
@@ -240,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_those_who_wait_only_the_newest_gets_the_turn() {
+    async fn only_the_newest_waiter_gets_the_session() {
         let leases = Arc::new(Leases::default());
         let first = leases.take_over(ID, TIMEOUT).await.unwrap();
         let mut second = Box::pin(leases.take_over(ID, TIMEOUT));
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_writer_that_does_not_stop_is_waited_for_with_a_limit() {
+    async fn wait_for_a_stuck_writer_ends_after_the_timeout() {
         let leases = Arc::new(Leases::default());
         let _stuck = leases.take_over(ID, TIMEOUT).await.unwrap();
         let newer = leases.take_over(ID, TIMEOUT).await;
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_kept_of_a_session_that_nobody_writes_to() {
+    async fn unused_session_has_no_entry() {
         let leases = Arc::new(Leases::default());
         drop(leases.take_over(ID, TIMEOUT).await.unwrap());
         assert!(leases.entries().is_empty());

@@ -120,14 +120,14 @@ pub(crate) fn of_error(error: &Error) -> Reply {
 }
 
 /// A reply that keeps its place until it is sent.
-pub(crate) fn counted(reply: Reply, place: Permit) -> Reply {
+pub(crate) fn counted(reply: Reply, permit: Permit) -> Reply {
     if reply.body().is_end_stream() {
         return reply;
     }
     reply.map(|body| {
         let counted = Counted {
             body,
-            _permit: place,
+            _permit: permit,
         };
         counted.boxed_unsync()
     })

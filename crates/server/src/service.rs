@@ -45,9 +45,9 @@ where
 {
     let (mut head, body) = request.into_parts();
     let mut body = RequestBody::new(body, &head.headers, &server.settings.limits);
-    let admitted = server.capacity.requests.take().and_then(|place| {
+    let admitted = server.capacity.requests.take().and_then(|permit| {
         body.count(server.capacity.metadata.permit(), head_size(&head))?;
-        Ok(place)
+        Ok(permit)
     });
     let read_to_end = body.end_flag();
     let mut body = Some(body);
@@ -69,7 +69,7 @@ where
         }
         let reply = reply_to(&head, &server, result, read_to_end.is_set());
         match admitted {
-            Ok(place) => reply::counted(reply, place),
+            Ok(permit) => reply::counted(reply, permit),
             Err(_) => reply,
         }
     }

@@ -1,8 +1,9 @@
-//! HTTP/2: streams that stand still end, and so does a connection on which nothing happens.
+//! HTTP/2: ends stalled streams, and connections on which nothing happens.
 //!
-//! Over HTTP/1 a client that takes nothing blocks its socket, which [`crate::connections::io`] notices. Over HTTP/2 the socket
-//! stays free while a stream's window is shut, so each reply is watched by itself. A piece of it is handed to the HTTP
-//! library only when the one before has gone out: the library would take any length and keep it.
+//! Over HTTP/1 a client that takes no reply blocks its socket, which [`super::streams`] notices. Over
+//! HTTP/2 the socket stays writable while the window of a stream is closed, so each reply is watched
+//! on its own. hyper takes a body of any length and keeps it, so a reply is handed over in pieces,
+//! each after the one before it has been sent.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,20 +25,25 @@ use tokio_util::task::TaskTracker;
 use crate::config::Limits;
 use crate::reply::{Reply, ReplyBody};
 
-/// How much a client may send before the server has taken it: of one body, and of all bodies of a connection.
+// Per connection as well as per stream: 32 streams may not buffer 32 MiB.
+/// Flow-control window in bytes, of one body and of all bodies of a connection.
 const WINDOW: u32 = 1024 * 1024;
 
-/// How many requests a connection carries at once.
+// docs/configuration.md names it as the maximum of requests of a connection.
+/// Maximum number of concurrent requests of a connection.
 const STREAMS: u32 = 32;
 
-/// The longest request head, unpacked, as over HTTP/1.
+// As over HTTP/1. Decompressed, since HPACK can expand a small frame to a large head.
+/// Maximum size of a request head in bytes.
 const HEAD: u32 = 32 * 1024;
 
-/// As much of a reply is handed to the HTTP library at once. A client has to take it within `limits.body_timeout`.
+// A client has to take one piece within `limits.body_timeout`, however slow it is.
+/// Maximum number of bytes of a reply that hyper holds.
 const PIECE: usize = 32 * 1024;
 
 tokio::task_local! {
-    /// The stream that the running task serves.
+    // Set around each request, since hyper hands a service no id of its stream.
+    /// The stream of the current task.
     static STREAM: Arc<Stream>;
 }
 
@@ -51,30 +57,31 @@ pub(super) struct Streams {
 
 #[derive(Debug, Clone, Copy)]
 struct Timeouts {
-    /// Without a request.
+    /// Maximum time without a request.
     idle: Duration,
-    /// Until some of a reply is taken.
+    /// Maximum time in which the client takes none of a reply.
     stall: Duration,
 }
 
-/// What a connection's streams do.
+/// The activity on all streams of a connection.
 #[derive(Debug)]
 struct Activity {
-    /// Requests that are being carried out: the server is at work, or waits for a body, which has a limit of its own.
+    /// Number of requests without a reply. The server works, or waits for a body, which has a
+    /// timeout of its own.
     working: usize,
-    /// Replies on their way.
+    /// Number of replies that are being sent.
     replying: usize,
-    /// When the client did something last.
+    /// When a request began, or a client took some of a reply.
     last: Instant,
-    /// Whether a stream was given up since then.
-    gave_up: bool,
+    /// Whether a stalled stream was reset since then.
+    has_reset: bool,
 }
 
 /// One stream.
 #[derive(Debug)]
 struct Stream {
     activity: Arc<Mutex<Activity>>,
-    /// When some of the reply was taken last, or when it began. `None` before that.
+    /// When the reply began, or the client last took some of it. `None` before the reply.
     taken: Mutex<Option<Instant>>,
 }
 
@@ -84,7 +91,7 @@ impl Streams {
             working: 0,
             replying: 0,
             last: Instant::now(),
-            gave_up: false,
+            has_reset: false,
         };
         Self {
             tasks: tasks.clone(),
@@ -96,7 +103,7 @@ impl Streams {
         }
     }
 
-    /// How the HTTP library serves the connection.
+    /// Returns the configuration of HTTP/2.
     pub(super) fn builder(&self) -> http2::Builder<Self> {
         let mut builder = http2::Builder::new(self.clone());
         builder
@@ -105,11 +112,14 @@ impl Streams {
             .initial_connection_window_size(WINDOW)
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(HEAD)
+            // Finds connections that broke without a word. A client that answers these pings is not
+            // active for that: `stalled` looks at its streams.
             .keep_alive_interval(self.limits.idle);
         builder
     }
 
-    /// Resolves when there has been no request for too long, or no stream has made progress for too long.
+    /// Resolves when there was no request for the idle timeout, or no stream made progress for the
+    /// stall timeout.
     pub(super) async fn stalled(&self) {
         loop {
             let deadline = self.deadline();
@@ -120,23 +130,26 @@ impl Streams {
         }
     }
 
-    /// When to look again, or in the past if the connection is to be closed.
+    /// When to look again; a time in the past if the connection is to be closed.
     fn deadline(&self) -> Instant {
         let activity = lock(&self.activity);
         match *activity {
+            // The server owes a reply, so it is not for it to close the connection.
             Activity { working: 1.., .. } => Instant::now() + self.limits.stall,
-            Activity { replying: 1.., .. } | Activity { gave_up: true, .. } => {
-                activity.last + self.limits.stall
-            }
+            // After a reset the client may be gone, and gets no longer idle time.
+            Activity { replying: 1.., .. }
+            | Activity {
+                has_reset: true, ..
+            } => activity.last + self.limits.stall,
             Activity { .. } => activity.last + self.limits.idle,
         }
     }
 }
 
 impl Activity {
-    fn note_progress(&mut self) {
+    fn record_progress(&mut self) {
         self.last = Instant::now();
-        self.gave_up = false;
+        self.has_reset = false;
     }
 }
 
@@ -146,6 +159,8 @@ where
 {
     fn execute(&self, request: F) {
         let stream = Arc::new(Stream::begin(&self.activity));
+        // hyper spawns one future for each stream, which is where its task local is set and where
+        // it can be dropped to reset the stream.
         let running = Running {
             request: STREAM.scope(Arc::clone(&stream), request),
             stream,
@@ -160,7 +175,7 @@ impl Stream {
     fn begin(activity: &Arc<Mutex<Activity>>) -> Self {
         let mut now = lock(activity);
         now.working += 1;
-        now.note_progress();
+        now.record_progress();
         drop(now);
         Self {
             activity: Arc::clone(activity),
@@ -168,15 +183,16 @@ impl Stream {
         }
     }
 
-    /// Notes that the reply begins, or that some of it was taken.
+    /// Records that the reply begins, or that the client took some of it.
     fn make_progress(&self) {
+        // One lock after the other, never both: `Drop` takes them in the same way.
         let before = lock(&self.taken).replace(Instant::now());
         let mut activity = lock(&self.activity);
         if before.is_none() {
             activity.working -= 1;
             activity.replying += 1;
         }
-        activity.note_progress();
+        activity.record_progress();
     }
 
     fn last_taken(&self) -> Option<Instant> {
@@ -193,13 +209,17 @@ impl Drop for Stream {
         } else {
             activity.working -= 1;
         }
-        if !activity.gave_up {
-            activity.note_progress();
+        // A stream that was reset is no activity of the client.
+        if !activity.has_reset {
+            activity.record_progress();
         }
     }
 }
 
-/// A reply on the stream that the running task serves, watched from now on.
+/// Watches a reply on the stream of the current task.
+///
+/// # Panics
+/// Outside of a task that [`Streams`] has spawned.
 pub(super) fn watch(reply: Reply) -> Reply {
     let stream = STREAM.with(Arc::clone);
     stream.make_progress();
@@ -216,8 +236,8 @@ pub(super) fn watch(reply: Reply) -> Reply {
 }
 
 pin_project! {
-    /// A request that is carried out and answered, until its client takes none of the reply for too long. The stream
-    /// is reset when it is dropped.
+    /// The future of one stream. It ends early, which resets the stream, if the client takes none of
+    /// the reply for too long.
     struct Running<F> {
         #[pin]
         request: F,
@@ -232,19 +252,22 @@ impl<F: Future> Future for Running<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
+        // The request first, so that a reply that is complete is not reset.
         if this.request.poll(cx).is_ready() {
             return Poll::Ready(());
         }
+        // The stream is polled by its timer although hyper does not poll the body while the window
+        // is closed.
         while let Some(taken) = this.stream.last_taken() {
             let deadline = taken + *this.timeouts;
             let timer = this
                 .timer
                 .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-            // It is set again only when it goes off: pieces are taken far more often.
+            // Reset only when it fires: pieces are taken far more often than that.
             if timer.is_elapsed() {
                 if deadline <= Instant::now() {
                     tracing::debug!("a reply was not taken; its stream is reset");
-                    lock(&this.stream.activity).gave_up = true;
+                    lock(&this.stream.activity).has_reset = true;
                     return Poll::Ready(());
                 }
                 timer.as_mut().reset(deadline);
@@ -255,18 +278,20 @@ impl<F: Future> Future for Running<F> {
     }
 }
 
-/// A reply's body in pieces, each of which comes when the one before has gone out. So it is dropped, with what it holds,
-/// no sooner than its last byte is sent, and no later than its stream ends.
+/// The body of a reply, in pieces that follow each other only when the one before has been sent.
+///
+/// It is dropped, with the permits that it holds, no sooner than its last byte is sent and no later
+/// than its stream ends.
 struct WatchedBody {
     body: ReplyBody,
-    /// What has come of it and was not handed out yet.
+    /// Bytes of the body that were not handed out yet.
     rest: Bytes,
-    /// Resolves when the last piece has gone out.
+    /// Resolves when the last piece has been sent.
     sent: Option<oneshot::Receiver<()>>,
     stream: Arc<Stream>,
 }
 
-/// A piece that tells when nobody needs it any more, by dropping the other half.
+/// A piece of a body. Dropping its sender tells the body that hyper has sent it.
 struct Piece {
     bytes: Bytes,
     _sent: oneshot::Sender<()>,
@@ -287,12 +312,14 @@ impl Body for WatchedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if let Some(sent) = &mut self.sent {
+            // Always an error: the sender is dropped without a value.
             ready!(sent.poll_unpin(cx)).ok();
             self.sent = None;
             self.stream.make_progress();
         }
         while self.rest.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                // The server's replies have no trailers.
                 Some(Ok(frame)) => self.rest = frame.into_data().unwrap_or_default(),
                 end => return Poll::Ready(end),
             }
@@ -308,11 +335,11 @@ impl Body for WatchedBody {
     }
 
     fn is_end_stream(&self) -> bool {
+        // Not before the last piece is sent: hyper drops a body that has ended.
         self.sent.is_none() && self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        // It is asked for before anything is handed out.
         self.body.size_hint()
     }
 }
@@ -340,7 +367,7 @@ mod tests {
         Streams::new(&limits, &TaskTracker::new())
     }
 
-    /// A stream with the number of pieces that it answers, and the pieces as they go out.
+    /// Starts a stream whose reply has `pieces` pieces, and returns them as they are sent.
     fn answered(streams: &Streams, pieces: usize) -> mpsc::Receiver<Bytes> {
         let (out, taken) = mpsc::channel(1);
         streams.execute(async move {
@@ -354,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reply_that_is_taken_slowly_comes_whole() {
+    async fn slowly_taken_reply_is_sent_completely() {
         let streams = streams();
         let mut reply = answered(&streams, 5);
         for _ in 0..5 {
@@ -367,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reply_that_is_not_taken_is_dropped_though_nobody_asks_for_more() {
+    async fn reply_that_is_not_taken_is_dropped_without_a_poll_of_its_body() {
         let streams = streams();
         let mut reply = answered(&streams, 2);
         let begun = Instant::now();
@@ -380,7 +407,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_kept_while_the_server_is_at_work_and_a_while_longer() {
+    async fn connection_is_kept_while_the_server_works_and_for_the_idle_timeout() {
         let streams = streams();
         let (done, work) = oneshot::channel::<()>();
         streams.execute(work);

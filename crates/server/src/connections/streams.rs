@@ -10,10 +10,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-/// A stream that gives what was read of its beginning once more.
+/// A stream whose first bytes can be inspected and are then read again.
 pub(super) struct RewindStream<S> {
     inner: S,
-    /// Comes before what the stream still brings.
+    /// Inspected bytes, which are read before those of the inner stream.
     begun: Vec<u8>,
 }
 
@@ -25,10 +25,12 @@ impl<S: AsyncRead + Unpin> RewindStream<S> {
         }
     }
 
-    /// Whether the stream begins with `word`. No more of it is read than tells.
+    /// Whether the stream begins with `word`. Reads no further than the first difference.
     pub(super) async fn starts_with(&mut self, word: &[u8]) -> io::Result<bool> {
         let mut begun = vec![0; word.len()];
         let mut len = 0;
+        // Stops at the first difference: a client that sends a short HTTP/1 request waits for its
+        // reply, so that more bytes may never come.
         while len < word.len() && begun[..len] == word[..len] {
             match self.inner.read(&mut begun[len..]).await? {
                 0 => break,
@@ -54,6 +56,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewindStream<S> {
         let len = self.begun.len().min(buf.remaining());
         buf.put_slice(&self.begun[..len]);
         self.begun.drain(..len);
+        // Frees the memory, which a connection would otherwise hold to its end.
         if self.begun.is_empty() {
             self.begun = Vec::new();
         }
@@ -91,32 +94,34 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RewindStream<S> {
     }
 }
 
-/// How long a closing connection lingers while the server stops.
+// The drain of all connections has a limit, which must not be spent on lingering.
+/// Maximum time that a closing connection lingers while the server stops.
 const SHUTDOWN_LINGER: Duration = Duration::from_millis(500);
 
-/// A stream that is closed in two steps: it stops writing, then reads and throws away what still
-/// comes, until the other side is done or the patience is used up.
+/// A stream that closes in two steps: it shuts down writing, then reads and discards bytes until
+/// the client closes its side or the timeout ends.
 ///
-/// Without this a client that is still sending when its request has been refused gets a reset,
-/// which can destroy the reply before it was read.
+/// Otherwise a client that is still sending when its request is refused would get a TCP reset, which
+/// can discard the reply before the client has read it.
 ///
-/// A client that does not read what is written to it is given up with
-/// [`TimedOut`](io::ErrorKind::TimedOut).
+/// Writing to a client that takes nothing fails with [`TimedOut`](io::ErrorKind::TimedOut).
 pub(super) struct LingeringStream<S> {
     inner: S,
     timeouts: Timeouts,
     shutdown: CancellationToken,
+    // Timers are boxed: most connections never need one, and a `Sleep` is large.
     /// Runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Runs while the stream closes.
     closing: Option<Pin<Box<Sleep>>>,
 }
 
 /// How long a connection waits for its client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
-    /// To take some of what is written to it.
+    /// Maximum time in which the client takes none of the written bytes.
     pub(super) unread: Duration,
-    /// To be done when the connection closes.
+    /// Maximum time in which a closing connection discards bytes.
     pub(super) linger: Duration,
 }
 
@@ -140,7 +145,7 @@ impl<S> LingeringStream<S> {
         Instant::now() + limit
     }
 
-    /// Passes on how a write went, or gives it up when nothing has been taken for too long.
+    /// Returns the result of a write, or `TimedOut` if the client has taken nothing for too long.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -151,6 +156,8 @@ impl<S> LingeringStream<S> {
             return written;
         }
         let unread = self.timeouts.unread;
+        // Polled after the write, whose waker is registered too: whichever comes first wakes the
+        // task.
         let stalled = self
             .stalled
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(unread)));
@@ -199,16 +206,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.closing.is_none() {
-            // TLS has a last word to say, which the client has to take too.
+            // Under TLS this writes `close_notify`, which the client has to take as well.
             let shut = Pin::new(&mut self.inner).poll_shutdown(cx);
             ready!(self.watch(cx, shut))?;
+            // One deadline for all bytes: a client that sends on and on must not keep the
+            // connection.
             let deadline = self.deadline();
             self.closing = Some(Box::pin(tokio::time::sleep_until(deadline)));
         }
         let this = &mut *self;
         let timeouts = this.closing.as_mut().expect("set above");
         let mut scratch = [0; 16 * 1024];
-        // The cooperative budget of the socket makes the loop yield.
+        // Tokio's cooperative budget makes the socket return `Pending` now and then, so that this
+        // loop yields although a fast client always has bytes.
         loop {
             if timeouts.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(()));
@@ -216,6 +226,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
             let mut buf = ReadBuf::new(&mut scratch);
             match ready!(Pin::new(&mut this.inner).poll_read(cx, &mut buf)) {
                 Ok(()) if !buf.filled().is_empty() => {}
+                // The end, or an error that concerns nobody any more: the reply has been written.
                 Ok(()) | Err(_) => return Poll::Ready(Ok(())),
             }
         }
@@ -229,7 +240,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_a_stream_begins_with_comes_again() {
+    async fn inspected_bytes_are_read_again() {
         for (sent, begins) in [("word and more", true), ("world", false), ("wor", false)] {
             let (mut client, server) = tokio::io::duplex(1024);
             client.write_all(sent.as_bytes()).await.unwrap();
@@ -271,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn closing_does_not_wait_for_ever() {
+    async fn closing_ends_after_the_linger_timeout() {
         let (_client, server) = tokio::io::duplex(1024);
         let mut server = lingering(server);
         let begun = Instant::now();
@@ -280,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_reads_nothing_is_given_up() {
+    async fn write_to_a_client_that_reads_nothing_times_out() {
         let (_client, server) = tokio::io::duplex(1024);
         let mut server = lingering(server);
         let begun = Instant::now();
@@ -289,10 +300,10 @@ mod tests {
         assert_eq!(begun.elapsed(), TIMEOUTS.unread);
     }
 
-    /// A stream that has a last word to say, which is never taken.
-    struct Unheard;
+    /// A stream whose shutdown never completes.
+    struct StuckShutdown;
 
-    impl AsyncRead for Unheard {
+    impl AsyncRead for StuckShutdown {
         fn poll_read(
             self: Pin<&mut Self>,
             _: &mut Context<'_>,
@@ -302,7 +313,7 @@ mod tests {
         }
     }
 
-    impl AsyncWrite for Unheard {
+    impl AsyncWrite for StuckShutdown {
         fn poll_write(
             self: Pin<&mut Self>,
             _: &mut Context<'_>,
@@ -321,8 +332,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_take_the_last_word_is_given_up() {
-        let mut server = lingering(Unheard);
+    async fn shutdown_that_the_client_does_not_take_times_out() {
+        let mut server = lingering(StuckShutdown);
         let begun = Instant::now();
         let error = server.shutdown().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -330,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_reads_slowly_is_waited_for() {
+    async fn write_to_a_slow_client_completes() {
         let (mut client, server) = tokio::io::duplex(1024);
         let mut server = lingering(server);
         let writing = tokio::spawn(async move { server.write_all(&[0; 10 * 1024]).await });

@@ -23,22 +23,25 @@ use crate::capacity::Permit;
 use crate::error::{BodyError, Error};
 use crate::locks::SessionGuard;
 
-/// One request that appends. Boxed, since it is handed on while it waits, a thousand at a time.
+/// One request that appends to a session.
+///
+/// Always boxed: it moves between futures that wait, and there may be a thousand of them.
 struct Append {
     server: Arc<ServerState>,
     request: UploadRequest,
     guard: SessionGuard,
     sink: MediaSink,
     wanted: Wanted,
-    /// The total that this request fixes.
+    /// The total length that this request fixes, if it does.
     total: Option<u64>,
-    /// Whether the body is gzip. Its checksum comes last, so nothing of it is committed before its end.
+    /// Whether the body is gzip. The gzip checksum comes last, so that none of the body may be
+    /// committed before its end.
     is_gzip: bool,
     offset_committer: OffsetCommitter,
     _permit: Permit,
 }
 
-/// Why no more of a body is read.
+/// Why reading a body ended.
 enum Stop {
     Complete,
     Broken(BodyError),
@@ -51,8 +54,8 @@ enum Stop {
 impl ServerState {
     /// Appends the body to the session, and finishes the upload if these were its last bytes.
     ///
-    /// However the request ends, what arrived in order is committed, unless the session has to
-    /// fail. A gzip body is committed as a whole, or not at all.
+    /// However the request ends, bytes that arrived in order are committed, unless the session has
+    /// to fail. A gzip body is committed as a whole or not at all.
     pub(super) fn append(
         self: Arc<Self>,
         locked: Box<LockedSession>,
@@ -60,22 +63,23 @@ impl ServerState {
         expected: ExpectedDigests,
         mut body: RequestBody,
     ) -> BoxFuture<'static, Result<SessionReply, Error>> {
-        // An `async fn` would hold each of its arguments twice while it waits.
+        // Not an `async fn`: that would hold each of its arguments twice while it waits.
         async move {
             self.admit_media()?;
             let expected = locked.request.expected.merge(expected)?;
             let open = Append::open(&self, locked, intake.total(), expected);
+            // Boxed, so that its memory is free again while the body is awaited.
             let mut append = Box::pin(open).await?;
             append.is_gzip = body.is_gzip();
             append.expect_rest(&intake);
             let stop = append.receive(&mut intake, &mut body).await;
-            // Boxed, so that a slow upload holds no room for what comes at its end.
+            // Boxed when it is needed: a slow upload would hold the memory of its end for hours.
             Box::pin(append.end(stop, intake, expected, body)).await
         }
         .boxed()
     }
 
-    /// Finishes a session all of whose bytes are committed already.
+    /// Finishes a session whose bytes are all committed already.
     pub(super) async fn finish_committed(
         self: Arc<Self>,
         locked: Box<LockedSession>,
@@ -84,16 +88,18 @@ impl ServerState {
     ) -> Result<FinalReply, Error> {
         let expected = locked.request.expected.merge(expected)?;
         let mut append = Append::open(&self, locked, Some(total), expected).await?;
+        // Nothing new was taken, so there is nothing that a full disk could cut short.
         let (flushed, _) = append.flush_and_sync().await?;
         Box::pin(append.finish(flushed, expected)).await
     }
 
-    /// Finishes a session that is in state finishing. Its digests have been checked.
+    /// Finishes a session in the state *finishing*.
     pub(super) async fn finish_stored(
         self: Arc<Self>,
         locked: Box<LockedSession>,
     ) -> Result<FinalReply, Error> {
         let total = locked.session.progress.total;
+        // No expected digests: the commit that made the session finishing came after their check.
         let mut append = Append::open(&self, locked, total, ExpectedDigests::default()).await?;
         let (flushed, _) = append.flush_and_sync().await?;
         Box::pin(append.finish(flushed, ExpectedDigests::default())).await
@@ -113,8 +119,10 @@ impl Append {
             media,
             guard,
         } = *locked;
-        let place = server.capacity.uploads.take()?;
+        // Before the media is opened: the limit on uploads is also that on their open files.
+        let permit = server.capacity.uploads.take()?;
         let method = request.method(&server.registry)?;
+        // A digest that only this request states is computed from the stored media if need be.
         let wanted = request.wanted(method).or(expected.wanted());
         let sink = MediaSink::resume(server.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
@@ -131,33 +139,40 @@ impl Append {
             wanted,
             total,
             is_gzip: false,
-            _permit: place,
+            _permit: permit,
         }))
     }
 
-    /// Notes how much comes with this request, where only that is known.
+    /// Tells the sink how much comes with this request if the total is not known.
     fn expect_rest(&mut self, intake: &BodyFilter) {
+        // A chunk that alone exceeds the limit of small media shows that the media is large, so
+        // that its first bytes can be committed in a pause.
         if self.total.is_none() {
             let rest = intake.remaining_hint();
             self.sink.expect(rest.map(|rest| self.sink.offset() + rest));
         }
     }
 
-    /// Reads the body to its end or until something stops it.
+    /// Reads the body until it ends or something stops it.
     async fn receive(&mut self, intake: &mut BodyFilter, body: &mut RequestBody) -> Stop {
         loop {
             let piece = tokio::select! {
+                // In order of urgency: a client that always has bytes ready must not keep this
+                // request from seeing a takeover or the end of the server. Checkpoints come after
+                // the body: those of a client whose bytes are always ready are due in `make_room`.
                 biased;
                 () = self.guard.superseded() => return Stop::Superseded,
                 () = self.server.lifecycle.drain_now.cancelled() => return Stop::Draining,
                 piece = body.next() => piece,
+                // The client pauses. Its bytes must not wait in memory until it goes on.
                 () = tokio::time::sleep_until(self.offset_committer.next()), if self.is_uncommitted() => {
                     match Box::pin(self.checkpoint()).await {
                         Ok(()) => continue,
                         Err(error) => return Stop::Storage(error),
                     }
                 }
-                // A commit that failed is told at once, and one that is done holds no task.
+                // Joined as soon as it ends: the client hears of a failed commit at once, and a
+                // finished one holds no task. `join` is cancel safe, so this may lose the race.
                 joined = self.offset_committer.join(), if self.offset_committer.running.is_some() => match joined {
                     Ok(()) => continue,
                     Err(error) => return Stop::Storage(error),
@@ -179,7 +194,7 @@ impl Append {
         }
     }
 
-    /// Makes durable what was received, and does what why it ended asks for.
+    /// Makes the received bytes durable, then completes, fails or yields as `stop` requires.
     async fn end(
         mut self: Box<Self>,
         stop: Stop,
@@ -187,13 +202,16 @@ impl Append {
         expected: ExpectedDigests,
         body: RequestBody,
     ) -> Result<SessionReply, Error> {
+        // Before the flush: bytes of a session that fails need not be durable.
         if let Stop::Refused(error) = &stop
             && error.ends_session()
         {
             return Err(self.fail((*error).into()).await);
         }
         let stop = match stop {
-            // Bytes that were taken may be missing: a later sync would not tell.
+            // After a failed write the file may lack bytes, and a later sync may succeed without
+            // them (docs/durability.md, fail-stop). So nothing more is synced or committed. A full
+            // disk is no such fault: the vault says how much it has written.
             Stop::Storage(error) if !is_full(&error) => {
                 let pending = self.offset_committer.join().await;
                 let graver = pending.err().unwrap_or(error);
@@ -209,29 +227,29 @@ impl Append {
         };
         let (flushed, full) = match flushed {
             Ok(flushed) => flushed,
-            // As when the session expired meanwhile and its media was swept.
             Err(error) => {
                 return Err(lost(&self.server, &self.offset_committer.session, error).await);
             }
         };
         match stop {
-            // Less was stored than the body held. It is kept, but a chunk that came whole is never
-            // acknowledged in part: not every client looks at how much was kept.
+            // Fewer bytes were stored than the body had. They are kept, but a whole chunk is never
+            // acknowledged in part: some clients do not look at the committed range.
             _ if full => Err(self.commit_and(flushed, Error::NoSpace).await),
             Stop::Complete => self.complete(intake, flushed, expected).await,
             Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
             Stop::Broken(error) => Err(self.commit_and(flushed, Error::Interrupted(error)).await),
             Stop::Draining => Err(self.commit_and(flushed, Error::Draining).await),
             Stop::Storage(error) => Err(self.commit_and(flushed, error).await),
+            // The newer request is waiting for the guard, so this one commits without its rest.
             Stop::Superseded => self.yield_to_newer(flushed, body).await,
         }
     }
 
-    /// Takes bytes, and has them written when they are many. The last ones of the request are left to its end, which
-    /// writes and syncs in one go.
+    /// Takes bytes, and writes the buffer when it is full.
     async fn store(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Error> {
         while !data.is_empty() {
             self.sink.take(&mut data);
+            // The last bytes of a request are left to its end, which writes and syncs in one call.
             let is_done = is_last && data.is_empty();
             if !is_done && !self.sink.has_room() {
                 Box::pin(self.make_room()).await?;
@@ -240,34 +258,38 @@ impl Append {
         Ok(())
     }
 
-    /// Has the batch written, unless the write before it gives memory back in which more can be taken.
+    /// Writes the buffer, unless the write before it has returned memory for more bytes.
     async fn make_room(&mut self) -> Result<(), Error> {
         let earlier = self.sink.await_write().await?;
         let mut latest = None;
         if !self.sink.has_room() {
             self.server.admit_write(self.sink.waiting())?;
+            // A gzip body is not verified yet, so its bytes are written and not committed.
             let due = self.offset_committer.due(self.sink.offset()) && !self.is_gzip;
             latest = self.sink.write(due).await?;
         }
+        // In the order of their offsets: each commit begins where the one before it ended.
         for checkpoint in earlier.into_iter().chain(latest) {
             self.offset_committer.spawn_commit(checkpoint).await?;
         }
         Ok(())
     }
 
-    /// Whether there are bytes that a checkpoint would make durable. What may be small media still waits for the end
-    /// of its request.
+    /// Whether there are bytes that a checkpoint would make durable.
     fn is_uncommitted(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_checkpoint();
+        // Media that may still be small is committed to the ledger at the end of its request.
         is_new && self.sink.is_large()
     }
 
-    /// Commits what has come although there is not much of it: the client is slow. What may not be committed yet is
-    /// written all the same, so that it does not wait in memory.
+    /// Writes and commits the few bytes of a slow client. Bytes that may not be committed yet are
+    /// only written, so that they do not stay in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
         self.server.admit_write(self.sink.waiting())?;
         self.offset_committer.note_checkpoint(self.sink.offset());
+        // The second call writes nothing new: it waits for the first write and returns its
+        // checkpoint, since no further bytes may come for a long time.
         let earlier = self.sink.write(!self.is_gzip).await?;
         let latest = self.sink.write(false).await?;
         for checkpoint in earlier.into_iter().chain(latest) {
@@ -276,28 +298,32 @@ impl Append {
         Ok(())
     }
 
-    /// Makes durable what was taken. When the disk is full, that is only what was written before;
-    /// the flag says so.
+    /// Makes the taken bytes durable. The flag says that the disk was full, so that only the bytes
+    /// written before are.
     async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, bool), Error> {
         self.server.count_last_write(&self.sink);
         let (flushed, full) = match self.sink.flush_and_sync().await {
+            // The sink has dropped what was not written, so that this flush only syncs.
             Err(Error::Vault(VaultError::NoSpace { .. })) => {
                 (self.sink.flush_and_sync().await, true)
             }
             flushed => (flushed, false),
         };
+        // Before the final commit, which begins where this one ends. After the flush, so that the
+        // two of them overlap; and before its error, since a task must not be left behind.
         self.offset_committer.join().await?;
         let mut flushed = flushed?;
         flushed.progress.total = self.total;
         Ok((flushed, full))
     }
 
-    /// Discards what this request has received. Bytes in the vault behind the committed offset are cut off when the
-    /// session is continued.
+    /// Discards the bytes that this request has received, and returns the committed progress.
     async fn discard_unverified(&mut self) -> FlushedMedia {
         let progress = self.offset_committer.session.progress.clone();
         let is_in_vault = |media: MediaRef| media.location == MediaLocation::Vault;
         if progress.media.is_some_and(is_in_vault) {
+            // The media has committed bytes. Those behind the committed offset are cut off when the
+            // session is resumed.
             self.sink.stop_writing().await;
         } else {
             self.sink.discard().await;
@@ -308,7 +334,7 @@ impl Append {
         }
     }
 
-    /// The body has come to its end: reports, or finishes.
+    /// Handles the end of a whole body: reports the committed offset, or finishes the upload.
     async fn complete(
         mut self: Box<Self>,
         intake: BodyFilter,
@@ -333,7 +359,7 @@ impl Append {
         }
     }
 
-    /// Leaves the session for the next request. Returns how much is committed.
+    /// Leaves the session in the cache for its next request. Returns the committed offset.
     fn keep_cached(self: Box<Self>, progress: Progress) -> u64 {
         let Self {
             server,
@@ -356,7 +382,8 @@ impl Append {
         offset
     }
 
-    /// Commits what there is although the request ends with `error`; the graver error is answered.
+    /// Commits the durable bytes of a request that ends with `error`. Returns the error to answer:
+    /// that of the commit, if it fails, since it may be a storage fault.
     async fn commit_and(mut self: Box<Self>, flushed: FlushedMedia, error: Error) -> Error {
         match self
             .offset_committer
@@ -368,8 +395,8 @@ impl Append {
         }
     }
 
-    /// A newer request wants the session: commits, lets go, and answers what becomes of it, so
-    /// that two requests with the same last bytes get the same reply.
+    /// Commits, releases the session to a newer request, and answers what becomes of the upload. Two
+    /// requests with the same last bytes thus get the same reply.
     async fn yield_to_newer(
         mut self: Box<Self>,
         flushed: FlushedMedia,
@@ -384,13 +411,14 @@ impl Append {
             guard,
             ..
         } = *self;
+        // Before anything is awaited: the newer request waits for this guard.
         drop(guard);
         server
             .yield_to_newer(offset_committer.session.id, body)
             .await
     }
 
-    /// Makes the resource. From here on the upload is finished, failed, or finishing.
+    /// Creates the resource. Afterwards the session is finished, failed, or finishing.
     async fn finish(
         mut self: Box<Self>,
         mut flushed: FlushedMedia,
@@ -398,6 +426,7 @@ impl Append {
     ) -> Result<FinalReply, Error> {
         flushed.progress.total = Some(flushed.progress.offset);
         let digests = self.sink.digests(self.wanted).await?;
+        // Before the session is finishing: from then on it must be possible to finish it.
         if let Err(mismatch) = expected.check(&digests) {
             return Err(self.fail(mismatch.into()).await);
         }
@@ -421,6 +450,9 @@ impl Append {
             progress: flushed.progress.clone(),
         };
         let in_vault = finished.media.at.location == MediaLocation::Vault;
+        // The media is durable now and complete. A crash before the next commit leaves a session
+        // that the server finishes by itself. Small media needs no such commit: it is written in
+        // the transaction that finishes the session.
         if in_vault {
             self.offset_committer
                 .commit(flushed.clone(), SessionState::Finishing)
@@ -434,6 +466,7 @@ impl Append {
         {
             Ok(reply) => Ok(reply),
             Err(error) if is_final(&error) => Err(self.fail(error).await),
+            // The fault is not the upload's: it stays finishing, and the server tries again.
             Err(error) => {
                 if !in_vault {
                     self.offset_committer
@@ -445,20 +478,22 @@ impl Append {
         }
     }
 
+    /// Ends the session as failed. Returns the error to answer.
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
-        // A commit that is still on its way would otherwise come between.
+        // A commit that is still running could otherwise name the media that is deleted below.
         let pending = self.offset_committer.join().await;
         let session = &self.offset_committer.session;
         let has_ended = self.server.fail(session.id, session.epoch).await;
         if has_ended && self.offset_committer.is_uncommitted() {
-            // No row has ever named it, so that no sweep would find it within a day.
+            // No row has ever named this media, so that the sweep would take it for an orphan and
+            // delete it a day later.
             self.sink.discard().await;
         }
         pending.err().unwrap_or(error)
     }
 }
 
-/// Whether there was no room, and else nothing wrong.
+/// Whether the disk was full and nothing else went wrong.
 fn is_full(error: &Error) -> bool {
     matches!(
         error,
@@ -468,9 +503,11 @@ fn is_full(error: &Error) -> bool {
     )
 }
 
-/// What to answer when a session's bytes cannot be opened. When they are lost, so is the session.
+/// Returns the error to answer when a session's bytes cannot be opened or written. If they are
+/// lost, ends the session.
 async fn lost(server: &ServerState, session: &Session, error: Error) -> Error {
     match error {
+        // Never continued on other bytes than were acknowledged (docs/durability.md).
         Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
             tracing::error!(session = ?session.id, %error, "committed bytes are lost; the session ends");
             server.fail(session.id, session.epoch).await;

@@ -5,21 +5,24 @@ use tokio::task::JoinHandle;
 use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5Sha256Hasher, Wanted};
 use windlass_store::Extent;
 
-/// A place in the media with what is known of the bytes before it.
+/// A position in the media, with the CRC32C of the bytes before it.
 #[derive(Debug, Clone)]
 pub(super) struct RunningChecksum {
     pub(super) offset: u64,
-    /// Where the present extent begins, and the checksum of everything before it.
+    /// Where the current extent begins: the bytes since the last commit.
     extent_start: u64,
+    /// Checksum of all bytes before the extent.
     before_extent: Crc32c,
     extent: Crc32cHasher,
 }
 
 impl RunningChecksum {
+    /// Returns the position at the start of new media.
     pub(super) fn start() -> Self {
         Self::at(0, Crc32c::default())
     }
 
+    /// Returns the position at `offset`, where an extent begins.
     pub(super) fn at(offset: u64, crc32c: Crc32c) -> Self {
         Self {
             offset,
@@ -29,21 +32,25 @@ impl RunningChecksum {
         }
     }
 
+    /// Moves the position behind `data`.
     pub(super) fn advance(&mut self, data: &[u8]) {
         self.offset += data.len() as u64;
         self.extent.update(data);
     }
 
+    /// Begins a new extent at the position.
     pub(super) fn begin_extent(&mut self) {
         *self = Self::at(self.offset, self.crc32c());
     }
 
-    /// The checksum of everything before the mark.
+    /// Checksum of all bytes before the position.
     pub(super) fn crc32c(&self) -> Crc32c {
+        // CRCs of two parts combine, so each byte is hashed once for both checksums.
         let extent_len = self.offset - self.extent_start;
         self.before_extent.combine(self.extent.value(), extent_len)
     }
 
+    /// The current extent, which recovery verifies.
     pub(super) fn extent(&self) -> Extent {
         Extent {
             start: self.extent_start,
@@ -52,14 +59,14 @@ impl RunningChecksum {
     }
 }
 
-/// The digests that cost too much to be computed in line.
+/// Computes the digests that are too slow to be computed in line, on a blocking thread.
 pub(super) enum BackgroundHasher {
-    /// None are wanted.
+    /// No slow digest is wanted.
     Off,
     Idle(Box<Md5Sha256Hasher>),
     Busy(JoinHandle<Box<Md5Sha256Hasher>>),
-    /// Its state is not known at the present offset. The digests are computed from the stored
-    /// media at the end.
+    /// The state at the current offset is unknown. The digests are computed from the stored media
+    /// at the end.
     Unknown,
 }
 
@@ -76,18 +83,21 @@ impl BackgroundHasher {
         match Md5Sha256Hasher::restore(saved) {
             Ok(hasher) => Self::Idle(Box::new(hasher)),
             Err(_) if wanted == Wanted::default() => Self::Off,
+            // Also when an earlier request did not want the digests, so that no state was saved.
             Err(_) => Self::Unknown,
         }
     }
 
-    /// Takes the next bytes, beside whatever else goes on.
+    /// Hashes the next bytes in the background, after the bytes before them.
     pub(super) async fn update(&mut self, pieces: Vec<Bytes>) {
+        // Waits for the hashing of the batch before this one, so that at most one batch of an
+        // upload is kept in memory by its hasher.
         if let Some(hasher) = self.take().await {
             *self = Self::Busy(tokio::task::spawn_blocking(move || hash(hasher, &pieces)));
         }
     }
 
-    /// The state behind all bytes so far; empty when there is none.
+    /// Returns the state behind all bytes so far; empty if there is none.
     pub(super) async fn save(&mut self) -> Vec<u8> {
         let Some(hasher) = self.take().await else {
             return Vec::new();
@@ -97,7 +107,10 @@ impl BackgroundHasher {
         saved
     }
 
-    /// The hasher behind all bytes so far. Puts `Off` or `Unknown` in its place.
+    /// Takes out the hasher behind all bytes so far, and leaves `Off` or `Unknown`.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the state is `Unknown`, which costs time and no digest.
     pub(super) async fn take(&mut self) -> Option<Box<Md5Sha256Hasher>> {
         match std::mem::replace(self, Self::Unknown) {
             Self::Off => {
@@ -110,6 +123,7 @@ impl BackgroundHasher {
         }
     }
 
+    /// Drops a state that has seen bytes which are not part of the media.
     pub(super) fn invalidate(&mut self) {
         if !matches!(self, Self::Off) {
             *self = Self::Unknown;
@@ -117,7 +131,7 @@ impl BackgroundHasher {
     }
 }
 
-/// Feeds pieces to a hasher.
+/// Hashes `pieces`. To be called on a blocking thread.
 pub(super) fn hash(mut hasher: Box<Md5Sha256Hasher>, pieces: &[Bytes]) -> Box<Md5Sha256Hasher> {
     for piece in pieces {
         hasher.update(piece);

@@ -1,4 +1,4 @@
-//! From committed media to a resource and a reply that is kept.
+//! From committed media to a resource and a stored reply.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method as HttpMethod, StatusCode};
@@ -20,7 +20,9 @@ use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::json_bytes;
 
-/// How often a handler is asked again when somebody else changed the same resource meanwhile.
+// Calls of one lock key are serialised in this process, so that conflicts are rare.
+/// Number of times that a handler is asked before [`Error::Crowded`], if other calls keep changing
+/// the same resource.
 pub(crate) const ATTEMPTS: usize = 8;
 
 /// The reply that ends an upload, as it is stored and repeated.
@@ -49,15 +51,15 @@ impl FinalReply {
     }
 }
 
-/// Media that is complete and waits for its resource.
+/// Complete media that waits for its resource.
 #[derive(Debug)]
 pub(crate) struct FinishedMedia {
     pub(crate) media: Media,
-    /// Its bytes, when they are not in the vault and not yet in the ledger.
+    /// The bytes of small media, which are committed together with the resource.
     pub(crate) small_media: Option<(MediaId, Bytes)>,
 }
 
-/// The session that ends with a finish.
+/// The session that a finish ends.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionRef {
     pub(crate) id: SessionId,
@@ -66,10 +68,10 @@ pub(crate) struct SessionRef {
 }
 
 impl ServerState {
-    /// Makes the resource and commits it together with the end of the session, if there is one.
+    /// Creates the resource and commits it together with the end of the session, if there is one.
     ///
-    /// Asks the handler again when somebody else changed the same resource. A rejection by the handler
-    /// changes nothing; the caller ends the session.
+    /// Asks the handler again if another call has changed the same resource. A rejection by the
+    /// handler changes nothing; the caller ends the session.
     pub(crate) async fn finish(
         &self,
         request: &UploadRequest,
@@ -82,13 +84,17 @@ impl ServerState {
             let parts = self.prepare(request)?;
             let handler = &*parts.served.served.handler;
             let call = parts.call(self, request);
+            // Held until the commit, or the next call would see the resource before this change.
             let _guard = self.lock_for(handler, &call).await?;
             let answer = handler.run(&call, Some(self.uploaded(finished))).await?;
             Failpoint::KindAnswered.reach();
             let mut reply = final_reply(request, answer.body, self.status(request, session_ref)?)?;
-            // Before the commit: later it cannot be refused.
+            // Before the commit: once it is committed the upload cannot be refused for lack of
+            // reply memory.
             reply.body = self.capacity.reply(reply.body)?;
             let changes = change_set(answer.changes.clone(), finished, session_ref, &reply);
+            // One transaction for resource, reply and end of the session: no crash can leave one
+            // without the others.
             match self.ledger.apply(changes).await {
                 Ok(()) => {
                     Failpoint::FinishApplied.reach();
@@ -96,7 +102,7 @@ impl ServerState {
                     let at = finished.media.at;
                     let is_used = answer.changes.iter().any(|change| change.names(at));
                     if !is_used || !request.creates() {
-                        // The new media, or that of the resource that was replaced, may be garbage.
+                        // The new media, or that of the replaced resource, may be garbage now.
                         self.lifecycle.sweep_now.notify_one();
                     }
                     return Ok(reply);
@@ -142,7 +148,8 @@ impl ServerState {
         })
     }
 
-    /// A resumable upload that was started by POST created something; all others answer 200.
+    /// Returns the status of the final reply: that of a creation for a resumable upload that was
+    /// started by POST, else 200.
     fn status(
         &self,
         request: &UploadRequest,
@@ -155,11 +162,11 @@ impl ServerState {
         Ok(served.served.api.settings().created_status.status_code())
     }
 
-    /// Ends a session that cannot be mended. That it could not be ended is no reason to hide from
-    /// the client what went wrong. Whether it has ended.
+    /// Ends a session as failed. Returns whether the ledger has recorded it.
     pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> bool {
         self.lifecycle.sweep_now.notify_one();
         let ended = self.ledger.end(id, epoch, EndSession::Failed).await;
+        // Logged and not returned: the client is to learn why the session failed.
         if let Err(error) = &ended {
             self.lifecycle.examine_ledger(error);
             tracing::warn!(session = ?id, %error, "a failed session could not be ended");
@@ -168,7 +175,7 @@ impl ServerState {
     }
 }
 
-/// What a [`Call`] borrows.
+/// The values that a [`Call`] borrows.
 struct CallParts<'a> {
     served: ServedMethod<'a>,
     path: PathParameters,
@@ -198,7 +205,7 @@ impl CallParts<'_> {
     }
 }
 
-/// Whether an error is the upload's own fault, so that trying again cannot help.
+/// Whether an error is the upload's own fault, so that a second attempt would fail as well.
 pub(crate) fn is_final(error: &Error) -> bool {
     match error {
         Error::Protocol(_) | Error::MediaType { .. } | Error::FieldMask(_) => true,
@@ -210,11 +217,13 @@ pub(crate) fn is_final(error: &Error) -> bool {
     }
 }
 
-/// The media that `progress` describes, with its digests. The progress of a settled sink always
-/// has one.
+/// Returns the media that `progress` describes, with its digests.
+///
+/// # Panics
+/// If `progress` names no media. That of a flushed sink always does.
 pub(crate) fn media_of(request: &UploadRequest, progress: &Progress, digests: Digests) -> Media {
     Media {
-        at: progress.media.expect("a settled sink names its media"),
+        at: progress.media.expect("a flushed sink names its media"),
         length: progress.offset,
         content_type: request.content_type.clone(),
         digests,
@@ -247,6 +256,7 @@ fn change_set(
     ChangeSet {
         resources,
         small_media: finished.small_media.clone(),
+        // Declared, since the ledger refuses a resource whose media no row knows.
         new_media: (at.location == MediaLocation::Vault).then_some(at.id),
         finish: session_ref.map(|session_ref| FinishSession {
             id: session_ref.id,

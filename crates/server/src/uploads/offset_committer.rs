@@ -1,4 +1,4 @@
-//! The commits of a request that appends.
+//! The commits of one appending request: checkpoints in the background, and the last one in line.
 
 use std::sync::Arc;
 
@@ -14,26 +14,30 @@ use super::ServerState;
 use super::sink::{Checkpoint, FlushedMedia};
 use crate::error::Error;
 
-/// The commits of one request. At most one is on its way.
+/// Commits the offsets of one appending request. At most one commit runs at a time.
 pub(super) struct OffsetCommitter {
     server: Arc<ServerState>,
-    /// As it was leased, but for when it dies.
+    /// The session as it was leased, with the expiry of the last commit.
     pub(super) session: Session,
+    /// Offset that the ledger has.
     committed: u64,
-    /// The total in the ledger, and the one that this request adds.
+    /// Total length that the ledger has.
     known_total: Option<u64>,
+    /// Total length that this request knows.
     total: Option<u64>,
+    /// When the last checkpoint was scheduled.
     last: Instant,
-    /// Up to where commits are begun.
+    /// Offset up to which checkpoints are scheduled.
     pub(super) scheduled: u64,
+    /// The checkpoint that is being synced and committed.
     pub(super) running: Option<JoinHandle<Result<Committed, Error>>>,
 }
 
-/// What a commit has put into the session's row.
+/// The values that a commit has put into the session's row.
 pub(super) struct Committed {
     offset: u64,
     total: Option<u64>,
-    /// When the session dies from then on, if that has moved.
+    /// New expiry of the session, if the commit has moved it.
     expires: Option<Timestamp>,
 }
 
@@ -52,7 +56,7 @@ impl OffsetCommitter {
         }
     }
 
-    /// Whether it is time to make durable what was taken up to `offset`.
+    /// Whether the next write up to `offset` should be a checkpoint. If so, schedules it.
     pub(super) fn due(&mut self, offset: u64) -> bool {
         let checkpoints = &self.server.settings.checkpoints;
         let due = offset - self.scheduled >= checkpoints.bytes
@@ -63,27 +67,32 @@ impl OffsetCommitter {
         due
     }
 
-    /// Notes that a checkpoint of everything up to `offset` is on its way.
+    /// Records that a checkpoint of all bytes up to `offset` is scheduled.
     pub(super) fn note_checkpoint(&mut self, offset: u64) {
         self.scheduled = offset;
         self.last = Instant::now();
     }
 
-    /// Whether the session's row names no media: nothing was ever committed.
+    /// Whether nothing was ever committed, so that the session's row names no media.
     pub(super) fn is_uncommitted(&self) -> bool {
         self.committed == 0
     }
 
-    /// When the next checkpoint is due if few bytes come.
+    /// When the next checkpoint is due if fewer bytes come than [`Checkpoints::bytes`].
+    ///
+    /// [`Checkpoints::bytes`]: crate::config::Checkpoints::bytes
     pub(super) fn next(&self) -> Instant {
         self.last + self.server.settings.checkpoints.interval
     }
 
-    /// Syncs and commits a checkpoint beside whatever goes on.
+    /// Syncs and commits a checkpoint while the request goes on reading, after the commit before it.
     pub(super) async fn spawn_commit(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
+        // The ledger accepts a commit only if its start is the committed offset, so one at a time.
         self.join().await?;
         let (next, total) = (self.next_commit(), self.total);
+        // A task, so that the sync and the commit run in parallel to the next write.
         self.running = Some(tokio::spawn(async move {
+            // Media first, ledger second: the committed offset must never exceed the durable bytes.
             let mut progress = checkpoint.sync().await?;
             progress.total = total;
             let committed = next.make(progress, None, SessionState::Active).await?;
@@ -93,11 +102,18 @@ impl OffsetCommitter {
         Ok(())
     }
 
-    /// Waits for the commit on its way. Cancel safe.
+    /// Waits for the running commit, if there is one.
+    ///
+    /// # Cancel safety
+    /// The commit goes on, and the next call waits for it.
     pub(super) async fn join(&mut self) -> Result<(), Error> {
         if let Some(running) = &mut self.running {
+            // Borrowed while it is awaited and dropped afterwards: a future that is dropped here
+            // leaves the task to the next call.
             let committed = running.await;
             self.running = None;
+            // After a panic it is unknown what was synced or committed: a fault, which stops the
+            // server.
             let committed = committed
                 .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
             self.note(&committed);
@@ -105,13 +121,14 @@ impl OffsetCommitter {
         Ok(())
     }
 
-    /// Commits what is settled, unless there is nothing new in it.
+    /// Commits flushed bytes, unless the ledger knows them already.
     pub(super) async fn commit(
         &mut self,
         flushed: FlushedMedia,
         state: SessionState,
     ) -> Result<(), Error> {
         let progress = flushed.progress;
+        // A chunk that was sent again costs no commit, and so keeps no session alive.
         let nothing_new = progress.offset == self.committed && progress.total == self.known_total;
         if nothing_new && state == SessionState::Active {
             return Ok(());
@@ -141,18 +158,18 @@ impl OffsetCommitter {
     }
 }
 
-/// A commit, but for what it commits.
+/// The parts of a commit that are known before its bytes are synced.
 struct PendingCommit {
     server: Arc<ServerState>,
     id: SessionId,
     epoch: Epoch,
     created: Timestamp,
-    /// How much is committed before.
+    /// Offset that is committed before.
     from: u64,
 }
 
 impl PendingCommit {
-    /// Progress moves the idle limit, where there is one.
+    /// Commits `progress`, and postpones the session's expiry if it has an idle limit.
     async fn make(
         self,
         progress: Progress,
@@ -160,6 +177,8 @@ impl PendingCommit {
         state: SessionState,
     ) -> Result<Committed, LedgerError> {
         let server = &self.server;
+        // Without an idle limit the expiry never moves, and is not written again. With one, it
+        // counts from now: the write and the sync before this may have taken long.
         let is_idle_limited = server.settings.session_idle.is_some();
         let expires = is_idle_limited.then(|| server.expiry(self.created, server.clock.now()));
         let committed = Committed {

@@ -1,4 +1,4 @@
-//! What is remembered of a request that started an upload, until its resource is made.
+//! The request that started an upload, stored until its resource is created.
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod};
@@ -15,7 +15,7 @@ use crate::origin::Host;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
 
-/// Parameters that give access to something. They are not remembered.
+/// Parameters that are credentials. They are not stored.
 const CREDENTIALS: [&str; 5] = [
     "access_token",
     "key",
@@ -24,34 +24,37 @@ const CREDENTIALS: [&str; 5] = [
     "upload_token",
 ];
 
-/// Metadata up to this length is kept in memory while the media is on its way.
+// A thousand uploads keep 4 MiB in this way. Larger metadata is read again from the ledger.
+/// Length in bytes up to which metadata is kept in memory while the media is being uploaded.
 const SMALL_METADATA: usize = 4 * 1024;
 
-/// A request for an upload: which method, with which parameters, for which media.
+/// A request that starts an upload: its method, its parameters, and the type of its media.
+///
+/// Stored as JSON in the session's row, so the names of the fields are a format on disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct UploadRequest {
-    /// That of the API, if it has one.
+    /// Host of the API, if it has one.
+    // Absent in rows of versions without virtual hosts.
     #[serde(default)]
     host: Option<Host>,
     api: String,
     version: String,
     method: String,
-    /// The plain path: raw, without the `/upload` in front.
+    /// The plain path as it was sent, without its prefix `/upload`.
     pub(crate) path: String,
     query: String,
-    // The name in ledgers that are there already.
+    // The name in existing ledgers.
     #[serde(rename = "verb")]
     http_method: String,
-    /// Where clients reach the server.
+    /// URL under which the client reached the server, without a slash at its end.
     pub(crate) base_url: String,
-    /// The JSON that came with it, as text: parsed it takes many times the memory, and an upload may
-    /// take days.
+    /// The JSON metadata as text: parsed, it would take many times the memory for days.
     metadata: String,
-    /// The media's type.
+    /// Media type.
     pub(crate) content_type: String,
-    /// What the client said the digests are.
+    /// Digests that the client has announced.
     pub(crate) expected: ExpectedDigests,
-    /// `If-Match` and its kin, by name.
+    /// Conditional headers, such as `If-Match`, by name.
     conditions: Vec<(String, String)>,
 }
 
@@ -66,10 +69,11 @@ pub(crate) struct UploadHead<'a> {
 }
 
 impl UploadHead<'_> {
-    /// Puts the head together with what came in the body: metadata, and the type of the media.
+    /// Combines the head with the metadata and the media type of the body.
     ///
     /// # Errors
-    /// When the method does not take this type, or the metadata states malformed digests.
+    /// If the method does not accept the type, a parameter that shapes the final reply is invalid,
+    /// or the metadata states malformed digests.
     pub(crate) fn with_body(
         &self,
         metadata: &Map<String, Value>,
@@ -116,17 +120,17 @@ impl UploadHead<'_> {
 }
 
 impl UploadRequest {
-    /// Reads what [`UploadRequest::to_bytes`] wrote. `None` when it is something else.
+    /// Reads the form written by [`UploadRequest::to_bytes`]; `None` if it is another one.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// The form in which it is stored with a session.
+    /// Returns the form that is stored with a session.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings and JSON can be written as JSON")
     }
 
-    /// The method, if the server still serves it.
+    /// Returns the method, if the server still serves it.
     pub(crate) fn method<'a>(&self, registry: &'a Registry) -> Result<ServedMethod<'a>, Error> {
         registry
             .method(self.host.as_ref(), &self.api, &self.version, &self.method)
@@ -135,7 +139,7 @@ impl UploadRequest {
             })
     }
 
-    /// The variables of the path.
+    /// Returns the variables of the path.
     pub(crate) fn path_parameters(&self, method: ServedMethod<'_>) -> PathParameters {
         method
             .method
@@ -144,17 +148,18 @@ impl UploadRequest {
             .unwrap_or_default()
     }
 
-    /// The parameters of the query, without the secret ones. They were UTF-8 when the query was written.
+    /// Returns the parameters of the query, without credentials.
     pub(crate) fn parameters(&self) -> Parameters {
         Parameters::parse(Some(&self.query)).unwrap_or_default()
     }
 
-    /// The JSON that came with it.
+    /// Parses the metadata. Must not be called after [`UploadRequest::drop_metadata`].
     pub(crate) fn metadata(&self) -> Result<Map<String, Value>, Error> {
         Ok(parse_metadata(self.metadata.as_bytes())?)
     }
 
-    /// What the request was conditional on. The conditions hold at the end as at the start.
+    /// Returns the HTTP method and the conditional headers. The conditions are checked at the start
+    /// and again at the end.
     pub(crate) fn conditions(&self) -> (HttpMethod, HeaderMap) {
         let headers = self.conditions.iter();
         let headers = headers.filter_map(|(name, value)| {
@@ -167,7 +172,7 @@ impl UploadRequest {
         (http_method, headers.collect())
     }
 
-    /// Refuses metadata that is longer than `limit`, after media has been taken out of it.
+    /// Refuses metadata longer than `limit` bytes. Media has been taken out of it before.
     pub(crate) fn check_metadata(&self, limit: usize) -> Result<(), Error> {
         if self.metadata.len() > limit {
             return Err(BodyError::TooLong { limit }.into());
@@ -175,14 +180,14 @@ impl UploadRequest {
         Ok(())
     }
 
-    /// Lets go of metadata that is not small, for as long as the media is on its way.
+    /// Drops large metadata while the media is being uploaded. The ledger has it.
     pub(crate) fn drop_metadata(&mut self) {
         if self.metadata.len() > SMALL_METADATA {
             self.metadata = String::new();
         }
     }
 
-    /// About how many bytes it takes in memory.
+    /// Approximate number of bytes that the request takes in memory.
     pub(crate) fn memory(&self) -> usize {
         let conditions = self.conditions.iter();
         let conditions: usize = conditions
@@ -198,17 +203,17 @@ impl UploadRequest {
         conditions + texts.map(String::len).iter().sum::<usize>()
     }
 
-    /// Whether [`UploadRequest::drop_metadata`] has let go of the metadata. Written JSON is never empty.
+    /// Whether [`UploadRequest::drop_metadata`] has dropped the metadata.
     pub(crate) fn is_metadata_dropped(&self) -> bool {
         self.metadata.is_empty()
     }
 
-    /// Whether the request was a POST, so that a resource is created by it.
+    /// Whether the request was a POST, which creates a resource.
     pub(crate) fn creates(&self) -> bool {
         self.http_method == HttpMethod::POST.as_str()
     }
 
-    /// The digests to be computed while the media streams.
+    /// Returns the digests to be computed while the media is being uploaded.
     pub(crate) fn wanted(&self, method: ServedMethod<'_>) -> Wanted {
         method.wanted_digests().or(self.expected.wanted())
     }
@@ -216,7 +221,7 @@ impl UploadRequest {
 
 #[cfg(test)]
 impl UploadRequest {
-    /// One that uploads an animal.
+    /// Returns the request of an upload of the Farm API.
     pub(crate) fn example() -> Self {
         Self {
             host: None,
@@ -249,7 +254,7 @@ fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
     values.collect()
 }
 
-/// The final reply will be shaped by these parameters; better refuse them before the media comes.
+/// Refuses invalid parameters of the final reply before the media comes, not after it.
 fn check_reply_parameters(query: &Parameters) -> Result<(), Error> {
     let standard = StandardParameters::from_parameters(query)?;
     standard
@@ -260,7 +265,8 @@ fn check_reply_parameters(query: &Parameters) -> Result<(), Error> {
     Ok(())
 }
 
-/// The fields that clients and APIs use for the media's type.
+/// Returns the media type that the metadata states. Drive calls the field `mimeType`, Cloud Storage
+/// `contentType`.
 fn type_in_metadata(metadata: &Map<String, Value>) -> Option<String> {
     let field = |name| {
         metadata

@@ -23,31 +23,32 @@ use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
 use crate::locks::{LockError, SessionGuard};
 
-/// A body is read by anyone who does what the request asks for, and then only once.
+// The body is taken once, by the code that carries the request out.
+/// Message for a body that was taken twice, which is a bug.
 const BODY_PRESENT: &str = "nobody has taken the body yet";
 
-/// What a request to a session is answered.
+/// The answer to a request to a session.
 #[derive(Debug)]
 pub(crate) enum SessionReply {
-    /// So many bytes are committed; more are wanted.
+    /// This many bytes are committed, and the upload is not finished.
     Committed(u64),
     /// The upload is finished.
     Final(FinalReply),
 }
 
-/// A session under a lease, with what is remembered of its start.
+/// A session under a lease, with the request that started it.
 #[derive(Debug)]
 pub(crate) struct LockedSession {
     pub(crate) session: Session,
     pub(crate) request: UploadRequest,
-    /// Its media, when it is still open from the last request.
+    /// Its media, if it is still open from the last request.
     pub(crate) media: Option<VaultMedia>,
     pub(crate) guard: SessionGuard,
 }
 
 impl ServerState {
-    /// Starts a session and returns its `upload_id`. `declared` is the length that the client
-    /// announced.
+    /// Starts a session and returns its `upload_id`. `declared` is the length in bytes that the
+    /// client announced.
     pub(crate) async fn start(
         &self,
         mut request: UploadRequest,
@@ -75,8 +76,10 @@ impl ServerState {
             context,
             ..session.clone()
         };
+        // Committed before the reply: the client relies on the session from its `Location` on.
         self.ledger.start(row).await?;
         Failpoint::SessionStarted.reach();
+        // The cache holds 256 sessions, and the ledger has the metadata.
         request.drop_metadata();
         self.session_cache.put(CachedSession {
             session: session.into(),
@@ -87,8 +90,8 @@ impl ServerState {
         Ok(upload_id)
     }
 
-    /// Does what a request to a session asks for: appends its body, reports what is committed,
-    /// finishes, or repeats the final reply. `path` is the plain path of the request.
+    /// Carries out a request to a session: appends its body, reports the committed offset, finishes,
+    /// or repeats the final reply. `path` is the plain path of the request.
     pub(crate) async fn continue_session(
         self: &Arc<Self>,
         head: Box<SessionHead>,
@@ -99,6 +102,9 @@ impl ServerState {
         let continues = self
             .session_cache
             .any(id, |cached| self.continues(cached, &path, &head.request));
+        // A request that appends where the last one ended needs no look at the ledger. Any other is
+        // first answered without a lease, so that a query does not stop a running append. Boxed,
+        // since it ends before the body comes.
         if !continues {
             let answered = Box::pin(self.answer_without_lease(id, &head, &path, body)).await?;
             if let Some(reply) = answered {
@@ -107,11 +113,13 @@ impl ServerState {
         }
         let server = Arc::clone(self);
         let body = body.take().expect(BODY_PRESENT);
-        // Boxed for itself, and dropped before the body comes.
+        // A box of its own, which is dropped before the body is awaited.
         let lease = Box::pin(async move {
             let locked = server.lease_for(id, &path, &head.request).await;
             (server, locked, head, body)
         });
+        // From here on the request may hold a lease and uncommitted bytes. It goes on without its
+        // client until the bytes are committed and the lease is released.
         self.lifecycle
             .run_to_completion(Box::pin(async move {
                 let (server, locked, head, body) = lease.await;
@@ -122,14 +130,15 @@ impl ServerState {
                     }
                     Err(error) => return Err(error),
                 };
+                // Not held while the body comes, which may take hours.
                 drop(head);
                 action.await
             }))
             .await
     }
 
-    /// Answers what can be answered without disturbing who writes to the session; `None` when the
-    /// request has to take it over.
+    /// Answers a request that need not disturb the session's writer; `None` if it has to take the
+    /// session over.
     async fn answer_without_lease(
         &self,
         id: SessionId,
@@ -144,12 +153,14 @@ impl ServerState {
                 expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
                 Ok(Some(SessionReply::Committed(session.progress.offset)))
             }
-            // What an older request has sent may fill the gap.
+            // Not a gap: the bytes that an older request is writing may fill it. Nor an error that
+            // ends the session, which takes a lease.
             Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
                 Err(error.into())
             }
             Ok(Step::Finish { .. }) => {
-                // Not under the lease: nobody shall wait for a body that must be empty.
+                // Before the lease is taken, so that no other request waits for a slow body that
+                // must be empty.
                 expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
                 Ok(None)
             }
@@ -157,19 +168,21 @@ impl ServerState {
         }
     }
 
-    /// Whether a request adds bytes to a session just where its last one has left it.
+    /// Whether a request appends to a cached session exactly where its last request ended.
     fn continues(&self, cached: &CachedSession, path: &str, request: &SessionRequest) -> bool {
         let session = &cached.session;
         self.lives_at(session, &cached.request, path)
             && self.rules(&cached.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {
+                    // A chunk without a new byte goes by the ledger: under an idle limit, chunks
+                    // that are sent again must not keep a session alive.
                     Ok(Step::Append(intake)) => intake.remaining_hint() != Some(0),
                     _ => false,
                 }
             })
     }
 
-    /// Cancels a session. Every way it can end is an error: 499 when it is cancelled, now or before.
+    /// Cancels a session. Each outcome is an error: 499 if the session is cancelled, now or before.
     pub(crate) async fn cancel(
         self: &Arc<Self>,
         upload_id: &UploadId,
@@ -187,9 +200,11 @@ impl ServerState {
                         Failpoint::CancelLeased.reach();
                         server.ledger.end(id, epoch, EndSession::Cancelled).await?;
                         Failpoint::CancelCommitted.reach();
+                        // The media is garbage now, and its client may want the space soon.
                         server.lifecycle.sweep_now.notify_one();
                         Err(SessionError::Cancelled.into())
                     }
+                    // All its bytes are acknowledged, so it will be finished.
                     SessionState::Finishing => Err(Error::FinishPending),
                     SessionState::Finished => Err(Error::AlreadyFinished),
                     SessionState::Cancelled => Err(SessionError::Cancelled.into()),
@@ -199,8 +214,8 @@ impl ServerState {
             .await
     }
 
-    /// Drives a session that was left finishing, as by a crash, to its end. Nothing was promised to
-    /// a session that has died meanwhile; if it cannot be finished, it ends.
+    /// Finishes a session that was left in the state *finishing*, for example by a crash. A session
+    /// that has expired and cannot be finished fails.
     pub(crate) async fn finish_interrupted_upload(
         self: &Arc<Self>,
         id: SessionId,
@@ -216,12 +231,13 @@ impl ServerState {
                 let (Ok(guard), Some(session)) = (guard, server.ledger.lease(id).await?) else {
                     return Ok(());
                 };
+                // A client's request may have finished it in the meantime.
                 if session.state != SessionState::Finishing {
                     return Ok(());
                 }
                 let (epoch, is_dead) = (session.epoch, server.clock.now() >= session.expires);
                 let request = match request {
-                    // As after a downgrade. While it lives, another version may still know it.
+                    // For example after a downgrade. Until it expires, a newer version may read it.
                     Err(error) if is_dead => {
                         server.fail(id, epoch).await;
                         return Err(error);
@@ -246,14 +262,15 @@ impl ServerState {
             .await
     }
 
-    /// What is remembered of the start of a session, whole.
+    /// Reads the request that started a session from the ledger, with its metadata.
     pub(crate) async fn remembered_request(&self, id: SessionId) -> Result<UploadRequest, Error> {
         let session = self.ledger.session(id).await?;
         remembered(&session.ok_or(Error::SessionNotFound)?)
     }
 
-    /// Begins what a request does to the session that it has leased. What only this has to know need not be held
-    /// while the body comes.
+    /// Returns the future that carries out a request to the session it has leased.
+    ///
+    /// A separate step, so that its inputs are not held while the body comes.
     fn begin_action(
         self: Arc<Self>,
         locked: Box<LockedSession>,
@@ -282,7 +299,7 @@ impl ServerState {
         Ok(action)
     }
 
-    /// Repeats the final reply, and reads the body if little is left of it.
+    /// Repeats the final reply, and reads the rest of a short body.
     async fn replay_final(
         self: Arc<Self>,
         locked: Box<LockedSession>,
@@ -294,7 +311,7 @@ impl ServerState {
         reply
     }
 
-    /// Refuses a request, and ends the session if that is what follows.
+    /// Refuses a request, and ends the session if the error requires it.
     async fn refuse(
         self: Arc<Self>,
         locked: Box<LockedSession>,
@@ -309,13 +326,16 @@ impl ServerState {
         Err(error.into())
     }
 
-    /// A newer request has the session: reads the rest of the body and answers what becomes of the
-    /// upload, so that requests with the same last bytes get the same reply.
+    /// Answers a request whose session a newer request has taken over: reads the rest of the body,
+    /// waits for the newer request, and repeats its final reply. Two requests with the same last
+    /// bytes thus get the same reply.
     pub(crate) async fn yield_to_newer(
         &self,
         id: SessionId,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
+        // The rest of the body is read first: a connection that is closed while its client still
+        // sends may be reset, and the reply with it.
         tokio::select! {
             discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
             () = self.lifecycle.drain_now.cancelled() => return Err(Error::Draining),
@@ -327,8 +347,8 @@ impl ServerState {
         reply.map(SessionReply::Final).ok_or(Error::Superseded)
     }
 
-    /// Takes the session over for a request that writes to it. If the session is at hand as its
-    /// last request left it, and the request goes on there, that is its lease.
+    /// Takes the session over for a request that writes to it. If the request continues a cached
+    /// session, the cached lease is used.
     async fn lease_for(
         &self,
         id: SessionId,
@@ -336,6 +356,8 @@ impl ServerState {
         request: &SessionRequest,
     ) -> Result<Box<LockedSession>, Error> {
         let guard = self.lock_session(id).await?;
+        // Under the guard, which only one request has. An entry that does not fit is dropped: the
+        // lease below makes it outdated.
         let cached = self.session_cache.take(id);
         match cached.filter(|cached| self.continues(cached, path, request)) {
             Some(cached) => Ok(Box::new(LockedSession {
@@ -348,9 +370,10 @@ impl ServerState {
         }
     }
 
-    /// Takes the session over from anyone who writes to it.
+    /// Takes the session over from its writer, if there is one.
     async fn lease(&self, id: SessionId, path: &str) -> Result<Box<LockedSession>, Error> {
         let guard = self.lock_session(id).await?;
+        // The new lease makes a cached one outdated. Dropping it closes its media.
         drop(self.session_cache.take(id));
         self.lease_locked(guard, id, path).await
     }
@@ -389,12 +412,12 @@ impl ServerState {
         self.check(self.ledger.session(id).await?, path)
     }
 
-    /// A session is found only under the path it was started with, and only as long as it lives.
+    /// Whether the session has not expired and was started under this path.
     fn lives_at(&self, session: &Session, request: &UploadRequest, path: &str) -> bool {
         self.clock.now() < session.expires && request.path == path
     }
 
-    /// A session that ended without a resource is answered alike under every path: which one it had is forgotten.
+    /// Refuses a session that has expired, or ended without a resource.
     fn refuse_ended(&self, session: &Session) -> Result<(), Error> {
         match session.state {
             _ if self.clock.now() >= session.expires => Err(Error::SessionNotFound),
@@ -410,6 +433,8 @@ impl ServerState {
         path: &str,
     ) -> Result<(Session, UploadRequest), Error> {
         let session = session.ok_or(Error::SessionNotFound)?;
+        // First: the ledger deletes the context of an ended session, and its path with it. It is
+        // therefore answered alike under each path.
         self.refuse_ended(&session)?;
         let request = remembered(&session)?;
         if self.lives_at(&session, &request, path) {
@@ -419,7 +444,7 @@ impl ServerState {
         }
     }
 
-    /// The reply of a session that has finished.
+    /// Returns the stored reply of a finished session; `None` if it has not finished.
     pub(crate) async fn final_reply_of(&self, id: SessionId) -> Result<Option<FinalReply>, Error> {
         let session = self.ledger.session(id).await?;
         let reply = session.and_then(|session| session.reply);
@@ -440,7 +465,7 @@ impl ServerState {
         counted.transpose()
     }
 
-    /// When a session that made progress at `now` dies.
+    /// When a session that made progress at `now` expires.
     pub(crate) fn expiry(&self, created: Timestamp, now: Timestamp) -> Timestamp {
         let end = created.saturating_add(self.settings.session_lifetime);
         match self.settings.session_idle {
@@ -449,6 +474,7 @@ impl ServerState {
         }
     }
 
+    /// Maximum size in bytes of the media of the request's method; `None` if it has no limit.
     pub(crate) fn max_size(&self, request: &UploadRequest) -> Result<Option<u64>, Error> {
         let method = request.method(&self.registry)?.method;
         let upload = method.upload.as_ref();

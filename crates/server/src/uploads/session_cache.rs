@@ -1,12 +1,13 @@
 //! Sessions between two of their requests.
 //!
-//! A client that has started a session, or sent a chunk of its media, mostly comes back at once. What its next
-//! request needs is kept at hand for it: the row as it was committed, the lease, and the open media, whose last
-//! bytes need not be read back by anyone who has just written them.
+//! A client that has started a session or sent a chunk usually comes back at once. The cache keeps
+//! what its next request needs: the row as it was committed, with its lease, and the open media, so
+//! that its last extent need not be read back and verified.
 //!
-//! Only the holder of a session's turn puts it here, when all that it has done is committed, and only the next
-//! holder takes it out. Anyone who does not find it, or finds that it does not fit, asks the ledger; so it may be
-//! forgotten at any time. A commit under a lease that is no longer the newest is refused by the ledger, as ever.
+//! Only the holder of a session's guard puts the session here, after it has committed all its work,
+//! and only the next holder takes it out. A request that finds no entry, or one that does not fit,
+//! asks the ledger, so an entry may be evicted at any time. The ledger refuses a commit under a
+//! lease that is not the newest, cached or not.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,28 +18,32 @@ use windlass_store::{Session, SessionId, Timestamp};
 use super::request::UploadRequest;
 use super::sink::VaultMedia;
 
-/// How many sessions a server keeps at hand for their next request, the latest. Each may hold a file open.
+/// Number of sessions that the cache holds, the latest ones. Each may keep one file open, so the
+/// number is part of the server's need of file descriptors.
 pub const CAPACITY: usize = 256;
 
-/// How long one is kept. Media that is deleted meanwhile keeps its room on the disk until it is closed.
+// A client mostly sends its next chunk within a round trip. The bound exists because deleted media
+// frees its disk space only when the file is closed.
+/// How long the cache keeps a session.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// Requests that take more than this in memory are not kept.
+// 256 entries of this size are 1 MiB. Larger requests are read again from the ledger.
+/// Maximum size of a cached request in bytes of memory.
 const MAX_REQUEST: usize = 4 * 1024;
 
-/// The sessions that are at hand.
+/// The latest sessions, for their next requests.
 #[derive(Debug)]
 pub(crate) struct SessionCache(Mutex<LruCache<SessionId, CachedSession>>);
 
-/// A session as its last request has left it: open, with all that is written committed.
+/// A session as its last request left it: active, with all written bytes committed.
 #[derive(Debug)]
 pub(crate) struct CachedSession {
     /// Its row, without the context.
     pub(crate) session: Session,
     pub(crate) request: UploadRequest,
-    /// Its media, when that is in the vault.
+    /// Its media, if it is in the vault.
     pub(crate) media: Option<VaultMedia>,
-    /// When it was put here.
+    /// When it was put into the cache.
     pub(crate) since: Timestamp,
 }
 
@@ -47,35 +52,38 @@ impl SessionCache {
         Self(Mutex::new(LruCache::new(CAPACITY)))
     }
 
-    /// Keeps a session for its next request.
+    /// Keeps a session for its next request. The caller holds the session's guard.
     pub(crate) fn put(&self, cached: CachedSession) {
         if cached.request.memory() <= MAX_REQUEST {
             let mut map = self.map();
             let oldest = (map.len() == CAPACITY).then(|| map.remove_lru());
             let before = map.insert(cached.session.id, cached);
-            // They may close files.
+            // Outside of the lock: dropping an entry may close a file, which can block.
             drop(map);
             drop((oldest, before));
         }
     }
 
-    /// Whether a session is at hand and `fits`.
+    /// Whether the cache holds the session and `fits` accepts it.
     pub(crate) fn any(&self, id: SessionId, fits: impl FnOnce(&CachedSession) -> bool) -> bool {
+        // `peek` leaves the entries in the order of `since`, on which `forget_old` relies.
         self.map().peek(&id).is_some_and(fits)
     }
 
-    /// Takes a session out. The caller holds its turn.
+    /// Takes a session out. The caller holds the session's guard.
     pub(crate) fn take(&self, id: SessionId) -> Option<CachedSession> {
         self.map().remove(&id)
     }
 
-    /// Forgets those whose clients have not come back.
+    /// Evicts sessions whose clients have not come back within the maximum age.
     pub(crate) fn forget_old(&self, now: Timestamp) {
-        // A clock that was set back would keep them for long.
+        // An entry from the future means that the clock was set back, which would keep it for long.
         let is_old = |cached: &CachedSession| {
             cached.since > now || cached.since.saturating_add(MAX_AGE) <= now
         };
         loop {
+            // Locked once for each entry: files are closed outside of the lock, and requests can
+            // pass in between.
             let mut map = self.map();
             let oldest = map.iter().next().filter(|(_, oldest)| is_old(oldest));
             let gone = oldest.is_some().then(|| map.remove_lru());
@@ -126,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room_for_the_newest() {
+    fn full_cache_evicts_the_oldest_session() {
         let sessions = SessionCache::new();
         let newest = u16::try_from(CAPACITY).unwrap();
         for n in 0..newest {
@@ -139,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_do_not_come_back_are_forgotten() {
+    fn idle_sessions_are_evicted_after_the_maximum_age() {
         let sessions = SessionCache::new();
         for (n, since) in [(1, 1_000), (2, 2_000), (3, 3_000)] {
             sessions.put(cached(n, since));

@@ -1,4 +1,5 @@
-//! Simple and multipart uploads: one request from the first byte to the resource.
+//! Simple and multipart uploads: one request from its first byte to the resource. They have no
+//! session: a broken one starts again with its first byte.
 
 use std::sync::Arc;
 
@@ -29,14 +30,14 @@ struct SingleRequestUpload<'a> {
     request: UploadRequest,
     intake: BodyFilter,
     sink: MediaSink,
-    /// When bytes were last sent to the vault.
+    /// When a write to the vault last began.
     written: Instant,
     wanted: Wanted,
     _permit: Permit,
 }
 
 impl ServerState {
-    /// A simple upload: the body is the media.
+    /// Carries out a simple upload, whose body is the media.
     pub(crate) async fn simple(
         self: &Arc<Self>,
         head: &UploadHead<'_>,
@@ -54,13 +55,14 @@ impl ServerState {
             .await
     }
 
-    /// A multipart upload: the body holds metadata and media.
+    /// Carries out a multipart upload, whose body holds metadata and media.
     pub(crate) async fn multipart(
         self: &Arc<Self>,
         head: &UploadHead<'_>,
         multipart: MultipartHead,
         mut body: RequestBody,
     ) -> Result<FinalReply, Error> {
+        // Here as well as in `open`, which comes only after the metadata has been read.
         self.admit_upload()?;
         let limits = RelatedLimits::default().with_metadata(self.settings.limits.metadata);
         let mut splitter = Splitter::new(multipart.boundary, limits, third_part(head.method));
@@ -71,6 +73,8 @@ impl ServerState {
                 .next(&mut body)
                 .await?
                 .ok_or(RelatedError::NoFinalBoundary)?;
+            // Counted as it comes: the metadata is parsed only when the media begins, and a client
+            // may stop before.
             received += data.len() as u64;
             body.hold(received)?;
             prelude.read(&mut splitter, data)?;
@@ -89,7 +93,7 @@ impl ServerState {
             .await
     }
 
-    /// Media that came inside of a JSON body, in base64.
+    /// Carries out an upload of media that came inside a JSON body in base64.
     pub(crate) async fn embedded(
         self: &Arc<Self>,
         head: &UploadHead<'_>,
@@ -113,13 +117,14 @@ impl ServerState {
             .await
     }
 
-    /// The next bytes of a body, unless the server stops.
+    /// Returns the next bytes of a body, or [`Error::Draining`] when the server drains.
     ///
     /// # Cancel safety
     ///
     /// Nothing is lost when the future is dropped.
     async fn next(&self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
         tokio::select! {
+            // The drain first: a fast client always has bytes ready.
             biased;
             () = self.lifecycle.drain_now.cancelled() => Err(Error::Draining),
             data = body.next() => Ok(data?),
@@ -127,7 +132,7 @@ impl ServerState {
     }
 }
 
-/// What may come behind the media.
+/// Returns what the API allows after the media part.
 fn third_part(method: ServedMethod<'_>) -> ThirdPart {
     if method.served.api.settings().checksum_part {
         ThirdPart::Checksums
@@ -136,15 +141,15 @@ fn third_part(method: ServedMethod<'_>) -> ThirdPart {
     }
 }
 
-/// What comes before the media in a multipart body.
+/// The part of a multipart body before the media.
 #[derive(Default)]
 struct MultipartPrelude {
     metadata: Vec<u8>,
     /// Whether the media has begun.
     media_begun: bool,
-    /// The type that the media part states.
+    /// Media type that the media part states.
     content_type: Option<String>,
-    /// The pieces that came with the beginning of the media.
+    /// Pieces of media that came together with its first byte.
     media: Vec<Piece>,
 }
 
@@ -182,7 +187,7 @@ impl<'a> SingleRequestUpload<'a> {
         length: BodyLength,
     ) -> Result<Self, Error> {
         server.admit_upload()?;
-        let place = server.capacity.uploads.take()?;
+        let permit = server.capacity.uploads.take()?;
         server.admit(&request).await?;
         let wanted = request.wanted(request.method(&server.registry)?);
         let mut sink = MediaSink::new(server.sink_deps(), wanted);
@@ -196,7 +201,7 @@ impl<'a> SingleRequestUpload<'a> {
             server,
             request,
             wanted,
-            _permit: place,
+            _permit: permit,
         })
     }
 
@@ -228,14 +233,14 @@ impl<'a> SingleRequestUpload<'a> {
         if let Some(checksums) = splitter.finish()? {
             let checksums = ExpectedDigests::from_metadata(&parse_metadata(&checksums)?)?;
             self.request.expected = self.request.expected.merge(checksums)?;
-            // What was not computed on the way is computed from what is stored.
+            // Digests that were not computed on the way are computed from the stored media.
             self.wanted = self.wanted.or(checksums.wanted());
         }
         Ok(())
     }
 
-    /// The next bytes of the body. While a slow client is waited for, what it has sent does not stay in
-    /// memory.
+    /// Returns the next bytes of the body. Writes the buffered bytes of a slow client meanwhile, so
+    /// that they do not stay in memory.
     async fn next(&mut self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
         let timeout = self.server.settings.checkpoints.interval;
         while self.sink.can_write() {
@@ -248,12 +253,12 @@ impl<'a> SingleRequestUpload<'a> {
         self.server.next(body).await
     }
 
-    /// Takes bytes, and has them written when they are many. The last ones of the request are left to its end, which
-    /// writes and syncs in one go.
+    /// Takes bytes, and writes the buffer when it is full.
     async fn take(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
         let mut data = self.intake.accept(data)?;
         while !data.is_empty() {
             self.sink.take(&mut data);
+            // The last bytes of a request are left to its end, which writes and syncs in one call.
             let is_done = is_last && data.is_empty();
             if !is_done && !self.sink.has_room() {
                 self.make_room().await?;
@@ -262,7 +267,7 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
-    /// Has the batch written, unless the write before it gives memory back in which more can be taken.
+    /// Writes the buffer, unless the write before it has returned memory for more bytes.
     async fn make_room(&mut self) -> Result<(), Error> {
         self.sink.await_write().await?;
         if !self.sink.has_room() {
@@ -278,7 +283,7 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
-    /// Makes the resource of what was received, or gives the upload up.
+    /// Creates the resource, or discards the media if that fails.
     async fn end(&mut self, received: Result<(), Error>) -> Result<FinalReply, Error> {
         let finished = match received {
             Ok(()) => self.finish().await,
@@ -290,6 +295,7 @@ impl<'a> SingleRequestUpload<'a> {
         }
     }
 
+    /// Makes the media durable, checks its digests and creates the resource.
     async fn finish(&mut self) -> Result<FinalReply, Error> {
         self.server.count_last_write(&self.sink);
         let flushed = self.sink.flush_and_sync().await?;
@@ -304,8 +310,10 @@ impl<'a> SingleRequestUpload<'a> {
         self.server.finish(&self.request, &finished, None).await
     }
 
+    /// Discards the media of a failed upload. Returns the error to answer.
     async fn give_up(&mut self, error: Error) -> Error {
-        // After a fault of the ledger it is not known whether the resource exists; the sweep will.
+        // After a fault of the ledger the resource may have been committed, with this media. The
+        // sweep of the next process knows.
         if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
             self.sink.discard().await;
         }

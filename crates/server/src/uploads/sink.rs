@@ -1,8 +1,8 @@
-//! The way of media bytes from a request to a durable place.
+//! The path of media bytes from a request to durable storage.
 //!
-//! Bytes are collected in a [`WriteBuffer`], checksummed, and written while the next ones are read. As
-//! long as there are few of them they stay in memory, to be kept in the ledger; the first byte too
-//! many opens a media in the vault.
+//! A [`MediaSink`] collects bytes in a [`WriteBuffer`], computes their checksums, and writes them
+//! while the next ones are read. Small media stays in memory and goes to the ledger; the first byte
+//! beyond the limit opens a media in the vault.
 
 use std::sync::Arc;
 
@@ -22,31 +22,31 @@ use crate::uploads::checksums::RunningChecksum;
 use crate::uploads::checksums::{BackgroundHasher, hash};
 use crate::uploads::write_buffer::{BufferPool, Priority};
 
-/// What a sink needs of the server.
+/// The parts of the server that a sink needs.
 #[derive(Clone)]
 pub(crate) struct SinkDeps {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) buffer_pool: BufferPool,
-    /// For files that are open for a look.
+    /// Bound on the files that are open because media is read back.
     pub(crate) media_reads: Pool,
-    /// Media up to this length stays in the ledger.
+    /// Length in bytes up to which media is kept in the ledger.
     pub(crate) small_media: usize,
-    /// When the request came.
+    /// When the request arrived.
     pub(crate) now: Timestamp,
 }
 
-/// Takes the bytes of one media.
+/// Takes the bytes of one media and makes them durable.
 pub(crate) struct MediaSink {
     sink_deps: SinkDeps,
     write_buffer: WriteBuffer,
-    /// What is written or on its way, as of the end of the last batch.
+    /// Position behind the bytes that are written or being written.
     sent: RunningChecksum,
-    /// What has been pushed, including what is still in the batch.
+    /// Position behind all taken bytes, those in the write buffer included.
     taken: RunningChecksum,
-    /// Whether it is known beforehand that the media is too large for the ledger.
+    /// Whether the announced length exceeds the limit of small media.
     known_large: bool,
-    /// The media's name as long as it is small.
+    /// Id of the media as long as it is small.
     small_id: MediaId,
     /// `None` while the media is small.
     vault_media: Option<VaultMedia>,
@@ -61,22 +61,22 @@ pub(crate) struct VaultMedia {
     writer: Arc<dyn MediaWriter>,
 }
 
-/// A batch on its way to the vault.
+/// A batch that is being written to the vault.
 struct Writing {
     task: JoinHandle<Result<(), WriteFailed>>,
     from: RunningChecksum,
     to: RunningChecksum,
-    /// Whether it is to be committed, after a sync that somebody else sees to.
+    /// Whether the caller gets a [`Checkpoint`] for it.
     checkpoint: bool,
 }
 
-/// A batch that was not written or not synced, and its pieces: what was written of them may still count.
+/// A failed write, with its pieces: on a full disk the written part of them still counts.
 struct WriteFailed {
     error: VaultError,
     pieces: Vec<Bytes>,
 }
 
-/// Writes a batch, and lets go of its memory.
+/// Writes a batch and releases its memory.
 async fn write_out(
     writer: &dyn MediaWriter,
     offset: u64,
@@ -86,17 +86,18 @@ async fn write_out(
     written.map_err(|error| WriteFailed { error, pieces })
 }
 
-/// As [`write_out`], and syncs what was written, with all that was written before.
+/// Writes a batch and syncs the media, this batch and all before it.
 async fn write_out_and_sync(
     writer: &dyn MediaWriter,
     offset: u64,
     pieces: Vec<Bytes>,
 ) -> Result<(), WriteFailed> {
+    // One call, so that write and sync are one stay on a blocking thread.
     let synced = writer.write_and_sync(offset, pieces.clone()).await;
     synced.map_err(|error| WriteFailed { error, pieces })
 }
 
-/// Bytes that can be committed as soon as they are synced.
+/// Written bytes that may be committed once they are synced.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
     pub(crate) progress: Progress,
@@ -104,14 +105,14 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Makes the bytes durable and returns what may be committed.
+    /// Makes the bytes durable and returns the progress that may be committed.
     pub(crate) async fn sync(self) -> Result<Progress, VaultError> {
         self.writer.sync().await?;
         Ok(self.progress)
     }
 }
 
-/// Everything that was taken, durable (or, small media, ready to be committed with the ledger).
+/// All taken bytes: durable in the vault, or small media that is ready to be committed.
 #[derive(Debug, Clone)]
 pub(crate) struct FlushedMedia {
     pub(crate) progress: Progress,
@@ -119,7 +120,7 @@ pub(crate) struct FlushedMedia {
 }
 
 impl MediaSink {
-    /// A sink for a new media.
+    /// Creates a sink for new media. Nothing is opened before the first write.
     pub(crate) fn new(sink_deps: SinkDeps, wanted: Wanted) -> Self {
         let start = RunningChecksum::start();
         Self {
@@ -135,9 +136,9 @@ impl MediaSink {
         }
     }
 
-    /// A sink that goes on where `progress` ends, with its media if that is `open` still. Else
-    /// recovery happens here: what lies behind the committed offset is cut off, and the last
-    /// committed stretch is checked.
+    /// Creates a sink that continues where `progress` ends. If the media is not `open` any more, the
+    /// vault recovers it: it verifies the last committed extent and cuts off the bytes behind the
+    /// committed offset.
     pub(crate) async fn resume(
         sink_deps: SinkDeps,
         wanted: Wanted,
@@ -160,6 +161,7 @@ impl MediaSink {
                 id,
                 location: MediaLocation::Vault,
             }) => {
+                // A cached writer has written all of these bytes itself, so they need no check.
                 let media = match open.filter(|open| open.id == id) {
                     Some(open) => open,
                     None => sink.reopen(id, progress).await?,
@@ -182,51 +184,54 @@ impl MediaSink {
         })
     }
 
-    /// The media that is open in the vault, for who goes on with it.
+    /// Returns the media that is open in the vault, for the session cache.
     pub(crate) fn into_open(self) -> Option<VaultMedia> {
         self.vault_media
     }
 
-    /// Notes how long the media will be, where that is known.
+    /// Tells the sink how long the media will be in bytes, if that is known.
     pub(crate) fn expect(&mut self, total: Option<u64>) {
         let small = self.sink_deps.small_media as u64;
         self.known_large = total.is_some_and(|total| total > small);
     }
 
-    /// How many bytes were taken in all: the offset behind them.
+    /// Offset behind all taken bytes.
     pub(crate) fn offset(&self) -> u64 {
         self.taken.offset
     }
 
-    /// Takes as much of `data` as fits into the batch.
+    /// Takes as much of `data` as fits into the write buffer.
     pub(crate) fn take(&mut self, data: &mut Bytes) {
         let room = self.write_buffer.room(self.unpooled(), self.sent.offset);
         let piece = data.split_to(room.min(data.len()));
         self.keep(piece);
     }
 
-    /// How many bytes the next [`MediaSink::write`] writes.
+    /// Number of bytes in the write buffer, which the next [`MediaSink::write`] writes.
     pub(crate) fn waiting(&self) -> usize {
         self.write_buffer.len()
     }
 
-    /// Whether what was taken is too large for the ledger.
+    /// Whether the taken bytes exceed the limit of small media.
     pub(crate) fn is_for_vault(&self) -> bool {
         self.vault_media.is_some() || self.write_buffer.len() > self.sink_deps.small_media
     }
 
-    /// Whether the media will be too large for the ledger, as far as is known.
+    /// Whether the media is known to exceed the limit of small media.
     pub(crate) fn is_large(&self) -> bool {
         self.known_large || self.is_for_vault()
     }
 
-    /// Whether there is something that will go to the vault in any case.
+    /// Whether the buffer has bytes that will go to the vault in any case.
     pub(crate) fn can_write(&self) -> bool {
         self.waiting() > 0 && self.is_large()
     }
 
-    /// Whether more fits before a [`MediaSink::write`]. Takes the memory that is needed for it. What is full without
-    /// it is to be written at once: a thousand slow uploads must not each hold as much as they may.
+    /// Whether more bytes fit before the next [`MediaSink::write`]. Takes a pooled buffer if that is
+    /// needed and there is one.
+    ///
+    /// A full buffer is to be written at once, not with the next byte: a thousand slow uploads must
+    /// not each hold as much as they may.
     pub(crate) fn has_room(&mut self) -> bool {
         let unpooled = self.unpooled();
         if self.write_buffer.needs_pooled(unpooled) {
@@ -234,42 +239,46 @@ impl MediaSink {
                 None => Priority::First,
                 Some(_) => Priority::Second,
             };
-            if let Some(pooled) = self.sink_deps.buffer_pool.pooled(priority) {
+            if let Some(pooled) = self.sink_deps.buffer_pool.acquire(priority) {
                 self.write_buffer.move_to(pooled);
             }
         }
         self.write_buffer.room(unpooled, self.sent.offset) > 0
     }
 
-    /// Whether a [`Checkpoint`] is to be handed out as soon as it has been written.
+    /// Whether the running write will yield a [`Checkpoint`].
     pub(crate) fn owes_checkpoint(&self) -> bool {
         self.writing
             .as_ref()
             .is_some_and(|writing| writing.checkpoint)
     }
 
-    /// Starts to write what was taken, after waiting for the write before it. What has no block is also waited for: it is
-    /// a piece of what the connection read, and an upload that read on meanwhile would hold that twice. With `checkpoint`,
-    /// what is written now can be committed once it is there: the next call hands the
-    /// [`Checkpoint`] out, unless [`MediaSink::flush_and_sync`] comes first and covers it. When nothing is left to be
-    /// written, this one hands out that of the write before.
+    /// Waits for the running write, then starts to write the buffer. Returns the [`Checkpoint`] of
+    /// the write that ended.
+    ///
+    /// With `checkpoint`, the new write yields a checkpoint: the call that waits for it returns it,
+    /// unless [`MediaSink::flush_and_sync`] comes first and covers it. If the buffer is empty, the
+    /// running write becomes a checkpoint instead.
     pub(crate) async fn write(&mut self, checkpoint: bool) -> Result<Option<Checkpoint>, Error> {
         if checkpoint && self.waiting() == 0 {
             self.add_checkpoint();
         }
-        let record_write = self.await_write().await?;
+        // At most one write at a time: a failed one must be known before another follows it.
+        let earlier = self.await_write().await?;
         if self.write_buffer.len() == 0 {
-            return Ok(record_write);
+            return Ok(earlier);
         }
         let is_pooled = self.write_buffer.is_pooled();
         self.send(checkpoint).await?;
         if is_pooled {
-            return Ok(record_write);
+            return Ok(earlier);
         }
-        Ok(self.await_write().await?.or(record_write))
+        // Unpooled bytes are pieces of the connection's read buffer. An upload that read on during
+        // the write would hold two of those, and a thousand uploads too much memory.
+        Ok(self.await_write().await?.or(earlier))
     }
 
-    /// Lets the write on its way, after which nothing was taken, be committed.
+    /// Makes the running write a checkpoint. Nothing was taken after it.
     fn add_checkpoint(&mut self) {
         if let Some(writing) = &mut self.writing
             && !writing.checkpoint
@@ -280,12 +289,14 @@ impl MediaSink {
         }
     }
 
-    /// Starts to write the batch. None must be on its way.
+    /// Starts to write the buffer. No other write may be running.
     async fn send(&mut self, checkpoint: bool) -> Result<(), Error> {
         let media = self.vault_media().await?;
         let is_large = self.waiting() > self.unpooled();
         let (from, pieces) = self.seal().await;
         let offset = from.offset;
+        // A task, so that the next bytes are read while these are written. `stop_writing` or
+        // `await_write` waits for it before anything else happens to the media.
         let write = async move { write_out(&*media.writer, offset, pieces).await };
         self.writing = Some(Box::new(Writing {
             task: tokio::spawn(write),
@@ -293,18 +304,20 @@ impl MediaSink {
             to: self.taken.clone(),
             checkpoint,
         }));
+        // A commit records the checksum of the bytes since the commit before it, for recovery.
         if checkpoint {
             self.taken.begin_extent();
             self.sent.begin_extent();
         }
         if is_large {
-            // The disk is to be busy before more is read: else the write might begin when the next batch is full.
+            // Lets the write begin before more is read. Otherwise it might begin only when the next
+            // batch is full, and the disk would be idle until then.
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// The batch, which counts as sent, and where it begins.
+    /// Takes the batch out of the buffer. Returns where it begins, and its pieces.
     async fn seal(&mut self) -> (RunningChecksum, Vec<Bytes>) {
         let from = std::mem::replace(&mut self.sent, self.taken.clone());
         let pieces = self.write_buffer.seal();
@@ -312,9 +325,9 @@ impl MediaSink {
         (from, pieces)
     }
 
-    /// Brings everything to its place and makes it durable. Returns what may now be committed.
+    /// Writes and syncs all taken bytes. Returns the progress that may now be committed.
     pub(crate) async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
-        // What an earlier checkpoint would have committed is committed by this one.
+        // Its checkpoint is dropped: the commit after this flush covers it.
         self.await_write().await?;
         if !self.is_for_vault() {
             return Ok(self.take_small().await);
@@ -322,6 +335,7 @@ impl MediaSink {
         let media = self.vault_media().await?;
         if self.write_buffer.len() > 0 {
             let (from, pieces) = self.seal().await;
+            // In this task: another one would add a wake-up to the acknowledgement.
             let written = write_out_and_sync(&*media.writer, from.offset, pieces).await;
             self.record_write(written, from)?;
         } else {
@@ -333,8 +347,8 @@ impl MediaSink {
         })
     }
 
-    /// The digests of everything that was taken. Those that are not known are computed from the
-    /// stored media.
+    /// Returns the digests of all taken bytes. Computes those that were not computed on the way from
+    /// the stored media.
     pub(crate) async fn digests(&mut self, wanted: Wanted) -> Result<Digests, Error> {
         let (md5, sha256) = match self.slow.take().await {
             Some(hasher) if hasher.wanted().or(wanted) == hasher.wanted() => hasher.finish(),
@@ -348,14 +362,15 @@ impl MediaSink {
         })
     }
 
-    /// Waits for the write on its way, whatever becomes of it: its bytes must not come after those of another writer.
+    /// Waits for the running write and ignores its result. Afterwards no byte of this sink can be
+    /// written after those of another writer.
     pub(crate) async fn stop_writing(&mut self) {
         if let Some(writing) = self.writing.take() {
             writing.task.await.ok();
         }
     }
 
-    /// Forgets the media. What is in the vault is deleted.
+    /// Gives the media up and deletes it from the vault.
     pub(crate) async fn discard(&mut self) {
         self.stop_writing().await;
         if let Some(media) = self.vault_media.take()
@@ -365,7 +380,7 @@ impl MediaSink {
         }
     }
 
-    /// How much a batch may hold without a block.
+    /// Number of bytes that the buffer may hold without memory from the pool.
     fn unpooled(&self) -> usize {
         if self.known_large || self.vault_media.is_some() {
             MODEST_BUFFER
@@ -388,7 +403,10 @@ impl MediaSink {
         Ok(self.vault_media.insert(VaultMedia { id, writer }).clone())
     }
 
-    /// Waits for the write on its way, and hands out the [`Checkpoint`] that it may have been for.
+    /// Waits for the running write and returns its [`Checkpoint`], if it was to yield one.
+    ///
+    /// # Errors
+    /// The vault's. After [`VaultError::NoSpace`] the sink is back at the last written byte.
     pub(crate) async fn await_write(&mut self) -> Result<Option<Checkpoint>, Error> {
         let Some(writing) = self.writing.take() else {
             return Ok(None);
@@ -407,7 +425,7 @@ impl MediaSink {
         Ok(None)
     }
 
-    /// What becomes of a batch that began at `from`.
+    /// Records the result of the write of a batch that began at `from`.
     fn record_write(
         &mut self,
         written: Result<(), WriteFailed>,
@@ -429,18 +447,20 @@ impl MediaSink {
         }
     }
 
-    /// After a full disk: everything behind the bytes that were written is forgotten.
+    /// Drops all bytes behind those that were written before the disk was full.
     fn rewind_to(&mut self, from: RunningChecksum, pieces: &[Bytes], written: u64) {
-        let mut mark = from;
+        // The checksum of the written part is computed again: a checksum cannot be taken back.
+        let mut position = from;
         let mut left = usize::try_from(written).unwrap_or(usize::MAX);
         for piece in pieces {
             let kept = left.min(piece.len());
-            mark.advance(&piece[..kept]);
+            position.advance(&piece[..kept]);
             left -= kept;
         }
         drop(self.write_buffer.seal());
-        self.sent = mark.clone();
-        self.taken = mark;
+        self.sent = position.clone();
+        self.taken = position;
+        // MD5 and SHA-256 have seen dropped bytes. They are computed from the stored media instead.
         self.slow.invalidate();
     }
 
@@ -482,8 +502,9 @@ impl MediaSink {
         let media = self
             .vault_media
             .as_ref()
-            .expect("small media is hashed in line");
+            .expect("the digests of small media are always known");
         let mut hasher = Box::new(Md5Sha256Hasher::new(wanted));
+        // Without a timeout: the whole media is there, and a refusal would waste it.
         let _open = self.sink_deps.media_reads.acquire(1).await;
         let mut reader = self
             .sink_deps
@@ -495,6 +516,7 @@ impl MediaSink {
             if piece.is_empty() {
                 return Ok(hasher);
             }
+            // Hashing is bound by the processor and would block a worker thread of the runtime.
             let task = tokio::task::spawn_blocking(move || hash(hasher, &[piece]));
             hasher = task
                 .await

@@ -10,32 +10,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Buf as _, Bytes, BytesMut};
 use windlass_store::WRITE_UNIT;
 
-/// What every batch may hold without a block while its media may still turn out to be small.
+// The default and maximum of `Limits::small_media`: below it the media may still go to the ledger.
+/// Number of bytes that a buffer may hold without pooled memory while its media may still be small.
 pub(crate) const SMALL_BUFFER: usize = 64 * 1024;
 
-/// What a batch of larger media may hold without a block: a thousand slow uploads together no more than a few
-/// large batches.
+// A thousand slow uploads hold 16 MiB in this way, half of the default pool.
+/// Number of bytes that a buffer of larger media may hold without pooled memory.
 pub(crate) const MODEST_BUFFER: usize = 16 * 1024;
 
-/// Pieces smaller than this are copied together: a piece costs more than its bytes.
+// A `Bytes` costs an allocation and its bookkeeping, which for tiny pieces exceeds the copy.
+/// Length below which pieces are copied together.
 const COPIED_BELOW: usize = 4 * 1024;
 
-/// Tiny pieces are copied into runs of this size at the least. Growing one run instead would hold up to
-/// twice the bytes.
+// Runs of a fixed size, since growing a single one would hold up to twice the bytes.
+/// Minimum length of a run of copied pieces.
 const RUN_LEN: usize = 1024;
 
-/// Bytes collected for one write.
+/// Collects bytes for one write.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
+    /// Unpooled bytes, as they came from the connection.
     pieces: Vec<Bytes>,
+    /// The run that tiny pieces are copied to.
     tail: BytesMut,
+    /// Number of all bytes.
     len: usize,
-    /// Where everything is as soon as the batch is a large one.
+    /// Holds all bytes once the batch is a large one.
     pooled: Option<PooledBuffer>,
 }
 
 impl WriteBuffer {
-    /// How many bytes it holds.
+    /// Number of bytes in the buffer.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -44,12 +49,13 @@ impl WriteBuffer {
         self.pooled.is_some()
     }
 
-    /// Whether it can hold more only with a block, when it may hold `unpooled` bytes without one.
+    /// Whether the buffer can hold more only with pooled memory. Without, it may hold `unpooled`
+    /// bytes.
     pub(crate) fn needs_pooled(&self, unpooled: usize) -> bool {
         self.pooled.is_none() && self.len >= unpooled
     }
 
-    /// Moves into a block, in which there is room for more.
+    /// Moves the bytes to pooled memory, which has room for more of them.
     pub(crate) fn move_to(&mut self, mut pooled: PooledBuffer) {
         self.seal_tail();
         for piece in std::mem::take(&mut self.pieces) {
@@ -58,11 +64,11 @@ impl WriteBuffer {
         self.pooled = Some(pooled);
     }
 
-    /// How many more bytes it takes before it wants to be written, when it begins at `start` of its media
-    /// and may hold `unpooled` of them without a block. Zero when it is full.
-    ///
-    /// A large batch ends where a vault likes it to end.
+    /// Number of bytes that fit before the buffer is to be written; zero if it is full. Its first
+    /// byte is at `start` of the media, and it may hold `unpooled` bytes without pooled memory.
     pub(crate) fn room(&self, unpooled: usize, start: u64) -> usize {
+        // A pooled batch ends at a multiple of the vault's write unit, wherever it begins. The next
+        // one then begins there, so that all but the first can be written with O_DIRECT as a whole.
         let misalignment = usize::try_from(start % WRITE_UNIT as u64).expect("less than a unit");
         let most = match &self.pooled {
             Some(pooled) => pooled.limit() - misalignment,
@@ -71,11 +77,11 @@ impl WriteBuffer {
         most.saturating_sub(self.len)
     }
 
-    /// Adds bytes, at most as many as there is room for. The memory of a few is kept; of a large batch they
-    /// are copied, so that anyone who reads from the socket can use it again.
+    /// Adds bytes, at most as many as there is room for.
     pub(crate) fn push(&mut self, data: Bytes) {
         self.len += data.len();
         if let Some(pooled) = &mut self.pooled {
+            // Copied, so that the memory of `data` can be read into again, and for the alignment.
             pooled.push(&data);
         } else if data.len() < COPIED_BELOW {
             self.copy(&data);
@@ -85,7 +91,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Takes everything out. Memory of the budget is given back when nobody has the bytes any more.
+    /// Takes all bytes out. Pooled memory returns to the pool with the last reference to them.
     pub(crate) fn seal(&mut self) -> Vec<Bytes> {
         self.len = 0;
         if let Some(pooled) = self.pooled.take() {
@@ -95,11 +101,13 @@ impl WriteBuffer {
         std::mem::take(&mut self.pieces)
     }
 
-    /// Takes everything out as one run of bytes, which has no part in the budget.
+    /// Takes all bytes out as one `Bytes` outside of the pool.
     pub(crate) fn concat(&mut self) -> Bytes {
-        let is_in_block = self.pooled.is_some();
+        // Small media lives on in the ledger's queue and in the handler's hands: copied, so that it
+        // holds no memory of the pool for that time.
+        let is_pooled = self.pooled.is_some();
         let mut pieces = self.seal();
-        if pieces.len() == 1 && !is_in_block {
+        if pieces.len() == 1 && !is_pooled {
             return pieces.remove(0);
         }
         let mut all = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
@@ -129,71 +137,81 @@ impl WriteBuffer {
     }
 }
 
-/// Length of a buffer.
+// One size for all, so that memory that one upload returns fits the next (docs/adr/0001).
+/// Length of a segment.
 const SEGMENT_LEN: usize = 256 * 1024;
 
-/// The most buffers in a block. More made single uploads no faster.
+// More of them made single uploads no faster.
+/// Maximum number of segments in a [`PooledBuffer`].
 const MAX_SEGMENTS: usize = 4;
 
-/// Buffers that are allocated together. With the room for their alignment they are more than 32 MiB, which glibc maps by
-/// themselves: it does not fill them with zeros first, and gives them back to the system when they are freed.
+// With the room for their alignment these are more than 32 MiB, the largest threshold of glibc: it
+// maps such an allocation by itself, does not fill it with zeros, and unmaps it when it is freed.
+/// Number of segments that are allocated together.
 const SEGMENTS_PER_ALLOCATION: usize = 32 * 1024 * 1024 / SEGMENT_LEN;
 
-/// Calls of [`BufferPool::free_if_unused`] without a block in use after which everything is freed.
+// The caller calls once a second, so this is ten seconds.
+/// Number of calls of [`BufferPool::free_if_unused`] without a buffer in use after which all memory
+/// is freed.
 const UNUSED_CALLS: u32 = 10;
 
-/// The longest block.
+/// Length of the longest pooled buffer.
 #[cfg(test)]
 pub(crate) const MAX_BUFFER_LEN: usize = MAX_SEGMENTS * SEGMENT_LEN;
 
-/// Memory for large batches, shared by all uploads of a server.
+/// The memory of large batches: a fixed number of segments for all uploads of a server.
+///
+/// Direct writes need memory that is aligned to [`WRITE_UNIT`], and memory that is used again: the
+/// first touch of new memory costs more than copying into old. So all segments are cut from a few
+/// large allocations. These cost memory only where a segment was used, and are freed when no upload
+/// has needed one for a while.
 #[derive(Debug, Clone)]
 pub(crate) struct BufferPool(Arc<Pool>);
 
-/// Who asks for a block.
+/// Priority of a request for a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// An upload that has none.
+    /// The upload has no buffer.
     First,
-    /// One that has a block on its way to the vault.
+    /// The upload has a buffer that is being written.
     Second,
 }
 
-/// What all blocks come from.
+/// The shared part of a [`BufferPool`].
 #[derive(Debug)]
 struct Pool {
-    /// How many buffers there may be.
+    /// Maximum number of segments.
     total: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Allocated, and in no block. The one that was used last is taken first.
+    /// Allocated segments that are in no buffer. A stack: the segment used last is still cached.
     free: Vec<BytesMut>,
-    /// How many are in blocks.
+    /// Number of segments in buffers.
     taken: usize,
-    /// Calls of [`BufferPool::free_if_unused`] since a buffer was taken.
+    /// Number of calls of [`BufferPool::free_if_unused`] since a segment was taken.
     unused_calls: u32,
 }
 
-/// Some buffers, which are filled one after the other.
+/// Some segments of the pool, which are filled one after the other.
 #[derive(Debug)]
 pub(crate) struct PooledBuffer {
-    buffers: Vec<Segment>,
+    segments: Vec<Segment>,
 }
 
-/// A buffer until it is dropped, which gives it back.
+/// One segment. Dropping it returns the memory to the pool.
 #[derive(Debug)]
 struct Segment {
     memory: BytesMut,
-    /// How much of it is filled.
+    /// Number of bytes that are filled.
     len: usize,
     pool: Arc<Pool>,
 }
 
 impl BufferPool {
-    /// A budget of `bytes`, at least one block.
+    /// Creates a pool of `bytes`, at least of one buffer. Allocates nothing yet.
     pub(crate) fn new(bytes: u64) -> Self {
         let total = usize::try_from(bytes / SEGMENT_LEN as u64).unwrap_or(usize::MAX);
         Self(Arc::new(Pool {
@@ -202,30 +220,34 @@ impl BufferPool {
         }))
     }
 
-    /// An empty block: a large one while there is plenty of memory, a smaller one when others have most of
-    /// it. `None` when they have all, or when an upload that has a block already should rather wait for that one.
-    pub(crate) fn pooled(&self, priority: Priority) -> Option<PooledBuffer> {
+    /// Takes an empty buffer: a large one while there is plenty of memory, a smaller one if most is
+    /// taken. `None` if all is taken, or if the upload should wait for the buffer it has.
+    pub(crate) fn acquire(&self, priority: Priority) -> Option<PooledBuffer> {
         let Self(pool) = self;
         let mut state = pool.state();
         let available = pool.total - state.taken;
-        // The last quarter is for uploads that have none.
+        // The last quarter is for uploads that have none. The others wait for their own buffer,
+        // which is better than writing 16 KiB at a time.
         if available == 0 || (priority == Priority::Second && available < pool.total / 4) {
             return None;
         }
+        // Smaller buffers once less than 16 large ones are left, so that many uploads share the rest.
         let count = (available / (4 * MAX_SEGMENTS)).clamp(1, MAX_SEGMENTS);
-        let buffer = |memory| Segment {
+        let segment = |memory| Segment {
             memory,
             len: 0,
             pool: Arc::clone(pool),
         };
-        let buffers = (0..count).map(|_| buffer(state.take())).collect();
-        Some(PooledBuffer { buffers })
+        let segments = (0..count).map(|_| segment(state.take())).collect();
+        Some(PooledBuffer { segments })
     }
 
-    /// Frees all memory when no block has been in use for [`UNUSED_CALLS`] calls. For a caller with a clock.
+    /// Frees all memory if no buffer has been in use for [`UNUSED_CALLS`] calls. To be called
+    /// regularly.
     pub(crate) fn free_if_unused(&self) {
         let mut state = self.0.state();
         state.unused_calls = state.unused_calls.saturating_add(1);
+        // All or nothing: segments share their allocations, so freeing some would free no memory.
         if state.taken == 0 && state.unused_calls >= UNUSED_CALLS {
             state.free = Vec::new();
         }
@@ -249,7 +271,7 @@ impl State {
     }
 }
 
-/// New buffers. The kernel backs a page of them when it is first written to.
+/// Allocates aligned segments.
 fn allocate() -> Vec<BytesMut> {
     let mut all = BytesMut::zeroed(SEGMENTS_PER_ALLOCATION * SEGMENT_LEN + WRITE_UNIT);
     let misalignment = all.as_ptr().align_offset(WRITE_UNIT);
@@ -259,26 +281,30 @@ fn allocate() -> Vec<BytesMut> {
 }
 
 impl PooledBuffer {
-    /// How many bytes it can hold.
+    /// Number of bytes that the buffer can hold.
     pub(crate) fn limit(&self) -> usize {
-        self.buffers.len() * SEGMENT_LEN
+        self.segments.len() * SEGMENT_LEN
     }
 
-    /// Adds bytes. All together must not be more than [`PooledBuffer::limit`].
+    /// Adds bytes.
+    ///
+    /// # Panics
+    /// If they exceed [`PooledBuffer::limit`] together with the bytes before them.
     pub(crate) fn push(&mut self, mut data: &[u8]) {
-        for buffer in &mut self.buffers {
-            let room = &mut buffer.memory[buffer.len..];
+        for segment in &mut self.segments {
+            let room = &mut segment.memory[segment.len..];
             let (now, later) = data.split_at(room.len().min(data.len()));
             room[..now.len()].copy_from_slice(now);
-            buffer.len += now.len();
+            segment.len += now.len();
             data = later;
         }
-        assert!(data.is_empty(), "the block is full");
+        assert!(data.is_empty(), "the pooled buffer is full");
     }
 
-    /// The bytes, a piece for each buffer. A buffer is given back with the last reference to its piece.
+    /// Returns the bytes, one piece for each segment. A segment returns to the pool with the last
+    /// reference to its piece.
     pub(crate) fn freeze(self) -> Vec<Bytes> {
-        let filled = self.buffers.into_iter().filter(|buffer| buffer.len > 0);
+        let filled = self.segments.into_iter().filter(|segment| segment.len > 0);
         filled.map(Bytes::from_owner).collect()
     }
 }
@@ -303,7 +329,7 @@ mod tests {
     use crate::uploads::write_buffer::{BufferPool, MAX_BUFFER_LEN, Priority};
 
     #[test]
-    fn a_batch_gives_back_its_bytes_in_order_whatever_their_sizes() {
+    fn pieces_of_all_sizes_keep_their_order() {
         let mut write_buffer = WriteBuffer::default();
         let mut expected = Vec::new();
         for (n, size) in [1, 5000, 3, 4, 4096, 4095, 1].into_iter().enumerate() {
@@ -317,10 +343,10 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_becomes_large_keeps_its_bytes() {
+    fn move_to_a_pooled_buffer_keeps_the_bytes() {
         let mut write_buffer = filled();
         write_buffer.push(Bytes::from_static(b"tiny"));
-        write_buffer.move_to(pooled());
+        write_buffer.move_to(large_buffer());
         let more = vec![8; SMALL_BUFFER];
         write_buffer.push(more.clone().into());
         let expected = [vec![7; SMALL_BUFFER], b"tiny".into(), more].concat();
@@ -328,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn tiny_pieces_are_copied_together() {
+    fn tiny_pieces_share_one_run() {
         let mut write_buffer = WriteBuffer::default();
         for _ in 0..RUN_LEN {
             write_buffer.push(Bytes::from_static(b"x"));
@@ -339,13 +365,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_grows_large_only_with_a_block() {
+    fn buffer_grows_beyond_its_limit_only_with_pooled_memory() {
         let mut write_buffer = WriteBuffer::default();
         assert!(!write_buffer.needs_pooled(SMALL_BUFFER));
         write_buffer = filled();
         assert!(write_buffer.needs_pooled(SMALL_BUFFER));
         assert_eq!(write_buffer.room(SMALL_BUFFER, 0), 0);
-        write_buffer.move_to(pooled());
+        write_buffer.move_to(large_buffer());
         assert!(!write_buffer.needs_pooled(SMALL_BUFFER));
         assert_eq!(
             write_buffer.room(SMALL_BUFFER, 0),
@@ -354,9 +380,9 @@ mod tests {
     }
 
     #[test]
-    fn a_large_batch_ends_at_a_unit_wherever_it_begins() {
+    fn large_batch_ends_at_a_write_unit_wherever_it_begins() {
         let mut write_buffer = filled();
-        write_buffer.move_to(pooled());
+        write_buffer.move_to(large_buffer());
         for start in [0, 1, 4095, 4096, 70_001] {
             let len = SMALL_BUFFER + write_buffer.room(SMALL_BUFFER, start);
             let end = start + len as u64;
@@ -365,9 +391,9 @@ mod tests {
         }
     }
 
-    fn pooled() -> PooledBuffer {
+    fn large_buffer() -> PooledBuffer {
         let buffer_pool = BufferPool::new(u64::MAX);
-        buffer_pool.pooled(Priority::First).unwrap()
+        buffer_pool.acquire(Priority::First).unwrap()
     }
 
     fn filled() -> WriteBuffer {
@@ -376,23 +402,23 @@ mod tests {
         write_buffer
     }
 
-    fn all_blocks(buffer_pool: &BufferPool, priority: Priority) -> Vec<PooledBuffer> {
-        std::iter::from_fn(|| buffer_pool.pooled(priority)).collect()
+    fn all_buffers(buffer_pool: &BufferPool, priority: Priority) -> Vec<PooledBuffer> {
+        std::iter::from_fn(|| buffer_pool.acquire(priority)).collect()
     }
 
-    /// Buffers that are allocated and in no block.
+    /// Buffers that are allocated and in no buffer.
     fn free(buffer_pool: &BufferPool) -> usize {
         buffer_pool.0.state().free.len()
     }
 
     #[test]
-    fn a_block_is_aligned_and_gives_its_bytes_back_in_order() {
+    fn pooled_buffer_is_aligned_and_keeps_the_order_of_its_bytes() {
         let buffer_pool = BufferPool::new(32 << 20);
         for len in [0, 7, SEGMENT_LEN, SEGMENT_LEN + 1, MAX_BUFFER_LEN] {
             let sent: Vec<u8> = (0..=250).cycle().take(len).collect();
             let mut pooled = buffer_pool
-                .pooled(Priority::First)
-                .expect("the budget is large");
+                .acquire(Priority::First)
+                .expect("the pool is large");
             for data in sent.chunks(100_000) {
                 pooled.push(data);
             }
@@ -406,33 +432,33 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the block is full")]
-    fn a_block_takes_no_more_than_its_limit() {
+    #[should_panic(expected = "the pooled buffer is full")]
+    fn push_beyond_the_limit_panics() {
         let mut pooled = BufferPool::new(0)
-            .pooled(Priority::First)
+            .acquire(Priority::First)
             .expect("it is new");
         pooled.push(&vec![0; pooled.limit() + 1]);
     }
 
     #[test]
-    fn a_buffer_is_in_use_until_the_last_reference_to_its_bytes_is_dropped() {
+    fn segment_returns_to_the_pool_with_the_last_reference_to_its_bytes() {
         let buffer_pool = BufferPool::new(0);
-        let mut blocks = all_blocks(&buffer_pool, Priority::First);
-        let mut last = blocks.pop().expect("there is one at least");
+        let mut buffers = all_buffers(&buffer_pool, Priority::First);
+        let mut last = buffers.pop().expect("there is one at least");
         last.push(b"windlass");
         let pieces = last.freeze();
         let copy = pieces[0].clone();
         drop(pieces);
-        assert!(buffer_pool.pooled(Priority::First).is_none());
+        assert!(buffer_pool.acquire(Priority::First).is_none());
         drop(copy);
-        assert!(buffer_pool.pooled(Priority::First).is_some());
+        assert!(buffer_pool.acquire(Priority::First).is_some());
     }
 
     #[test]
-    fn blocks_become_smaller_and_stay_within_the_budget() {
+    fn buffers_become_smaller_and_stay_within_the_limit() {
         let buffer_pool = BufferPool::new(32 << 20);
-        let blocks = all_blocks(&buffer_pool, Priority::First);
-        let limits: Vec<_> = blocks.iter().map(PooledBuffer::limit).collect();
+        let buffers = all_buffers(&buffer_pool, Priority::First);
+        let limits: Vec<_> = buffers.iter().map(PooledBuffer::limit).collect();
         assert!(limits.is_sorted_by(|a, b| a >= b));
         assert_eq!(
             (limits[0], limits.last()),
@@ -442,38 +468,38 @@ mod tests {
     }
 
     #[test]
-    fn the_last_quarter_is_for_uploads_that_have_no_block() {
+    fn last_quarter_is_for_uploads_without_a_buffer() {
         let buffer_pool = BufferPool::new(32 << 20);
-        let seconds = all_blocks(&buffer_pool, Priority::Second);
+        let seconds = all_buffers(&buffer_pool, Priority::Second);
         let taken: usize = seconds.iter().map(PooledBuffer::limit).sum();
         assert!(taken < 25 << 20);
-        assert!(buffer_pool.pooled(Priority::First).is_some());
+        assert!(buffer_pool.acquire(Priority::First).is_some());
     }
 
     #[test]
-    fn a_budget_that_is_larger_than_one_allocation_can_be_used_up() {
+    fn pool_larger_than_one_allocation_can_be_used_up() {
         let buffer_pool = BufferPool::new(80 << 20);
-        let blocks = all_blocks(&buffer_pool, Priority::First);
-        let taken: usize = blocks.iter().map(PooledBuffer::limit).sum();
+        let buffers = all_buffers(&buffer_pool, Priority::First);
+        let taken: usize = buffers.iter().map(PooledBuffer::limit).sum();
         assert_eq!(taken, 80 << 20);
     }
 
     #[test]
-    fn memory_is_used_again_and_freed_when_nobody_has_used_it_for_a_while() {
+    fn memory_is_reused_and_freed_after_it_was_unused() {
         let buffer_pool = BufferPool::new(32 << 20);
         assert_eq!(
             free(&buffer_pool),
             0,
             "nothing is allocated before it is needed"
         );
-        let pooled = buffer_pool.pooled(Priority::First);
+        let pooled = buffer_pool.acquire(Priority::First);
         for _ in 0..2 * UNUSED_CALLS {
             buffer_pool.free_if_unused();
         }
         drop(pooled);
         assert_eq!(free(&buffer_pool), SEGMENTS_PER_ALLOCATION, "it was in use");
 
-        drop(buffer_pool.pooled(Priority::First));
+        drop(buffer_pool.acquire(Priority::First));
         for _ in 1..UNUSED_CALLS {
             buffer_pool.free_if_unused();
         }

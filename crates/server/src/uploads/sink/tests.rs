@@ -4,7 +4,7 @@ use super::*;
 use crate::capacity::Capacity;
 use crate::config::Limits;
 
-/// A sink that has taken as much of large media as it may without a block.
+/// A sink that has taken as much of large media as it may without pooled memory.
 fn full_sink(buffer_pool: &BufferPool) -> MediaSink {
     let sink_deps = SinkDeps {
         ledger: Arc::new(MemoryLedger::new()),
@@ -21,7 +21,7 @@ fn full_sink(buffer_pool: &BufferPool) -> MediaSink {
 }
 
 #[tokio::test]
-async fn what_has_a_block_is_on_its_way_while_more_is_read() {
+async fn pooled_batch_is_written_while_more_is_read() {
     let mut sink = full_sink(&BufferPool::new(0));
     assert!(sink.has_room());
     assert!(sink.write(true).await.unwrap().is_none());
@@ -29,13 +29,13 @@ async fn what_has_a_block_is_on_its_way_while_more_is_read() {
 }
 
 #[tokio::test]
-async fn what_has_no_block_is_there_before_more_is_read() {
+async fn unpooled_batch_is_written_before_more_is_read() {
     let buffer_pool = BufferPool::new(0);
-    let blocks: Vec<_> = std::iter::from_fn(|| buffer_pool.pooled(Priority::First)).collect();
+    let buffers: Vec<_> = std::iter::from_fn(|| buffer_pool.acquire(Priority::First)).collect();
     let mut sink = full_sink(&buffer_pool);
     assert!(!sink.has_room());
     let checkpoint = sink.write(true).await.unwrap().unwrap();
     assert_eq!(checkpoint.progress.offset, MODEST_BUFFER as u64);
     assert!(!sink.owes_checkpoint());
-    drop(blocks);
+    drop(buffers);
 }
