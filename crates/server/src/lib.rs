@@ -1,12 +1,61 @@
-//! The upload server: a service that speaks Google's media upload protocol for any API described by
-//! a discovery document, over any store that keeps the contracts of `windlass_store`.
+//! An upload server: it speaks Google's media upload protocol for any API that a discovery document
+//! describes, over any store that keeps the contracts of [`windlass_store`].
 //!
-//! [`Server`] is the whole of it. It is given its APIs, its store and its clock; it opens nothing
-//! itself, and knows no particular API and no particular store.
+//! A [`Server`] is given its APIs, its stores and its clock. Here it serves one API over stores in
+//! memory, on a free port, until `stop` resolves:
 //!
-//! The life of a request, module by module: `service` routes it, `request_params` checks its parameters, `uploads`
-//! or `resources` carries it out by asking a [`handler`], `reply` writes the answer and `error` says, in
-//! one table, how each refusal looks.
+//! ```
+//! use std::sync::Arc;
+//!
+//! use tokio::net::TcpListener;
+//! use windlass_discovery::Api;
+//! use windlass_server::{Ended, Listener, Registry, ServedApi, Server, Settings, Stores, SystemClock};
+//! use windlass_store::memory::{MemoryLedger, MemoryVault};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let farm = Api::from_toml(r#"
+//!     name = "farm"
+//!     version = "v1"
+//!
+//!     [collections.animals]
+//!     schema = { name = "string" }
+//!
+//!     [collections.animals.media]
+//!     accept = ["image/*"]
+//!     max_size = "4MB"
+//! "#)?;
+//! let registry = Registry::new([ServedApi::with_default_handler(farm)])?;
+//! let stores = Stores {
+//!     ledger: Arc::new(MemoryLedger::new()),
+//!     vault: Arc::new(MemoryVault::new()),
+//! };
+//! let server = Server::new(Settings::default(), registry, stores, Arc::new(SystemClock));
+//!
+//! let sockets = TcpListener::bind("127.0.0.1:0").await?;
+//! println!("http://{}/upload/farm/v1/animals", sockets.local_addr()?);
+//! let stop = async { /* for example, wait for a signal */ };
+//! let ended = server.run(Listener::plain(sockets), stop).await;
+//! assert_eq!(ended, Ended::Drained);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A server is also a [`tower_service::Service`] for requests that come from elsewhere.
+//!
+//! # What the crate does
+//!
+//! - It routes requests by the description of an API, and checks their parameters and metadata.
+//! - It carries out simple, multipart and resumable uploads, downloads, and calls without media.
+//! - It asks an [`ApiHandler`](handler::ApiHandler) what a call changes. The [`DefaultHandler`] works
+//!   for any description.
+//! - It bounds the memory, the files and the time that clients can take; see [`config`].
+//! - It drains when it stops, and stops when storage fails.
+//!
+//! # What is absent
+//!
+//! The crate opens no store, file or socket, reads no configuration, authenticates nobody, and knows
+//! no particular API and no particular store. The command `windlass` puts these together.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -54,12 +103,12 @@ use disks::{CheckedLedger, Disks};
 use uploads::ServerState;
 use uploads::session_cache::SessionCache;
 
-/// What a server keeps its promises with.
+/// The stores of a server.
 #[derive(Clone)]
 pub struct Stores {
-    /// Sessions, resources, small media.
+    /// Holds sessions, resources and small media.
     pub ledger: Arc<dyn Ledger>,
-    /// Media.
+    /// Holds all other media.
     pub vault: Arc<dyn Vault>,
 }
 
@@ -69,7 +118,7 @@ impl std::fmt::Debug for Stores {
     }
 }
 
-/// A server of one or more APIs.
+/// A server of one or more APIs. Clones share their state.
 #[derive(Clone)]
 pub struct Server {
     server: Arc<ServerState>,
@@ -83,18 +132,18 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// How a server came to its end.
+/// Why [`Server::run`] has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was asked to.
+    /// `stop` resolved, and the server has drained.
     Drained,
-    /// Storage failed. The process must exit with an error and start again, so that recovery can
-    /// look at what is really there.
+    /// Storage failed. The process must exit with an error and start again, so that recovery finds out
+    /// what is on the disk.
     StorageFailed,
 }
 
 impl Server {
-    /// A server that is ready to answer; see [`Server::run`].
+    /// Creates a server that is ready to answer requests; see [`Server::run`].
     pub fn new(
         settings: Settings,
         registry: Registry,
@@ -131,25 +180,28 @@ impl Server {
         }
     }
 
-    /// How much clients make the server hold, and how much they may.
+    /// Returns how much of each limited resource is in use.
     pub fn usage(&self) -> Vec<Usage> {
         self.server.capacity.usage()
     }
 
-    /// Serves the connections of `listener` until `stop` resolves or storage fails, then drains:
-    /// nothing new begins, running requests come to their end or commit what is durable, all
-    /// within [`config::Limits::drain`]. Then only those still hold the stores who did not come to their
-    /// end by that time: without any, the stores close when the server and its clones are dropped.
+    /// Serves the connections of `listener` until `stop` resolves or storage fails, then drains: no new
+    /// requests are accepted, and running ones finish or commit what is durable within
+    /// [`config::Limits::drain`].
+    ///
+    /// Requests that exceed this time keep the stores open. Otherwise the stores close when the last
+    /// clone of the server is dropped.
     ///
     /// # Cancel safety
-    /// Not to be dropped before it resolves: uploads would be cut off without a commit. Nothing
-    /// acknowledged would be lost.
+    /// Not cancel safe: if the future is dropped, uploads end without a commit. No acknowledged byte
+    /// is lost.
     pub async fn run<A: Accept>(
         &self,
         listener: Listener<A>,
         stop: impl Future<Output = ()>,
     ) -> Ended {
         let server = &self.server;
+        // Before the first request: until it is measured, the free space counts as unlimited.
         background::check_free_space(server).await;
         let background = background::spawn(server);
         let connections = Connections::new(Arc::clone(server));
@@ -158,6 +210,7 @@ impl Server {
             () = stop => {}
             () = server.lifecycle.failed() => {}
         }
+        // New connections are refused from here on, not queued.
         drop(listener);
         self.drain(connections, background).await;
         if server.lifecycle.has_failed() {
@@ -167,8 +220,10 @@ impl Server {
         }
     }
 
-    /// For the first half of the time requests may end by themselves; then uploads are told to
-    /// commit what they have. The last quarter is for what goes on without a request.
+    /// Drains within [`config::Limits::drain`].
+    ///
+    /// In the first half of the time requests may end by themselves. Then uploads are told to commit
+    /// what they have. The last quarter is for work that has lost its request.
     async fn drain(&self, connections: Connections, mut background: JoinSet<()>) {
         let server = &self.server;
         server.lifecycle.drain();
@@ -177,20 +232,22 @@ impl Server {
         let drain_now = async {
             tokio::time::sleep(limit / 2).await;
             server.lifecycle.drain_now.cancel();
+            // The connections decide when the drain is over.
             std::future::pending::<()>().await;
         };
         tokio::select! {
             () = connections.drain(limit / 4 * 3) => {}
             () = drain_now => {}
         }
+        // Also when all connections ended early: work without a request is told as well.
         server.lifecycle.drain_now.cancel();
-        let flushed = async {
-            // First, since it may begin tasks.
+        let finished = async {
+            // First, since background tasks may begin tracked ones.
             background.shutdown().await;
             server.lifecycle.tasks.close();
             server.lifecycle.tasks.wait().await;
         };
-        tokio::time::timeout(limit / 4, flushed).await.ok();
+        tokio::time::timeout(limit / 4, finished).await.ok();
     }
 }
 
