@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_server::config::{Checkpoints, Limits};
+use windlass_server::config::Checkpoints;
 use windlass_server::{Listener, Registry, Server, Settings, Stores, SystemClock};
 use windlass_store_local::{LocalStore, OpenError, Options};
 
@@ -30,10 +30,9 @@ struct Inner {
 
 impl Place {
     pub(crate) fn new(directory: PathBuf, random: &mut Random) -> Self {
-        let checkpoints = Checkpoints {
-            bytes: random.pick(&[16, 64, 256, 1024]) * 1024,
-            interval: Duration::from_millis(random.pick(&[5, 50, 1000])),
-        };
+        let mut checkpoints = Checkpoints::default();
+        checkpoints.bytes = random.pick(&[16, 64, 256, 1024]) * 1024;
+        checkpoints.interval = Duration::from_millis(random.pick(&[5, 50, 1000]));
         Self(Rc::new(Inner {
             directory: RefCell::new(directory),
             checkpoints,
@@ -84,15 +83,11 @@ impl Place {
     }
 
     fn settings(&self) -> Settings {
-        Settings {
-            session_lifetime: LIFETIME,
-            checkpoints: self.0.checkpoints.clone(),
-            limits: Limits {
-                drain: Duration::from_secs(2),
-                ..Limits::default()
-            },
-            ..Settings::default()
-        }
+        let mut settings = Settings::default();
+        settings.session_lifetime = LIFETIME;
+        settings.checkpoints = self.0.checkpoints.clone();
+        settings.limits.drain = Duration::from_secs(2);
+        settings
     }
 }
 

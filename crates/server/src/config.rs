@@ -1,4 +1,14 @@
-//! What an operator may set. Every value has a default that is safe on a small machine.
+//! Settings of a server. Each has a default that is safe on a small machine.
+//!
+//! The structs may get further fields, so they are made from their defaults:
+//!
+//! ```
+//! use windlass_server::Settings;
+//!
+//! let mut settings = Settings::default();
+//! settings.public_url = Some("https://uploads.example.com".to_owned());
+//! settings.limits.uploads = 512;
+//! ```
 
 use std::time::Duration;
 
@@ -6,87 +16,95 @@ pub use windlass_proto::session::ChunkRule;
 
 /// The settings of a server.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Settings {
-    /// The URL under which clients reach the server, without a slash at its end, e.g.
+    /// URL under which clients reach the server, without a slash at its end, such as
     /// `https://uploads.example.com`. Session URIs and discovery documents are built from it.
-    /// Default: none; taken from each request.
+    /// Default: none; the URL is derived from each request.
     pub public_url: Option<String>,
-    /// Believe `Forwarded` and `X-Forwarded-*` when there is no `public_url`. Default: false. Only
-    /// safe behind a proxy that overwrites these headers.
+    /// Whether to trust `Forwarded` and `X-Forwarded-*` if there is no `public_url`. Only safe behind
+    /// a proxy that overwrites these headers. Default: false.
     pub trust_forwarded: bool,
-    /// How long a session lives after its start. Default: a week.
+    /// Lifetime of a session from its start. Default: a week.
     pub session_lifetime: Duration,
-    /// How long a session lives without progress. Default: none, as long as its lifetime.
+    /// Lifetime of a session without progress. Default: none, so that only `session_lifetime` counts.
     pub session_idle: Option<Duration>,
     /// Whether chunks must be multiples of 256 KiB. Default: strict.
     pub chunks: ChunkRule,
-    /// Limits on what a client may make the server hold or wait for.
+    /// Limits on what a client can make the server hold or wait for.
     pub limits: Limits,
-    /// When bytes are made durable while a request still goes on.
+    /// When bytes are made durable during a request.
     pub checkpoints: Checkpoints,
-    /// How full the disk may become.
+    /// How full the disks may become.
     pub free_space: FreeSpace,
 }
 
-/// Limits on what a client may make the server hold or wait for.
+/// Limits on what a client can make the server hold or wait for.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Limits {
-    /// Media up to this many bytes is kept in the ledger. Default: 64 KiB, which is also the most.
+    /// Length in bytes up to which media is kept in the ledger. Default and maximum: 64 KiB.
     pub small_media: u64,
-    /// The longest JSON document that is accepted. Default: 1 MiB.
+    /// Maximum length in bytes of a JSON document. Default: 1 MiB.
     pub metadata: usize,
-    /// Memory for media on its way to the disk, over all uploads, at least 1 MiB. Default: 32 MiB.
+    /// Bytes of memory for media on its way to the disk, over all uploads; at least 1 MiB. Default:
+    /// 32 MiB.
     pub media_memory: u64,
-    /// Memory for media that handlers read whole, such as messages that are parsed, and as much again for
-    /// JSON bodies with media inside, both ways. Who needs more than there is gets all of it, alone. Default:
-    /// 256 MiB.
+    /// Bytes of memory for media that handlers read as a whole, such as messages that are parsed. The
+    /// same amount again is for JSON requests with media inside, and for such replies. A request that
+    /// needs more than all of it gets all of it, alone. Default: 256 MiB.
     pub reading_memory: u64,
-    /// Memory for heads of requests and JSON that comes with them, over all requests: from the first byte on, and with what
-    /// it becomes when it is read. Default: 24 MiB.
+    /// Bytes of memory for heads of requests and their JSON, over all requests: from the first byte
+    /// on, and including the parsed form. Default: 24 MiB.
     pub metadata_memory: u64,
-    /// Memory for replies that are not sent yet, media too, and for what they are made from. Default: 48 MiB.
+    /// Bytes of memory for replies that are not sent yet, media included, and for their sources.
+    /// Default: 48 MiB.
     pub reply_memory: u64,
-    /// Connections at the same time; more wait in the kernel's queue. Default: 8192.
+    /// Maximum number of connections; further ones wait in the kernel's queue. Default: 8192.
     pub connections: usize,
-    /// Requests at the same time, over all connections. Over HTTP/1 a connection carries one, over HTTP/2 up to 32.
-    /// Default: 16384.
+    /// Maximum number of requests over all connections. A connection carries one over HTTP/1 and up
+    /// to 32 over HTTP/2. Default: 16384.
     pub requests: usize,
-    /// Uploads at the same time, each of which may have a file open. Default: 8192.
+    /// Maximum number of uploads, each of which may have a file open. Default: 8192.
     pub uploads: usize,
-    /// Downloads at the same time, each of which has a file open. Default: 2048.
+    /// Maximum number of downloads, each of which has a file open. Default: 2048.
     pub downloads: usize,
-    /// How long a connection may wait for a request head, from its opening or from the last reply; how long one
-    /// over HTTP/2 is kept without a request. Default: 2 min. A client library that finds its kept connection closed may not try again.
+    /// Maximum time that a connection waits for a request head, from its opening or from the last
+    /// reply; also the maximum time that an HTTP/2 connection is kept without a request. Default: 2
+    /// min. A client library that finds its kept connection closed may not try again.
     pub head_timeout: Duration,
-    /// How long a body may stand still, be it on its way in or out. Default: 45 s.
+    /// Maximum time without progress of a request's or a reply's body. Default: 45 s.
     pub body_timeout: Duration,
-    /// How long a newer request waits for an older one on the same session. Default: 10 s.
+    /// Maximum time that a newer request waits for an older one on the same session. Default: 10 s.
     pub takeover_timeout: Duration,
-    /// How much of a gzip body may come out of one byte, once more than 1 MiB came out. Default: 200.
+    /// Maximum ratio of decoded to encoded bytes of a gzip body, once it has decoded to more than 1
+    /// MiB. Default: 200.
     pub gzip_ratio: u64,
-    /// How long a closing connection goes on reading what the client still sends, so that the
+    /// Maximum time that a closing connection goes on reading what its client sends, so that the
     /// client sees the reply and not a reset. Default: 10 s.
     pub linger: Duration,
-    /// How long running requests may take to come to an end when the server stops. Default: 8 s.
+    /// Maximum time for running requests to end when the server stops. Default: 8 s.
     pub drain: Duration,
 }
 
-/// When bytes are made durable while a request still goes on.
+/// When bytes are made durable during a request.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Checkpoints {
-    /// After so many bytes. Default: 16 MiB.
+    /// After this many bytes. Default: 16 MiB.
     pub bytes: u64,
-    /// After so much time, when there are new bytes. Default: 1 s.
+    /// After this time, if there are new bytes. Default: 1 s.
     pub interval: Duration,
 }
 
-/// How full the disk may become.
+/// How full the disks may become, as the free space in bytes that must remain.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FreeSpace {
-    /// With less than this no upload is started: 503. Default: 256 MiB.
+    /// Below this, no upload is started (503). Default: 256 MiB.
     pub soft: u64,
-    /// With less than this no media is taken: 503. Queries, cancels, deletes and finishes go on.
-    /// Default: 64 MiB.
+    /// Below this, no media is taken (503). Queries, cancels, deletes and finishes go on. Default: 64
+    /// MiB.
     pub hard: u64,
 }
 

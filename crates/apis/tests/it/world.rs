@@ -11,7 +11,6 @@ use serde_json::Value;
 use tower_service::Service as _;
 use windlass_apis::{Options, by_name, from_document};
 use windlass_discovery::Api;
-use windlass_server::config::Limits;
 use windlass_server::{Clock, Registry, ServedApi, Server, Settings, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{ChangeSet, Ledger, Resource, ResourceChange, Timestamp};
@@ -106,15 +105,10 @@ impl<C: Clock + Default> World<C> {
     }
 
     fn serving_over(apis: Vec<ServedApi>, stores: Stores) -> Self {
-        let settings = Settings {
-            public_url: Some(ORIGIN.to_owned()),
-            // Little media is enough to be in the vault.
-            limits: Limits {
-                small_media: 512,
-                ..Limits::default()
-            },
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.public_url = Some(ORIGIN.to_owned());
+        // Little media is enough to be in the vault.
+        settings.limits.small_media = 512;
         let ledger = Arc::clone(&stores.ledger);
         let registry = Registry::new(apis).expect("they do not collide");
         let clock = Arc::new(C::default());

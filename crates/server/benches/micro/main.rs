@@ -63,7 +63,7 @@ fn replies(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Uploads of 4 KiB. What was uploaded stays in memory, so the desk is a new one now and then.
+/// Uploads of 4 KiB. What was uploaded stays in memory, so the server is replaced now and then.
 fn uploads(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("upload of 4 KiB");
     group.bench_function("simple", |bencher| {
@@ -102,10 +102,8 @@ impl Fixture {
             ledger: Arc::new(MemoryLedger::new()),
             vault: Arc::new(MemoryVault::new()),
         };
-        let settings = Settings {
-            public_url: Some("http://farm.test".to_owned()),
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.public_url = Some("http://farm.test".to_owned());
         let runtime = Builder::new_current_thread().enable_all().build();
         Self {
             runtime: runtime.expect("there is memory for a runtime"),
@@ -114,7 +112,7 @@ impl Fixture {
     }
 
     /// A request with so many bytes of media, and a `Content-Range` if there is one.
-    #[expect(clippy::unused_self, reason = "it reads as what is put on the desk")]
+    #[expect(clippy::unused_self, reason = "a method reads better next to `ask`")]
     fn request(&self, verb: &str, uri: &str, range: &str, len: usize) -> Request<Full<Bytes>> {
         let mut request = Request::builder().method(verb).uri(uri);
         if !range.is_empty() {

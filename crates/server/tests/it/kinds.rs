@@ -242,11 +242,8 @@ async fn media_inside_of_json_is_stored_as_an_upload() {
 /// All the memory that there is would hold a third of it.
 #[tokio::test]
 async fn a_json_body_larger_than_the_memory_for_bodies_is_taken_alone() {
-    let limits = Limits {
-        metadata: 16 * 1024,
-        reading_memory: 512 * 1024,
-        ..limits()
-    };
+    let mut limits = limits();
+    (limits.metadata, limits.reading_memory) = (16 * 1024, 512 * 1024);
     let (world, ledger, _) = post_office_within(limits);
     let json = json!({"text": STANDARD.encode(Media::new(1, 1_000_000).whole())});
     let replies = futures_util::future::join_all((0..2).map(|_| post_json(&world, &json)));

@@ -69,12 +69,10 @@ async fn commits_in_a_pause(before: usize, range: String, status: u16) {
         ledger: Arc::new(ledger),
         vault: Arc::new(MemoryVault::new()),
     };
-    let limits = Limits {
-        small_media: 64 << 10,
-        // A block has a quarter of it.
-        media_memory: 1 << 20,
-        ..Limits::default()
-    };
+    let mut limits = Limits::default();
+    limits.small_media = 64 << 10;
+    // A buffer has a quarter of it.
+    limits.media_memory = 1 << 20;
     let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
     let farm = ServedApi::with_default_handler(farm);
     let mut world = World::limited(farm, stores, Arc::default(), limits);

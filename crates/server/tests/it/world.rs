@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tower_service::Service as _;
 use windlass_discovery::Api;
-use windlass_server::config::{Checkpoints, ChunkRule, Limits};
+use windlass_server::config::{ChunkRule, Limits};
 use windlass_server::{
     Clock, Ended, Listener, Registry, ReplyBody, ServedApi, Server, Settings, Stores,
 };
@@ -130,10 +130,8 @@ impl World {
             stores,
             Arc::default(),
             |settings| {
-                settings.checkpoints = Checkpoints {
-                    bytes: u64::MAX,
-                    interval: Duration::from_secs(24 * 60 * 60),
-                };
+                settings.checkpoints.bytes = u64::MAX;
+                settings.checkpoints.interval = Duration::from_secs(24 * 60 * 60);
             },
         )
     }
@@ -158,18 +156,13 @@ impl World {
         clock: Arc<ManualClock>,
         set: impl FnOnce(&mut Settings),
     ) -> Self {
-        let mut settings = Settings {
-            public_url: Some("http://farm.test".to_owned()),
-            chunks: ChunkRule::Lenient,
-            session_lifetime: LIFETIME,
-            limits: limits(),
-            // Little media is enough for a checkpoint.
-            checkpoints: Checkpoints {
-                bytes: 1 << 20,
-                ..Checkpoints::default()
-            },
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.public_url = Some("http://farm.test".to_owned());
+        settings.chunks = ChunkRule::Lenient;
+        settings.session_lifetime = LIFETIME;
+        settings.limits = limits();
+        // Little media is enough for a checkpoint.
+        settings.checkpoints.bytes = 1 << 20;
         set(&mut settings);
         let ticking = Arc::clone(&clock) as Arc<dyn Clock>;
         let registry = Registry::new([api]).expect("there is one API");
@@ -338,12 +331,11 @@ impl Reply {
     }
 }
 
-/// The usual limits, and little media is enough to be in the vault.
+/// The default limits, except that little media is enough to be in the vault.
 pub(crate) fn limits() -> Limits {
-    Limits {
-        small_media: SMALL_MEDIA,
-        ..Limits::default()
-    }
+    let mut limits = Limits::default();
+    limits.small_media = SMALL_MEDIA;
+    limits
 }
 
 /// The bytes of a body, and whether it came to its end.

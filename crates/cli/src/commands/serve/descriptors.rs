@@ -75,12 +75,8 @@ mod tests {
 
     #[test]
     fn limits_beyond_all_numbers_are_lowered_too() {
-        let mut limits = Limits {
-            connections: usize::MAX,
-            uploads: 1,
-            downloads: 1,
-            ..Limits::default()
-        };
+        let mut limits = Limits::default();
+        (limits.connections, limits.uploads, limits.downloads) = (usize::MAX, 1, 1);
         assert!(fit(&mut limits, 1024));
         assert_eq!((limits.uploads, limits.downloads), (1, 1));
         assert!((600..=640).contains(&limits.connections));
