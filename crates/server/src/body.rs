@@ -1,4 +1,4 @@
-//! A request's body: decoded, bounded, and never waited for without a limit.
+//! The body of a request: decoded, bounded, and with a timeout on each wait.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -23,43 +23,46 @@ use crate::error::{BodyError, Error};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How much decoded data is taken out of a gzip stream at once.
+/// Number of decoded bytes that are read from a gzip stream at once.
 const GZIP_READ_LEN: usize = 16 * 1024;
 
-/// What a gzip body takes in memory: that piece, and what the decoder knows.
+/// Approximate memory of a gzip body in bytes: one read, and the state of the decoder.
 const GZIP_MEMORY: u64 = 60 * 1024;
 
-/// Gzip bodies are not held to the ratio limit before this much has come out of them. It is what a small body can fill the
-/// disk with.
+// The amount of disk space that a tiny body can take.
+/// Number of decoded bytes below which the limit on the gzip ratio does not apply.
 const GZIP_GRACE: u64 = 1024 * 1024;
 
-/// The most of an unread body that is read only to keep the connection usable.
+/// Maximum number of unread bytes that are read only to keep the connection usable.
 const MAX_DRAIN: u64 = 64 * 1024;
 
-/// How long a reply is held back for the rest of a body that nobody needs.
+/// Maximum time that a reply is delayed to read these bytes.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A request's body as the server reads it: content coding undone, with a limit on every wait.
+/// The body of a request, with its content coding decoded and a timeout on each read.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     source: Source,
     limits: BodyLimits,
     ended: bool,
     read_to_end: EndFlag,
-    /// The client sends the body only when it is asked for it, by reading.
+    /// Whether the client sends the body only after `100 Continue`, which hyper sends when the body
+    /// is read.
     on_demand: bool,
-    /// What the request holds in memory apart from media, and how much of that is its head.
-    held: Option<Permit>,
+    /// Permit for the memory of the request, media excluded.
+    permit: Option<Permit>,
+    /// Size of the head in bytes, which is part of the permit.
     head: u64,
 }
 
-/// Tells whether a body was read to its end, after it has been given away.
+/// Tells whether a body was read completely, even after the body has been moved.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EndFlag(Arc<AtomicBool>);
 
 impl EndFlag {
     /// Whether nothing of the body is left on the connection.
     pub(crate) fn is_set(&self) -> bool {
+        // Relaxed: the flag guards no other data.
         self.0.load(Ordering::Relaxed)
     }
 
@@ -109,7 +112,7 @@ impl std::fmt::Debug for Source {
 }
 
 impl RequestBody {
-    /// Wraps a body; `Content-Encoding: gzip` in the headers is undone.
+    /// Wraps a body, and decodes it if the headers state `Content-Encoding: gzip`.
     pub(crate) fn new<B>(body: B, headers: &HeaderMap, limits: &Limits) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -136,55 +139,59 @@ impl RequestBody {
             ended,
             read_to_end,
             on_demand: headers.contains_key(EXPECT),
-            held: None,
+            permit: None,
             head: 0,
         }
     }
 
-    /// Counts from now on what the request holds in memory: its head of this length, and what is collected of the body.
+    /// Counts the memory of the request from now on: its head of `head` bytes, and what is collected
+    /// of the body.
+    ///
+    /// # Errors
+    /// [`Full`] if the head does not fit.
     pub(crate) fn count(&mut self, memory: Permit, head: u64) -> Result<(), Full> {
-        self.held = Some(memory);
+        self.permit = Some(memory);
         self.head = head;
         self.hold(0)
     }
 
-    /// The head is gone.
+    /// Records that the head has been dropped.
     pub(crate) fn forget_head(&mut self) {
         self.head = 0;
-        // It is less than before, so there is room for it.
+        // Less than before, so it cannot fail.
         self.hold(0).ok();
     }
 
-    /// Notes how much the request holds apart from its head.
+    /// Sets the number of bytes that the request holds in addition to its head.
     pub(crate) fn hold(&mut self, bytes: u64) -> Result<(), Full> {
         let decoder = if self.is_gzip() { GZIP_MEMORY } else { 0 };
-        match &mut self.held {
-            Some(held) => held.resize(self.head + decoder + bytes),
+        match &mut self.permit {
+            Some(permit) => permit.resize(self.head + decoder + bytes),
             None => Ok(()),
         }
     }
 
-    /// Notes that JSON is read from this text, which stays.
+    /// Sets the memory of the request to that of a JSON text and of the values parsed from it.
     pub(crate) fn hold_json(&mut self, text: &[u8]) -> Result<(), Full> {
         self.hold(text.len() as u64 + json_cost(text))
     }
 
-    /// Tells, also later, whether the body was read to its end.
+    /// Returns a flag that is set when the body has been read completely.
     pub(crate) fn end_flag(&self) -> EndFlag {
         self.read_to_end.clone()
     }
 
-    /// Whether it comes in gzip, so that only its end tells whether what came before is right.
+    /// Whether the body is gzip, so that its bytes are verified only at its end.
     pub(crate) fn is_gzip(&self) -> bool {
         matches!(self.source, Source::Gzip { .. })
     }
 
-    /// Whether nothing more comes. False also where that shows only when more is asked for.
+    /// Whether the body is known to have ended. Some bodies show their end only to the next read.
     pub(crate) fn is_at_end(&self) -> bool {
         self.read_to_end.is_set()
     }
 
-    /// The next bytes, never empty; `None` at the end.
+    /// Returns the next bytes, at least one; `None` at the end.
     ///
     /// # Cancel safety
     ///
@@ -197,7 +204,7 @@ impl RequestBody {
         let piece = tokio::time::timeout(stall, self.read())
             .await
             .unwrap_or(Err(BodyError::Stalled(stall)));
-        // After an error as after the end there is nothing more to come.
+        // After an error, as after the end, no further bytes may be read.
         self.ended = !matches!(piece, Ok(Some(_)));
         if matches!(piece, Ok(None)) || self.source.is_at_end() {
             self.read_to_end.set();
@@ -205,7 +212,7 @@ impl RequestBody {
         piece
     }
 
-    /// The whole body, at most `limit` bytes, of which JSON is read.
+    /// Reads the whole body as JSON text, at most `limit` bytes, and counts its memory.
     pub(crate) async fn collect_json(&mut self, limit: usize) -> Result<Vec<u8>, Error> {
         let mut all = Vec::new();
         while self.append(&mut all, limit).await? {
@@ -215,8 +222,10 @@ impl RequestBody {
         Ok(all)
     }
 
-    /// Appends the next bytes to those that came before, which are then at most `limit`. Returns whether
-    /// there were any.
+    /// Appends the next bytes to `all`. Returns false at the end.
+    ///
+    /// # Errors
+    /// [`BodyError::TooLong`] if `all` would exceed `limit` bytes.
     pub(crate) async fn append(
         &mut self,
         all: &mut Vec<u8>,
@@ -232,12 +241,12 @@ impl RequestBody {
         Ok(true)
     }
 
-    /// Reads up to the end and says whether the body was empty. Stops at the first byte.
+    /// Whether the body has no bytes. Reads it up to its first byte or its end.
     pub(crate) async fn is_empty(&mut self) -> Result<bool, BodyError> {
         Ok(self.next().await?.is_none())
     }
 
-    /// Reads the rest if it is known to be short, so that the connection can be used again.
+    /// Reads the rest of the body if it is known to be short, so that the connection can be reused.
     pub(crate) async fn finish_if_short(&mut self) {
         if !self.ended && !self.on_demand && self.source.rest_is_short() {
             let discarded = Box::pin(self.discard());
@@ -245,7 +254,7 @@ impl RequestBody {
         }
     }
 
-    /// Reads and throws away what is left.
+    /// Reads and discards the rest of the body.
     pub(crate) async fn discard(&mut self) -> Result<(), BodyError> {
         while self.next().await?.is_some() {}
         Ok(())
@@ -264,7 +273,7 @@ impl RequestBody {
                 let coded = coded.load(Ordering::Relaxed);
                 let len = match read {
                     Ok(len) => len,
-                    // A body without a byte is empty in every coding.
+                    // A body without bytes is empty in each coding.
                     Err(error) if coded == 0 && error.kind() == ErrorKind::UnexpectedEof => 0,
                     Err(error) => return Err(gzip_error(&error)),
                 };
@@ -284,15 +293,15 @@ async fn next_data(body: &mut UnsyncBoxBody<Bytes, BoxError>) -> Result<Option<B
         match frame.map_err(|error| broken(&*error))?.into_data() {
             Ok(data) if data.is_empty() => {}
             Ok(data) => return Ok(Some(data)),
-            // Trailers say nothing that an upload needs.
+            // Trailers: the protocol has none.
             Err(_) => {}
         }
     }
     Ok(None)
 }
 
-/// What ended a body before its end. The HTTP stack tells bad framing from a broken connection only by
-/// the kind of the I/O error underneath.
+/// Maps an error of hyper. It tells bad framing from a broken connection only by the kind of the I/O
+/// error underneath.
 fn broken(error: &(dyn std::error::Error + 'static)) -> BodyError {
     let mut causes = std::iter::successors(Some(error), |cause| cause.source());
     let is_malformed = causes.any(|cause| {
@@ -308,8 +317,9 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> BodyError {
     }
 }
 
-/// Requests with a coding that the server does not know are refused before their body is read.
+/// Whether the headers state gzip.
 fn is_gzip(headers: &HeaderMap) -> bool {
+    // Unknown codings are refused before the body is read.
     matches!(
         ContentCoding::from_headers(headers),
         Ok(ContentCoding::Gzip)
@@ -325,7 +335,7 @@ fn gunzip(body: UnsyncBoxBody<Bytes, BoxError>) -> Source {
             coded.fetch_add(data.len() as u64, Ordering::Relaxed);
         })
     };
-    // A broken connection must not look like a broken gzip stream.
+    // Marks errors of the connection, so that they are not taken for errors of the gzip stream.
     let reader = StreamReader::new(
         counted.map_err(|error| std::io::Error::new(ErrorKind::ConnectionReset, error)),
     );
@@ -355,7 +365,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of unknown length that says it is gzip.
+    /// Returns a gzip body of unknown length.
     fn packed(pieces: Vec<&'static [u8]>) -> RequestBody {
         let frames = pieces
             .into_iter()
@@ -367,7 +377,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_gzip_body_without_a_byte_is_empty() {
+    async fn gzip_body_without_bytes_is_empty() {
         for pieces in [vec![], vec![&b""[..]]] {
             let mut body = packed(pieces);
             assert!(body.is_empty().await.expect("empty is not malformed"));
@@ -376,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_gzip_body_that_breaks_off_is_malformed() {
+    async fn truncated_gzip_body_is_malformed() {
         for pieces in [vec![&b"\x1f"[..]], vec![&b"\x1f\x8b\x08"[..]]] {
             let read = packed(pieces).next().await;
             assert!(matches!(read, Err(BodyError::NotGzip)), "{read:?}");
@@ -384,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_of_known_length_is_at_its_end_with_its_last_byte() {
+    async fn body_of_known_length_ends_with_its_last_byte() {
         let full = Full::new(Bytes::from_static(b"windlass"));
         let mut body = RequestBody::new(full, &HeaderMap::new(), &Limits::default());
         assert!(!body.is_at_end());

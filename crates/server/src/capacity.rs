@@ -12,58 +12,60 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::config::Limits;
 
-/// Files that are open at the same time because a handler reads media, or because a digest is computed from it.
+/// Maximum number of files that are open because a handler reads media, or because a digest is
+/// computed from stored media.
 pub const MEDIA_READS: usize = 64;
 
-/// A reply up to this length does not count: the limit on requests bounds all of them together, and an upload must not fail
-/// at its end because other clients take no replies.
+// The limit on requests bounds all short replies together. An upload must not fail at its end because
+// other clients do not take their replies.
+/// Length in bytes up to which a reply does not count.
 pub(crate) const SHORT_REPLY: usize = 4 * 1024;
 
-/// What clients can make the server hold.
+/// A resource that clients can make the server hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitedResource {
     /// Connections.
     Connections,
-    /// Requests from their head until their reply is sent. Over HTTP/2 these are streams.
+    /// Requests, from their head until their reply is sent. Over HTTP/2 these are streams.
     Requests,
-    /// Uploads that go on. Each may have a file open.
+    /// Running uploads. Each may have a file open.
     Uploads,
-    /// Downloads that go on. Each may have a file open.
+    /// Running downloads. Each may have a file open.
     Downloads,
-    /// Files that are open because media is looked into.
+    /// Files that are open because media is read by a handler or for a digest.
     MediaReads,
-    /// Bytes of heads, of JSON that comes with requests, and of what it becomes in memory.
+    /// Bytes of heads, of the JSON of requests, and of its parsed form.
     Metadata,
-    /// Bytes of JSON with media inside, on its way in.
+    /// Bytes of JSON requests with media inside.
     LargeBodies,
-    /// Bytes of replies, media too, and of what they are made from.
+    /// Bytes of replies, media included, and of their sources.
     Replies,
-    /// Bytes of JSON with media inside, on its way out.
+    /// Bytes of JSON replies with media inside.
     LargeReplies,
-    /// Bytes of media that is read as a whole.
+    /// Bytes of media that handlers read as a whole.
     Reading,
 }
 
-/// There is no room for more.
+/// The limit on a resource is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the limit on {} is reached; try again", .0.text())]
+#[error("the server's limit on {} is reached; try again", .0.text())]
 pub struct Full(pub(crate) LimitedResource);
 
-/// How much there is of something that clients can make the server hold.
+/// The use of one limited resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Of what.
+    /// The resource.
     pub resource: LimitedResource,
-    /// How much there is: bytes, in steps of 1 KiB, or a number.
+    /// Amount in use: bytes in units of 1 KiB, or a count.
     pub used: u64,
-    /// How much there may be.
+    /// Maximum amount.
     pub limit: u64,
-    /// How often something was refused.
+    /// Number of refusals since the start.
     pub refused: u64,
 }
 
-/// The pools.
+/// The pools of all limited resources.
 #[derive(Debug)]
 pub(crate) struct Capacity {
     pub(crate) connections: Pool,
@@ -76,7 +78,7 @@ pub(crate) struct Capacity {
     pub(crate) replies: Pool,
     pub(crate) large_replies: Pool,
     pub(crate) reading: Pool,
-    /// How long a request waits where waiting helps.
+    /// How long a request waits for a pool in which it may wait.
     pub(crate) timeout: Duration,
 }
 
@@ -84,13 +86,13 @@ impl LimitedResource {
     fn text(self) -> &'static str {
         match self {
             Self::Connections => "connections",
-            Self::Requests => "requests at the same time",
-            Self::Uploads => "uploads at the same time",
-            Self::Downloads => "downloads at the same time",
-            Self::MediaReads | Self::Reading => "media that is looked into",
-            Self::Metadata => "metadata in memory",
-            Self::LargeBodies => "JSON with media in memory",
-            Self::Replies | Self::LargeReplies => "replies in memory",
+            Self::Requests => "concurrent requests",
+            Self::Uploads => "concurrent uploads",
+            Self::Downloads => "concurrent downloads",
+            Self::MediaReads | Self::Reading => "media that handlers read",
+            Self::Metadata => "memory for metadata",
+            Self::LargeBodies => "memory for JSON with media inside",
+            Self::Replies | Self::LargeReplies => "memory for replies",
         }
     }
 }
@@ -112,7 +114,7 @@ impl Capacity {
         }
     }
 
-    /// How much there is of everything.
+    /// Returns the use of all resources.
     pub(crate) fn usage(&self) -> Vec<Usage> {
         let pools = [
             &self.connections,
@@ -129,7 +131,7 @@ impl Capacity {
         pools.map(Pool::usage).into()
     }
 
-    /// A reply's text, which counts until nobody needs it any more, unless it is short.
+    /// Counts the text of a reply, unless it is short, until its last reference is dropped.
     pub(crate) fn reply(&self, text: Bytes) -> Result<Bytes, Full> {
         if text.len() <= SHORT_REPLY {
             return Ok(text);
@@ -140,32 +142,34 @@ impl Capacity {
     }
 }
 
-/// In what steps bytes are counted.
+/// The unit in which bytes are counted.
 const KIB: u64 = 1024;
 
-/// A permit of a pool of bytes is small up to this. The last eighth of the pool is for small ones, so that a few clients
-/// with large documents do not lock out all others; and no permit has more than three quarters, so that one alone gets as
-/// much although there are small ones.
+// The last eighth of a pool is for small permits, so that a few clients with large documents do not
+// lock out all others. No permit has more than three quarters, so that a single large one gets as
+// much although there are small ones.
+/// Size in bytes up to which a permit is small.
 const SMALL: u64 = 64 * KIB;
 
-/// A bound, and how much is left until it is reached.
+/// A bounded amount of a resource, of which requests hold permits.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool(Arc<State>);
 
 #[derive(Debug)]
 struct State {
     resource: LimitedResource,
-    /// What one unit stands for.
+    /// Amount of one unit: 1, or 1 KiB.
     unit: u64,
     total: u32,
-    /// The most that one permit has, unless it is small, and what others leave for small ones.
+    /// Maximum number of units of one permit, unless it is small.
     largest: u32,
+    /// Number of units that other permits leave for small ones.
     reserved: u32,
     free: Semaphore,
     refused: AtomicU64,
 }
 
-/// A part of a pool, until dropped.
+/// Units of a pool, until dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     pool: Pool,
@@ -173,19 +177,19 @@ pub(crate) struct Permit {
 }
 
 impl Pool {
-    /// For things, each of which counts as one.
+    /// Creates a pool of `most` things.
     fn of_count(resource: LimitedResource, largest: usize) -> Self {
         let total = units(largest as u64, 1);
         Self::new(resource, 1, total, [total, 0])
     }
 
-    /// For bytes.
+    /// Creates a pool of `bytes`.
     fn of_bytes(resource: LimitedResource, bytes: u64) -> Self {
         let total = units(bytes, KIB);
         Self::new(resource, KIB, total, [total - total / 4, total / 8])
     }
 
-    /// For bytes of what is large. What needs more than there is gets all there is, alone.
+    /// Creates a pool of `bytes` for large values. A value larger than the pool gets all of it, alone.
     fn for_large(resource: LimitedResource, bytes: u64) -> Self {
         let total = units(bytes, KIB);
         Self::new(resource, KIB, total, [total, 0])
@@ -208,14 +212,14 @@ impl Pool {
         }))
     }
 
-    /// One thing.
+    /// Takes one unit, or fails at once.
     pub(crate) fn take(&self) -> Result<Permit, Full> {
         let mut permit = self.permit();
         permit.resize(1)?;
         Ok(permit)
     }
 
-    /// A permit that is nothing yet.
+    /// Returns an empty permit.
     pub(crate) fn permit(&self) -> Permit {
         Permit {
             pool: self.clone(),
@@ -223,18 +227,21 @@ impl Pool {
         }
     }
 
-    /// A permit of so much, for which the caller waits behind those who came earlier. The caller must have no permit of
-    /// this pool: two that wait with one would wait for each other.
+    /// Waits for a permit of `amount`, in the order of the callers, at most `timeout`.
+    ///
+    /// The caller must hold no permit of this pool: two that hold one and wait would wait for each
+    /// other.
     pub(crate) async fn wait(&self, amount: u64, timeout: Duration) -> Result<Permit, Full> {
         let taken = tokio::time::timeout(timeout, self.acquire(amount));
         taken.await.map_err(|_| self.full())
     }
 
-    /// As [`Pool::wait`], without an end.
+    /// As [`Pool::wait`], without a timeout.
     pub(crate) async fn acquire(&self, amount: u64) -> Permit {
         let units = self.wanted(amount);
         let taken = self.0.free.acquire_many(units).await;
-        taken.expect("it is never closed").forget();
+        // Forgotten, since the permit returns the units itself.
+        taken.expect("the semaphore is never closed").forget();
         Permit {
             pool: self.clone(),
             units,
@@ -259,7 +266,7 @@ impl Pool {
         }
     }
 
-    /// The units for an amount, as far as one permit can have them.
+    /// Returns the units of an amount, at most as many as one permit may have.
     fn wanted(&self, amount: u64) -> u32 {
         let State {
             unit,
@@ -289,10 +296,10 @@ impl Pool {
 }
 
 impl Permit {
-    /// Makes it as large as this amount.
+    /// Resizes the permit to `amount`.
     ///
     /// # Errors
-    /// When there is not so much. It is as large as before then.
+    /// [`Full`] if the pool has too few units. The permit keeps its size.
     pub(crate) fn resize(&mut self, amount: u64) -> Result<(), Full> {
         let wanted = self.pool.wanted(amount);
         if let Some(more) = wanted.checked_sub(self.units) {
@@ -306,7 +313,8 @@ impl Permit {
         Ok(())
     }
 
-    /// As [`Permit::resize`], but waits if the permit holds nothing yet.
+    /// As [`Permit::resize`], but waits if the permit is empty. A permit that holds units and waits
+    /// for more could deadlock with another one.
     pub(crate) async fn resize_in_time(
         &mut self,
         amount: u64,
@@ -318,7 +326,7 @@ impl Permit {
         self.resize(amount)
     }
 
-    /// Bytes that keep this permit until the last of them is dropped.
+    /// Attaches the permit to `bytes` until their last reference is dropped.
     pub(crate) fn with(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(BytesWithPermit {
             bytes,
@@ -352,8 +360,9 @@ fn units(amount: u64, unit: u64) -> u32 {
     u32::try_from(amount.div_ceil(unit)).unwrap_or(u32::MAX / 2)
 }
 
-/// At least as many bytes as the values take that are read from a JSON text, in addition to the text: an element of an array of
-/// two bytes becomes one of 32, in a vector that may be half empty, and an object has a table.
+/// Returns an upper bound of the memory in bytes of the values parsed from a JSON text, the text
+/// excluded. An array's element of two bytes becomes a value of 32, in a vector that may be half
+/// empty, and an object has a table.
 pub(crate) fn json_cost(text: &[u8]) -> u64 {
     const STRING: u64 = 32;
     const ELEMENT: u64 = 64;
@@ -400,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_free_again() {
+    fn dropped_permit_is_free_again() {
         let pool = Pool::of_count(LimitedResource::Requests, 2);
         let (one, two) = (pool.take().unwrap(), pool.take().unwrap());
         assert_eq!(pool.take().unwrap_err(), Full(LimitedResource::Requests));
@@ -412,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_grows_and_shrinks_by_what_it_lacks() {
+    fn permit_grows_and_shrinks() {
         let pool = Pool::of_bytes(LimitedResource::Metadata, MIB);
         let mut permit = pool.permit();
         for (amount, expected) in [(1, KIB), (100 * KIB, 100 * KIB), (60 * KIB, 60 * KIB)] {
@@ -429,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn large_shares_leave_room_for_small_ones() {
+    fn large_permits_leave_room_for_small_ones() {
         let pool = Pool::of_bytes(LimitedResource::Metadata, MIB);
         let (mut small, mut large) = (pool.permit(), pool.permit());
         small.resize(SMALL).unwrap();
@@ -442,13 +451,13 @@ mod tests {
         }
         assert!(pool.permit().resize(1).is_err());
         assert!(small.resize(SMALL + 1).is_err());
-        assert_eq!(used(&pool), MIB, "a share that cannot grow stays");
+        assert_eq!(used(&pool), MIB, "a permit that cannot grow keeps its size");
         drop(more);
         assert!(small.resize(SMALL + 1).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_has_an_order_and_an_end() {
+    async fn waiters_are_served_in_order_until_their_timeout() {
         let pool = Pool::for_large(LimitedResource::Reading, MIB);
         let first = pool.wait(700 * KIB, TIMEOUT).await.unwrap();
         let refused = pool.wait(u64::MAX, TIMEOUT).await.unwrap_err();
@@ -477,7 +486,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_two_that_grow_into_each_other_one_goes_on() {
+    async fn growing_permit_is_refused_instead_of_a_deadlock() {
         let pool = Pool::for_large(LimitedResource::LargeBodies, MIB);
         let (mut first, mut second) = (pool.permit(), pool.permit());
         first.resize_in_time(600 * KIB, TIMEOUT).await.unwrap();
@@ -493,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn text_costs_little_more_than_its_length_and_structure_many_times_as_much() {
+    fn json_cost_of_strings_is_low_and_of_structure_high() {
         let text = format!(r#"{{"a": "{}"}}"#, "x, [\\\" {: ".repeat(1000));
         assert!(json_cost(text.as_bytes()) < text.len() as u64 + 1000);
         for dense in [r#"{"":0},"#, "[0],", "0,", "[],"] {

@@ -19,7 +19,7 @@ use crate::capacity::Full;
 use crate::handler::Rejection;
 use crate::partial_response::FieldMaskError;
 
-/// Why a request did not get what it asked for. The text is what the client reads.
+/// Why a request failed. Clients read the message.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The request breaks a rule of the protocol.
@@ -28,118 +28,116 @@ pub(crate) enum Error {
     /// The API refuses it.
     #[error(transparent)]
     Rejection(#[from] Rejection),
-    /// Its body did not arrive whole.
+    /// The body did not arrive completely.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// Its `fields` parameter is malformed.
+    /// The parameter `fields` is malformed.
     #[error("invalid value for parameter fields: {0}")]
     FieldMask(#[from] FieldMaskError),
     /// No method has this path.
-    #[error("no method of any API here has the path {path}")]
+    #[error("no API of this server has a method with the path {path}")]
     NoSuchPath {
-        /// The path.
+        /// The path of the request.
         path: String,
     },
-    /// Methods have this path, but with other verbs.
-    #[error("the path takes {}", http_methods(allowed))]
+    /// Methods have this path, but with other HTTP methods.
+    #[error("this path allows only {}", http_methods(allowed))]
     MethodNotAllowed {
-        /// Their verbs.
+        /// Their HTTP methods.
         allowed: Vec<Method>,
     },
     /// Media was sent to the plain URI.
-    #[error("media is uploaded to the same path prefixed with /upload")]
+    #[error("this path takes no media; upload it to the same path prefixed with /upload")]
     WrongUrlForUpload,
-    /// An upload was tried with a method that takes no media.
+    /// The method of an upload takes no media.
     #[error("method {method} takes no media; use its path without /upload")]
     NotUpload {
-        /// The method's id.
+        /// Id of the method.
         method: String,
     },
-    /// `alt=media` on a method that has no media to give.
-    #[error("method {method} has no media to download")]
+    /// `alt=media` on a method without media.
+    #[error("method {method} has no media to download; leave out alt=media")]
     NotDownload {
-        /// The method's id.
+        /// Id of the method.
         method: String,
     },
     /// The resource has no media.
     #[error("the resource has no media")]
     NoMedia,
-    /// The session does not exist, or not any more.
+    /// The session is unknown or has expired.
     #[error("the upload session does not exist or has expired; start a new upload")]
     SessionNotFound,
-    /// The type of the media is not accepted.
-    #[error("media type {content_type} is not accepted; accepted are {accepted}")]
+    /// The method does not accept the type of the media.
+    #[error("media type {content_type} is not accepted; the method accepts {accepted}")]
     MediaType {
-        /// What was declared.
+        /// Type of the media.
         content_type: String,
-        /// What the method takes.
+        /// Types that the method accepts.
         accepted: String,
     },
-    /// The body of a request to a session did not arrive whole. What arrived is kept.
-    #[error(
-        "the request was interrupted: {0}; ask for the committed range and continue from there"
-    )]
+    /// The body of a request to a session did not arrive completely. The received bytes are kept.
+    #[error("the request was interrupted: {0}; query the committed range and continue from there")]
     Interrupted(BodyError),
     /// A newer request has taken the session over.
     #[error("a newer request to the same upload session has taken over")]
     Superseded,
-    /// An older request on the session does not come to an end.
+    /// An older request to the session has not ended in time.
     #[error("an older request to the same upload session is still being stored; try again")]
     Busy,
-    /// Too many calls want to change the same.
-    #[error("too many calls change the same at once; try again")]
+    /// Too many calls change the same resource.
+    #[error("too many calls change the same resource at once; try again")]
     Crowded,
-    /// All bytes are there, the resource is not made yet.
-    #[error("the upload is complete and its resource is being made; ask again")]
+    /// All bytes are committed, and the resource is not created yet.
+    #[error("the upload is complete and its resource is being created; query it again")]
     FinishPending,
-    /// A finished upload was to be cancelled.
+    /// A finished upload cannot be cancelled.
     #[error("the upload is finished and cannot be cancelled; delete its resource instead")]
     AlreadyFinished,
     /// The server is stopping.
-    #[error("the server is stopping; continue with the next one")]
+    #[error("the server is stopping; try again")]
     Draining,
     /// A limit on what clients can make the server hold is reached.
     #[error(transparent)]
     Full(#[from] Full),
     /// The disk is nearly full.
-    #[error("no space is left for new uploads; try again later")]
+    #[error("the server's disk has no space for this request; try again later")]
     NoSpace,
-    /// The media of a session or a resource is gone from the ledger.
-    #[error("media {0} is lost")]
+    /// The ledger has lost the media of a session or a resource.
+    #[error("media {0} is lost; upload it again")]
     MediaLost(MediaId),
-    /// The ledger did not do what it was asked.
-    #[error("the server cannot store anything now; try again")]
+    /// The ledger failed.
+    #[error("the server cannot read or store data now; try again")]
     Ledger(#[from] LedgerError),
-    /// The vault did not do what it was asked.
-    #[error("the server cannot store or read media now; try again")]
+    /// The vault failed.
+    #[error("the server cannot read or store media now; try again")]
     Vault(#[from] VaultError),
 }
 
-/// Why a body could not be read to its end.
+/// Why a body could not be read completely.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// Nothing came for too long.
-    #[error("the body stood still for {0:?}")]
+    /// No byte arrived for too long.
+    #[error("no byte of the body arrived for {0:?}")]
     Stalled(Duration),
     /// The connection broke.
     #[error("the connection broke before the end of the body")]
     Broken,
     /// The chunked coding is malformed.
-    #[error("the body is not valid in the chunked transfer coding that Transfer-Encoding names")]
+    #[error("the body is not in the chunked coding that Transfer-Encoding states")]
     Malformed,
-    /// It is not the gzip stream that it claims to be.
-    #[error("the body is not valid gzip although Content-Encoding says so")]
+    /// The body is not the gzip stream that its header states.
+    #[error("the body is not the gzip stream that Content-Encoding states")]
     NotGzip,
-    /// It expands beyond reason.
-    #[error("the gzip body expands more than {limit} times")]
+    /// The body exceeds the limit on its compression ratio.
+    #[error("the gzip body exceeds the limit of {limit} on its compression ratio")]
     Expands {
-        /// The most that is allowed.
+        /// Maximum ratio.
         limit: u64,
     },
-    /// It is longer than what the server is willing to hold.
-    #[error("the body is longer than {limit} bytes")]
+    /// The body is longer than the server holds in memory.
+    #[error("the body exceeds the limit of {limit} bytes")]
     TooLong {
-        /// The most that is allowed.
+        /// Maximum length in bytes.
         limit: usize,
     },
 }
@@ -149,7 +147,8 @@ fn http_methods(methods: &[Method]) -> String {
     names.join(", ")
 }
 
-/// The parts of a [`ProtocolError`] come from many functions; each is one all the same.
+// The functions of the protocol crate return these parts of `ProtocolError`, so that `?` needs them.
+/// Converts the parts of a [`ProtocolError`].
 macro_rules! protocol_errors {
     ($($part:ty),* $(,)?) => {$(
         impl From<$part> for Error {
@@ -171,18 +170,18 @@ protocol_errors!(
     UploadTypeError,
 );
 
-/// How an error is answered.
+/// The answer to an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// The status.
+    /// HTTP status.
     pub(crate) status: StatusCode,
     /// Google's `errors[].reason`, which the retry logic of client libraries reads.
     pub(crate) reason: &'static str,
-    /// What in the request is wrong, where one thing is.
+    /// Part of the request that is wrong, if it is a single one.
     pub(crate) location: Option<Location>,
-    /// How the reply's body is written.
+    /// Form of the reply's body.
     pub(crate) form: Form,
-    /// Seconds for `Retry-After`.
+    /// `Retry-After` in seconds.
     pub(crate) retry_after: Option<u32>,
 }
 
@@ -195,19 +194,19 @@ pub(crate) enum Location {
     Parameter(Cow<'static, str>),
 }
 
-/// How an error is written.
+/// The form of an error's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Google's JSON error object.
     Json,
-    /// The message alone. Errors of sessions have this form: a client library tells a gap from a
-    /// passing fault by it.
+    /// The message as plain text. Errors of sessions have this form: a client library tells a gap
+    /// from a transient fault by it.
     Text,
-    /// Nothing.
+    /// No body.
     Empty,
 }
 
-/// Not in the registry of status codes; what Google's services answer to a cancel.
+/// The status of a cancelled upload at Google's services. IANA's registry does not have it.
 fn client_closed_request() -> StatusCode {
     StatusCode::from_u16(499).expect("499 is a valid status")
 }
@@ -263,7 +262,7 @@ impl Row {
     }
 }
 
-/// How `error` is answered.
+/// Returns the answer to `error`.
 pub(crate) fn row(error: &Error) -> Row {
     match error {
         Error::Protocol(error) => protocol(error),
@@ -412,7 +411,7 @@ fn body(error: &BodyError) -> Row {
     }
 }
 
-/// As for other bodies, but 503 in place of 408: all clients go on after a 503, not all after a 408.
+/// As [`body`], with 503 instead of 408: all clients continue after a 503, not all after a 408.
 fn interrupted(error: &BodyError) -> Row {
     match error {
         BodyError::Stalled(_) | BodyError::Broken => unavailable(1),
