@@ -18,22 +18,22 @@ use crate::error::Error;
 use crate::handler::WorkerContext;
 use crate::uploads::ServerState;
 
-/// How often the disks are looked at.
+/// How often the free space is measured.
 const FREE_SPACE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often sessions are looked for whose clients have not come back.
+/// How often idle sessions are evicted from the cache.
 const EVICT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often sessions that are finishing, but that nobody finishes, are looked for.
+/// How often the server looks for interrupted finishes.
 const FINISH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How many finishing sessions are taken at once.
+/// Number of finishing sessions that are read at once.
 const FINISH_BATCH: usize = 64;
 
-/// Pause before a worker that has panicked begins again.
+/// Pause before a worker that has panicked is started again.
 const WORKER_PAUSE: Duration = Duration::from_secs(60);
 
-/// Starts it all. It ends with the set.
+/// Starts all background tasks. They end when the set is dropped.
 pub(crate) fn spawn(server: &Arc<ServerState>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(watch_free_space(Arc::clone(server)));
@@ -50,13 +50,13 @@ pub(crate) fn spawn(server: &Arc<ServerState>) -> JoinSet<()> {
     tasks
 }
 
-/// What `round` returns; `None` when it panics, which the log tells.
+/// Runs one round of a task. Logs a panic and returns `None`.
 async fn catch_panic<T>(task: &str, round: impl Future<Output = T>) -> Option<T> {
     let survived = AssertUnwindSafe(round).catch_unwind().await;
     if survived.is_err() {
         tracing::error!(
             task,
-            "a panic: this is a bug; the server goes on without this round"
+            "a background task panicked, which is a bug; its next round comes after the usual pause"
         );
     }
     survived.ok()
@@ -68,7 +68,7 @@ async fn restart_after_panics<F: Future<Output = ()>>(work: impl Fn() -> F) {
     }
 }
 
-/// Notes how much room there is.
+/// Measures the free space of the disks.
 pub(crate) async fn check_free_space(server: &ServerState) {
     server.disks.refresh(&*server.ledger, &*server.vault).await;
 }
@@ -80,7 +80,8 @@ async fn watch_free_space(server: Arc<ServerState>) {
     }
 }
 
-/// Closes what is kept open for clients that do not come back, and frees buffers that no upload has used for a while.
+/// Evicts sessions whose clients have not come back, and frees buffers that no upload has used for a
+/// while.
 async fn evict_idle_sessions(server: Arc<ServerState>) {
     loop {
         tokio::time::sleep(EVICT_INTERVAL).await;
@@ -92,8 +93,8 @@ async fn evict_idle_sessions(server: Arc<ServerState>) {
     }
 }
 
-/// Finishing is a state that is completed whatever happens: at the start what a crash left, later
-/// what a passing fault left.
+/// Finishes sessions in the state *finishing*: at the start those that a crash left, later those that
+/// a transient fault left.
 async fn finish_interrupted(server: Arc<ServerState>) {
     loop {
         if let Some(Err(error)) = catch_panic("unfinished uploads", finish_all(&server)).await {
@@ -123,7 +124,7 @@ async fn finish_all(server: &Arc<ServerState>) -> Result<(), Error> {
     }
 }
 
-/// Forgets sessions that have died and deletes media that nothing refers to, a little at a time.
+/// Deletes expired sessions and unreferenced media, in small steps.
 async fn sweep(server: Arc<ServerState>) {
     let mut sweep = Sweep::new(SweepOptions::default());
     let mut throttle = SweepThrottle::default();
@@ -146,14 +147,14 @@ async fn sweep(server: Arc<ServerState>) {
                 INTERVAL
             }
         };
-        rest(pause, &server.lifecycle.sweep_now).await;
+        pause_for(pause, &server.lifecycle.sweep_now).await;
     }
 }
 
-/// Anyone who deletes or cancels wants the room, soon: that makes a pause shorter, never longer.
-async fn rest(pause: Duration, garbage: &Notify) {
+/// Pauses, for a shorter time if a request has left garbage: its client may want the space soon.
+async fn pause_for(pause: Duration, sweep_now: &Notify) {
     let wanted = async {
-        garbage.notified().await;
+        sweep_now.notified().await;
         tokio::time::sleep(SWEEP_PAUSE).await;
     };
     tokio::time::timeout(pause, wanted).await.ok();
@@ -161,7 +162,7 @@ async fn rest(pause: Duration, garbage: &Notify) {
 
 fn report(swept: &Swept) {
     if let Some(error) = &swept.failure {
-        // With its causes, one of which is that a backup holds the media.
+        // Logged with its causes: one is a backup, during which no media is deleted.
         let (failed, error) = (swept.failed, error as &dyn std::error::Error);
         tracing::warn!(
             failed,
@@ -180,22 +181,28 @@ fn report(swept: &Swept) {
     }
 }
 
-/// Pause after a sweep has come to its end.
+/// Pause between two sweeps.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Pause between steps when there is little to do.
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
-/// Pause while a lot has to be deleted.
+/// Minimum pause between steps.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
-/// A step may take so long: half of what a request may.
-const STEP: Duration = Duration::from_millis(25);
+// Half of the delay that a request may see.
+/// Intended duration of a step.
+const STEP_DURATION: Duration = Duration::from_millis(25);
 
-/// How many sessions and entries a step may handle. Fewer than the least would save no time: the commit takes it.
-const BITES: std::ops::RangeInclusive<usize> = 64..=256;
+// A step below the minimum takes hardly less time: that is the commit's.
+/// Number of sessions, and of garbage entries, that a step may handle.
+const BATCH_SIZES: std::ops::RangeInclusive<usize> = 64..=256;
 
-/// How much the next step handles.
+/// The pace of the sweep.
+///
+/// A step shares the ledger's writer and its commit with requests, which may have to wait for it. On a
+/// slow or busy disk the steps become smaller, and the pause after a step is at least as long as the
+/// step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SweepThrottle {
     batch_size: usize,
@@ -204,26 +211,26 @@ struct SweepThrottle {
 impl Default for SweepThrottle {
     fn default() -> Self {
         Self {
-            batch_size: *BITES.start(),
+            batch_size: *BATCH_SIZES.start(),
         }
     }
 }
 
 impl SweepThrottle {
-    /// Most sessions, and most entries of the garbage list, for the next step.
+    /// Maximum number of sessions, and of garbage entries, for the next step.
     fn batch_size(self) -> usize {
         self.batch_size
     }
 
-    /// The pause after a step that took so long.
+    /// Adapts to a step that took `took`. Returns the pause after it.
     fn after(&mut self, swept: &Swept, took: Duration) -> Duration {
         let was_full = swept.garbage + swept.expired >= self.batch_size;
         let next = match took {
-            _ if took > 2 * STEP => self.batch_size / 2,
-            _ if took < STEP => self.batch_size * 2,
+            _ if took > 2 * STEP_DURATION => self.batch_size / 2,
+            _ if took < STEP_DURATION => self.batch_size * 2,
             _ => self.batch_size,
         };
-        self.batch_size = next.clamp(*BITES.start(), *BITES.end());
+        self.batch_size = next.clamp(*BATCH_SIZES.start(), *BATCH_SIZES.end());
         if swept.is_done {
             INTERVAL
         } else if was_full {
@@ -241,7 +248,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_worker_that_panics_begins_again_after_a_pause() {
+    async fn panicked_worker_is_restarted_after_a_pause() {
         let (begun, runs) = (Instant::now(), Cell::new(0));
         restart_after_panics(async || {
             runs.set(runs.get() + 1);
@@ -252,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_wants_room_makes_a_pause_shorter_and_never_longer() {
+    async fn garbage_makes_a_pause_shorter_and_never_longer() {
         let haste = Duration::from_millis(20);
         let cases = [
             (haste, false, haste),
@@ -266,7 +273,7 @@ mod tests {
                 garbage.notify_one();
             }
             let begun = Instant::now();
-            rest(pause, &garbage).await;
+            pause_for(pause, &garbage).await;
             assert_eq!(begun.elapsed(), expected, "{pause:?}, wanted: {is_wanted}");
         }
     }
@@ -283,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_grow_while_they_are_quick_and_shrink_when_they_are_slow() {
+    fn quick_steps_grow_and_slow_steps_shrink() {
         let mut throttle = SweepThrottle::default();
         for (took, batch_size) in [
             (1, 128),
@@ -302,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn between_steps_there_is_as_much_time_as_they_take() {
+    fn pause_is_as_long_as_the_step() {
         for (took, pause) in [(1, 20), (20, 20), (35, 35), (999, 999), (30_000, 1000)] {
             let mut throttle = SweepThrottle::default();
             assert_eq!(throttle.after(&full(throttle), millis(took)), millis(pause));
@@ -310,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_that_has_little_to_do_is_in_no_hurry() {
+    fn step_with_little_work_is_followed_by_a_long_pause() {
         let mut throttle = SweepThrottle::default();
         let walks = Swept {
             expired: throttle.batch_size() - 1,

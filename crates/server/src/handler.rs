@@ -1,13 +1,12 @@
-//! What a method means: the contract between the server and the APIs it serves.
+//! The contract between the server and the APIs that it serves.
 //!
-//! A handler is a function from what happened to what shall change. It gets a [`Call`] and perhaps a
-//! media, may look things up, and returns an [`Answer`]: a change set and a reply. The ledger commits the
-//! change set in the same transaction that ends the upload. So a handler holds no state and cannot
-//! half-finish; when somebody else was faster, it is simply asked again.
+//! An [`ApiHandler`] gets a [`Call`] and, for an upload, its media. It may read the stores, and
+//! returns an [`Answer`]: a change set and a reply. The ledger commits the change set in the
+//! transaction that ends the upload. A handler therefore holds no state and cannot finish a call in
+//! part; if another call was faster, it is asked again.
 //!
-//! What has to happen outside of the ledger, such as handing a message to a relay, is left to the
-//! handler's [`Worker`]: the change set says what is to be done, and the worker does it once that is
-//! durable.
+//! Work outside of the ledger, such as sending a message to a relay, is left to the handler's
+//! [`Worker`]: the change set records the work, and the worker does it once the record is durable.
 
 mod stores;
 
@@ -37,32 +36,34 @@ pub use stores::{BlockingMedia, MediaBytes, MediaSource, Uploaded};
 /// The behaviour of one family of resources.
 #[async_trait]
 pub trait ApiHandler: Send + Sync + 'static {
-    /// Asked before any media is taken, so that a hopeless upload ends before it costs anything.
-    /// Must not be relied on for safety: the world may change until [`ApiHandler::run`].
+    /// Checks an upload before its media is taken, so that a hopeless one is refused early.
+    ///
+    /// The stores may change until [`ApiHandler::run`], which has to check again.
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection>;
 
-    /// Carries the call out. `media` is what was uploaded with it, already durable.
+    /// Carries out the call. `media` was uploaded with it and is durable.
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection>;
 
-    /// The resource that the call's path names. Its media is what a download gives.
+    /// Returns the resource that the path of the call names. A download gives its media.
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection>;
 
-    /// The name of what the call changes together with other calls, such as the counters of a
-    /// mailbox. Calls of the same name take turns inside a process, so that they need not be asked
-    /// again and again. Default: the path, for PUT, PATCH and DELETE.
+    /// Returns a key for what the call changes together with other calls, such as the counters of a
+    /// mailbox. The server serialises calls of one key, so that they do not conflict. Default: the
+    /// path, for PUT, PATCH and DELETE.
     fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         call.lock_key_by_path()
     }
 
-    /// The longest JSON body that the method takes on its plain path, in bytes, where media may come
-    /// inside of it; see [`ApiHandler::embedded`]. Default: none, which is the server's own limit.
+    /// Returns the maximum length in bytes of a JSON body on the plain path, for methods whose JSON
+    /// may contain media; see [`ApiHandler::embedded`]. Default: none, so that
+    /// [`Limits::metadata`](crate::config::Limits::metadata) applies.
     fn body_limit(&self, method: &Method) -> Option<usize> {
         let _ = method;
         None
     }
 
-    /// Takes the media out of a JSON body, for methods whose metadata may hold it in base64. The call
-    /// goes on as a simple upload of that media, with the rest of the metadata. Default: none.
+    /// Takes the media out of a JSON body, for methods whose JSON may contain it in base64. The call
+    /// continues as a simple upload of this media, with the rest of the metadata. Default: none.
     fn embedded(
         &self,
         method: &Method,
@@ -72,26 +73,26 @@ pub trait ApiHandler: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The entity tag of the resource's media, quotes included, for APIs whose clients hold
-    /// downloads against the tag of the resource. It must change whenever the bytes do. Default: a tag
-    /// of the media's own.
+    /// Returns the entity tag of the resource's media, quotes included, for APIs whose clients compare
+    /// downloads with the tag of the resource. It must change whenever the bytes do. Default: none, so
+    /// that the media gets a tag of its own.
     fn media_etag(&self, resource: &Resource) -> Option<String> {
         let _ = resource;
         None
     }
 
-    /// Headers that a download of the resource's media carries beside the usual ones. Default: none.
+    /// Returns additional headers for a download of the resource's media. Default: none.
     fn media_headers(&self, resource: &Resource) -> HeaderMap {
         let _ = resource;
         HeaderMap::new()
     }
 
-    /// Told when changes that the handler asked for are durable. Must return at once.
+    /// Called when changes that the handler returned are durable. Must not block.
     fn committed(&self, changes: &[ResourceChange]) {
         let _ = changes;
     }
 
-    /// What goes on beside requests, as long as the server runs. Default: nothing.
+    /// Returns the handler's worker, which runs as long as the server. Default: none.
     fn worker(&self) -> Option<Arc<dyn Worker>> {
         None
     }
@@ -104,28 +105,28 @@ pub struct Call<'a> {
     pub api: &'a Api,
     /// The method.
     pub method: &'a Method,
-    /// The variables of its path.
+    /// Variables of the path.
     pub path: &'a PathParameters,
-    /// The query.
+    /// Parameters of the query.
     pub query: &'a Parameters,
-    /// The JSON that came with the call; empty when there was none.
+    /// JSON of the call; empty if there was none.
     pub metadata: &'a Map<String, Value>,
-    /// When the call is carried out.
+    /// Time at which the call is carried out.
     pub now: Timestamp,
-    /// An id that nobody else has, in case a resource is made; ids sort by time.
+    /// A unique id, in case the call creates a resource. Ids sort by time.
     pub fresh_id: &'a str,
-    /// Where clients reach the server, without a slash at the end.
+    /// URL under which clients reach the server, without a slash at its end.
     pub base_url: &'a str,
-    /// What is already there.
+    /// Read access to the stores.
     pub lookup: StoreReader<'a>,
-    /// What the request is conditional on.
+    /// Conditions of the request.
     pub conditions: Conditions<'a>,
-    /// Memory for a reply that is large.
+    /// Memory for a large reply.
     pub reply_memory: &'a ReplyMemoryPermit,
 }
 
 impl Call<'_> {
-    /// The turn of the resource that the path names, for a call that changes it.
+    /// The path, if the call changes the resource that it names.
     fn lock_key_by_path(&self) -> Option<String> {
         let changes = [HttpMethod::PUT, HttpMethod::PATCH, HttpMethod::DELETE]
             .contains(&self.method.http_method);
@@ -133,30 +134,33 @@ impl Call<'_> {
         path.filter(|_| changes)
     }
 
-    /// What a handler answers to a method that it does not know.
+    /// Returns the rejection of a method that the handler does not implement.
     pub fn not_implemented(&self) -> Rejection {
         Rejection::NotImplemented {
             method: self.method.id.clone(),
         }
     }
 
-    /// Holds the request's conditions (`If-Match` and `If-None-Match`) against the resource that it
-    /// names. `etag` is the tag of the resource as it is now, quotes included.
+    /// Checks the request's conditions (`If-Match`, `If-None-Match`) against the current entity tag of
+    /// the resource, quotes included.
+    ///
+    /// # Errors
+    /// [`Rejection::ConditionNotMet`] or [`Rejection::NotModified`].
     pub fn check_conditions(&self, etag: &str) -> Result<(), Rejection> {
         self.conditions.check(etag)
     }
 }
 
-/// What a call changes and what it is answered.
+/// The result of a call: changes and a reply.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
-    /// Changes, applied together.
+    /// Changes, of which all or none are applied.
     pub changes: Vec<ResourceChange>,
-    /// The reply's JSON object; `None` for a reply without a body.
+    /// JSON object of the reply; `None` for a reply without a body.
     pub body: Option<Map<String, Value>>,
 }
 
-/// Media that came inside of a JSON body.
+/// Media that came inside a JSON body.
 #[derive(Debug, Clone)]
 pub struct Embedded {
     /// Its bytes.
@@ -165,17 +169,17 @@ pub struct Embedded {
     pub content_type: String,
 }
 
-/// What a request is conditional on.
+/// The conditional headers of a request.
 #[derive(Clone, Copy, Default)]
 pub struct Conditions<'a>(Option<(&'a http::Method, &'a http::HeaderMap)>);
 
 impl<'a> Conditions<'a> {
-    /// The conditions in the head of a request.
+    /// Returns the conditions in the head of a request.
     pub(crate) fn of(http_method: &'a http::Method, headers: &'a http::HeaderMap) -> Self {
         Self(Some((http_method, headers)))
     }
 
-    /// Holds them against the resource whose entity tag this is, quotes included.
+    /// Checks the conditions against an entity tag, quotes included.
     fn check(&self, etag: &str) -> Result<(), Rejection> {
         let Some((http_method, headers)) = self.0 else {
             return Ok(());
@@ -204,95 +208,95 @@ pub enum Rejection {
     /// The resource that the path names does not exist.
     #[error("{what} {id} was not found")]
     NotFound {
-        /// What kind of thing, e.g. `animal`.
+        /// Type of the resource, such as `animal`.
         what: String,
-        /// The id that was asked for.
+        /// Id of the resource.
         id: String,
     },
     /// A resource with this id exists already.
     #[error("{what} {id} exists already")]
     AlreadyExists {
-        /// What kind of thing.
+        /// Type of the resource.
         what: String,
-        /// The id.
+        /// Id of the resource.
         id: String,
     },
-    /// What the call asks for collides with what is there.
+    /// The call conflicts with existing resources.
     #[error("{problem}")]
     Conflict {
-        /// What stands in the way.
+        /// Message: the conflict.
         problem: String,
     },
-    /// A field of the metadata is wrong.
+    /// A field of the metadata has an invalid value.
     #[error("invalid value for field {field}: {problem}")]
     InvalidField {
-        /// Its name.
+        /// Path of the field.
         field: String,
-        /// What is wrong with it.
+        /// Message: the rule that the value breaks.
         problem: String,
     },
     /// A field of the metadata is missing.
     #[error("field {field} is required")]
     MissingField {
-        /// Its name.
+        /// Name of the field.
         field: String,
     },
-    /// A parameter of the path or the query is wrong.
+    /// A parameter of the path or the query has an invalid value.
     #[error("invalid value for parameter {parameter}: {problem}")]
     InvalidParameter {
-        /// Its name.
+        /// Name of the parameter.
         parameter: String,
-        /// What is wrong with it.
+        /// Message: the rule that the value breaks.
         problem: String,
     },
-    /// Something in the call is wrong that is no single field or parameter.
+    /// The call is invalid, though no single field or parameter is.
     #[error("{problem}")]
     InvalidArgument {
-        /// What is wrong.
+        /// Message: what is invalid.
         problem: String,
     },
-    /// The media is not what the method takes.
-    #[error("the media is not acceptable: {problem}")]
+    /// The method does not accept the media.
+    #[error("the media is not accepted: {problem}")]
     InvalidMedia {
-        /// What is wrong with it.
+        /// Message: the rule that the media breaks.
         problem: String,
     },
-    /// The media is larger than what it is to be may be.
-    #[error("the media is {length} bytes long; at most {limit} are taken")]
+    /// The media exceeds the size limit of its target type.
+    #[error("the media of {length} bytes exceeds the limit of {limit} bytes")]
     TooLarge {
-        /// Its length in bytes.
+        /// Length of the media in bytes.
         length: u64,
-        /// The most that is taken.
+        /// Maximum length in bytes.
         limit: u64,
     },
-    /// The call asks for something that the present state does not allow.
+    /// The state of the resources does not allow the call.
     #[error("{problem}")]
     FailedPrecondition {
-        /// What stands in the way.
+        /// Message: the state that is missing.
         problem: String,
     },
-    /// The handler does not know the method.
+    /// The handler does not implement the method.
     #[error("method {method} is described but not implemented by this server")]
     NotImplemented {
-        /// Its id.
+        /// Id of the method.
         method: String,
     },
-    /// The resource is not in the state that the request is conditional on.
-    #[error("the resource is not in the state that the request is conditional on")]
+    /// A condition of the request, such as `If-Match`, is false.
+    #[error("a condition of the request is not met: the resource has changed or does not exist")]
     ConditionNotMet,
     /// The client has this version of the resource already.
     #[error("the resource has not changed")]
     NotModified,
-    /// Too much media is looked into at once.
-    #[error("the server looks into too much media at once; try again")]
+    /// Handlers read too much media at once.
+    #[error("the server reads too much media at once; try again")]
     Busy,
     /// A limit on what clients can make the server hold is reached.
     #[error(transparent)]
     Full(#[from] Full),
-    /// The media of a resource is gone from the ledger.
-    #[error("media {0} is lost")]
+    /// The ledger has lost the media of a resource.
+    #[error("media {0} is lost; upload it again")]
     MediaLost(MediaId),
-    /// The ledger could not be asked.
+    /// The ledger could not be read.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// Media could not be read.
@@ -301,7 +305,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// That this field of the metadata is wrong, and what is wrong with it.
+    /// Returns a [`Rejection::InvalidField`].
     pub fn invalid_field(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::InvalidField {
             field: field.into(),
@@ -310,21 +314,21 @@ impl Rejection {
     }
 }
 
-/// What goes on beside requests, such as handing messages to a relay.
+/// Work of a handler that runs next to the requests, such as sending messages to a relay.
 ///
-/// It works on what is in the ledger: a handler's change set leaves a resource that says what is to be
-/// done, and the worker takes it away when it is done. So nothing is forgotten by a crash, and what
-/// was under way when it came may be done twice.
+/// A worker works on resources: the change set of a handler leaves a resource that records the work,
+/// and the worker deletes it when the work is done. A crash therefore loses no work, and work that
+/// was running may be done twice.
 #[async_trait]
 pub trait Worker: Send + Sync {
-    /// Works as long as the server runs.
+    /// Runs as long as the server. If it panics, it is started again after a minute.
     ///
     /// # Cancel safety
-    /// Is dropped at any `await` when the server stops.
+    /// The future is dropped at any `await` when the server stops.
     async fn run(&self, context: WorkerContext);
 }
 
-/// Where a [`Worker`] works.
+/// The access of a [`Worker`] to the stores.
 #[derive(Clone)]
 pub struct WorkerContext {
     store_handles: StoreHandles,
@@ -345,20 +349,21 @@ impl WorkerContext {
         }
     }
 
-    /// A look at the stores.
+    /// Returns read access to the stores.
     pub fn lookup(&self) -> StoreReader<'_> {
         StoreReader::new(&self.store_handles)
     }
 
-    /// The present moment.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Makes changes, all or none.
+    /// Applies all changes, or none.
     ///
     /// # Errors
-    /// [`Rejection::Ledger`], with a conflict when somebody else has changed the same meanwhile.
+    /// [`Rejection::Ledger`]; with [`LedgerError::Conflict`] if another call has changed one of the
+    /// resources.
     pub async fn apply(&self, resources: Vec<ResourceChange>) -> Result<(), Rejection> {
         let changes = ChangeSet {
             resources,
@@ -368,10 +373,11 @@ impl WorkerContext {
     }
 }
 
-/// The memory that a call's reply may take, while it is made and until it is sent.
+/// Permits for the memory of a reply, from its sources until it is sent.
 #[derive(Debug)]
 pub struct ReplyMemoryPermit {
-    /// For media inside of the reply. Calls hold media that they read at the same time, so that counts elsewhere.
+    /// Pool for replies with media inside. Not the pool of media that is read, which the call may hold
+    /// at the same time: waiting with a permit of the same pool could deadlock.
     large: Pool,
     timeout: Duration,
     held: Mutex<Permits>,
@@ -379,7 +385,7 @@ pub struct ReplyMemoryPermit {
 
 #[derive(Debug)]
 struct Permits {
-    /// What the rows take that the reply shows.
+    /// Memory of the rows that the reply shows.
     rows: Permit,
     row_bytes: u64,
     large: Option<Permit>,
@@ -398,23 +404,23 @@ impl ReplyMemoryPermit {
         }
     }
 
-    /// Takes memory for media inside of the reply: text and values of it together. To be asked for once in a call,
-    /// before media is read.
+    /// Waits for memory for media inside the reply, its text and its values together. To be called
+    /// once in a call, before media is read.
     ///
     /// # Errors
-    /// [`Rejection::Full`] when memory was not to be had in time.
+    /// [`Rejection::Full`] if the memory was not free in time.
     pub async fn reserve(&self, bytes: u64) -> Result<(), Rejection> {
-        // Two calls that wait with a share might wait for each other.
+        // Two calls that hold a permit and wait could wait for each other.
         self.permits().large = None;
         let permit = self.large.wait(bytes, self.timeout).await;
         self.permits().large = Some(permit?);
         Ok(())
     }
 
-    /// Takes memory for a row that the reply shows, and for the JSON that is read from it.
+    /// Takes memory for a row that the reply shows, and for its parsed JSON. Does not wait.
     ///
     /// # Errors
-    /// [`Rejection::Full`] when other replies have the memory.
+    /// [`Rejection::Full`] if other replies have the memory.
     pub fn hold_row(&self, row: &[u8]) -> Result<(), Rejection> {
         let mut permits = self.permits();
         permits.row_bytes += row.len() as u64 + json_cost(row);
@@ -422,7 +428,7 @@ impl ReplyMemoryPermit {
         Ok(permits.rows.resize(bytes)?)
     }
 
-    /// The text of the reply, which keeps the memory that it takes until it is sent.
+    /// Attaches the permits to the text of the reply, until it is sent.
     pub(crate) fn into_reply(self, text: Bytes) -> Result<Bytes, Full> {
         let permits = self.held.into_inner();
         let mut permits = permits.unwrap_or_else(PoisonError::into_inner);
@@ -448,7 +454,7 @@ mod tests {
     use crate::config::Limits;
 
     #[tokio::test(start_paused = true)]
-    async fn a_reply_holds_its_memory_until_it_is_sent() {
+    async fn reply_holds_its_memory_until_it_is_sent() {
         let limits = Limits {
             reading_memory: 1024 * 1024,
             ..Limits::default()
@@ -468,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_count_until_the_text_is_made_and_the_text_until_it_is_sent() {
+    fn rows_count_until_the_text_is_written_and_the_text_until_it_is_sent() {
         let capacity = Capacity::new(&Limits::default());
         let usage = || capacity.usage().into_iter();
         let used = || {

@@ -13,26 +13,26 @@ use windlass_store::{Ledger, Media, MediaLocation, MediaRef, READ_LEN, Resource,
 use super::Rejection;
 use crate::capacity::{Permit, Pool};
 
-/// Where a handler's looks go.
+/// The stores, and the bounds on reading them, that handlers share.
 #[derive(Clone)]
 pub(crate) struct StoreHandles {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) vault: Arc<dyn Vault>,
-    /// For media that is read whole.
+    /// Bound on the memory of media that is read as a whole.
     pub(crate) reading: Pool,
-    /// For files that are open for a look.
+    /// Bound on the open files.
     pub(crate) media_reads: Pool,
-    /// How long a look waits for either.
+    /// How long a read waits for either.
     pub(crate) timeout: Duration,
 }
 
-/// A look at the stores that changes nothing.
+/// Read access to the stores.
 #[derive(Clone, Copy)]
 pub struct StoreReader<'a>(&'a StoreHandles);
 
 impl std::fmt::Debug for StoreReader<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Lookup")
+        f.write_str("StoreReader")
     }
 }
 
@@ -41,7 +41,7 @@ impl<'a> StoreReader<'a> {
         Self(store_handles)
     }
 
-    /// One resource.
+    /// Returns a resource, if it exists.
     pub async fn resource(
         &self,
         collection: &str,
@@ -50,7 +50,7 @@ impl<'a> StoreReader<'a> {
         Ok(self.0.ledger.resource(collection, id).await?)
     }
 
-    /// Resources of a collection in the order of their ids; see [`Ledger::resources`].
+    /// Returns resources of a collection in the order of their ids; see [`Ledger::resources`].
     pub async fn resources(
         &self,
         collection: &str,
@@ -60,21 +60,21 @@ impl<'a> StoreReader<'a> {
         Ok(self.0.ledger.resources(collection, after, limit).await?)
     }
 
-    /// The bytes of a resource's media.
+    /// Returns access to the bytes of a resource's media.
     pub fn media(&self, media: &Media) -> MediaSource {
         MediaSource::new(self.0.clone(), media, None)
     }
 }
 
-/// How much a [`BlockingMedia`] reads at once.
+/// Number of bytes that a [`BlockingMedia`] reads at once.
 const WINDOW: u64 = READ_LEN as u64;
 
-/// Media that was uploaded with a call. It is durable already.
+/// Media that was uploaded with a call. It is durable.
 #[derive(Debug, Clone)]
 pub struct Uploaded {
-    /// What a resource says of it.
+    /// Record of the media, for a resource.
     pub media: Media,
-    /// Its bytes.
+    /// Access to its bytes.
     pub source: MediaSource,
 }
 
@@ -85,13 +85,13 @@ impl Uploaded {
     }
 }
 
-/// Where the bytes of a media can be read.
+/// Access to the bytes of a media.
 #[derive(Clone)]
 pub struct MediaSource {
     store_handles: StoreHandles,
     at: MediaRef,
     length: u64,
-    /// The whole of it, when it is not in a store yet.
+    /// All bytes, if they are not in a store yet.
     held: Option<Bytes>,
 }
 
@@ -104,7 +104,7 @@ impl std::fmt::Debug for MediaSource {
     }
 }
 
-/// Bytes of a media, with the share of the server's memory that they take.
+/// Bytes of a media, with their part of the server's memory.
 #[derive(Debug)]
 pub struct MediaBytes {
     bytes: Bytes,
@@ -129,20 +129,20 @@ impl MediaSource {
         }
     }
 
-    /// The length of the media in bytes.
+    /// Length of the media in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Reads a range into memory; what lies behind the end is left out.
+    /// Reads a range into memory, up to the end of the media.
     ///
-    /// It takes a share of a common memory and waits for it when others hold it.
-    /// So let go of one before reading the next, or two calls may wait for each other until both are
-    /// refused.
+    /// Waits for a part of the memory that all calls share
+    /// ([`Limits::reading_memory`](crate::config::Limits::reading_memory)). Drop the bytes before
+    /// the next read: two calls that hold some and wait for more are both refused.
     ///
     /// # Errors
-    /// [`Rejection::Full`] when memory was not to be had in time; [`Rejection::Vault`],
-    /// [`Rejection::Ledger`] and [`Rejection::MediaLost`] when the media could not be read.
+    /// [`Rejection::Full`] if the memory was not free in time; [`Rejection::Vault`],
+    /// [`Rejection::Ledger`] or [`Rejection::MediaLost`] if the media could not be read.
     pub async fn read(&self, range: Range<u64>) -> Result<MediaBytes, Rejection> {
         let range = self.clip(range);
         let StoreHandles {
@@ -155,8 +155,11 @@ impl MediaSource {
         })
     }
 
-    /// The media as a file, for libraries that read and seek. Reads block, so it belongs into
-    /// [`tokio::task::spawn_blocking`]; to be called on a thread of the runtime.
+    /// Returns the media as a file, for libraries that read and seek. Its reads block, so use it in
+    /// [`tokio::task::spawn_blocking`].
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
     pub fn blocking(&self) -> BlockingMedia {
         BlockingMedia {
             source: self.clone(),
@@ -203,7 +206,7 @@ impl MediaSource {
     }
 }
 
-/// A media as a file; see [`MediaSource::blocking`]. Holds at most 256 KiB of it.
+/// A media as a file; see [`MediaSource::blocking`]. Holds at most 256 KiB of it in memory.
 #[derive(Debug)]
 pub struct BlockingMedia {
     source: MediaSource,
@@ -214,7 +217,7 @@ pub struct BlockingMedia {
 }
 
 impl BlockingMedia {
-    /// What is in the window from the position on; reads when that is nothing.
+    /// Returns the bytes of the window from the position on. Reads a new window if there are none.
     fn fill(&mut self) -> io::Result<&[u8]> {
         let inside = |media: &Self| {
             let offset = media.position.checked_sub(media.window_start)?;
@@ -255,7 +258,7 @@ impl Seek for BlockingMedia {
     }
 }
 
-/// The part of `bytes` that the range names.
+/// Returns the range of `bytes`, up to their end.
 pub(crate) fn slice(bytes: &Bytes, range: Range<u64>) -> Bytes {
     let at = |offset: u64| to_usize(offset).min(bytes.len());
     bytes.slice(at(range.start)..at(range.end))
