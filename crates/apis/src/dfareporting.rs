@@ -13,26 +13,27 @@ use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_server::{DefaultHandler, ServedApi};
 use windlass_store::Resource;
 
-use crate::completion::completed;
+use crate::augment::augmented;
 use crate::{ApiProvider, description};
 
 mod archive;
+mod asset;
 mod assets;
-mod content;
 mod html5;
-mod identifier;
-mod studio;
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "dfareporting",
     built_in: |_| vec![served(own("v4")), served(own("v5"))],
-    from_document: |api, _| served(completed(api, &own("v5"), &[GET])),
+    from_document: |api, _| served(augmented(api, &own("v5"), &[GET])),
 };
 
 const INSERT: &str = "dfareporting.creativeAssets.insert";
+
 /// What the method was called in the last document of version 3.5.
 const INSERT_BEFORE: &str = "dfareporting.media.upload";
+
 const GET: &str = "dfareporting.creativeAssets.get";
+
 const INSERT_STUDIO: &str = "dfareporting.studioCreativeAssets.insert";
 
 /// In what is described here the versions do not differ.
@@ -55,7 +56,7 @@ impl ApiHandler for CreativeAssets {
         DefaultHandler.admit(call).await?;
         match call.method.id.as_str() {
             INSERT | INSERT_BEFORE => assets::admit(call),
-            INSERT_STUDIO => studio::admit(call),
+            INSERT_STUDIO => assets::admit_studio(call),
             _ => Ok(()),
         }
     }
@@ -63,7 +64,7 @@ impl ApiHandler for CreativeAssets {
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
         match call.method.id.as_str() {
             INSERT | INSERT_BEFORE => assets::insert(call, media).await,
-            INSERT_STUDIO => studio::insert(call, media).await,
+            INSERT_STUDIO => assets::insert_studio(call, media).await,
             GET => assets::get(call).await,
             _ => DefaultHandler.run(call, media).await,
         }

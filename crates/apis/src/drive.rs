@@ -16,11 +16,9 @@ use crate::record::Fields;
 use crate::{ApiProvider, description};
 
 mod file;
+mod files;
 mod list;
-mod order;
 mod query;
-mod tree;
-mod write;
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "drive",
@@ -57,25 +55,25 @@ struct Drive;
 impl ApiHandler for Drive {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
         match call.method.id.as_str() {
-            "drive.files.create" => write::admit_creation(call).await,
-            "drive.files.update" => write::admit_update(call).await,
+            "drive.files.create" => files::admit_creation(call).await,
+            "drive.files.update" => files::admit_update(call).await,
             _ => Err(call.not_implemented()),
         }
     }
 
     async fn run(&self, call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
         match call.method.id.as_str() {
-            "drive.files.create" => write::create(call, media).await,
-            "drive.files.update" => write::update(call, media).await,
-            "drive.files.copy" => write::copy(call).await,
+            "drive.files.create" => files::create(call, media).await,
+            "drive.files.update" => files::update(call, media).await,
+            "drive.files.copy" => files::copy(call).await,
             "drive.files.get" => get(call).await,
             "drive.files.list" => list::list(call).await,
-            "drive.files.delete" => tree::delete(call).await,
-            "drive.files.emptyTrash" => tree::empty_trash(call).await,
+            "drive.files.delete" => files::delete(call).await,
+            "drive.files.emptyTrash" => files::empty_trash(call).await,
             "drive.files.generateIds" => generate_ids(call),
             "drive.about.get" => Ok(about(call)),
             id if is_attached(id) => {
-                tree::named(call).await?;
+                files::named(call).await?;
                 DefaultHandler.run(call, media).await
             }
             _ => Err(call.not_implemented()),
@@ -83,21 +81,21 @@ impl ApiHandler for Drive {
     }
 
     /// Files hang together: where one may be moved depends on where others are.
-    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
-        (call.method.http_method != http::Method::GET).then(|| tree::FILES.to_owned())
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
+        (call.method.http_method != http::Method::GET).then(|| files::FILES.to_owned())
     }
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
         match call.method.id.as_str() {
-            "drive.files.get" => Ok(file::as_download(tree::named(call).await?)),
+            "drive.files.get" => Ok(file::as_download(files::named(call).await?)),
             _ => Err(call.not_implemented()),
         }
     }
 }
 
 async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let file = tree::named(call).await?;
-    write::answer(call, &file, Vec::new()).await
+    let file = files::named(call).await?;
+    files::answer(call, &file, Vec::new()).await
 }
 
 fn generate_ids(call: &Call<'_>) -> Result<Answer, Rejection> {

@@ -15,18 +15,18 @@ use windlass_server::handler::{
 use windlass_server::{DefaultHandler, ServedApi};
 use windlass_store::{Media, Resource, ResourceChange};
 
-use crate::completion::completed;
-use crate::image_header::{Format, ImageHeader, ImageHeaderError};
-use crate::inspect::{inspect, invalid, refusal};
+use crate::augment::augmented;
+use crate::inspect::{Format, ImageHeader, ImageHeaderError, inspect, invalid, refusal};
 use crate::{ApiProvider, description};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "gamesConfiguration",
     built_in: |_| vec![served(own())],
-    from_document: |api, _| served(completed(api, &own(), &[UPLOAD, GET])),
+    from_document: |api, _| served(augmented(api, &own(), &[UPLOAD, GET])),
 };
 
 const UPLOAD: &str = "gamesConfiguration.imageConfigurations.upload";
+
 const GET: &str = "gamesConfiguration.imageConfigurations.get";
 
 /// The images that a resource can have.

@@ -27,33 +27,28 @@ use windlass_store::{Resource, ResourceChange};
 
 use crate::ApiProvider;
 
-mod address;
-mod bounce;
-mod change;
-mod composition;
 mod delivery;
-mod draft;
+mod errors;
+mod filing;
 mod history;
-mod label;
-mod letter;
+mod labels;
 mod listing;
 mod mailbox;
-mod message;
+mod messages;
 pub mod mime;
 pub mod options;
 mod outbox;
+mod parsed_message;
 mod query;
-mod records;
-mod relay;
 mod request;
 mod rows;
-mod thread;
+mod smtp;
 
-pub use address::{Address, NotAnAddress};
+pub use options::{Address, NotAnAddress};
 
 use mailbox::Mailbox;
 use options::Options;
-use request::Request;
+use request::{Request, body_of};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "gmail",
@@ -104,7 +99,10 @@ impl ApiHandler for GmailKind {
         }
         match method_of(call) {
             "drafts.update" => mailbox.draft(request.id()).await.map(drop),
-            "drafts.send" => mailbox.draft(draft::id_to_send(&request)?).await.map(drop),
+            "drafts.send" => mailbox
+                .draft(delivery::id_to_send(&request)?)
+                .await
+                .map(drop),
             _ => Ok(()),
         }
     }
@@ -115,33 +113,33 @@ impl ApiHandler for GmailKind {
             "messages.send" => delivery::send(request, media).await,
             "messages.insert" => delivery::insert(request, media).await,
             "messages.import" => delivery::import(request, media).await,
-            "messages.get" => message::get(request).await,
-            "messages.list" => message::list(request).await,
-            "messages.delete" => change::delete(request).await,
-            "messages.modify" => change::modify(request).await,
-            "messages.trash" => change::trash(request).await,
-            "messages.untrash" => change::untrash(request).await,
-            "messages.batchModify" => change::batch_modify(request).await,
-            "messages.batchDelete" => change::batch_delete(request).await,
-            "messages.attachments.get" => message::attachment(request).await,
-            "drafts.create" => draft::create(request, media).await,
-            "drafts.update" => draft::update(request, media).await,
-            "drafts.send" => draft::send(request, media).await,
-            "drafts.get" => draft::get(request).await,
-            "drafts.list" => draft::list(request).await,
-            "drafts.delete" => draft::delete(request).await,
-            "threads.get" => thread::get(request).await,
-            "threads.list" => thread::list(request).await,
-            "threads.delete" => thread::delete(request).await,
-            "threads.modify" => thread::modify(request).await,
-            "threads.trash" => thread::trash(request).await,
-            "threads.untrash" => thread::untrash(request).await,
-            "labels.list" => label::list(request).await,
-            "labels.get" => label::get(request).await,
-            "labels.create" => label::create(request).await,
-            "labels.update" => label::update(request).await,
-            "labels.patch" => label::patch(request).await,
-            "labels.delete" => label::delete(request).await,
+            "messages.get" => messages::get(request).await,
+            "messages.list" => listing::messages(request).await,
+            "messages.delete" => messages::delete(request).await,
+            "messages.modify" => messages::modify(request).await,
+            "messages.trash" => messages::trash(request).await,
+            "messages.untrash" => messages::untrash(request).await,
+            "messages.batchModify" => messages::batch_modify(request).await,
+            "messages.batchDelete" => messages::batch_delete(request).await,
+            "messages.attachments.get" => messages::attachment(request).await,
+            "drafts.create" => delivery::create_draft(request, media).await,
+            "drafts.update" => delivery::update_draft(request, media).await,
+            "drafts.send" => delivery::send_draft(request, media).await,
+            "drafts.get" => delivery::get_draft(request).await,
+            "drafts.list" => delivery::list_drafts(request).await,
+            "drafts.delete" => delivery::delete_draft(request).await,
+            "threads.get" => messages::get_thread(request).await,
+            "threads.list" => listing::threads(request).await,
+            "threads.delete" => messages::delete_thread(request).await,
+            "threads.modify" => messages::modify_thread(request).await,
+            "threads.trash" => messages::trash_thread(request).await,
+            "threads.untrash" => messages::untrash_thread(request).await,
+            "labels.list" => labels::list(request).await,
+            "labels.get" => labels::get(request).await,
+            "labels.create" => labels::create(request).await,
+            "labels.update" => labels::update(request).await,
+            "labels.patch" => labels::patch(request).await,
+            "labels.delete" => labels::delete(request).await,
             "history.list" => history::list(request).await,
             "getProfile" => profile(request).await,
             _ => Err(call.not_implemented()),
@@ -176,7 +174,7 @@ impl ApiHandler for GmailKind {
         } else {
             Some(metadata)
         };
-        message.map_or(Ok(None), letter::embedded)
+        message.map_or(Ok(None), parsed_message::embedded)
     }
 
     fn committed(&self, changes: &[ResourceChange]) {
@@ -212,37 +210,4 @@ async fn profile(request: &Request<'_>) -> Result<Answer, Rejection> {
         "threadsTotal": account.threads,
         "historyId": account.history.to_string(),
     })))
-}
-
-/// An answer that changes nothing.
-fn body_of(body: Value) -> Answer {
-    let body = match body {
-        Value::Object(body) => body,
-        other => Map::from_iter([("value".to_owned(), other)]),
-    };
-    Answer {
-        changes: Vec::new(),
-        body: Some(body),
-    }
-}
-
-fn not_found(what: &str, id: &str) -> Rejection {
-    Rejection::NotFound {
-        what: what.to_owned(),
-        // It is the client's own text and may be long.
-        id: id.chars().take(200).collect(),
-    }
-}
-
-fn no_media() -> Rejection {
-    invalid(
-        "the call has no message: upload it to the /upload path, or send it as raw in base64url",
-    )
-}
-
-/// That something in the call is wrong.
-fn invalid(problem: impl Into<String>) -> Rejection {
-    Rejection::InvalidArgument {
-        problem: problem.into(),
-    }
 }

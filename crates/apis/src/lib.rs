@@ -13,13 +13,12 @@
 use windlass_discovery::Api;
 use windlass_server::ServedApi;
 
-mod completion;
+mod augment;
 mod dfareporting;
 mod drive;
 mod farm;
 mod games_configuration;
 pub mod gmail;
-mod image_header;
 mod inspect;
 mod record;
 mod storage;

@@ -24,16 +24,11 @@ use windlass_store::Resource;
 use crate::{ApiProvider, description};
 
 mod bucket;
-mod bucket_fields;
-mod bucket_name;
 mod buckets;
-mod copies;
 mod fields;
 mod listing;
 mod object;
-mod object_name;
 mod objects;
-mod page;
 mod preconditions;
 
 use object::Object;
@@ -74,14 +69,14 @@ impl ApiHandler for StorageKind {
             "storage.buckets.list" => buckets::list(call).await,
             "storage.buckets.patch" => buckets::patch(call).await,
             "storage.buckets.update" => buckets::update(call).await,
-            "storage.objects.copy" => copies::copy(call).await,
+            "storage.objects.copy" => objects::copy(call).await,
             "storage.objects.delete" => objects::delete(call).await,
             "storage.objects.get" => objects::show(call).await,
             "storage.objects.insert" => objects::insert(call, media).await,
             "storage.objects.list" => listing::list(call).await,
-            "storage.objects.move" => copies::rename(call).await,
+            "storage.objects.move" => objects::rename(call).await,
             "storage.objects.patch" => objects::patch(call).await,
-            "storage.objects.rewrite" => copies::rewrite(call).await,
+            "storage.objects.rewrite" => objects::rewrite(call).await,
             "storage.objects.update" => objects::update(call).await,
             other => Err(Rejection::NotImplemented {
                 method: other.to_owned(),

@@ -12,22 +12,20 @@ use windlass_server::ServedApi;
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
 use windlass_store::Resource;
 
-use crate::completion::completed;
+use crate::augment::augmented;
 use crate::record::{Fields, text};
 use crate::{ApiProvider, description};
 
 mod captions;
 mod images;
-mod page;
-mod parts;
-mod playlist_images;
+mod resources;
 mod videos;
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "youtube",
     built_in: |_| vec![served(own())],
     from_document: |api, _| match api.version() {
-        "v3" => served(completed(api, &own(), &ADDED)),
+        "v3" => served(augmented(api, &own(), &ADDED)),
         _ => ServedApi::with_default_handler(api),
     },
 };
@@ -61,8 +59,8 @@ impl ApiHandler for YouTube {
             "youtube.thumbnails.set" => images::admit_thumbnail(call).await,
             "youtube.captions.insert" => captions::admit_insertion(call).await,
             "youtube.captions.update" => captions::admit_update(call).await,
-            "youtube.playlistImages.insert" => playlist_images::admit_insertion(call),
-            "youtube.playlistImages.update" => playlist_images::admit_update(call).await,
+            "youtube.playlistImages.insert" => images::admit_playlist_insertion(call),
+            "youtube.playlistImages.update" => images::admit_playlist_update(call).await,
             "youtube.channelBanners.insert" | "youtube.watermarks.set" => Ok(()),
             _ => Err(call.not_implemented()),
         }
@@ -82,10 +80,12 @@ impl ApiHandler for YouTube {
             "youtube.captions.update" => captions::update(call, media).await,
             "youtube.captions.list" => captions::list(call).await,
             "youtube.captions.delete" => captions::delete(call).await,
-            "youtube.playlistImages.insert" => playlist_images::insert(call, needed(media)?).await,
-            "youtube.playlistImages.update" => playlist_images::update(call, media).await,
-            "youtube.playlistImages.list" => playlist_images::list(call).await,
-            "youtube.playlistImages.delete" => playlist_images::delete(call).await,
+            "youtube.playlistImages.insert" => {
+                images::insert_playlist_image(call, needed(media)?).await
+            }
+            "youtube.playlistImages.update" => images::update_playlist_image(call, media).await,
+            "youtube.playlistImages.list" => images::list_playlist_images(call).await,
+            "youtube.playlistImages.delete" => images::delete_playlist_image(call).await,
             _ => Err(call.not_implemented()),
         }
     }
@@ -93,18 +93,16 @@ impl ApiHandler for YouTube {
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
         let in_path = |name| call.path.value(name).unwrap_or_default();
         let (what, collection, id) = match call.method.id.as_str() {
-            "youtube.videos.get" => ("video", videos::VIDEOS, in_path("id")),
-            "youtube.thumbnails.get" => ("thumbnail", images::THUMBNAILS, in_path("videoId")),
+            "youtube.videos.get" => ("video", resources::VIDEOS, in_path("id")),
+            "youtube.thumbnails.get" => ("thumbnail", resources::THUMBNAILS, in_path("videoId")),
             "youtube.channelBanners.get" => ("banner", images::BANNERS, in_path("id")),
             "youtube.watermarks.get" => ("watermark", images::WATERMARKS, in_path("channelId")),
-            "youtube.playlistImages.get" => (
-                "playlist image",
-                playlist_images::PLAYLIST_IMAGES,
-                in_path("id"),
-            ),
+            "youtube.playlistImages.get" => {
+                ("playlist image", images::PLAYLIST_IMAGES, in_path("id"))
+            }
             "youtube.captions.download" => {
                 captions::check_unconverted(call)?;
-                ("caption track", captions::CAPTIONS, in_path("id"))
+                ("caption track", resources::CAPTIONS, in_path("id"))
             }
             _ => return Err(call.not_implemented()),
         };
@@ -124,7 +122,9 @@ impl ApiHandler for YouTube {
         };
         let path = (call.method.http_method != http::Method::GET)
             .then(|| format!("youtube/{}", call.method.collection()));
-        video.map(|id| format!("{}/{id}", videos::VIDEOS)).or(path)
+        video
+            .map(|id| format!("{}/{id}", resources::VIDEOS))
+            .or(path)
     }
 }
 

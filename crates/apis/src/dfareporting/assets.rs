@@ -1,21 +1,30 @@
-//! Creative assets: looked into, named, kept.
-//!
-//! What is kept of an asset has every field that some reply may show; the schema of a reply chooses.
-//! Beside it is kept, by advertiser, which names are taken.
+//! Methods on creative assets and on assets of Studio.
+
+use std::io::Read;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use windlass_server::handler::{Answer, Call, Rejection, Uploaded, first_version};
+use windlass_server::handler::{
+    Answer, BlockingMedia, Call, MediaSource, Rejection, Uploaded, first_version,
+};
 use windlass_store::{Media, Resource, ResourceChange};
 
-mod inspect;
-mod names;
+use super::archive::{Archive, ArchiveError};
+use super::asset::{AssetIdentifier, AssetName, Content, HEAD};
+use super::html5::{Findings, MOST_TEXT};
+use crate::inspect::{self, ImageHeader, ImageHeaderError, invalid, refusal};
 
-pub(super) use inspect::inspect_head;
-use inspect::{Inspected, inspect};
+/// How many numbers are tried. More than one are needed only where somebody took such a name itself.
+const TRIES: u64 = 100;
 
-use super::identifier::{AssetIdentifier, AssetName};
-use crate::inspect::invalid;
+const STUDIO_ASSETS: &str = "dfareporting/studio/assets";
+
+/// The ids that a client may give, and whether it must.
+const STUDIO_IDS: [(&str, bool); 3] = [
+    ("studioAdvertiserId", true),
+    ("studioAccountId", false),
+    ("studioCreativeId", false),
+];
 
 /// Refuses what is hopeless before the media comes.
 pub(super) fn admit(call: &Call<'_>) -> Result<(), Rejection> {
@@ -28,7 +37,7 @@ pub(super) fn turn(call: &Call<'_>) -> Option<String> {
     let advertiser = number(call, "advertiserId").ok()?;
     let identifier = AssetIdentifier::of(call.metadata).ok()?;
     let name = identifier.name.as_str();
-    Some(format!("{}/{name}", names::collection(advertiser)))
+    Some(format!("{}/{name}", name_collection(advertiser)))
 }
 
 pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
@@ -39,9 +48,9 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
             "there is none; an asset is uploaded to the upload URI",
         ));
     };
-    let looks = inspect(&given, &source).await?;
+    let looks = inspect_asset(&given, &source).await?;
     let id = numeric_id(call);
-    let names::Taken { name, mut changes } = names::take(call, advertiser, &given.name).await?;
+    let Taken { name, mut changes } = take(call, advertiser, &given.name).await?;
     let identifier = AssetIdentifier {
         name,
         ..given.clone()
@@ -167,5 +176,306 @@ fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => Map::new(),
+    }
+}
+
+/// What an asset turned out to be.
+#[derive(Debug)]
+pub(super) struct Inspected {
+    pub(super) content: Content,
+    /// Width and height in pixels, where it has a size.
+    pub(super) size: Option<(u32, u32)>,
+    /// What is in HTML.
+    pub(super) html5: Option<Findings>,
+}
+
+impl Inspected {
+    /// Whether it is a page with its files.
+    pub(super) fn is_bundle(&self) -> bool {
+        self.content == Content::Zip
+    }
+}
+
+/// Looks into the media and holds it against what the client says of it.
+pub(super) async fn inspect_asset(
+    given: &AssetIdentifier,
+    source: &MediaSource,
+) -> Result<Inspected, Rejection> {
+    let given = given.clone();
+    let looked = inspect::inspect(source, move |mut media| {
+        let content = Content::of(&beginning(&mut media, HEAD)?);
+        given.check(content)?;
+        look_into(media, content)
+    });
+    looked.await
+}
+
+/// What the media is, by its beginning.
+pub(super) async fn inspect_head(source: &MediaSource) -> Result<Content, Rejection> {
+    Ok(Content::of(&source.read(0..HEAD).await?))
+}
+
+fn look_into(mut media: BlockingMedia, content: Content) -> Result<Inspected, Rejection> {
+    let (size, html5) = match content {
+        Content::Image(_) => {
+            let image_header = ImageHeader::read(&mut media).map_err(unreadable)?;
+            (Some((image_header.width, image_header.height)), None)
+        }
+        Content::Html => {
+            let findings = Findings::of_page(&beginning(&mut media, MOST_TEXT)?);
+            (findings.size, Some(findings))
+        }
+        Content::Zip => {
+            let mut archive = Archive::open(media).map_err(refused)?;
+            let findings = Findings::of_bundle(&mut archive).map_err(refused)?;
+            (findings.size, Some(findings))
+        }
+        _ => (None, None),
+    };
+    Ok(Inspected {
+        content,
+        size,
+        html5,
+    })
+}
+
+fn beginning(media: &mut BlockingMedia, length: u64) -> Result<Vec<u8>, Rejection> {
+    use std::io::Seek as _;
+    let mut bytes = Vec::new();
+    media.rewind().map_err(refusal)?;
+    let read = media.take(length).read_to_end(&mut bytes);
+    read.map_err(refusal)?;
+    Ok(bytes)
+}
+
+fn unreadable(error: ImageHeaderError) -> Rejection {
+    match error {
+        ImageHeaderError::Io(error) => refusal(error),
+        other => invalid(other.to_string()),
+    }
+}
+
+fn refused(error: ArchiveError) -> Rejection {
+    match error {
+        ArchiveError::Io(error) => refusal(error),
+        other => invalid(other.to_string()),
+    }
+}
+
+/// A name that is free, and what makes it taken.
+pub(super) struct Taken {
+    pub(super) name: AssetName,
+    pub(super) changes: Vec<ResourceChange>,
+}
+
+/// The collection of an advertiser's names.
+pub(super) fn name_collection(advertiser: i64) -> String {
+    format!("dfareporting/{advertiser}/names")
+}
+
+/// Takes the name, or the next one that is made from it.
+pub(super) async fn take(
+    call: &Call<'_>,
+    advertiser: i64,
+    name: &AssetName,
+) -> Result<Taken, Rejection> {
+    let collection = name_collection(advertiser);
+    let Some(first) = call.lookup.resource(&collection, name.as_str()).await? else {
+        return Ok(Taken {
+            name: name.clone(),
+            changes: vec![ResourceChange::Insert(name_row(call, collection, name, 1))],
+        });
+    };
+    let count = count_of(&first);
+    // After so many that somebody took itself, the time is a number that nobody has.
+    let numbers = (count + 1..=count + TRIES).chain([call.now.as_millis()]);
+    for number in numbers {
+        let copy = name.copy(number);
+        if call
+            .lookup
+            .resource(&collection, copy.as_str())
+            .await?
+            .is_none()
+        {
+            let taken = name_row(call, collection, &copy, 1);
+            let changes = vec![ResourceChange::Insert(taken), counted(call, first, number)];
+            return Ok(Taken {
+                name: copy,
+                changes,
+            });
+        }
+    }
+    Err(Rejection::AlreadyExists {
+        what: "asset".to_owned(),
+        id: name.as_str().to_owned(),
+    })
+}
+
+fn name_row(call: &Call<'_>, collection: String, name: &AssetName, count: u64) -> Resource {
+    Resource {
+        collection,
+        id: name.as_str().to_owned(),
+        version: first_version(),
+        body: count_body(count),
+        media: None,
+        created: call.now,
+        updated: call.now,
+    }
+}
+
+fn counted(call: &Call<'_>, first: Resource, count: u64) -> ResourceChange {
+    let expected = first.version;
+    ResourceChange::Replace {
+        resource: Resource {
+            version: expected + 1,
+            body: count_body(count),
+            updated: call.now,
+            ..first
+        },
+        expected,
+    }
+}
+
+fn count_body(count: u64) -> Bytes {
+    Bytes::from(json!({"count": count}).to_string())
+}
+
+fn count_of(row: &Resource) -> u64 {
+    let body: serde_json::Value = serde_json::from_slice(&row.body).unwrap_or_default();
+    body["count"].as_u64().unwrap_or(1)
+}
+
+pub(super) fn admit_studio(call: &Call<'_>) -> Result<(), Rejection> {
+    studio_ids(call.metadata).map(drop)
+}
+
+pub(super) async fn insert_studio(
+    call: &Call<'_>,
+    media: Option<Uploaded>,
+) -> Result<Answer, Rejection> {
+    let ids = studio_ids(call.metadata)?;
+    let Some(Uploaded { media, source }) = media else {
+        return Err(invalid(
+            "there is none; an asset is uploaded to the upload URI",
+        ));
+    };
+    let content = inspect_head(&source).await?;
+    let id = numeric_id(call);
+    let time = call.now.as_millis().to_string();
+    let mut asset = Map::new();
+    asset.insert("id".into(), id.clone().into());
+    asset.extend(ids);
+    asset.insert("type".into(), type_of(content).into());
+    asset.insert("filename".into(), filename(&id, content).into());
+    asset.insert("filesize".into(), media.length.to_string().into());
+    asset.insert("createInfo".into(), json!({"time": time}));
+    asset.insert("lastModifiedInfo".into(), json!({"time": time}));
+    if type_of(content) == "VIDEO" {
+        let processed = json!({"processingState": "SUCCEEDED"});
+        asset.insert("videoProcessingData".into(), processed);
+    }
+    let asset = Value::Object(asset);
+    let resource = Resource {
+        collection: STUDIO_ASSETS.to_owned(),
+        id,
+        version: first_version(),
+        body: Bytes::from(asset.to_string()),
+        media: Some(media),
+        created: call.now,
+        updated: call.now,
+    };
+    let body = json!({"assets": [asset]});
+    Ok(Answer {
+        changes: vec![ResourceChange::Insert(resource)],
+        body: body.as_object().cloned(),
+    })
+}
+
+/// The ids of the request, as they are shown: numbers in strings.
+fn studio_ids(metadata: &Map<String, Value>) -> Result<Map<String, Value>, Rejection> {
+    let mut ids = Map::new();
+    for (field, required) in STUDIO_IDS {
+        match metadata.get(field) {
+            None | Some(Value::Null) if required => {
+                let field = field.to_owned();
+                return Err(Rejection::MissingField { field });
+            }
+            None | Some(Value::Null) => {}
+            Some(value) => {
+                ids.insert(field.into(), studio_id(field, value)?.to_string().into());
+            }
+        }
+    }
+    Ok(ids)
+}
+
+fn studio_id(field: &str, value: &Value) -> Result<i64, Rejection> {
+    let number = match value {
+        Value::String(text) => text.parse().ok(),
+        value => value.as_i64(),
+    };
+    let id = number.filter(|number| *number > 0);
+    id.ok_or_else(|| Rejection::invalid_field(field, "must be a positive number of 64 bits"))
+}
+
+/// The type that Studio has for it.
+fn type_of(content: Content) -> &'static str {
+    match content {
+        Content::Image(_) | Content::OtherImage(_) => "IMAGE",
+        Content::Html | Content::Zip => "HTML",
+        Content::Video(_) | Content::Container(_) => "VIDEO",
+        Content::Font(_) => "FONT",
+        Content::Flash | Content::Audio(_) | Content::Unknown => "UNKNOWN_TYPE",
+    }
+}
+
+/// A name for the file, because nothing says what it was called.
+fn filename(id: &str, content: Content) -> String {
+    let suffix = match content.media_type() {
+        "application/octet-stream" => "bin",
+        "application/x-shockwave-flash" => "swf",
+        "video/quicktime" => "mov",
+        other => other.rsplit(['/', '-']).next().unwrap_or("bin"),
+    };
+    format!("asset-{id}.{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advertiser_is_required_and_ids_are_numbers() {
+        let table = [
+            (json!({}), Err("field studioAdvertiserId is required")),
+            (json!({"studioAdvertiserId": "seven"}), Err("64 bits")),
+            (json!({"studioAdvertiserId": "-7"}), Err("64 bits")),
+            (
+                json!({"studioAdvertiserId": "7", "studioCreativeId": {}}),
+                Err("studioCreativeId"),
+            ),
+            (
+                json!({"studioAdvertiserId": 7, "studioAccountId": "8"}),
+                Ok(json!({"studioAdvertiserId": "7", "studioAccountId": "8"})),
+            ),
+        ];
+        for (metadata, expected) in table {
+            let found = studio_ids(metadata.as_object().unwrap());
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(Value::Object(found), expected),
+                (Err(error), Err(expected)) => {
+                    assert!(error.to_string().contains(expected), "{error}");
+                }
+                (found, expected) => panic!("{found:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_named_by_what_it_is() {
+        let name = |content| filename("7", content);
+        assert_eq!(name(Content::Html), "asset-7.html");
+        assert_eq!(name(Content::Video("video/x-flv")), "asset-7.flv");
+        assert_eq!(name(Content::Unknown), "asset-7.bin");
     }
 }

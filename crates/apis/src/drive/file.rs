@@ -6,8 +6,6 @@ use windlass_store::{Media, Resource};
 
 use crate::record::{Fields, fields_of, normal_time, text};
 
-use super::tree::ROOT;
-
 /// The type of folders.
 pub(super) const FOLDER: &str = "application/vnd.google-apps.folder";
 
@@ -305,3 +303,6 @@ fn check_length(fields: &Fields) -> Result<(), Rejection> {
         _ => Ok(()),
     }
 }
+
+/// The folder above all others. It is no resource: nobody can change it.
+pub(super) const ROOT: &str = "root";

@@ -1,21 +1,27 @@
-//! How messages get into mailboxes: inserted, imported, sent.
+//! Methods by which messages enter mailboxes: inserted, imported, sent, kept as drafts.
 
 use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Rejection, Uploaded};
 
-use super::address::Address;
-use super::letter::{Letter, Outgoing};
-use super::mailbox::{Mailbox, New};
+use super::errors::{invalid, invalid_parameter, no_media};
+use super::filing::New;
+use super::mailbox::Mailbox;
+use super::messages::Format;
 use super::mime::{Stamp, Summary};
-use super::outbox::{self, Outbound};
-use super::records::Labels;
-use super::request::{Request, check_labels};
-use super::rows::Rows;
-use super::{body_of, invalid, label, message, no_media, thread};
+use super::options::Address;
+use super::outbox::Outbound;
+use super::parsed_message::{Letter, Outgoing};
+use super::request::{Request, body_of, check_labels, finish, text};
+use super::rows::{Draft, Labels, Rows};
+use super::{filing, labels, listing, messages, outbox, request};
 
 /// The most recipients of a message, as in Gmail.
 const MOST_RECIPIENTS: usize = 500;
+
+/// How many drafts are looked at to fill a page.
+const DRAFT_BUDGET: usize = 2000;
 
 /// `users.messages.insert`: into the mailbox with the labels that the client says, none by default.
 pub(super) async fn insert(
@@ -46,25 +52,25 @@ async fn file(
         Some(wanted) => wanted,
         None => labels.iter().map(|&label| label.to_owned()).collect(),
     };
-    check_labels(&mut mailbox, &labels, label::may_come_with).await?;
+    check_labels(&mut mailbox, &labels, labels::may_come_with).await?;
     let wanted = request.wanted_thread()?;
     let new = New {
         id: request.fresh_id(),
-        thread: thread::of(&mut mailbox, wanted, &letter.summary).await?,
+        thread: filing::find_thread(&mut mailbox, wanted, &letter.summary).await?,
         labels,
         date: date(request, &letter.summary, date_source),
         draft: None,
         letter: &letter,
     };
     let entry = mailbox.add(new).await?;
-    let body = message::filed(&mut mailbox, &entry, &letter.structure).await?;
+    let body = messages::filed(&mut mailbox, &entry, &letter.structure).await?;
     let answer = body_of(body);
     // There is no archive in which only an administrator would see it.
     let is_gone_at_once = request.flag("deleted");
     Ok(if is_gone_at_once {
         answer
     } else {
-        thread::finish(rows, answer)
+        request::finish(rows, answer)
     })
 }
 
@@ -114,7 +120,7 @@ impl Sent {
         mailbox: &mut Mailbox<'_, '_>,
         id: &str,
     ) -> Result<Self, Rejection> {
-        let media = message::media(mailbox, id).await?;
+        let media = messages::media(mailbox, id).await?;
         let media = media.ok_or_else(|| invalid("the draft has no message"))?;
         let source = mailbox.rows.lookup().media(&media);
         Self::uploaded(request, Uploaded { media, source }).await
@@ -142,25 +148,25 @@ pub(super) async fn deliver(
     };
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let wanted = request.wanted_thread()?;
-    let thread = match thread::of(&mut mailbox, wanted, &letter.own.summary).await? {
+    let thread = match filing::find_thread(&mut mailbox, wanted, &letter.own.summary).await? {
         None => draft_thread,
         found => found,
     };
-    let new = new(request, &letter.own, thread, labels);
+    let new = new_message(request, &letter.own, thread, labels);
     let entry = mailbox.add(new).await?;
-    let body = message::filed(&mut mailbox, &entry, &letter.own.structure).await?;
+    let body = messages::filed(&mut mailbox, &entry, &letter.own.structure).await?;
     for address in local.iter().filter(|address| **address != request.address) {
         let mut mailbox = Mailbox::open(&mut rows, address);
         let received = letter.for_others();
-        let thread = thread::of(&mut mailbox, None, &received.summary).await?;
-        let new = self::new(request, received, thread, &["INBOX", "UNREAD"]);
+        let thread = filing::find_thread(&mut mailbox, None, &received.summary).await?;
+        let new = new_message(request, received, thread, &["INBOX", "UNREAD"]);
         mailbox.add(new).await?;
     }
     hand_over(request, &mut rows, &letter, &remote);
-    Ok(thread::finish(rows, body_of(body)))
+    Ok(request::finish(rows, body_of(body)))
 }
 
-fn new<'l>(
+fn new_message<'l>(
     request: &Request<'_>,
     letter: &'l Letter,
     thread: Option<String>,
@@ -242,4 +248,138 @@ fn recipients(summary: &Summary) -> Result<BTreeSet<Address>, Rejection> {
             "the message has {count} recipients; at most {MOST_RECIPIENTS} are taken"
         ))),
     }
+}
+
+/// `users.drafts.create`
+pub(super) async fn create_draft(
+    request: &Request<'_>,
+    media: Option<Uploaded>,
+) -> Result<Answer, Rejection> {
+    let letter = Letter::open(media.ok_or_else(no_media)?).await?;
+    let mut rows = request.rows();
+    // Ids ascend from the newest to the oldest, as lists show them.
+    let number = u64::from_str_radix(&request.fresh_id(), 16).unwrap_or_default();
+    let id = format!("r{:016x}", u64::MAX - number);
+    let body = write_draft(request, &mut rows, &id, &letter).await?;
+    Ok(finish(rows, body_of(body)))
+}
+
+/// `users.drafts.update`
+pub(super) async fn update_draft(
+    request: &Request<'_>,
+    media: Option<Uploaded>,
+) -> Result<Answer, Rejection> {
+    let letter = Letter::open(media.ok_or_else(no_media)?).await?;
+    let mut rows = request.rows();
+    let id = request.id();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let draft = mailbox.draft(id).await?;
+    mailbox.remove(&draft.message).await?;
+    let body = write_draft(request, &mut rows, id, &letter).await?;
+    Ok(finish(rows, body_of(body)))
+}
+
+async fn write_draft(
+    request: &Request<'_>,
+    rows: &mut Rows<'_>,
+    id: &str,
+    letter: &Letter,
+) -> Result<Value, Rejection> {
+    let mut mailbox = Mailbox::open(rows, &request.address);
+    let wanted = request.wanted_thread()?;
+    let thread = filing::find_thread(&mut mailbox, wanted, &letter.summary).await?;
+    let new = New {
+        id: request.fresh_id(),
+        thread,
+        labels: Labels::from(["DRAFT".to_owned()]),
+        date: request.call.now.as_millis(),
+        draft: Some(id.to_owned()),
+        letter,
+    };
+    let entry = mailbox.add(new).await?;
+    mailbox.set_draft(id, &entry);
+    let message = messages::filed(&mut mailbox, &entry, &letter.structure).await?;
+    Ok(json!({"id": id, "message": message}))
+}
+
+/// `users.drafts.send`
+pub(super) async fn send_draft(
+    request: &Request<'_>,
+    media: Option<Uploaded>,
+) -> Result<Answer, Rejection> {
+    let id = id_to_send(request)?;
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let draft = mailbox.draft(id).await?;
+    let thread = mailbox.entry(&draft.message).await?.thread;
+    let thread = (mailbox.thread(&thread).await?.messages.len() > 1).then_some(thread);
+    let what = match media {
+        Some(uploaded) => Sent::uploaded(request, uploaded).await?,
+        None => Sent::draft(request, &mut mailbox, &draft.message).await?,
+    };
+    mailbox.remove(&draft.message).await?;
+    deliver(request, rows, what, thread).await
+}
+
+/// The draft that is to be sent.
+pub(super) fn id_to_send<'a>(request: &Request<'a>) -> Result<&'a str, Rejection> {
+    let id = text(request.call.metadata, "id")?;
+    id.ok_or_else(|| invalid("id names no draft"))
+}
+
+/// `users.drafts.get`
+pub(super) async fn get_draft(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let format = Format::of(request)?;
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let id = request.id();
+    let draft = mailbox.draft(id).await?;
+    let cost = messages::cost(&mut mailbox, &draft.message, &format).await?;
+    messages::reserve(request, cost).await?;
+    let message = messages::show(&mut mailbox, &draft.message, &format).await?;
+    Ok(body_of(json!({"id": id, "message": message})))
+}
+
+/// `users.drafts.delete`
+pub(super) async fn delete_draft(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let draft = mailbox.draft(request.id()).await?;
+    mailbox.remove(&draft.message).await?;
+    Ok(finish(rows, Answer::default()))
+}
+
+/// `users.drafts.list`
+pub(super) async fn list_drafts(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let limit = request.page_size()?;
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let filter = listing::Filter::of(request, &mut mailbox).await?;
+    let token = request.parameter("pageToken");
+    if token.is_some_and(|token| !token.starts_with('r')) {
+        return Err(invalid_parameter(
+            "pageToken",
+            "is not a token of this list",
+        ));
+    }
+    let place = mailbox.collection("drafts");
+    let found: Vec<(String, Draft)> = mailbox.rows.list(&place, token, DRAFT_BUDGET).await?;
+    let mut more = (found.len() == DRAFT_BUDGET).then(|| found[DRAFT_BUDGET - 1].0.clone());
+    let mut drafts = Vec::new();
+    let mut last = None;
+    for (id, draft) in found {
+        if drafts.len() == limit {
+            more = last;
+            break;
+        }
+        let entry = mailbox.peek_entry(&draft.key).await?;
+        if let Some(entry) = entry
+            && filter.matches(&mailbox, &entry).await?
+        {
+            let message = json!({"id": entry.id, "threadId": entry.thread});
+            drafts.push(json!({"id": id, "message": message}));
+        }
+        last = Some(id);
+    }
+    Ok(body_of(listing::page("drafts", drafts, more, None)))
 }

@@ -1,63 +1,18 @@
-//! The history of a mailbox: one event after the other, the old ones forgotten.
+//! `users.history.list`: the events of a mailbox since one that the client knows.
 
 use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Rejection};
 
-use super::mailbox::Mailbox;
-use super::records::{Account, Event, What};
-use super::request::{Request, parameter};
-use super::{body_of, invalid, not_found};
-
-/// So many events are kept.
-const KEPT: u64 = 10_000;
-
-/// Events are kept for so long: 30 days, in milliseconds.
-const AGE: u64 = 30 * 24 * 60 * 60 * 1000;
-
-/// How many old events are looked at with each new one; more than one, so that they become fewer.
-const FORGOTTEN_AT_ONCE: usize = 2;
+use super::errors::{invalid, invalid_parameter, not_found};
+use super::mailbox::{Mailbox, event_row_id};
+use super::request::{Request, body_of};
+use super::rows::{Account, Event, What};
 
 /// How many events a call looks at.
 const BUDGET: usize = 10_000;
 
 /// How many are taken out of the ledger at once.
 const BATCH: usize = 100;
-
-/// Writes an event down and returns its id.
-pub(super) async fn log(mailbox: &mut Mailbox<'_, '_>, event: &Event) -> Result<u64, Rejection> {
-    let mut account = mailbox.account().await?;
-    account.history += 1;
-    let place = mailbox.collection("history");
-    mailbox.rows.write(&place, &row_id(account.history), event);
-    forget(mailbox, &mut account, event.at).await?;
-    mailbox.set_account(&account);
-    Ok(account.history)
-}
-
-/// Forgets a few events that are too old or too many.
-async fn forget(
-    mailbox: &mut Mailbox<'_, '_>,
-    account: &mut Account,
-    now: u64,
-) -> Result<(), Rejection> {
-    let place = mailbox.collection("history");
-    for _ in 0..FORGOTTEN_AT_ONCE {
-        let next = account.forgotten.max(1) + 1;
-        if next >= account.history {
-            return Ok(());
-        }
-        let oldest: Option<Event> = mailbox.rows.read(&place, &row_id(next)).await?;
-        let is_old = oldest.as_ref().is_some_and(|event| event.at + AGE < now);
-        if !is_old && account.history - next < KEPT {
-            return Ok(());
-        }
-        if oldest.is_some() {
-            mailbox.rows.delete(&place, &row_id(next));
-        }
-        account.forgotten = next;
-    }
-    Ok(())
-}
 
 /// `users.history.list`
 pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
@@ -71,8 +26,10 @@ pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut shown = Vec::new();
     let (mut at, mut looked, mut more) = (start, 0, true);
     while more && shown.len() < limit && looked < BUDGET {
-        let batch: Vec<(String, Event)> =
-            mailbox.rows.list(&place, Some(&row_id(at)), BATCH).await?;
+        let batch: Vec<(String, Event)> = mailbox
+            .rows
+            .list(&place, Some(&event_row_id(at)), BATCH)
+            .await?;
         more = batch.len() == BATCH;
         looked += batch.len();
         for (row, event) in batch {
@@ -102,7 +59,7 @@ fn start(request: &Request<'_>, account: &Account) -> Result<u64, Rejection> {
     let given = given.ok_or_else(|| invalid("startHistoryId is required"))?;
     let number = |name, text: &str| {
         let number = text.parse::<u64>();
-        number.map_err(|_| parameter(name, "must be a history id"))
+        number.map_err(|_| invalid_parameter(name, "must be a history id"))
     };
     let start = number("startHistoryId", given)?;
     let known = account.forgotten..=account.history;
@@ -173,10 +130,6 @@ fn show(id: u64, event: &Event) -> Value {
     record.insert("messages".into(), json!([message]));
     record.insert(event.what.field().into(), json!([change]));
     record.into()
-}
-
-fn row_id(id: u64) -> String {
-    format!("{id:016x}")
 }
 
 fn id_of(row: &str) -> u64 {

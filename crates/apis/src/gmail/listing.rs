@@ -8,11 +8,11 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Rejection};
 
-use super::mailbox::Mailbox;
+use super::errors::invalid_parameter;
+use super::mailbox::{self, Mailbox};
 use super::query::Query;
-use super::records::{Entry, Key, Labels, Thread};
-use super::request::{Request, check_labels, parameter};
-use super::{body_of, label};
+use super::request::{Request, body_of, check_labels};
+use super::rows::{Entry, Key, Labels, Thread};
 
 /// How many entries a call looks at.
 const BUDGET: usize = 10_000;
@@ -42,7 +42,8 @@ impl Filter {
         check_labels(mailbox, &labels, |_| true).await?;
         let text = request.parameter("q").unwrap_or_default();
         let now = request.call.now.as_millis();
-        let query = Query::parse(text, now).map_err(|error| parameter("q", &error.to_string()))?;
+        let query =
+            Query::parse(text, now).map_err(|error| invalid_parameter("q", &error.to_string()))?;
         let query = query.with_labels(mailbox).await?;
         let hidden = ["SPAM", "TRASH"];
         let everywhere = request.flag("includeSpamTrash")
@@ -83,7 +84,7 @@ impl Filter {
         match (labels.next(), labels.next()) {
             _ if !self.query.is_empty() => Ok(None),
             (None, _) => Ok(i64::try_from(mailbox.account().await?.messages).ok()),
-            (Some(label), None) => Ok(Some(label::counts(mailbox, label).await?.messages)),
+            (Some(label), None) => Ok(Some(mailbox::label_counts(mailbox, label).await?.messages)),
             _ => Ok(None),
         }
     }
@@ -168,7 +169,8 @@ struct Scan {
 impl Scan {
     fn of(request: &Request<'_>) -> Result<Self, Rejection> {
         let token = request.parameter("pageToken").map(|token| {
-            Key::parse(token).ok_or_else(|| parameter("pageToken", "is not a token of this list"))
+            Key::parse(token)
+                .ok_or_else(|| invalid_parameter("pageToken", "is not a token of this list"))
         });
         Ok(Self {
             at: token.transpose()?,

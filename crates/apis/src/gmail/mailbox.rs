@@ -1,47 +1,51 @@
-//! A mailbox: what is in it, and how it changes.
+//! A mailbox that is open for a call: reads and writes of its rows, its labels, its history.
 //!
-//! Every change of a message goes through here, so that its entry, its thread, the counters of its
-//! labels and the history always tell the same story.
+//! Methods change messages only through `filing`, which keeps entries, threads, counters and history
+//! consistent.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_server::handler::Rejection;
 
-use super::address::Address;
-use super::letter::Letter;
-use super::mime::words;
-use super::records::{
-    Account, Content, Draft, Entry, Event, Key, Known, Labels, Member, Pointer, Text, Thread, What,
-    message_id_row,
+use super::errors::not_found;
+use super::options::Address;
+use super::rows::{
+    Account, Content, Counts, Draft, Entry, Event, Key, Known, Label, Labels, Named, Pointer, Rows,
+    Text, Thread, message_id_row,
 };
-use super::rows::Rows;
-use super::{history, label, not_found, thread};
 
-/// The longest list of words that is kept of a header field, in bytes.
-const LONGEST_FIELD: usize = 4096;
+/// The labels of the system. Their ids are their names.
+pub(super) const SYSTEM_LABELS: [&str; 14] = [
+    "INBOX",
+    "SENT",
+    "DRAFT",
+    "SPAM",
+    "TRASH",
+    "UNREAD",
+    "STARRED",
+    "IMPORTANT",
+    "CHAT",
+    "CATEGORY_PERSONAL",
+    "CATEGORY_SOCIAL",
+    "CATEGORY_PROMOTIONS",
+    "CATEGORY_UPDATES",
+    "CATEGORY_FORUMS",
+];
 
-/// A `Message-ID` that is longer than this is not remembered.
-const LONGEST_MESSAGE_ID: usize = 1000;
+/// So many events are kept.
+pub(super) const MOST_EVENTS: u64 = 10_000;
 
-/// The latest date that is kept: the end of the year 9999.
-const LATEST: u64 = 253_402_300_799_999;
+/// Events are kept for so long: 30 days, in milliseconds.
+pub(super) const EVENT_LIFETIME: u64 = 30 * 24 * 60 * 60 * 1000;
+
+/// How many old events are looked at with each new one; more than one, so that they become fewer.
+pub(super) const FORGOTTEN_AT_ONCE: usize = 2;
 
 /// One mailbox, open for a call.
 #[derive(Debug)]
 pub(super) struct Mailbox<'r, 'a> {
     pub(super) rows: &'r mut Rows<'a>,
     address: String,
-}
-
-/// A message about to be filed.
-#[derive(Debug)]
-pub(super) struct New<'l> {
-    pub(super) id: String,
-    /// `None` for a thread of its own.
-    pub(super) thread: Option<String>,
-    pub(super) labels: Labels,
-    /// Milliseconds since the epoch.
-    pub(super) date: u64,
-    pub(super) draft: Option<String>,
-    pub(super) letter: &'l Letter,
 }
 
 impl<'r, 'a> Mailbox<'r, 'a> {
@@ -101,7 +105,7 @@ impl<'r, 'a> Mailbox<'r, 'a> {
     pub(super) async fn thread(&mut self, id: &str) -> Result<Thread, Rejection> {
         let place = self.collection("threads");
         let thread = self.rows.read(&place, id).await?;
-        thread.ok_or_else(|| thread::unknown(id))
+        thread.ok_or_else(|| unknown_thread(id))
     }
 
     pub(super) async fn known(&mut self, message_id: &str) -> Result<Option<Known>, Rejection> {
@@ -134,234 +138,154 @@ impl<'r, 'a> Mailbox<'r, 'a> {
     pub(super) async fn living(&mut self, labels: &Labels) -> Result<Labels, Rejection> {
         let mut living = Labels::new();
         for id in labels {
-            if label::exists(self, id).await? {
+            if label_exists(self, id).await? {
                 living.insert(id.clone());
             }
         }
         Ok(living)
     }
+}
 
-    /// Files a new message.
-    pub(super) async fn add(&mut self, new: New<'_>) -> Result<Entry, Rejection> {
-        let mut entry = entry_of(&new);
-        entry.arrival = self.log(What::MessageAdded, &entry, Labels::new()).await?;
-        entry.history = entry.arrival;
-        let pointer = Pointer { key: entry.key() };
-        self.rows
-            .write(&self.collection("messages"), &entry.id, &pointer);
-        let content = Content {
-            composition: new.letter.composition.clone(),
-            structure: new.letter.structure.clone(),
+/// Whether there is such a label.
+pub(super) async fn label_exists(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+) -> Result<bool, Rejection> {
+    Ok(is_system_label(id) || label_row(mailbox, id).await?.is_some())
+}
+
+/// The label that a search means by a name.
+pub(super) async fn label_named(
+    mailbox: &mut Mailbox<'_, '_>,
+    name: &str,
+) -> Result<Option<String>, Rejection> {
+    let folded = folded_label_name(name);
+    let system = SYSTEM_LABELS.iter().find(|id| folded == id.to_lowercase());
+    if let Some(id) = system {
+        return Ok(Some((*id).to_owned()));
+    }
+    let place = mailbox.collection("label-names");
+    let named: Option<Named> = mailbox.rows.read(&place, &folded).await?;
+    Ok(named.map(|named| named.label))
+}
+
+/// Brings the counters of labels from one state of a thread to the next.
+pub(super) async fn recount_labels(
+    mailbox: &mut Mailbox<'_, '_>,
+    before: &BTreeMap<&str, Counts>,
+    after: &BTreeMap<&str, Counts>,
+) -> Result<(), Rejection> {
+    let labels: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
+    for id in labels {
+        let old = before.get(id).copied().unwrap_or_default();
+        let new = after.get(id).copied().unwrap_or_default();
+        if old == new {
+            continue;
+        }
+        // The counters of a label that was deleted went with it.
+        let Some(mut label) = label_row_or_default(mailbox, id).await? else {
+            continue;
         };
-        let media = new.letter.media.clone();
-        self.rows
-            .write_with(&self.collection("contents"), &entry.id, &content, media);
-        self.write_entry(&entry);
-        self.write_text(&entry.id, &new.letter.summary.text);
-        self.remember(&entry).await?;
-        self.join(&entry, &new.letter.summary.subject).await?;
-        let mut account = self.account().await?;
-        account.messages += 1;
-        self.set_account(&account);
-        Ok(entry)
-    }
-
-    /// Takes a message away for good.
-    pub(super) async fn remove(&mut self, id: &str) -> Result<(), Rejection> {
-        let entry = self.entry(id).await?;
-        self.log(What::MessageDeleted, &entry, Labels::new())
-            .await?;
-        self.content(id).await?;
-        self.rows.delete(&self.collection("contents"), id);
-        self.rows.delete(&self.collection("messages"), id);
-        self.rows
-            .delete(&self.collection("entries"), entry.key().as_str());
-        let texts = self.collection("texts");
-        if self.rows.read::<Text>(&texts, id).await?.is_some() {
-            self.rows.delete(&texts, id);
-        }
-        self.forget(&entry).await?;
-        self.leave(&entry).await?;
-        if let Some(draft) = &entry.draft {
-            self.delete_draft(draft);
-        }
-        let mut account = self.account().await?;
-        account.messages = account.messages.saturating_sub(1);
-        self.set_account(&account);
-        Ok(())
-    }
-
-    /// Gives a message other labels. Nothing happens when it has them already.
-    pub(super) async fn relabel(
-        &mut self,
-        id: &str,
-        add: &Labels,
-        remove: &Labels,
-    ) -> Result<Entry, Rejection> {
-        let mut entry = self.entry(id).await?;
-        let before = self.living(&entry.labels).await?;
-        let kept = before.difference(remove).cloned();
-        entry.labels = kept.chain(add.iter().cloned()).collect();
-        let added: Labels = entry.labels.difference(&before).cloned().collect();
-        let removed: Labels = before.difference(&entry.labels).cloned().collect();
-        for (what, changed) in [(What::LabelAdded, added), (What::LabelRemoved, removed)] {
-            if !changed.is_empty() {
-                entry.history = self.log(what, &entry, changed).await?;
-            }
-        }
-        self.write_entry(&entry);
-        self.join(&entry, "").await?;
-        Ok(entry)
-    }
-
-    async fn log(&mut self, what: What, entry: &Entry, changed: Labels) -> Result<u64, Rejection> {
-        let event = Event {
-            what,
-            message: entry.id.clone(),
-            thread: entry.thread.clone(),
-            labels: entry.labels.clone(),
-            changed,
-            at: self.rows.now().as_millis(),
+        label.counts = Counts {
+            messages: label.counts.messages + new.messages - old.messages,
+            unread: label.counts.unread + new.unread - old.unread,
+            threads: label.counts.threads + new.threads - old.threads,
+            threads_unread: label.counts.threads_unread + new.threads_unread - old.threads_unread,
         };
-        history::log(self, &event).await
+        write_label(mailbox, id, &label);
     }
+    Ok(())
+}
 
-    fn write_entry(&mut self, entry: &Entry) {
-        let place = self.collection("entries");
-        self.rows.write(&place, entry.key().as_str(), entry);
-    }
+/// How many messages have a label.
+pub(super) async fn label_counts(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+) -> Result<Counts, Rejection> {
+    let label = label_row(mailbox, id).await?;
+    Ok(label.unwrap_or_default().counts)
+}
 
-    fn write_text(&mut self, id: &str, words: &str) {
-        if !words.is_empty() {
-            let place = self.collection("texts");
-            let words = padded(words);
-            self.rows.write(&place, id, &Text { words });
-        }
-    }
+pub(super) async fn label_row(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+) -> Result<Option<Label>, Rejection> {
+    let place = mailbox.collection("labels");
+    mailbox.rows.read(&place, id).await
+}
 
-    /// Keeps what answers to the message will name. Of several with the same `Message-ID` the newest
-    /// counts.
-    async fn remember(&mut self, entry: &Entry) -> Result<(), Rejection> {
-        if let Some(message_id) = &entry.message_id {
-            self.known(message_id).await?;
-            let known = Known {
-                message: entry.id.clone(),
-                thread: entry.thread.clone(),
-            };
-            let place = self.collection("message-ids");
-            self.rows.write(&place, &message_id_row(message_id), &known);
-        }
-        Ok(())
-    }
+pub(super) async fn label_row_or_default(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+) -> Result<Option<Label>, Rejection> {
+    let label = label_row(mailbox, id).await?;
+    Ok(label.or_else(|| is_system_label(id).then(Label::default)))
+}
 
-    async fn forget(&mut self, entry: &Entry) -> Result<(), Rejection> {
-        let Some(message_id) = &entry.message_id else {
+pub(super) fn write_label(mailbox: &mut Mailbox<'_, '_>, id: &str, label: &Label) {
+    let place = mailbox.collection("labels");
+    mailbox.rows.write(&place, id, label);
+}
+
+pub(super) fn is_system_label(id: &str) -> bool {
+    SYSTEM_LABELS.contains(&id)
+}
+
+/// A name as searches write it: names that differ in case, blanks and slashes only would be the same
+/// there, so there is only one of them.
+pub(super) fn folded_label_name(name: &str) -> String {
+    let dash = |c: char| if matches!(c, ' ' | '/') { '-' } else { c };
+    name.to_lowercase().chars().map(dash).collect()
+}
+
+/// Writes an event down and returns its id.
+pub(super) async fn log_event(
+    mailbox: &mut Mailbox<'_, '_>,
+    event: &Event,
+) -> Result<u64, Rejection> {
+    let mut account = mailbox.account().await?;
+    account.history += 1;
+    let place = mailbox.collection("history");
+    mailbox
+        .rows
+        .write(&place, &event_row_id(account.history), event);
+    forget_events(mailbox, &mut account, event.at).await?;
+    mailbox.set_account(&account);
+    Ok(account.history)
+}
+
+/// Forgets a few events that are too old or too many.
+pub(super) async fn forget_events(
+    mailbox: &mut Mailbox<'_, '_>,
+    account: &mut Account,
+    now: u64,
+) -> Result<(), Rejection> {
+    let place = mailbox.collection("history");
+    for _ in 0..FORGOTTEN_AT_ONCE {
+        let next = account.forgotten.max(1) + 1;
+        if next >= account.history {
             return Ok(());
-        };
-        let known = self.known(message_id).await?;
-        if known.is_some_and(|known| known.message == entry.id) {
-            let place = self.collection("message-ids");
-            self.rows.delete(&place, &message_id_row(message_id));
         }
-        Ok(())
-    }
-
-    /// Puts the message into its thread as it is now; `subject` is that of a thread's first message.
-    async fn join(&mut self, entry: &Entry, subject: &str) -> Result<(), Rejection> {
-        let place = self.collection("threads");
-        let found: Option<Thread> = self.rows.read(&place, &entry.thread).await?;
-        let before = found.clone().unwrap_or_default();
-        let mut after = found.unwrap_or_else(|| Thread {
-            subject: thread::base_subject(subject),
-            ..Thread::default()
-        });
-        after.history = entry.history;
-        after.messages.retain(|member| member.id != entry.id);
-        after.messages.push(Member {
-            id: entry.id.clone(),
-            key: entry.key(),
-            labels: entry.labels.clone(),
-        });
-        after.messages.sort_by(|one, other| other.key.cmp(&one.key));
-        self.recount(&before, &after).await?;
-        self.rows.write(&place, &entry.thread, &after);
-        Ok(())
-    }
-
-    async fn leave(&mut self, entry: &Entry) -> Result<(), Rejection> {
-        let before = self.thread(&entry.thread).await?;
-        let mut after = before.clone();
-        after.history = self.account().await?.history;
-        after.messages.retain(|member| member.id != entry.id);
-        self.recount(&before, &after).await?;
-        let place = self.collection("threads");
-        if after.messages.is_empty() {
-            self.rows.delete(&place, &entry.thread);
-        } else {
-            self.rows.write(&place, &entry.thread, &after);
+        let oldest: Option<Event> = mailbox.rows.read(&place, &event_row_id(next)).await?;
+        let is_old = oldest
+            .as_ref()
+            .is_some_and(|event| event.at + EVENT_LIFETIME < now);
+        if !is_old && account.history - next < MOST_EVENTS {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Brings counters from one state of a thread to the next.
-    async fn recount(&mut self, before: &Thread, after: &Thread) -> Result<(), Rejection> {
-        label::recount(self, &thread::counts(before), &thread::counts(after)).await?;
-        let mut account = self.account().await?;
-        match (before.messages.is_empty(), after.messages.is_empty()) {
-            (true, false) => account.threads += 1,
-            (false, true) => account.threads = account.threads.saturating_sub(1),
-            _ => return Ok(()),
+        if oldest.is_some() {
+            mailbox.rows.delete(&place, &event_row_id(next));
         }
-        self.set_account(&account);
-        Ok(())
+        account.forgotten = next;
     }
+    Ok(())
 }
 
-fn entry_of(new: &New<'_>) -> Entry {
-    let summary = &new.letter.summary;
-    let people = |people: &[super::mime::Address]| {
-        let texts = people.iter().flat_map(|it| [&it.name, &it.address]);
-        words_of(texts.map(String::as_str))
-    };
-    let message_id = summary.message_id.clone();
-    Entry {
-        id: new.id.clone(),
-        thread: new.thread.clone().unwrap_or_else(|| new.id.clone()),
-        labels: new.labels.clone(),
-        history: 0,
-        arrival: 0,
-        date: new.date.min(LATEST),
-        size: new.letter.composition.length(),
-        snippet: summary.snippet.clone(),
-        draft: new.draft.clone(),
-        from: people(&summary.from),
-        to: people(&summary.to),
-        cc: people(&summary.cc),
-        bcc: people(&summary.bcc),
-        subject: words_of([summary.subject.as_str()]),
-        files: words_of(summary.filenames.iter().map(String::as_str)),
-        list: words_of(summary.list_id.as_deref()),
-        message_id: message_id.filter(|id| id.len() <= LONGEST_MESSAGE_ID),
-        has_attachment: summary.has_attachment,
-    }
+pub(super) fn event_row_id(id: u64) -> String {
+    format!("{id:016x}")
 }
 
-/// The words of texts with a blank around each, cut at [`LONGEST_FIELD`] bytes.
-pub(super) fn words_of<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
-    let mut all = String::new();
-    for word in texts.into_iter().flat_map(words) {
-        if all.len() + word.len() > LONGEST_FIELD {
-            break;
-        }
-        all.push(' ');
-        all.push_str(&word);
-    }
-    if !all.is_empty() {
-        all.push(' ');
-    }
-    all
-}
-
-fn padded(words: &str) -> String {
-    format!(" {words} ")
+/// That there is no such thread.
+pub(super) fn unknown_thread(id: &str) -> Rejection {
+    not_found("thread", id)
 }

@@ -34,41 +34,36 @@
 //! # Ok::<(), mime::Malformed>(())
 //! ```
 
-mod charset;
-mod decode;
-mod encoded_words;
-mod fields;
-mod outgoing;
-mod params;
-mod render;
+mod encoding;
+mod headers;
 mod scan;
 mod structure;
 mod summary;
-mod text;
 
-#[cfg(test)]
-mod tests;
-
-pub use decode::{TransferEncoding, decode};
-pub use outgoing::{Stamp, missing_headers, without_bcc};
-pub use render::Bodies;
-pub use structure::{Content, Header, Part, Structure};
-pub use summary::{Address, Summary};
-pub use text::words;
+pub use encoding::{TransferEncoding, decode};
+pub use headers::{Stamp, missing_headers, without_bcc};
+pub use structure::{Bodies, Content, Header, Part, Structure};
+pub use summary::{Address, Summary, words};
 
 /// The parts of a message, at most; messages attached to it count with all of theirs.
 pub const MAX_PARTS: usize = 1000;
+
 /// How deep parts may be nested. An attached message takes two levels. In JSON a level takes two, and
 /// readers commonly stop at 128.
 pub const MAX_DEPTH: usize = 50;
+
 /// The bytes of all headers of all parts, at most.
 pub const MAX_HEADER_BYTES: usize = 512 * 1024;
+
 /// The header fields of all parts, at most.
 pub const MAX_FIELDS: usize = 5000;
+
 /// The addresses in the header fields of the message that name people, at most.
 pub const MAX_ADDRESSES: usize = 10_000;
+
 /// The bytes of one body that is shown inline, at most. A larger one has to be fetched as an attachment.
 pub const MAX_INLINE_BYTES: u64 = 1024 * 1024;
+
 /// The bytes of all bodies that are shown inline, at most. Parts further on have to be fetched.
 pub const MAX_INLINE_TOTAL: u64 = 8 * 1024 * 1024;
 
@@ -115,3 +110,6 @@ pub fn parse(raw: &[u8]) -> Result<Structure, Malformed> {
     summary::check_addresses(raw, root)?;
     Ok(Structure::new(raw, &entities))
 }
+
+#[cfg(test)]
+mod tests;

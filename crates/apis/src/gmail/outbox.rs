@@ -11,17 +11,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 use windlass_server::handler::{Rejection, Worker, WorkerContext, first_version};
 use windlass_store::{LedgerError, Media, Resource, ResourceChange, Timestamp};
 
-use super::address::Address;
-use super::bounce;
-use super::composition::Composition;
-use super::letter::Letter;
-use super::options::{Options, Relay};
-use super::relay::{self, Reason, Refusal};
-use super::rows::Rows;
+use super::errors::invalid;
+use super::filing::New;
+use super::mailbox::Mailbox;
+use super::mime::Stamp;
+use super::options::{Address, Options, Relay};
+use super::parsed_message::{Composition, Letter};
+use super::rows::{Labels, Rows};
+use super::smtp::{Reason, Refusal};
+use super::{filing, mime, smtp};
 
 /// Where the rows are; their ids ascend with time.
 pub(super) const COLLECTION: &str = "gmail/outbox";
@@ -43,6 +46,9 @@ const BATCH: usize = 20;
 
 /// How often the end of a row is written when somebody else changes the sender's mailbox.
 const ATTEMPTS: usize = 8;
+
+/// The longest piece of somebody else's text in a notification, in characters.
+const LONGEST_QUOTE: usize = 500;
 
 /// A message for the relay. Its media is that of the message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,7 +191,7 @@ impl OutboxWorker {
         let message = message.await?;
         let recipients: Vec<_> = outbound.recipients.iter().cloned().collect();
         let (options, relay) = (&self.options, &self.relay);
-        Ok(relay::send(options, relay, &outbound.sender, &recipients, &message).await)
+        Ok(smtp::send(options, relay, &outbound.sender, &recipients, &message).await)
     }
 
     /// Writes down what came of it.
@@ -235,7 +241,7 @@ impl OutboxWorker {
         loop {
             attempt += 1;
             let mut rows = Rows::new(context.lookup(), context.now());
-            bounce::file(&mut rows, &self.options, &row.id, outbound, reason).await?;
+            file_bounce(&mut rows, &self.options, &row.id, outbound, reason).await?;
             let mut changes = rows.into_changes();
             changes.push(deletion(row));
             match context.apply(changes).await {
@@ -306,6 +312,128 @@ fn deletion(row: &Resource) -> ResourceChange {
 fn to_bytes(outbound: &Outbound) -> bytes::Bytes {
     let text = serde_json::to_vec(outbound);
     text.expect("rows can be written").into()
+}
+
+/// Files a notification into the mailbox of the sender. `row` is the id of the outbox' row, from which
+/// the ids of the notification follow.
+pub(super) async fn file_bounce(
+    rows: &mut Rows<'_>,
+    options: &Options,
+    row: &str,
+    outbound: &Outbound,
+    reason: &Reason,
+) -> Result<(), Rejection> {
+    let sender: Address = match outbound.sender.parse() {
+        Ok(sender) => sender,
+        Err(error) => return Err(invalid(error.to_string())),
+    };
+    let id = bounce_id(row);
+    let now = rows.now().as_millis();
+    let stamp = Stamp {
+        from: format!(
+            "Mail Delivery Subsystem <mailer-daemon@{}>",
+            options.me.domain()
+        ),
+        message_id: format!("<{id}@{}>", options.me.domain()),
+        date: i64::try_from(now).unwrap_or(i64::MAX),
+    };
+    let body = bounce_text(options, &id, outbound, reason);
+    let text = [mime::missing_headers(body.as_bytes(), &stamp), body.into()].concat();
+    let letter = Letter::written(text).map_err(|error| invalid(error.to_string()))?;
+    let mut mailbox = Mailbox::open(rows, &sender);
+    let new = New {
+        thread: filing::find_thread(&mut mailbox, None, &letter.summary).await?,
+        id,
+        labels: ["INBOX", "UNREAD"]
+            .map(str::to_owned)
+            .into_iter()
+            .collect::<Labels>(),
+        date: now,
+        draft: None,
+        letter: &letter,
+    };
+    mailbox.add(new).await?;
+    Ok(())
+}
+
+/// 16 hexadecimal digits.
+fn bounce_id(row: &str) -> String {
+    let hash: [u8; 32] = Sha256::digest(row.as_bytes()).into();
+    let (first, _) = hash.split_at(8);
+    let first = first.try_into().expect("it was split there");
+    format!("{:016x}", u64::from_be_bytes(first))
+}
+
+fn bounce_text(options: &Options, boundary: &str, outbound: &Outbound, reason: &Reason) -> String {
+    let recipients = outbound.recipients.iter().map(String::as_str);
+    let to = recipients.collect::<Vec<_>>().join(", ");
+    let reason_text = single_line(&reason.text);
+    let status = match reason.status {
+        Some(status) => format!("{}.0.0", status / 100),
+        None => "4.4.7".to_owned(),
+    };
+    let answers = outbound
+        .message_id
+        .as_deref()
+        .map_or_else(String::new, |id| {
+            let id = single_line(id);
+            format!("In-Reply-To: <{id}>\r\nReferences: <{id}>\r\n")
+        });
+    let original = outbound
+        .message_id
+        .as_deref()
+        .map_or_else(String::new, |id| {
+            format!("Message-ID: <{}>\r\n", single_line(id))
+        });
+    let subject = single_line(&outbound.subject);
+    let each: Vec<_> = outbound
+        .recipients
+        .iter()
+        .map(|recipient| {
+            format!(
+                "Final-Recipient: rfc822; {recipient}\r\nAction: failed\r\nStatus: {status}\r\n\
+                 Diagnostic-Code: smtp; {reason_text}\r\n\r\n"
+            )
+        })
+        .collect();
+    let per_recipient = each.concat();
+    let (sender, domain) = (&outbound.sender, options.me.domain());
+    format!(
+        "To: {sender}\r\n\
+         Subject: Delivery Status Notification (Failure)\r\n\
+         Auto-Submitted: auto-replied\r\n\
+         {answers}\
+         MIME-Version: 1.0\r\n\
+         Content-Type: multipart/report; report-type=delivery-status; boundary=\"{boundary}\"\r\n\
+         \r\n\
+         --{boundary}\r\n\
+         Content-Type: text/plain; charset=utf-8\r\n\
+         \r\n\
+         Your message could not be delivered to {to}.\r\n\
+         \r\n\
+         {reason_text}\r\n\
+         \r\n\
+         --{boundary}\r\n\
+         Content-Type: message/delivery-status\r\n\
+         \r\n\
+         Reporting-MTA: dns; {domain}\r\n\
+         \r\n\
+         {per_recipient}\
+         --{boundary}\r\n\
+         Content-Type: text/rfc822-headers; charset=utf-8\r\n\
+         \r\n\
+         From: {sender}\r\n\
+         To: {to}\r\n\
+         Subject: {subject}\r\n\
+         {original}\r\n\
+         --{boundary}--\r\n"
+    )
+}
+
+/// Somebody else's text on one line.
+fn single_line(text: &str) -> String {
+    let visible = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    visible.take(LONGEST_QUOTE).collect()
 }
 
 #[cfg(test)]

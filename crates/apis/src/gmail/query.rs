@@ -5,12 +5,10 @@
 
 use windlass_server::handler::Rejection;
 
-use super::label;
-use super::mailbox::Mailbox;
-use super::records::Entry;
+use super::mailbox::{self, Mailbox};
+use super::rows::Entry;
 
 mod parser;
-mod when;
 
 /// The longest query, in bytes.
 pub(super) const LONGEST: usize = 2048;
@@ -121,7 +119,7 @@ impl Query {
                 Term::Not(term) => open.push(term),
                 Term::Test(test) => {
                     if let Test::LabelNamed(name) = test {
-                        let id = label::named(mailbox, name).await?;
+                        let id = mailbox::label_named(mailbox, name).await?;
                         *test = id.map_or(Test::Nothing, Test::Label);
                     }
                 }

@@ -1,14 +1,12 @@
 //! A call, read: whose mailbox it is about and what it says.
 
 use serde_json::{Map, Value};
-use windlass_server::handler::{Call, Rejection};
+use windlass_server::handler::{Answer, Call, Rejection};
 
-use super::address::Address;
-use super::mailbox::Mailbox;
-use super::options::Options;
-use super::records::Labels;
-use super::rows::Rows;
-use super::{invalid, label, not_found};
+use super::errors::{invalid, invalid_parameter, not_found};
+use super::mailbox::{self, Mailbox};
+use super::options::{Address, Options};
+use super::rows::{Labels, Rows};
 
 /// The most entries of a page.
 const LARGEST_PAGE: usize = 500;
@@ -84,7 +82,7 @@ impl<'a> Request<'a> {
         match self.parameter("maxResults").map(str::parse::<usize>) {
             None => Ok(DEFAULT_PAGE),
             Some(Ok(size)) if size > 0 => Ok(size.min(LARGEST_PAGE)),
-            Some(_) => Err(parameter("maxResults", "must be a positive number")),
+            Some(_) => Err(invalid_parameter("maxResults", "must be a positive number")),
         }
     }
 
@@ -125,7 +123,7 @@ pub(super) async fn check_labels(
     may_change: fn(&str) -> bool,
 ) -> Result<(), Rejection> {
     for id in labels {
-        if !label::exists(mailbox, id).await? || !may_change(id) {
+        if !mailbox::label_exists(mailbox, id).await? || !may_change(id) {
             let id: String = id.chars().take(100).collect();
             return Err(invalid(format!("invalid label: {id}")));
         }
@@ -176,10 +174,22 @@ fn empty() -> &'static Map<String, Value> {
     &EMPTY
 }
 
-/// That a parameter is wrong.
-pub(super) fn parameter(name: &str, problem: &str) -> Rejection {
-    Rejection::InvalidParameter {
-        parameter: name.to_owned(),
-        problem: problem.to_owned(),
+/// An answer that changes nothing.
+pub(super) fn body_of(body: Value) -> Answer {
+    let body = match body {
+        Value::Object(body) => body,
+        other => Map::from_iter([("value".to_owned(), other)]),
+    };
+    Answer {
+        changes: Vec::new(),
+        body: Some(body),
+    }
+}
+
+/// The answer with what the rows have become.
+pub(super) fn finish(rows: Rows<'_>, answer: Answer) -> Answer {
+    Answer {
+        changes: rows.into_changes(),
+        ..answer
     }
 }

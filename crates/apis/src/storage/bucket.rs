@@ -1,16 +1,40 @@
-//! A bucket: what is kept of it, and how it is shown.
+//! A bucket: its name, the fields that clients set, its row, and its JSON.
+
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_server::handler::{Call, Rejection, first_version};
 use windlass_store::{Resource, ResourceChange};
 
-use super::bucket_name::BucketName;
 use super::preconditions::Versions;
 use crate::record::{Fields, rfc3339};
 
 /// The collection that holds the buckets, by name.
 pub(super) const COLLECTION: &str = "storage/buckets";
+
+/// Fields that the server fills in.
+const OUTPUT: [&str; 16] = [
+    "acl",
+    "defaultObjectAcl",
+    "etag",
+    "generation",
+    "hardDeleteTime",
+    "id",
+    "kind",
+    "locationType",
+    "metageneration",
+    "name",
+    "owner",
+    "projectNumber",
+    "selfLink",
+    "softDeleteTime",
+    "timeCreated",
+    "updated",
+];
+
+/// The most bytes of a bucket's fields, written as JSON.
+const LARGEST: usize = 16 * 1024;
 
 /// A bucket.
 #[derive(Debug, Clone)]
@@ -146,4 +170,171 @@ fn to_body(record: &Record) -> bytes::Bytes {
     serde_json::to_vec(record)
         .expect("JSON can be written")
         .into()
+}
+
+/// The name of a bucket: as the service has it, so that scripts which work here work there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BucketName(String);
+
+impl BucketName {
+    /// Reads the name of a bucket to be made.
+    pub(super) fn parse(text: &str) -> Result<Self, Rejection> {
+        match fault(text) {
+            None => Ok(Self(text.to_owned())),
+            Some(problem) => Err(Rejection::invalid_field("name", problem)),
+        }
+    }
+
+    pub(super) fn into_string(self) -> String {
+        self.0
+    }
+}
+
+fn fault(text: &str) -> Option<&'static str> {
+    let longest = if text.contains('.') { 222 } else { 63 };
+    let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
+    let at_an_end = |byte: &u8| byte.is_ascii_alphanumeric();
+    let ends = [text.as_bytes().first(), text.as_bytes().last()];
+    if !(3..=longest).contains(&text.len()) {
+        Some("the name of a bucket has 3 to 63 characters, with dots up to 222")
+    } else if !text.bytes().all(allowed) {
+        Some("the name of a bucket is made of lower-case letters, digits, -, _ and .")
+    } else if !ends.into_iter().flatten().all(at_an_end) {
+        Some("the name of a bucket begins and ends with a letter or a digit")
+    } else if text
+        .split('.')
+        .any(|part| part.is_empty() || part.len() > 63)
+    {
+        Some("between dots, the name of a bucket has 1 to 63 characters")
+    } else if text.parse::<Ipv4Addr>().is_ok() {
+        Some("the name of a bucket does not look like an IP address")
+    } else if text.starts_with("goog") || text.contains("google") {
+        Some("the name of a bucket does not begin with goog or contain google")
+    } else {
+        None
+    }
+}
+
+/// The fields that are kept: all but those of the server. They are kept and shown, and have no effect
+/// but for `storageClass`.
+///
+/// # Errors
+/// When they ask to keep what would be lost here: old versions, and objects that must not go.
+pub(super) fn parse_fields(metadata: &Map<String, Value>) -> Result<Fields, Rejection> {
+    let kept = metadata
+        .iter()
+        .filter(|(name, _)| !OUTPUT.contains(&name.as_str()));
+    let mut fields: Fields = kept
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    if let Some(Value::String(location)) = fields.get_mut("location") {
+        location.make_ascii_uppercase();
+    }
+    check_field(&fields)?;
+    Ok(fields)
+}
+
+/// Refuses fields that are too many, or that promise what is not kept.
+pub(super) fn check_field(fields: &Fields) -> Result<(), Rejection> {
+    let versioning = fields.get("versioning").and_then(|it| it.get("enabled"));
+    if versioning == Some(&Value::Bool(true)) {
+        return Err(Rejection::invalid_field(
+            "versioning",
+            "is not supported by this server",
+        ));
+    }
+    if fields
+        .get("retentionPolicy")
+        .is_some_and(|it| !it.is_null())
+    {
+        return Err(Rejection::invalid_field(
+            "retentionPolicy",
+            "is not supported by this server",
+        ));
+    }
+    for name in ["location", "storageClass"] {
+        let value = fields.get(name);
+        if value.is_some_and(|value| !value.is_string() && !value.is_null()) {
+            return Err(Rejection::invalid_field(name, "must be of type string"));
+        }
+    }
+    let bytes = serde_json::to_vec(fields).map_or(usize::MAX, |json| json.len());
+    if bytes > LARGEST {
+        return Err(Rejection::invalid_field(
+            "bucket",
+            "has at most 16 KiB of fields",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    #[test]
+    fn a_name_keeps_the_rules_of_the_service() {
+        let longest = "a".repeat(63);
+        let dotted = [longest.as_str(), &longest, &longest].join(".");
+        for name in [
+            "barn",
+            "a-1",
+            "a_b",
+            "1ab",
+            "www.farm.test",
+            &longest,
+            &dotted,
+        ] {
+            assert!(BucketName::parse(name).is_ok(), "{name}");
+        }
+        let too_long = "a".repeat(64);
+        let part_too_long = format!("a.{too_long}");
+        for name in [
+            "",
+            "ab",
+            "Barn",
+            "bärn",
+            "a b",
+            "a/b",
+            "-ab",
+            "ab-",
+            "ab.",
+            "a..b",
+            "192.168.0.1",
+            "googly",
+            "my-google-bucket",
+            &too_long,
+            &part_too_long,
+        ] {
+            assert!(BucketName::parse(name).is_err(), "{name}");
+        }
+    }
+
+    fn parsed(metadata: &Value) -> Result<Fields, Rejection> {
+        parse_fields(metadata.as_object().expect("an object"))
+    }
+
+    #[test]
+    fn what_the_server_fills_in_is_passed_over_and_places_are_in_capitals() {
+        let fields =
+            parsed(&json!({"name": "barn", "etag": "x", "location": "eu", "labels": {"a": "b"}}));
+        let expected = json!({"location": "EU", "labels": {"a": "b"}});
+        assert_eq!(fields.unwrap(), *expected.as_object().unwrap());
+    }
+
+    #[test]
+    fn promises_that_would_be_broken_are_refused() {
+        for metadata in [
+            json!({"versioning": {"enabled": true}}),
+            json!({"retentionPolicy": {"retentionPeriod": "9"}}),
+            json!({"location": 1}),
+            json!({"labels": {"a": "x".repeat(17 * 1024)}}),
+        ] {
+            assert!(parsed(&metadata).is_err(), "{metadata}");
+        }
+        assert!(
+            parsed(&json!({"versioning": {"enabled": false}, "retentionPolicy": null})).is_ok()
+        );
+    }
 }

@@ -4,11 +4,10 @@ use serde_json::{Map, Value};
 use windlass_server::handler::{Answer, Call, Rejection};
 use windlass_server::patched_fields;
 
-use super::bucket::{Bucket, COLLECTION};
-use super::bucket_name::BucketName;
-use super::page::{self, PAGE_BYTES, PAGE_ROWS, Place, Rows};
+use super::bucket::{Bucket, BucketName, COLLECTION};
+use super::listing::{PAGE_BYTES, PAGE_ROWS, Place, Rows};
 use super::preconditions::{Access, Preconditions};
-use super::{bucket_fields, object};
+use super::{bucket, listing, object};
 
 /// `buckets.insert`.
 pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
@@ -17,7 +16,7 @@ pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
         field: "name".to_owned(),
     })?;
     let name = BucketName::parse(name)?;
-    let fields = patched_fields(Map::new(), bucket_fields::parse(call.metadata)?);
+    let fields = patched_fields(Map::new(), bucket::parse_fields(call.metadata)?);
     let bucket = Bucket::make(call, name, fields);
     if call
         .lookup
@@ -53,16 +52,16 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
     // Nulls say what is to go, so they are held against the rules by what they leave.
     let fields = patched_fields(
         bucket.fields().clone(),
-        bucket_fields::parse(call.metadata)?,
+        bucket::parse_fields(call.metadata)?,
     );
-    bucket_fields::check(&fields)?;
+    bucket::check_field(&fields)?;
     Ok(change(call, bucket, fields))
 }
 
 /// `buckets.update`.
 pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Write).await?;
-    let fields = patched_fields(Map::new(), bucket_fields::parse(call.metadata)?);
+    let fields = patched_fields(Map::new(), bucket::parse_fields(call.metadata)?);
     Ok(change(call, bucket, fields))
 }
 
@@ -88,7 +87,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
 /// `buckets.list`: of all projects, which have no meaning here.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let (size, prefix) = (
-        page::size(call)?,
+        listing::page_size(call)?,
         call.query.first("prefix").unwrap_or_default(),
     );
     let start = Place::of_token(call)?.max(Place::before(prefix));

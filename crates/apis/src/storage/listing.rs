@@ -1,12 +1,25 @@
 //! `objects.list`: names in their order, in pages, with prefixes in the place of folders.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
-use windlass_server::handler::{Answer, Call, Rejection, ReplyMemoryPermit};
+use windlass_server::handler::{Answer, Call, Rejection, ReplyMemoryPermit, StoreReader};
 use windlass_store::Resource;
 
 use super::bucket::Bucket;
 use super::object::{Object, collection};
-use super::page::{self, PAGE_BYTES, PAGE_ROWS, Place, Rows};
+
+/// The most items of one reply, and as many as there are when the client does not say.
+const LARGEST_PAGE: usize = 1000;
+
+/// A page ends when its items have this many bytes together in the ledger.
+pub(super) const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The most rows that one request looks at.
+pub(super) const PAGE_ROWS: usize = 10_000;
+
+/// How many rows are taken out of the ledger at once.
+const BATCH: usize = 64;
 
 /// Lists a bucket.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
@@ -73,7 +86,7 @@ impl<'a> Wanted<'a> {
             .max(Place::before(text("startOffset")));
         Ok(Self {
             reply_memory: call.reply_memory,
-            size: page::size(call)?,
+            size: page_size(call)?,
             prefix,
             delimiter: text("delimiter"),
             start,
@@ -156,5 +169,172 @@ impl Page {
             .map(|object| Value::Object(object.show(base_url)));
         body.insert("items".into(), items.collect());
         body
+    }
+}
+
+/// How many items a reply shall show.
+pub(super) fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
+    let Some(text) = call.query.first("maxResults").filter(|it| !it.is_empty()) else {
+        return Ok(LARGEST_PAGE);
+    };
+    match text.parse::<usize>() {
+        // The service takes 0 for "as many as you like".
+        Ok(0) => Ok(LARGEST_PAGE),
+        Ok(size) => Ok(size.min(LARGEST_PAGE)),
+        Err(_) => Err(Rejection::InvalidParameter {
+            parameter: "maxResults".to_owned(),
+            problem: "must be a number that is not negative".to_owned(),
+        }),
+    }
+}
+
+/// A place in the order of names: before the first name that is not less than this text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place(String);
+
+impl Place {
+    /// Before this name.
+    pub(super) fn before(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// Behind this name: before the least one that is greater.
+    pub(super) fn behind(name: &str) -> Self {
+        Self(format!("{name}\0"))
+    }
+
+    /// Behind all names that begin with this text; `None` when nothing can be there.
+    pub(super) fn behind_all(prefix: &str) -> Option<Self> {
+        let mut start = prefix.to_owned();
+        while let Some(last) = start.pop() {
+            if let Some(next) = following(last) {
+                start.push(next);
+                return Some(Self(start));
+            }
+        }
+        None
+    }
+
+    /// Where the client wants to go on.
+    pub(super) fn of_token(call: &Call<'_>) -> Result<Self, Rejection> {
+        let token = call.query.first("pageToken").unwrap_or_default();
+        let bytes = URL_SAFE_NO_PAD.decode(token).ok();
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        text.map(Self).ok_or_else(|| Rejection::InvalidParameter {
+            parameter: "pageToken".to_owned(),
+            problem: "is not a token of this list".to_owned(),
+        })
+    }
+
+    /// The token with which the client goes on here.
+    pub(super) fn to_token(&self) -> String {
+        URL_SAFE_NO_PAD.encode(&self.0)
+    }
+}
+
+/// The character behind this one, in the order of their bytes.
+fn following(c: char) -> Option<char> {
+    (u32::from(c) + 1..=u32::from(char::MAX)).find_map(char::from_u32)
+}
+
+/// The rows of a collection from a place on, taken out of the ledger bit by bit.
+pub(super) struct Rows<'a> {
+    lookup: StoreReader<'a>,
+    collection: String,
+    place: Place,
+    batch: std::vec::IntoIter<Resource>,
+    looked_at: usize,
+    ended: bool,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(call: &Call<'a>, collection: String, place: Place) -> Self {
+        Self {
+            lookup: call.lookup,
+            collection,
+            place,
+            batch: Vec::new().into_iter(),
+            looked_at: 0,
+            ended: false,
+        }
+    }
+
+    /// Where the next row is sought.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// How many rows were taken out of the ledger.
+    pub(super) fn looked_at(&self) -> usize {
+        self.looked_at
+    }
+
+    /// The next row.
+    pub(super) async fn next(&mut self) -> Result<Option<Resource>, Rejection> {
+        if self.batch.as_slice().is_empty() {
+            self.fetch().await?;
+        }
+        let row = self.batch.next();
+        if let Some(row) = &row {
+            self.place = Place::behind(&row.id);
+        }
+        Ok(row)
+    }
+
+    /// Goes on at a later place.
+    pub(super) fn skip_to(&mut self, place: Place) {
+        let before = |row: &Resource| row.id < place.0;
+        while self.batch.as_slice().first().is_some_and(before) {
+            self.batch.next();
+        }
+        self.place = place;
+    }
+
+    async fn fetch(&mut self) -> Result<(), Rejection> {
+        if self.ended {
+            return Ok(());
+        }
+        let start = self.place.0.as_str();
+        // The ledger lists what is greater than a name; the name itself has to be asked for.
+        let (first, after) = match start.strip_suffix('\0') {
+            Some(after) => (None, Some(after)),
+            None if start.is_empty() => (None, None),
+            None => {
+                let first = self.lookup.resource(&self.collection, start).await?;
+                (first, Some(start))
+            }
+        };
+        let batch = self.lookup.resources(&self.collection, after, BATCH);
+        let batch = batch.await?;
+        self.ended = batch.len() < BATCH;
+        let rows: Vec<_> = first.into_iter().chain(batch).collect();
+        self.looked_at += rows.len();
+        self.batch = rows.into_iter();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_all_of_a_prefix_comes_the_first_name_without_it() {
+        let table = [
+            ("a/", Some("a0")),
+            ("a", Some("b")),
+            ("é", Some("ê")),
+            ("\u{d7ff}", Some("\u{e000}")),
+            ("a\u{10ffff}", Some("b")),
+            ("\u{10ffff}", None),
+            ("", None),
+        ];
+        for (prefix, expected) in table {
+            assert_eq!(
+                Place::behind_all(prefix),
+                expected.map(Place::before),
+                "{prefix:?}"
+            );
+        }
     }
 }

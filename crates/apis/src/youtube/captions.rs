@@ -4,17 +4,11 @@ use serde_json::Value;
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
-use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};
-
-use super::parts::{Parts, listed};
-use super::videos::{fresh_id, held, video};
+use super::resources::{
+    CAPTIONS, MOST_TRACKS, Parts, caption_tracks, fresh_id, listed, touched, video,
+};
 use super::{found, id_in_body, id_in_query, invalid_parameter, missing};
-
-/// Where tracks live. The id is that of the video, a dot, and one of the track's own.
-pub(super) const CAPTIONS: &str = "youtube/captions";
-
-/// The most tracks of a video.
-const MOST_TRACKS: usize = 1000;
+use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};
 
 /// The most characters of the name of a track, as the service has it.
 const LONGEST_NAME: usize = 150;
@@ -27,7 +21,7 @@ pub(super) async fn admit_insertion(call: &Call<'_>) -> Result<(), Rejection> {
     Parts::of(call, "Caption")?;
     let track = Track::in_body(call)?;
     video(call, track.video).await?;
-    track.check_free(&of_video(call, track.video).await?)
+    track.check_free(&caption_tracks(call, track.video).await?)
 }
 
 /// Keeps a track.
@@ -35,12 +29,12 @@ pub(super) async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, R
     let parts = Parts::of(call, "Caption")?;
     let track = Track::in_body(call)?;
     let video = video(call, track.video).await?;
-    track.check_free(&of_video(call, track.video).await?)?;
+    track.check_free(&caption_tracks(call, track.video).await?)?;
     let id = format!("{}.{}", video.id, fresh_id(call));
     let caption = record::new(call, CAPTIONS, id, &track.fields(), Some(media.media));
     Ok(Answer {
         body: Some(parts.of_resource(show(&caption))),
-        changes: vec![ResourceChange::Insert(caption), held(call, video)],
+        changes: vec![ResourceChange::Insert(caption), touched(call, video)],
     })
 }
 
@@ -79,7 +73,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Caption")?;
     let video = video(call, call.query.first("videoId").unwrap_or_default()).await?;
     let wanted: Vec<_> = listed(call, "id").collect();
-    let tracks = of_video(call, &video.id).await?;
+    let tracks = caption_tracks(call, &video.id).await?;
     let items: Vec<_> = tracks
         .iter()
         .filter(|track| wanted.is_empty() || wanted.contains(&track.id.as_str()))
@@ -114,16 +108,6 @@ pub(super) fn check_unconverted(call: &Call<'_>) -> Result<(), Rejection> {
         )),
         None => Ok(()),
     }
-}
-
-/// The tracks of a video.
-pub(super) async fn of_video(call: &Call<'_>, video: &str) -> Result<Vec<Resource>, Rejection> {
-    let prefix = format!("{video}.");
-    let tracks = call.lookup.resources(CAPTIONS, Some(&prefix), MOST_TRACKS);
-    let tracks = tracks.await?.into_iter();
-    Ok(tracks
-        .take_while(|track| track.id.starts_with(&prefix))
-        .collect())
 }
 
 async fn caption(call: &Call<'_>, id: &str) -> Result<Resource, Rejection> {

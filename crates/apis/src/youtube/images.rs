@@ -1,17 +1,13 @@
-//! Images: thumbnails of videos, banners and watermarks of channels.
+//! Images: thumbnails of videos, the banner and the watermark of a channel, images of playlists.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Media, Resource, ResourceChange};
 
-use crate::image_header::{Format, ImageHeader, ImageHeaderError};
-use crate::inspect::{inspect, invalid as invalid_media};
-use crate::record::{self, Fields, etag, removing, replacing};
-
-use super::{found, invalid_parameter, videos};
-
-/// Where thumbnails live, by video.
-pub(super) const THUMBNAILS: &str = "youtube/thumbnails";
+use super::resources::{Parts, THUMBNAILS, page};
+use super::{found, id_in_query, invalid_parameter, missing, resources};
+use crate::inspect::{Format, ImageHeader, ImageHeaderError, inspect, invalid as invalid_media};
+use crate::record::{self, Fields, etag, fields_of, removing, replacing, text};
 
 /// Where banners live.
 pub(super) const BANNERS: &str = "youtube/banners";
@@ -21,6 +17,15 @@ pub(super) const WATERMARKS: &str = "youtube/watermarks";
 
 /// The longest id of a channel that is taken. Those of the service have 24 characters.
 const LONGEST_CHANNEL: usize = 100;
+
+/// Where they live. The id is that of the playlist, a dot, and the type.
+pub(super) const PLAYLIST_IMAGES: &str = "youtube/playlistImages";
+
+/// The type where none is given.
+const DEFAULT_TYPE: &str = "hero";
+
+/// The longest id of a playlist that is taken. Those of the service have 34 characters.
+const LONGEST_NAME: usize = 100;
 
 /// An image that was uploaded.
 pub(super) struct Image {
@@ -59,7 +64,7 @@ impl Image {
 
 /// Whether there is a video to have a thumbnail.
 pub(super) async fn admit_thumbnail(call: &Call<'_>) -> Result<(), Rejection> {
-    videos::video(call, video_id(call)).await.map(drop)
+    resources::video(call, video_id(call)).await.map(drop)
 }
 
 /// Gives a video its thumbnail.
@@ -67,7 +72,7 @@ pub(super) async fn set_thumbnail(
     call: &Call<'_>,
     uploaded: Uploaded,
 ) -> Result<Answer, Rejection> {
-    let video = videos::video(call, video_id(call)).await?;
+    let video = resources::video(call, video_id(call)).await?;
     let image = Image::read(uploaded).await?;
     let (width, height) = (image.width, image.height);
     let thumbnail = put(call, THUMBNAILS, &video.id, &Fields::new(), image.media).await?;
@@ -80,7 +85,7 @@ pub(super) async fn set_thumbnail(
         "etag": etag(resource(&thumbnail)),
         "items": [thumbnails],
     });
-    let of_video = videos::with_thumbnails(call, video, &thumbnails);
+    let of_video = resources::with_thumbnails(call, video, &thumbnails);
     Ok(Answer {
         changes: vec![thumbnail, of_video],
         body: body.as_object().cloned(),
@@ -171,4 +176,141 @@ fn channel_id<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
     } else {
         Err(invalid_parameter("channelId", "is not the id of a channel"))
     }
+}
+
+/// Whether the body says which image it is.
+pub(super) fn admit_playlist_insertion(call: &Call<'_>) -> Result<(), Rejection> {
+    PlaylistImageName::in_body(call).map(drop)
+}
+
+/// Gives a playlist an image, in the place of the one that it has.
+pub(super) async fn insert_playlist_image(
+    call: &Call<'_>,
+    uploaded: Uploaded,
+) -> Result<Answer, Rejection> {
+    let name = PlaylistImageName::in_body(call)?;
+    let image = Image::read(uploaded).await?;
+    let fields = name.fields(&image);
+    let change = put(call, PLAYLIST_IMAGES, &name.id(), &fields, image.media).await?;
+    Ok(Answer {
+        body: Some(show_playlist_image(call, resource(&change))?),
+        changes: vec![change],
+    })
+}
+
+/// Whether there is one to be replaced.
+pub(super) async fn admit_playlist_update(call: &Call<'_>) -> Result<(), Rejection> {
+    let name = PlaylistImageName::in_body(call)?;
+    name.found(call).await.map(drop)
+}
+
+/// Replaces the image of a playlist, if there is a new one.
+pub(super) async fn update_playlist_image(
+    call: &Call<'_>,
+    uploaded: Option<Uploaded>,
+) -> Result<Answer, Rejection> {
+    let name = PlaylistImageName::in_body(call)?;
+    let old = name.found(call).await?;
+    let (fields, media) = if let Some(uploaded) = uploaded {
+        let image = Image::read(uploaded).await?;
+        (name.fields(&image), Some(image.media))
+    } else {
+        (fields_of(&old), None)
+    };
+    let resource = record::next(call, old, &fields, media);
+    Ok(Answer {
+        body: Some(show_playlist_image(call, &resource)?),
+        changes: vec![replacing(resource)],
+    })
+}
+
+/// Shows the images of a playlist, or of all.
+pub(super) async fn list_playlist_images(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let parent = call.query.first("parent").filter(|it| !it.is_empty());
+    let prefix = parent
+        .map(|parent| format!("{parent}."))
+        .unwrap_or_default();
+    let page = page(call, PLAYLIST_IMAGES, &prefix).await?;
+    let items = page
+        .resources
+        .iter()
+        .map(|image| show_playlist_image(call, image).map(Value::Object));
+    let items = items.collect::<Result<Vec<_>, _>>()?;
+    let mut body = Fields::new();
+    body.insert("kind".into(), "youtube#playlistImageListResponse".into());
+    if let Some(next) = page.next {
+        body.insert("nextPageToken".into(), next.into());
+    }
+    body.insert("items".into(), items.into());
+    Ok(super::shown(body))
+}
+
+/// Deletes an image.
+pub(super) async fn delete_playlist_image(call: &Call<'_>) -> Result<Answer, Rejection> {
+    let image = found(call, "playlist image", PLAYLIST_IMAGES, id_in_query(call)?).await?;
+    Ok(Answer {
+        changes: vec![removing(&image)],
+        body: None,
+    })
+}
+
+/// Which image of which playlist.
+struct PlaylistImageName<'a> {
+    playlist: &'a str,
+    image_type: &'a str,
+}
+
+impl<'a> PlaylistImageName<'a> {
+    fn in_body(call: &Call<'a>) -> Result<Self, Rejection> {
+        let snippet = call.metadata.get("snippet").and_then(Value::as_object);
+        let snippet = snippet.ok_or_else(|| missing("snippet"))?;
+        let playlist = text(snippet, "playlistId").ok_or_else(|| missing("snippet.playlistId"))?;
+        let image_type = text(snippet, "type").unwrap_or(DEFAULT_TYPE);
+        for (field, name) in [("playlistId", playlist), ("type", image_type)] {
+            let name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(name_byte) {
+                let problem = format!("must have 1 to {LONGEST_NAME} letters, digits, - and _");
+                return Err(Rejection::invalid_field(
+                    format!("snippet.{field}"),
+                    problem,
+                ));
+            }
+        }
+        Ok(Self {
+            playlist,
+            image_type,
+        })
+    }
+
+    fn id(&self) -> String {
+        format!("{}.{}", self.playlist, self.image_type)
+    }
+
+    async fn found(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
+        found(call, "playlist image", PLAYLIST_IMAGES, &self.id()).await
+    }
+
+    fn fields(&self, image: &Image) -> Fields {
+        let snippet = json!({
+            "playlistId": self.playlist,
+            "type": self.image_type,
+            "width": image.width,
+            "height": image.height,
+        });
+        Fields::from_iter([("snippet".to_owned(), snippet)])
+    }
+}
+
+fn show_playlist_image(call: &Call<'_>, image: &Resource) -> Result<Fields, Rejection> {
+    let parts = Parts::of(call, "PlaylistImage")?;
+    let mut shown = Fields::new();
+    shown.insert("kind".into(), "youtube#playlistImage".into());
+    shown.insert("id".into(), image.id.as_str().into());
+    shown.extend(fields_of(image));
+    // The parameter may be absent here, unlike elsewhere: then all is shown.
+    Ok(if parts.is_empty() {
+        shown
+    } else {
+        parts.of_resource(shown)
+    })
 }

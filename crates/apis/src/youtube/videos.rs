@@ -1,22 +1,14 @@
 //! Videos: what clients say of them, part by part, and their media.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 use windlass_store::{Resource, ResourceChange};
 
+use super::resources::{
+    LARGEST_PAGE, Page, Parts, THUMBNAIL, VIDEOS, fresh_id, listed, page, video,
+};
+use super::{id_in_body, id_in_query, invalid_parameter, missing, resources};
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339};
-
-use super::page::{LARGEST_PAGE, Page, page};
-use super::parts::{Parts, listed};
-use super::{captions, found, id_in_body, id_in_query, images, invalid_parameter, missing};
-
-/// Where videos live.
-pub(super) const VIDEOS: &str = "youtube/videos";
-
-/// The field in which a video remembers its thumbnail. It is not shown as it is.
-const THUMBNAIL: &str = "thumbnail";
 
 /// The one channel.
 const CHANNEL: &str = "UC0000000000000000000000";
@@ -124,41 +116,15 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     let video = video(call, id_in_query(call)?).await?;
     call.check_conditions(&etag(&video))?;
     let mut changes = vec![removing(&video)];
-    let thumbnail = call.lookup.resource(images::THUMBNAILS, &video.id).await?;
+    let thumbnail = call
+        .lookup
+        .resource(resources::THUMBNAILS, &video.id)
+        .await?;
     changes.extend(thumbnail.iter().map(removing));
-    let tracks = captions::of_video(call, &video.id).await?;
+    let tracks = resources::caption_tracks(call, &video.id).await?;
     changes.extend(tracks.iter().map(removing));
     let body = None;
     Ok(Answer { changes, body })
-}
-
-/// The video of this id.
-pub(super) async fn video(call: &Call<'_>, id: &str) -> Result<Resource, Rejection> {
-    found(call, "video", VIDEOS, id).await
-}
-
-/// The change that holds on to a video while something that belongs to it is made.
-pub(super) fn held(call: &Call<'_>, video: Resource) -> ResourceChange {
-    let fields = fields_of(&video);
-    replacing(record::next(call, video, &fields, None))
-}
-
-/// The change that gives a video its thumbnails.
-pub(super) fn with_thumbnails(
-    call: &Call<'_>,
-    video: Resource,
-    thumbnails: &Value,
-) -> ResourceChange {
-    let mut fields = fields_of(&video);
-    fields.insert(THUMBNAIL.into(), thumbnails.clone());
-    replacing(record::next(call, video, &fields, None))
-}
-
-/// An id of 11 characters: 64 random bits.
-pub(super) fn fresh_id(call: &Call<'_>) -> String {
-    let fresh = u128::from_str_radix(call.fresh_id, 16).unwrap_or_default();
-    let [_, _, _, _, _, _, _, _, random @ ..] = fresh.to_be_bytes();
-    URL_SAFE_NO_PAD.encode(random)
 }
 
 /// The parts after the call has written those that it names; what it leaves out of them is gone.

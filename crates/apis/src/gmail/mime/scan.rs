@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use super::decode::TransferEncoding;
-use super::fields::{self, Field};
-use super::params::Params;
-use super::{MAX_DEPTH, MAX_FIELDS, MAX_HEADER_BYTES, MAX_PARTS, Malformed};
+use super::encoding::TransferEncoding;
+use super::headers::{Field, Params};
+use super::{MAX_DEPTH, MAX_FIELDS, MAX_HEADER_BYTES, MAX_PARTS, Malformed, headers};
 
 /// A part as it lies in the message.
 #[derive(Debug)]
@@ -81,9 +80,9 @@ struct Delimiter {
 
 impl Scan<'_> {
     fn line(&mut self) -> Result<(), Malformed> {
-        let line = fields::line(self.raw, self.at);
+        let line = headers::line(self.raw, self.at);
         self.at = line.end;
-        let text = fields::without_end(&self.raw[line.clone()]);
+        let text = headers::without_end(&self.raw[line.clone()]);
         let Some(delimiter) = delimiter(&self.open, text) else {
             return Ok(());
         };
@@ -116,12 +115,12 @@ impl Scan<'_> {
 
     fn header(&mut self) -> Result<Entity, Malformed> {
         let is_delimiter = |line: &[u8]| delimiter(&self.open, line).is_some();
-        let (fields, body) = fields::read(self.raw, self.at, MAX_FIELDS, is_delimiter);
+        let (fields, body) = headers::read(self.raw, self.at, MAX_FIELDS, is_delimiter);
         self.count(fields.len(), body - self.at)?;
         self.at = body;
         let default_type = self.default_type();
         let content_type = content_type(self.raw, &fields, default_type);
-        let encoding = fields::value(self.raw, &fields, "content-transfer-encoding");
+        let encoding = headers::value(self.raw, &fields, "content-transfer-encoding");
         Ok(Entity {
             id: self.next_id(),
             encoding: encoding.map_or_else(Default::default, |it| TransferEncoding::named(&it)),
@@ -190,7 +189,7 @@ impl Scan<'_> {
 
     /// The line end before a delimiter belongs to the delimiter.
     fn before_line_end(&self, at: usize) -> usize {
-        fields::without_end(&self.raw[..at]).len()
+        headers::without_end(&self.raw[..at]).len()
     }
 }
 
@@ -210,7 +209,7 @@ fn delimiter(open: &[Open], line: &[u8]) -> Option<Delimiter> {
 
 /// A type that is none counts as text, as RFC 2045 (5.2) suggests.
 fn content_type(raw: &[u8], fields: &[Field], default: &str) -> Params {
-    let value = fields::value(raw, fields, "content-type");
+    let value = headers::value(raw, fields, "content-type");
     let mut params = Params::parse(value.as_deref().unwrap_or(default));
     let is_token = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_graphic());
     let mut halves = params.value.split('/');

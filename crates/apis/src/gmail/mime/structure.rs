@@ -1,12 +1,19 @@
-//! What is kept of a message beside its bytes.
+//! What is stored of a message besides its bytes, and its JSON in the Gmail API.
 
+use std::collections::HashMap;
+use std::iter::Peekable;
 use std::ops::Range;
+use std::slice::Iter;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
-use super::decode::{TransferEncoding, decode};
+use super::encoding::{TransferEncoding, decode};
+use super::headers::Params;
 use super::scan::Entity;
-use super::{MAX_INLINE_BYTES, MAX_INLINE_TOTAL, charset, fields, params::Params};
+use super::{MAX_INLINE_BYTES, MAX_INLINE_TOTAL, encoding, headers};
 
 /// A message without its bodies: the tree of its parts, and where their bodies are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +116,7 @@ impl Part {
         let mut part = Self {
             id: entity.id.clone(),
             mime_type,
-            charset: charset.filter(|charset| charset::is_foreign(charset)),
+            charset: charset.filter(|charset| encoding::is_foreign_charset(charset)),
             headers: headers(raw, entity),
             range: entity.body.start as u64..entity.body.end as u64,
             encoding: entity.encoding,
@@ -204,7 +211,7 @@ impl Part {
 
     /// The text that the beginning of a body holds, whether it is inline or not.
     pub(super) fn text(&self, body: &[u8]) -> String {
-        charset::guess(&self.converted(self.decoded(body)))
+        encoding::guess_text(&self.converted(self.decoded(body)))
     }
 
     /// How many parts this one is within.
@@ -221,7 +228,7 @@ impl Part {
 
     fn converted(&self, bytes: Vec<u8>) -> Vec<u8> {
         let charset = self.charset.as_ref();
-        match charset.and_then(|charset| charset::text(charset, &bytes)) {
+        match charset.and_then(|charset| encoding::decode_charset(charset, &bytes)) {
             Some(text) => text.into_bytes(),
             None => bytes,
         }
@@ -230,7 +237,7 @@ impl Part {
 
 /// The file name of a part, and whether it is an attachment.
 fn attachment(raw: &[u8], entity: &Entity) -> (String, bool) {
-    let disposition = fields::value(raw, &entity.fields, "content-disposition");
+    let disposition = headers::value(raw, &entity.fields, "content-disposition");
     let disposition = Params::parse(&disposition.unwrap_or_default());
     let name = disposition.param("filename");
     let name = name.filter(|name| !name.is_empty());
@@ -245,9 +252,96 @@ fn attachment(raw: &[u8], entity: &Entity) -> (String, bool) {
 }
 
 fn headers(raw: &[u8], entity: &Entity) -> Vec<Header> {
-    let header = |field: &fields::Field| Header {
+    let header = |field: &headers::Field| Header {
         name: field.name(raw),
         value: field.text(raw),
     };
     entity.fields.iter().map(header).collect()
+}
+
+/// The bytes of [`Part::range`] by [`Part::id`], as they lie in the message.
+pub type Bodies = HashMap<String, Vec<u8>>;
+
+impl Structure {
+    /// The payload of a message with `format=full`: the tree of its parts.
+    ///
+    /// `bodies` holds those of [`inline_parts`](Self::inline_parts); a part whose body is not there is
+    /// shown without its data. `attachment_id` names the parts that are fetched.
+    pub fn payload(&self, bodies: &Bodies, attachment_id: impl Fn(&Part) -> String) -> Value {
+        let render = Render {
+            bodies,
+            attachment_id,
+        };
+        let mut parts = self.parts().iter().peekable();
+        parts
+            .next()
+            .map_or(Value::Null, |root| render.part(root, &mut parts))
+    }
+
+    /// The payload of a message with `format=metadata`: the media type and the header fields with these
+    /// names, in any case, or all of them if there are no names.
+    pub fn headers_only(&self, names: &[impl AsRef<str>]) -> Value {
+        let is_asked_for = |header: &&Header| {
+            let mut names = names.iter().map(AsRef::as_ref);
+            names.len() == 0 || names.any(|name| header.name.eq_ignore_ascii_case(name))
+        };
+        let headers: Vec<_> = self.headers().iter().filter(is_asked_for).collect();
+        let mime_type = self.parts().first().map(Part::mime_type);
+        json!({ "mimeType": mime_type, "headers": headers })
+    }
+
+    /// The bodies of the inline parts, taken from the whole message that this is the structure of.
+    pub fn bodies(&self, raw: &[u8]) -> Bodies {
+        let body = |part: &Part| (part.id().to_owned(), part.body_in(raw).to_vec());
+        self.inline_parts().map(body).collect()
+    }
+}
+
+impl Part {
+    /// The body as it lies in the whole message; nothing if the message is another one and too short.
+    pub(super) fn body_in<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
+        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+        let range = self.range();
+        raw.get(at(range.start)..at(range.end)).unwrap_or_default()
+    }
+}
+
+struct Render<'a, F> {
+    bodies: &'a Bodies,
+    attachment_id: F,
+}
+
+impl<F: Fn(&Part) -> String> Render<'_, F> {
+    /// Takes what follows the part and lies deeper as its children. As deep as the parts are nested, which is bounded.
+    fn part(&self, part: &Part, rest: &mut Peekable<Iter<'_, Part>>) -> Value {
+        let mut children = Vec::new();
+        while let Some(child) = rest.next_if(|next| next.depth() > part.depth()) {
+            children.push(self.part(child, rest));
+        }
+        let mut rendered = json!({
+            "partId": part.id(),
+            "mimeType": part.mime_type(),
+            "filename": part.file_name(),
+            "headers": part.headers(),
+            "body": self.body(part),
+        });
+        if !children.is_empty() {
+            rendered["parts"] = children.into();
+        }
+        rendered
+    }
+
+    fn body(&self, part: &Part) -> Value {
+        let mut body = Map::new();
+        if part.is_fetched() {
+            body.insert("attachmentId".to_owned(), (self.attachment_id)(part).into());
+        }
+        body.insert("size".to_owned(), part.size().into());
+        let inline = (part.content() == Content::Inline).then(|| self.bodies.get(part.id()));
+        if let Some(bytes) = inline.flatten() {
+            let data = URL_SAFE.encode(part.data(bytes));
+            body.insert("data".to_owned(), data.into());
+        }
+        body.into()
+    }
 }

@@ -3,10 +3,11 @@
 //! Nothing but its length and depth makes a search invalid: what is no operator is looked for as words,
 //! and a parenthesis that is missing is thought to be there.
 
-use crate::gmail::mailbox::words_of;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 
-use super::when;
 use super::{Field, LONGEST, QueryError, Term, Test};
+use crate::gmail::rows::words_of;
 
 /// How deep parentheses may be nested.
 const DEEPEST: usize = 50;
@@ -261,10 +262,10 @@ fn meaning(operator: &str, value: &str, now: u64) -> Option<Test> {
         "category" => category(&value.to_lowercase()),
         "size" | "larger" | "larger_than" => Some(Test::Larger(size(value)?)),
         "smaller" => Some(Test::Smaller(size(value)?)),
-        "after" | "newer" => Some(Test::Since(when::moment(value)?)),
-        "before" | "older" => Some(Test::Until(when::moment(value)?)),
-        "newer_than" => Some(Test::Since(now.saturating_sub(when::age(value)?))),
-        "older_than" => Some(Test::Until(now.saturating_sub(when::age(value)?))),
+        "after" | "newer" => Some(Test::Since(moment(value)?)),
+        "before" | "older" => Some(Test::Until(moment(value)?)),
+        "newer_than" => Some(Test::Since(now.saturating_sub(age(value)?))),
+        "older_than" => Some(Test::Until(now.saturating_sub(age(value)?))),
         _ => None,
     }
 }
@@ -345,5 +346,85 @@ fn some(mut terms: Vec<Term>, group: fn(Vec<Term>) -> Term) -> Option<Term> {
         0 => None,
         1 => terms.pop(),
         _ => Some(group(terms)),
+    }
+}
+
+const DAY: u64 = 24 * 60 * 60 * 1000;
+
+/// Milliseconds since the epoch: of a day's beginning in UTC, as in `2024/5/1`, `2024-05-01` and
+/// `05/01/2024`, or of a number of seconds.
+pub(super) fn moment(text: &str) -> Option<u64> {
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers: Vec<_> = text.split(['/', '-', '.']).collect();
+    if !numbers.iter().all(|number| is_digits(number)) {
+        return None;
+    }
+    match numbers[..] {
+        [seconds] => seconds.parse::<u64>().ok()?.checked_mul(1000),
+        [year, month, day] if year.len() == 4 => day_of(year, month, day),
+        [month, day, year] if year.len() == 4 => day_of(year, month, day),
+        _ => None,
+    }
+}
+
+fn day_of(year: &str, month: &str, day: &str) -> Option<u64> {
+    let date = Date::new(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
+    let begins = date.ok()?.to_zoned(TimeZone::UTC).ok()?;
+    Some(u64::try_from(begins.timestamp().as_millisecond()).unwrap_or(0))
+}
+
+/// Milliseconds, as in `3d`, `2m` (months of 30 days) and `1y`.
+pub(super) fn age(text: &str) -> Option<u64> {
+    let unit = text.chars().last()?;
+    let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    let days = match unit.to_ascii_lowercase() {
+        'd' => 1,
+        'w' => 7,
+        'm' => 30,
+        'y' => 365,
+        _ => return None,
+    };
+    number.checked_mul(days * DAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_written_in_several_ways() {
+        for text in [
+            "2024/5/1",
+            "2024/05/01",
+            "2024-05-01",
+            "05/01/2024",
+            "1714521600",
+        ] {
+            assert_eq!(moment(text), Some(1_714_521_600_000), "{text}");
+        }
+        assert_eq!(moment("1950/1/1"), Some(0));
+        for text in [
+            "",
+            "2024",
+            "tomorrow",
+            "2024/13/1",
+            "1/2/3",
+            "2024/5",
+            "99999999999999999999",
+        ] {
+            let number = text == "2024";
+            assert_eq!(moment(text).is_some(), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_age_is_a_number_of_days_weeks_months_or_years() {
+        assert_eq!(age("3d"), Some(3 * DAY));
+        assert_eq!(age("1w"), Some(7 * DAY));
+        assert_eq!(age("2M"), Some(60 * DAY));
+        assert_eq!(age("1y"), Some(365 * DAY));
+        for text in ["", "d", "3", "3h", "-1d", "18446744073709551615y", "3é"] {
+            assert_eq!(age(text), None, "{text}");
+        }
     }
 }

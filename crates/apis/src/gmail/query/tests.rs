@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::gmail::mailbox::words_of;
-use crate::gmail::records::Labels;
+use crate::gmail::rows::{Labels, words_of};
 
 const NOW: u64 = 1_714_521_600_000;
+
 const TEXT: &str = " the price of hay goes up ";
 
 fn entry() -> Entry {

@@ -1,33 +1,15 @@
-//! Labels: those of the system, which are always there, and those of the user.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Methods on labels: those of the system, which always exist, and those of the user.
 
 use serde_json::{Map, Value, json};
 use windlass_server::handler::{Answer, Rejection};
 
-use super::mailbox::Mailbox;
-use super::records::{Counts, Label, Named};
-use super::request::{Request, text};
-use super::thread::finish;
-use super::{body_of, invalid, not_found};
-
-/// The labels of the system. Their ids are their names.
-const SYSTEM: [&str; 14] = [
-    "INBOX",
-    "SENT",
-    "DRAFT",
-    "SPAM",
-    "TRASH",
-    "UNREAD",
-    "STARRED",
-    "IMPORTANT",
-    "CHAT",
-    "CATEGORY_PERSONAL",
-    "CATEGORY_SOCIAL",
-    "CATEGORY_PROMOTIONS",
-    "CATEGORY_UPDATES",
-    "CATEGORY_FORUMS",
-];
+use super::errors::{invalid, not_found};
+use super::mailbox::{
+    Mailbox, SYSTEM_LABELS, folded_label_name, is_system_label, label_row, label_row_or_default,
+    write_label,
+};
+use super::request::{Request, body_of, finish, text};
+use super::rows::{Label, Named};
 
 /// The most labels of a user, as in Gmail.
 const MOST: u64 = 10_000;
@@ -39,12 +21,8 @@ const LONGEST_NAME: usize = 225;
 const BATCH: usize = 500;
 
 const MESSAGE_LIST: [&str; 2] = ["show", "hide"];
-const LABEL_LIST: [&str; 3] = ["labelShow", "labelShowIfUnread", "labelHide"];
 
-/// Whether there is such a label.
-pub(super) async fn exists(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<bool, Rejection> {
-    Ok(is_system(id) || row(mailbox, id).await?.is_some())
-}
+const LABEL_LIST: [&str; 3] = ["labelShow", "labelShowIfUnread", "labelHide"];
 
 /// Whether a client may give and take the label. Messages become sent and drafts by what happens to
 /// them.
@@ -57,61 +35,12 @@ pub(super) fn may_come_with(id: &str) -> bool {
     !matches!(id, "DRAFT" | "CHAT")
 }
 
-/// The label that a search means by a name.
-pub(super) async fn named(
-    mailbox: &mut Mailbox<'_, '_>,
-    name: &str,
-) -> Result<Option<String>, Rejection> {
-    let folded = folded(name);
-    let system = SYSTEM.iter().find(|id| folded == id.to_lowercase());
-    if let Some(id) = system {
-        return Ok(Some((*id).to_owned()));
-    }
-    let place = mailbox.collection("label-names");
-    let named: Option<Named> = mailbox.rows.read(&place, &folded).await?;
-    Ok(named.map(|named| named.label))
-}
-
-/// Brings the counters of labels from one state of a thread to the next.
-pub(super) async fn recount(
-    mailbox: &mut Mailbox<'_, '_>,
-    before: &BTreeMap<&str, Counts>,
-    after: &BTreeMap<&str, Counts>,
-) -> Result<(), Rejection> {
-    let labels: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
-    for id in labels {
-        let old = before.get(id).copied().unwrap_or_default();
-        let new = after.get(id).copied().unwrap_or_default();
-        if old == new {
-            continue;
-        }
-        // The counters of a label that was deleted went with it.
-        let Some(mut label) = row_or_system(mailbox, id).await? else {
-            continue;
-        };
-        label.counts = Counts {
-            messages: label.counts.messages + new.messages - old.messages,
-            unread: label.counts.unread + new.unread - old.unread,
-            threads: label.counts.threads + new.threads - old.threads,
-            threads_unread: label.counts.threads_unread + new.threads_unread - old.threads_unread,
-        };
-        write(mailbox, id, &label);
-    }
-    Ok(())
-}
-
-/// How many messages have a label.
-pub(super) async fn counts(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<Counts, Rejection> {
-    let label = row(mailbox, id).await?;
-    Ok(label.unwrap_or_default().counts)
-}
-
 /// `users.labels.list`
 pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mailbox = Mailbox::open(&mut rows, &request.address);
     let place = mailbox.collection("labels");
-    let mut labels: Vec<_> = SYSTEM.iter().map(|id| system(id)).collect();
+    let mut labels: Vec<_> = SYSTEM_LABELS.iter().map(|id| system(id)).collect();
     let mut after: Option<String> = None;
     loop {
         let batch: Vec<(String, Label)> = rows.list(&place, after.as_deref(), BATCH).await?;
@@ -119,7 +48,7 @@ pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
             break;
         };
         after = Some(last.clone());
-        let own = batch.iter().filter(|(id, _)| !is_system(id));
+        let own = batch.iter().filter(|(id, _)| !is_system_label(id));
         labels.extend(own.map(|(id, label)| shown(id, label)));
     }
     Ok(body_of(json!({"labels": labels})))
@@ -130,9 +59,9 @@ pub(super) async fn get(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let id = request.id();
-    let label = row_or_system(&mut mailbox, id).await?;
+    let label = label_row_or_default(&mut mailbox, id).await?;
     let label = label.ok_or_else(|| not_found("label", id))?;
-    let mut body = if is_system(id) {
+    let mut body = if is_system_label(id) {
         system(id)
     } else {
         shown(id, &label)
@@ -158,7 +87,7 @@ pub(super) async fn create(request: &Request<'_>) -> Result<Answer, Rejection> {
     let id = format!("Label_{}", account.last_label);
     let label = merged(Label::default(), request.call.metadata)?;
     take_name(&mut mailbox, &label.name, &id).await?;
-    write(&mut mailbox, &id, &label);
+    write_label(&mut mailbox, &id, &label);
     mailbox.set_account(&account);
     Ok(finish(rows, body_of(shown(&id, &label))))
 }
@@ -184,11 +113,11 @@ async fn change(request: &Request<'_>, base: fn(Label) -> Label) -> Result<Answe
     let id = request.id();
     let old = own(&mut mailbox, id).await?;
     let label = merged(base(old.clone()), request.call.metadata)?;
-    if folded(&old.name) != folded(&label.name) {
+    if folded_label_name(&old.name) != folded_label_name(&label.name) {
         leave_name(&mut mailbox, &old.name).await?;
         take_name(&mut mailbox, &label.name, id).await?;
     }
-    write(&mut mailbox, id, &label);
+    write_label(&mut mailbox, id, &label);
     Ok(finish(rows, body_of(shown(id, &label))))
 }
 
@@ -209,33 +138,15 @@ pub(super) async fn delete(request: &Request<'_>) -> Result<Answer, Rejection> {
 
 /// A label that the user may change.
 async fn own(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<Label, Rejection> {
-    if is_system(id) {
+    if is_system_label(id) {
         return Err(invalid(format!("label {id} is one of the system")));
     }
-    let label = row(mailbox, id).await?;
+    let label = label_row(mailbox, id).await?;
     label.ok_or_else(|| not_found("label", id))
 }
 
-async fn row(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<Option<Label>, Rejection> {
-    let place = mailbox.collection("labels");
-    mailbox.rows.read(&place, id).await
-}
-
-async fn row_or_system(
-    mailbox: &mut Mailbox<'_, '_>,
-    id: &str,
-) -> Result<Option<Label>, Rejection> {
-    let label = row(mailbox, id).await?;
-    Ok(label.or_else(|| is_system(id).then(Label::default)))
-}
-
-fn write(mailbox: &mut Mailbox<'_, '_>, id: &str, label: &Label) {
-    let place = mailbox.collection("labels");
-    mailbox.rows.write(&place, id, label);
-}
-
 async fn take_name(mailbox: &mut Mailbox<'_, '_>, name: &str, id: &str) -> Result<(), Rejection> {
-    if self::named(mailbox, name).await?.is_some() {
+    if super::mailbox::label_named(mailbox, name).await?.is_some() {
         return Err(Rejection::AlreadyExists {
             what: "label".to_owned(),
             id: name.to_owned(),
@@ -243,26 +154,17 @@ async fn take_name(mailbox: &mut Mailbox<'_, '_>, name: &str, id: &str) -> Resul
     }
     let place = mailbox.collection("label-names");
     let label = id.to_owned();
-    mailbox.rows.write(&place, &folded(name), &Named { label });
+    mailbox
+        .rows
+        .write(&place, &folded_label_name(name), &Named { label });
     Ok(())
 }
 
 async fn leave_name(mailbox: &mut Mailbox<'_, '_>, name: &str) -> Result<(), Rejection> {
-    self::named(mailbox, name).await?;
+    super::mailbox::label_named(mailbox, name).await?;
     let place = mailbox.collection("label-names");
-    mailbox.rows.delete(&place, &folded(name));
+    mailbox.rows.delete(&place, &folded_label_name(name));
     Ok(())
-}
-
-fn is_system(id: &str) -> bool {
-    SYSTEM.contains(&id)
-}
-
-/// A name as searches write it: names that differ in case, blanks and slashes only would be the same
-/// there, so there is only one of them.
-fn folded(name: &str) -> String {
-    let dash = |c: char| if matches!(c, ' ' | '/') { '-' } else { c };
-    name.to_lowercase().chars().map(dash).collect()
 }
 
 /// The label with what the client says.
@@ -359,7 +261,7 @@ mod tests {
     #[test]
     fn names_that_look_alike_in_a_search_are_one() {
         for name in ["Hay/Prices 2024", "hay-prices-2024", "HAY PRICES/2024"] {
-            assert_eq!(folded(name), "hay-prices-2024");
+            assert_eq!(folded_label_name(name), "hay-prices-2024");
         }
     }
 

@@ -1,12 +1,9 @@
-//! Handing a message to an SMTP server.
-
 use std::time::Duration;
 
 use lettre::address::Envelope;
-use lettre::transport::smtp;
-use lettre::transport::smtp::authentication;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
+use lettre::transport::smtp::{self, authentication};
 use lettre::{AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
 
 use super::options::{Options, Relay, Security};

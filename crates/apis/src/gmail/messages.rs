@@ -1,4 +1,4 @@
-//! Messages as clients see them.
+//! Methods on messages and threads: reading them, changing their labels, deleting them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
@@ -6,17 +6,27 @@ use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Rejection};
 use windlass_store::Media;
 
+use super::errors::{invalid, invalid_parameter, not_found};
+use super::labels;
 use super::mailbox::Mailbox;
 use super::mime::{Bodies, Part, Structure};
-use super::records::{Content, Entry};
-use super::request::{Request, parameter};
-use super::{body_of, listing, not_found};
+use super::request::{Request, body_of, check_labels, finish, texts};
+use super::rows::{Content, Entry, Labels};
 
 /// Messages up to this many bytes are read at once; of larger ones only the parts that are shown.
 const READ_WHOLE: u64 = 1024 * 1024;
 
 /// How much of a message becomes base64 at once. A multiple of three leaves no padding in between.
 const PIECE: u64 = 3 * 256 * 1024;
+
+/// The most labels that are given or taken at once, as in Gmail.
+const MOST_LABELS: usize = 100;
+
+/// The most messages that are changed at once, as in Gmail.
+const MOST_MESSAGES: usize = 1000;
+
+/// The most bytes of text that a thread is shown with.
+const LARGEST_REPLY: u64 = 32 * 1024 * 1024;
 
 /// How much of a message is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +53,7 @@ impl Format {
                     names.into_iter().map(str::to_owned).collect(),
                 ))
             }
-            _ => Err(parameter("format", "is not known")),
+            _ => Err(invalid_parameter("format", "is not known")),
         }
     }
 }
@@ -56,11 +66,6 @@ pub(super) async fn get(request: &Request<'_>) -> Result<Answer, Rejection> {
     let cost = cost(&mut mailbox, request.id(), &format).await?;
     reserve(request, cost).await?;
     Ok(body_of(show(&mut mailbox, request.id(), &format).await?))
-}
-
-/// `users.messages.list`
-pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
-    listing::messages(request).await
 }
 
 /// `users.messages.attachments.get`
@@ -226,6 +231,200 @@ async fn raw(
         at += PIECE;
     }
     Ok(text)
+}
+
+/// Labels to be given and taken.
+#[derive(Debug, Default)]
+pub(super) struct LabelChange {
+    add: Labels,
+    remove: Labels,
+}
+
+impl LabelChange {
+    /// What the metadata says.
+    pub(super) async fn of(request: &Request<'_>) -> Result<Self, Rejection> {
+        let labels = |name| {
+            let labels = texts(request.call.metadata, name, MOST_LABELS)?;
+            Ok::<_, Rejection>(labels.into_iter().map(str::to_owned).collect::<Labels>())
+        };
+        let change = Self {
+            add: labels("addLabelIds")?,
+            remove: labels("removeLabelIds")?,
+        };
+        let mut rows = request.rows();
+        let mut mailbox = Mailbox::open(&mut rows, &request.address);
+        check_labels(&mut mailbox, &change.add, labels::may_change).await?;
+        check_labels(&mut mailbox, &change.remove, labels::may_change).await?;
+        match change.add.intersection(&change.remove).next() {
+            Some(both) => Err(invalid(format!("label {both} is both given and taken"))),
+            None => Ok(change),
+        }
+    }
+
+    pub(super) fn trash() -> Self {
+        Self {
+            add: trash_label(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn untrash() -> Self {
+        Self {
+            remove: trash_label(),
+            ..Self::default()
+        }
+    }
+}
+
+fn trash_label() -> Labels {
+    Labels::from(["TRASH".to_owned()])
+}
+
+/// Makes the change on one message.
+pub(super) async fn apply(
+    mailbox: &mut Mailbox<'_, '_>,
+    id: &str,
+    change: &LabelChange,
+) -> Result<Entry, Rejection> {
+    mailbox.relabel(id, &change.add, &change.remove).await
+}
+
+/// `users.messages.modify`
+pub(super) async fn modify(request: &Request<'_>) -> Result<Answer, Rejection> {
+    one(request, LabelChange::of(request).await?).await
+}
+
+/// `users.messages.trash`
+pub(super) async fn trash(request: &Request<'_>) -> Result<Answer, Rejection> {
+    one(request, LabelChange::trash()).await
+}
+
+/// `users.messages.untrash`
+pub(super) async fn untrash(request: &Request<'_>) -> Result<Answer, Rejection> {
+    one(request, LabelChange::untrash()).await
+}
+
+async fn one(request: &Request<'_>, change: LabelChange) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let entry = apply(&mut mailbox, request.id(), &change).await?;
+    let body = minimal(&mut mailbox, &entry).await?;
+    Ok(finish(rows, super::request::body_of(body)))
+}
+
+/// `users.messages.delete`
+pub(super) async fn delete(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    mailbox.remove(request.id()).await?;
+    Ok(finish(rows, Answer::default()))
+}
+
+/// `users.messages.batchModify`
+pub(super) async fn batch_modify(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let change = LabelChange::of(request).await?;
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    for id in ids(request)? {
+        apply(&mut mailbox, id, &change).await?;
+    }
+    Ok(finish(rows, Answer::default()))
+}
+
+/// `users.messages.batchDelete`. Messages that are not there, or no more, are ignored, as the
+/// service promises nothing about them.
+pub(super) async fn batch_delete(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    for id in ids(request)? {
+        match mailbox.remove(id).await {
+            Ok(()) | Err(Rejection::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(finish(rows, Answer::default()))
+}
+
+fn ids<'a>(request: &Request<'a>) -> Result<Vec<&'a str>, Rejection> {
+    let ids = texts(request.call.metadata, "ids", MOST_MESSAGES)?;
+    if ids.is_empty() {
+        return Err(invalid("ids names no message"));
+    }
+    Ok(ids)
+}
+
+/// `users.threads.get`
+pub(super) async fn get_thread(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let format = Format::of(request)?;
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let id = request.id();
+    let thread = mailbox.thread(id).await?;
+    let mut messages = Vec::new();
+    let mut total = 0;
+    for member in &thread.messages {
+        total += cost(&mut mailbox, &member.id, &format).await?;
+    }
+    if total > LARGEST_REPLY {
+        let problem = format!(
+            "the messages of the thread take about {total} bytes, of which one reply has at most \
+             {LARGEST_REPLY}; fetch them one by one"
+        );
+        return Err(Rejection::FailedPrecondition { problem });
+    }
+    reserve(request, total).await?;
+    for member in &thread.messages {
+        messages.push(show(&mut mailbox, &member.id, &format).await?);
+    }
+    Ok(body_of(serde_json::json!({
+        "id": id,
+        "historyId": thread.history.to_string(),
+        "messages": messages,
+    })))
+}
+
+/// `users.threads.modify`
+pub(super) async fn modify_thread(request: &Request<'_>) -> Result<Answer, Rejection> {
+    relabel_thread(request, LabelChange::of(request).await?).await
+}
+
+/// `users.threads.trash`
+pub(super) async fn trash_thread(request: &Request<'_>) -> Result<Answer, Rejection> {
+    relabel_thread(request, LabelChange::trash()).await
+}
+
+/// `users.threads.untrash`
+pub(super) async fn untrash_thread(request: &Request<'_>) -> Result<Answer, Rejection> {
+    relabel_thread(request, LabelChange::untrash()).await
+}
+
+async fn relabel_thread(request: &Request<'_>, change: LabelChange) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    let id = request.id();
+    let mut messages = Vec::new();
+    for member in mailbox.thread(id).await?.messages {
+        let entry = apply(&mut mailbox, &member.id, &change).await?;
+        let labels: Labels = mailbox.living(&entry.labels).await?;
+        messages.push(serde_json::json!({
+            "id": entry.id, "threadId": entry.thread, "labelIds": labels,
+        }));
+    }
+    let history = mailbox.thread(id).await?.history;
+    let body = serde_json::json!({
+        "id": id, "historyId": history.to_string(), "messages": messages,
+    });
+    Ok(finish(rows, body_of(body)))
+}
+
+/// `users.threads.delete`
+pub(super) async fn delete_thread(request: &Request<'_>) -> Result<Answer, Rejection> {
+    let mut rows = request.rows();
+    let mut mailbox = Mailbox::open(&mut rows, &request.address);
+    for member in mailbox.thread(request.id()).await?.messages {
+        mailbox.remove(&member.id).await?;
+    }
+    Ok(finish(rows, Answer::default()))
 }
 
 #[cfg(test)]

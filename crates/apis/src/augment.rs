@@ -1,15 +1,10 @@
-//! Published descriptions, completed with methods that Windlass adds.
-//!
-//! Some published documents have lost a method, and none can read an asset back. A description of the
-//! user's own gets what it lacks from the one that comes with Windlass, so that both are served alike.
-
 use windlass_discovery::Api;
 use windlass_discovery::document::{Collection, Document, MethodDescription};
 
 /// The API with those of these methods of `own` that it lacks, and with the schemas they need.
 ///
 /// An API in whose paths they do not fit stays as it is.
-pub(crate) fn completed(api: Api, own: &Api, methods: &[&str]) -> Api {
+pub(crate) fn augmented(api: Api, own: &Api, methods: &[&str]) -> Api {
     let missing: Vec<_> = methods
         .iter()
         .filter(|id| api.method(id).is_none())
@@ -94,7 +89,7 @@ mod tests {
         }));
         let published = api(&json!({"insert": method("insert", "POST", "calves/new")}));
         let wanted = ["farm.animals.calves.get", "farm.animals.calves.insert"];
-        let completed = completed(published, &own, &wanted);
+        let completed = augmented(published, &own, &wanted);
         let path = |id: &str| {
             completed
                 .method(id)
@@ -109,7 +104,7 @@ mod tests {
     fn a_document_that_has_the_paths_already_stays_as_it_is() {
         let own = api(&json!({"get": method("get", "GET", "calves")}));
         let published = api(&json!({"all": method("all", "GET", "calves")}));
-        let completed = completed(published, &own, &["farm.animals.calves.get"]);
+        let completed = augmented(published, &own, &["farm.animals.calves.get"]);
         assert!(completed.method("farm.animals.calves.get").is_none());
         assert!(completed.method("farm.animals.calves.all").is_some());
     }

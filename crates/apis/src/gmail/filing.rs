@@ -1,0 +1,369 @@
+//! Filing, removing and relabelling of messages, and the threads that messages belong to.
+//!
+//! Every change of a message goes through here, so that its entry, its thread, the counters of its
+//! labels and the history stay consistent.
+
+use std::collections::BTreeMap;
+
+use windlass_server::handler::Rejection;
+
+use super::mailbox::{self, Mailbox};
+use super::mime::Summary;
+use super::parsed_message::Letter;
+use super::rows::{
+    Content, Counts, Entry, Event, Known, Labels, Member, Pointer, Text, Thread, What,
+    message_id_row, words_of,
+};
+
+/// A `Message-ID` that is longer than this is not remembered.
+pub(super) const LONGEST_MESSAGE_ID: usize = 1000;
+
+/// The latest date that is kept: the end of the year 9999.
+pub(super) const LATEST: u64 = 253_402_300_799_999;
+
+/// The most messages of a thread, as in Gmail. The next one begins a new thread.
+pub(super) const LONGEST_THREAD: usize = 100;
+
+/// How many of the messages that a message names are looked for.
+pub(super) const MOST_NAMED: usize = 100;
+
+/// What people and programs put before the subject of an answer.
+pub(super) const PREFIXES: [&str; 8] = ["re", "fw", "fwd", "aw", "wg", "sv", "antw", "rv"];
+
+/// A message about to be filed.
+#[derive(Debug)]
+pub(super) struct New<'l> {
+    pub(super) id: String,
+    /// `None` for a thread of its own.
+    pub(super) thread: Option<String>,
+    pub(super) labels: Labels,
+    /// Milliseconds since the epoch.
+    pub(super) date: u64,
+    pub(super) draft: Option<String>,
+    pub(super) letter: &'l Letter,
+}
+
+impl Mailbox<'_, '_> {
+    /// Files a new message.
+    pub(super) async fn add(&mut self, new: New<'_>) -> Result<Entry, Rejection> {
+        let mut entry = entry_of(&new);
+        entry.arrival = self.log(What::MessageAdded, &entry, Labels::new()).await?;
+        entry.history = entry.arrival;
+        let pointer = Pointer { key: entry.key() };
+        self.rows
+            .write(&self.collection("messages"), &entry.id, &pointer);
+        let content = Content {
+            composition: new.letter.composition.clone(),
+            structure: new.letter.structure.clone(),
+        };
+        let media = new.letter.media.clone();
+        self.rows
+            .write_with(&self.collection("contents"), &entry.id, &content, media);
+        self.write_entry(&entry);
+        self.write_text(&entry.id, &new.letter.summary.text);
+        self.remember(&entry).await?;
+        self.join(&entry, &new.letter.summary.subject).await?;
+        let mut account = self.account().await?;
+        account.messages += 1;
+        self.set_account(&account);
+        Ok(entry)
+    }
+
+    /// Takes a message away for good.
+    pub(super) async fn remove(&mut self, id: &str) -> Result<(), Rejection> {
+        let entry = self.entry(id).await?;
+        self.log(What::MessageDeleted, &entry, Labels::new())
+            .await?;
+        self.content(id).await?;
+        self.rows.delete(&self.collection("contents"), id);
+        self.rows.delete(&self.collection("messages"), id);
+        self.rows
+            .delete(&self.collection("entries"), entry.key().as_str());
+        let texts = self.collection("texts");
+        if self.rows.read::<Text>(&texts, id).await?.is_some() {
+            self.rows.delete(&texts, id);
+        }
+        self.forget(&entry).await?;
+        self.leave(&entry).await?;
+        if let Some(draft) = &entry.draft {
+            self.delete_draft(draft);
+        }
+        let mut account = self.account().await?;
+        account.messages = account.messages.saturating_sub(1);
+        self.set_account(&account);
+        Ok(())
+    }
+
+    /// Gives a message other labels. Nothing happens when it has them already.
+    pub(super) async fn relabel(
+        &mut self,
+        id: &str,
+        add: &Labels,
+        remove: &Labels,
+    ) -> Result<Entry, Rejection> {
+        let mut entry = self.entry(id).await?;
+        let before = self.living(&entry.labels).await?;
+        let kept = before.difference(remove).cloned();
+        entry.labels = kept.chain(add.iter().cloned()).collect();
+        let added: Labels = entry.labels.difference(&before).cloned().collect();
+        let removed: Labels = before.difference(&entry.labels).cloned().collect();
+        for (what, changed) in [(What::LabelAdded, added), (What::LabelRemoved, removed)] {
+            if !changed.is_empty() {
+                entry.history = self.log(what, &entry, changed).await?;
+            }
+        }
+        self.write_entry(&entry);
+        self.join(&entry, "").await?;
+        Ok(entry)
+    }
+
+    async fn log(&mut self, what: What, entry: &Entry, changed: Labels) -> Result<u64, Rejection> {
+        let event = Event {
+            what,
+            message: entry.id.clone(),
+            thread: entry.thread.clone(),
+            labels: entry.labels.clone(),
+            changed,
+            at: self.rows.now().as_millis(),
+        };
+        mailbox::log_event(self, &event).await
+    }
+
+    fn write_entry(&mut self, entry: &Entry) {
+        let place = self.collection("entries");
+        self.rows.write(&place, entry.key().as_str(), entry);
+    }
+
+    fn write_text(&mut self, id: &str, words: &str) {
+        if !words.is_empty() {
+            let place = self.collection("texts");
+            let words = padded(words);
+            self.rows.write(&place, id, &Text { words });
+        }
+    }
+
+    /// Keeps what answers to the message will name. Of several with the same `Message-ID` the newest
+    /// counts.
+    async fn remember(&mut self, entry: &Entry) -> Result<(), Rejection> {
+        if let Some(message_id) = &entry.message_id {
+            self.known(message_id).await?;
+            let known = Known {
+                message: entry.id.clone(),
+                thread: entry.thread.clone(),
+            };
+            let place = self.collection("message-ids");
+            self.rows.write(&place, &message_id_row(message_id), &known);
+        }
+        Ok(())
+    }
+
+    async fn forget(&mut self, entry: &Entry) -> Result<(), Rejection> {
+        let Some(message_id) = &entry.message_id else {
+            return Ok(());
+        };
+        let known = self.known(message_id).await?;
+        if known.is_some_and(|known| known.message == entry.id) {
+            let place = self.collection("message-ids");
+            self.rows.delete(&place, &message_id_row(message_id));
+        }
+        Ok(())
+    }
+
+    /// Puts the message into its thread as it is now; `subject` is that of a thread's first message.
+    async fn join(&mut self, entry: &Entry, subject: &str) -> Result<(), Rejection> {
+        let place = self.collection("threads");
+        let found: Option<Thread> = self.rows.read(&place, &entry.thread).await?;
+        let before = found.clone().unwrap_or_default();
+        let mut after = found.unwrap_or_else(|| Thread {
+            subject: base_subject(subject),
+            ..Thread::default()
+        });
+        after.history = entry.history;
+        after.messages.retain(|member| member.id != entry.id);
+        after.messages.push(Member {
+            id: entry.id.clone(),
+            key: entry.key(),
+            labels: entry.labels.clone(),
+        });
+        after.messages.sort_by(|one, other| other.key.cmp(&one.key));
+        self.recount(&before, &after).await?;
+        self.rows.write(&place, &entry.thread, &after);
+        Ok(())
+    }
+
+    async fn leave(&mut self, entry: &Entry) -> Result<(), Rejection> {
+        let before = self.thread(&entry.thread).await?;
+        let mut after = before.clone();
+        after.history = self.account().await?.history;
+        after.messages.retain(|member| member.id != entry.id);
+        self.recount(&before, &after).await?;
+        let place = self.collection("threads");
+        if after.messages.is_empty() {
+            self.rows.delete(&place, &entry.thread);
+        } else {
+            self.rows.write(&place, &entry.thread, &after);
+        }
+        Ok(())
+    }
+
+    /// Brings counters from one state of a thread to the next.
+    async fn recount(&mut self, before: &Thread, after: &Thread) -> Result<(), Rejection> {
+        mailbox::recount_labels(self, &counts_by_label(before), &counts_by_label(after)).await?;
+        let mut account = self.account().await?;
+        match (before.messages.is_empty(), after.messages.is_empty()) {
+            (true, false) => account.threads += 1,
+            (false, true) => account.threads = account.threads.saturating_sub(1),
+            _ => return Ok(()),
+        }
+        self.set_account(&account);
+        Ok(())
+    }
+}
+
+pub(super) fn entry_of(new: &New<'_>) -> Entry {
+    let summary = &new.letter.summary;
+    let people = |people: &[super::mime::Address]| {
+        let texts = people.iter().flat_map(|it| [&it.name, &it.address]);
+        words_of(texts.map(String::as_str))
+    };
+    let message_id = summary.message_id.clone();
+    Entry {
+        id: new.id.clone(),
+        thread: new.thread.clone().unwrap_or_else(|| new.id.clone()),
+        labels: new.labels.clone(),
+        history: 0,
+        arrival: 0,
+        date: new.date.min(LATEST),
+        size: new.letter.composition.length(),
+        snippet: summary.snippet.clone(),
+        draft: new.draft.clone(),
+        from: people(&summary.from),
+        to: people(&summary.to),
+        cc: people(&summary.cc),
+        bcc: people(&summary.bcc),
+        subject: words_of([summary.subject.as_str()]),
+        files: words_of(summary.filenames.iter().map(String::as_str)),
+        list: words_of(summary.list_id.as_deref()),
+        message_id: message_id.filter(|id| id.len() <= LONGEST_MESSAGE_ID),
+        has_attachment: summary.has_attachment,
+    }
+}
+
+pub(super) fn padded(words: &str) -> String {
+    format!(" {words} ")
+}
+
+/// The subject without `Re:` and its like, in lower case, blanks folded. Messages of a thread have it in
+/// common.
+pub(super) fn base_subject(subject: &str) -> String {
+    let folded: Vec<_> = subject.split_whitespace().collect();
+    let mut rest = folded.join(" ").to_lowercase();
+    while let Some((prefix, after)) = rest.split_once(':') {
+        if !PREFIXES.contains(&prefix.trim_end()) {
+            break;
+        }
+        rest = after.trim_start().to_owned();
+    }
+    rest
+}
+
+/// Where a message belongs; `None` for a thread of its own.
+///
+/// With a `wanted` thread it belongs there if the subject is that of the thread and it names one of its messages as
+/// an answer does; without, where the newest message that it names is, if the subject is the same.
+///
+/// # Errors
+/// [`Rejection::NotFound`] when there is no such thread.
+pub(super) async fn find_thread(
+    mailbox: &mut Mailbox<'_, '_>,
+    wanted: Option<&str>,
+    summary: &Summary,
+) -> Result<Option<String>, Rejection> {
+    if let Some(wanted) = wanted {
+        mailbox.thread(wanted).await?;
+    }
+    let subject = base_subject(&summary.subject);
+    let named = summary
+        .in_reply_to
+        .iter()
+        .chain(summary.references.iter().rev());
+    for message_id in named.take(MOST_NAMED) {
+        let Some(known) = mailbox.known(message_id).await? else {
+            continue;
+        };
+        if wanted.is_some_and(|wanted| wanted != known.thread) {
+            continue;
+        }
+        let thread = mailbox.thread(&known.thread).await?;
+        if thread.subject == subject && thread.messages.len() < LONGEST_THREAD {
+            return Ok(Some(known.thread));
+        }
+    }
+    Ok(None)
+}
+
+/// How many messages and threads have each label, counted over one thread.
+pub(super) fn counts_by_label(thread: &Thread) -> BTreeMap<&str, Counts> {
+    let mut counts: BTreeMap<&str, Counts> = BTreeMap::new();
+    for member in &thread.messages {
+        let unread = i64::from(member.labels.contains("UNREAD"));
+        for label in &member.labels {
+            let count = counts.entry(label).or_default();
+            count.messages += 1;
+            count.unread += unread;
+            count.threads = 1;
+            count.threads_unread |= unread;
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gmail::rows::{Key, Member};
+
+    #[test]
+    fn answers_have_the_subject_of_what_they_answer() {
+        for subject in [
+            "Hay  prices",
+            "Re: hay prices",
+            "RE: FW: Re : Hay\tprices",
+            " fwd:hay prices ",
+            "AW: WG: hay prices",
+        ] {
+            assert_eq!(base_subject(subject), "hay prices", "{subject}");
+        }
+        assert_eq!(base_subject("Reply: hay"), "reply: hay");
+        assert_eq!(base_subject("Re:"), "");
+    }
+
+    #[test]
+    fn a_thread_counts_once_for_a_label_and_is_unread_where_one_of_the_label_is() {
+        let member = |id: &str, labels: &[&str]| Member {
+            id: id.to_owned(),
+            key: Key::new(0, 0),
+            labels: labels.iter().map(|&label| label.to_owned()).collect(),
+        };
+        let thread = Thread {
+            messages: vec![
+                member("1", &["INBOX", "UNREAD"]),
+                member("2", &["INBOX", "SENT"]),
+            ],
+            ..Thread::default()
+        };
+        let counts = counts_by_label(&thread);
+        let all = |label: &str| {
+            let Counts {
+                messages,
+                unread,
+                threads,
+                threads_unread,
+            } = counts[label];
+            (messages, unread, threads, threads_unread)
+        };
+        assert_eq!(all("INBOX"), (2, 1, 1, 1));
+        assert_eq!(all("UNREAD"), (1, 1, 1, 1));
+        assert_eq!(all("SENT"), (1, 0, 1, 0));
+    }
+}
