@@ -36,8 +36,8 @@ const MOST_IDS: u64 = 1000;
 const ATTACHED: [&str; 3] = ["drive.permissions.", "drive.comments.", "drive.replies."];
 
 fn served(api: Api) -> ServedApi {
-    let kind = std::sync::Arc::new(Drive);
-    ServedApi::new(api, kind)
+    let handler = std::sync::Arc::new(Drive);
+    ServedApi::new(api, handler)
 }
 
 /// A published document does not say which checksums files show.

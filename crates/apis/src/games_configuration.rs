@@ -50,7 +50,7 @@ struct ImageConfigurations;
 impl ApiHandler for ImageConfigurations {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
         match call.method.id.as_str() {
-            UPLOAD => Slot::of(call).map(drop),
+            UPLOAD => ImageKey::from_call(call).map(drop),
             _ => DefaultHandler.admit(call).await,
         }
     }
@@ -65,14 +65,16 @@ impl ApiHandler for ImageConfigurations {
 
     async fn find(&self, call: &Call<'_>) -> Result<Resource, Rejection> {
         match call.method.id.as_str() {
-            GET => find(call, &Slot::of(call)?).await,
+            GET => find(call, &ImageKey::from_call(call)?).await,
             _ => DefaultHandler.find(call).await,
         }
     }
 
-    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
-        let slot = Slot::of(call).ok().filter(|_| call.method.id == UPLOAD)?;
-        Some(format!("{COLLECTION}/{}", slot.id()))
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
+        let key = ImageKey::from_call(call)
+            .ok()
+            .filter(|_| call.method.id == UPLOAD)?;
+        Some(format!("{COLLECTION}/{}", key.id()))
     }
 
     /// The URL of an image stays when the image is replaced, so nobody may show it unasked.
@@ -85,19 +87,19 @@ impl ApiHandler for ImageConfigurations {
 }
 
 /// Where an image belongs.
-struct Slot<'a> {
+struct ImageKey<'a> {
     resource_id: &'a str,
     image_type: &'a str,
 }
 
-impl<'a> Slot<'a> {
-    fn of(call: &Call<'a>) -> Result<Self, Rejection> {
-        let slot = Self {
+impl<'a> ImageKey<'a> {
+    fn from_call(call: &Call<'a>) -> Result<Self, Rejection> {
+        let key = Self {
             resource_id: call.path.value("resourceId").unwrap_or_default(),
             image_type: call.path.value("imageType").unwrap_or_default(),
         };
-        if IMAGE_TYPES.contains(&slot.image_type) {
-            return Ok(slot);
+        if IMAGE_TYPES.contains(&key.image_type) {
+            return Ok(key);
         }
         Err(Rejection::InvalidParameter {
             parameter: "imageType".to_owned(),
@@ -124,14 +126,14 @@ impl<'a> Slot<'a> {
 }
 
 async fn upload(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
-    let slot = Slot::of(call)?;
+    let key = ImageKey::from_call(call)?;
     let Some(Uploaded { media, source }) = media else {
         return Err(invalid(
             "there is none; an image is uploaded to the upload URI",
         ));
     };
     check(&media, &source).await?;
-    let (collection, id) = (COLLECTION.to_owned(), slot.id());
+    let (collection, id) = (COLLECTION.to_owned(), key.id());
     let old = call.lookup.resource(&collection, &id).await?;
     let resource = Resource {
         collection,
@@ -153,24 +155,24 @@ async fn upload(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Reje
     };
     Ok(Answer {
         changes: vec![change],
-        body: Some(slot.show(call)?),
+        body: Some(key.show(call)?),
     })
 }
 
 async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let slot = Slot::of(call)?;
-    find(call, &slot).await?;
+    let key = ImageKey::from_call(call)?;
+    find(call, &key).await?;
     Ok(Answer {
         changes: Vec::new(),
-        body: Some(slot.show(call)?),
+        body: Some(key.show(call)?),
     })
 }
 
-async fn find(call: &Call<'_>, slot: &Slot<'_>) -> Result<Resource, Rejection> {
-    let found = call.lookup.resource(COLLECTION, &slot.id()).await?;
+async fn find(call: &Call<'_>, key: &ImageKey<'_>) -> Result<Resource, Rejection> {
+    let found = call.lookup.resource(COLLECTION, &key.id()).await?;
     found.ok_or_else(|| Rejection::NotFound {
-        what: slot.image_type.to_owned(),
-        id: slot.resource_id.to_owned(),
+        what: key.image_type.to_owned(),
+        id: key.resource_id.to_owned(),
     })
 }
 
@@ -186,7 +188,7 @@ async fn check(media: &Media, source: &MediaSource) -> Result<(), Rejection> {
         ));
     }
     let declared = media.content_type.split(';').next().unwrap_or_default();
-    if says(declared.trim(), format) {
+    if names_format(declared.trim(), format) {
         return Ok(());
     }
     Err(invalid(format!(
@@ -202,7 +204,7 @@ fn unreadable(error: ImageHeaderError) -> Rejection {
 }
 
 /// Whether a declared media type means this format. Old names are still in use.
-fn says(declared: &str, format: Format) -> bool {
+fn names_format(declared: &str, format: Format) -> bool {
     let names: &[&str] = match format {
         Format::Png => &["image/png", "image/x-png"],
         Format::Jpeg => &["image/jpeg", "image/jpg", "image/pjpeg"],
@@ -234,7 +236,11 @@ mod tests {
             ("", Format::Png, false),
         ];
         for (declared, format, expected) in table {
-            assert_eq!(says(declared, format), expected, "{declared} {format}");
+            assert_eq!(
+                names_format(declared, format),
+                expected,
+                "{declared} {format}"
+            );
         }
     }
 }

@@ -12,7 +12,7 @@
 //! | `listing`, `query` | how they are found |
 //! | `thread`, `label`, `history` | what they make up |
 //! | `mailbox`, `records`, `rows` | the only place that changes a mailbox; its rows; what a call has changed |
-//! | `letter`, `composition`, [`mime`] | from media to a message and its parts |
+//! | `parsed`, `composition`, [`mime`] | from media to a message and its parts |
 //! | `outbox`, `relay`, `bounce` | messages to other servers |
 
 use std::sync::Arc;
@@ -65,28 +65,28 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
 const AROUND_RAW: u64 = 64 * 1024;
 
 fn serve(api: Api, options: &crate::Options) -> ServedApi {
-    ServedApi::new(api, Arc::new(GmailKind::new(options.gmail.clone())))
+    ServedApi::new(api, Arc::new(GmailHandler::new(options.gmail.clone())))
 }
 
 /// The handler that knows what the methods of Gmail mean.
 #[derive(Debug)]
-struct GmailKind {
+struct GmailHandler {
     options: Arc<Options>,
     /// Rings when a message waits for the relay.
-    bell: Arc<Notify>,
+    outbox_changed: Arc<Notify>,
 }
 
-impl GmailKind {
+impl GmailHandler {
     fn new(options: Options) -> Self {
         Self {
             options: Arc::new(options),
-            bell: Arc::default(),
+            outbox_changed: Arc::default(),
         }
     }
 }
 
 #[async_trait]
-impl ApiHandler for GmailKind {
+impl ApiHandler for GmailHandler {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
         let request = Request::new(call, &self.options)?;
         let mut rows = request.rows();
@@ -182,14 +182,19 @@ impl ApiHandler for GmailKind {
             matches!(change, ResourceChange::Insert(row) if row.collection == outbox::COLLECTION)
         });
         if waits {
-            self.bell.notify_one();
+            self.outbox_changed.notify_one();
         }
     }
 
     fn worker(&self) -> Option<Arc<dyn Worker>> {
         let relay = self.options.relay.clone()?;
-        let (options, bell) = (Arc::clone(&self.options), Arc::clone(&self.bell));
-        Some(Arc::new(outbox::OutboxWorker::new(options, relay, bell)))
+        let (options, outbox_changed) =
+            (Arc::clone(&self.options), Arc::clone(&self.outbox_changed));
+        Some(Arc::new(outbox::OutboxWorker::new(
+            options,
+            relay,
+            outbox_changed,
+        )))
     }
 }
 

@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use windlass_server::handler::{BlockingMedia, MediaSource, Rejection};
 
 /// How many looks are taken at a time: it bounds the memory that they take together.
-static LOOKS: Semaphore = Semaphore::const_new(8);
+static INSPECTIONS: Semaphore = Semaphore::const_new(8);
 
 /// How long a look waits for others to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most pixels that an image may have.
 pub(crate) const MOST_PIXELS: u64 = 100_000_000;
@@ -41,15 +41,15 @@ pub(crate) async fn inspect<T: Send + 'static>(
     source: &MediaSource,
     inspect: impl FnOnce(BlockingMedia) -> Result<T, Rejection> + Send + 'static,
 ) -> Result<T, Rejection> {
-    let permit = timeout(PATIENCE, LOOKS.acquire()).await;
+    let permit = timeout(TIMEOUT, INSPECTIONS.acquire()).await;
     let permit = permit.map_err(|_| Rejection::Busy)?;
     let media = source.blocking();
     // The permit goes along: a request that is dropped leaves its look running.
-    let looked = spawn_blocking(move || {
+    let inspected = spawn_blocking(move || {
         let _permit = permit;
         inspect(media)
     });
-    looked.await.map_err(|_| Rejection::Busy)?
+    inspected.await.map_err(|_| Rejection::Busy)?
 }
 
 /// What a failed read is to the client: the store's trouble, or a media that is not what it seems.

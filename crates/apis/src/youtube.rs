@@ -44,8 +44,8 @@ fn own() -> Api {
 }
 
 fn served(api: Api) -> ServedApi {
-    let kind = Arc::new(YouTube);
-    ServedApi::new(api, kind)
+    let handler = Arc::new(YouTube);
+    ServedApi::new(api, handler)
 }
 
 #[derive(Debug)]

@@ -107,9 +107,9 @@ impl<R: Read + Seek> Archive<R> {
         let entry = &self.entries[index];
         entry.go_to_data(&mut self.reader)?;
         let packed = BufReader::new(self.reader.by_ref().take(entry.packed));
-        match entry.packing {
-            Packing::Stored => entry.drain(packed, keep),
-            Packing::Deflated => entry.drain(BufReader::new(DeflateDecoder::new(packed)), keep),
+        match entry.compression {
+            Compression::Stored => entry.drain(packed, keep),
+            Compression::Deflated => entry.drain(BufReader::new(DeflateDecoder::new(packed)), keep),
         }
     }
 }
@@ -179,14 +179,14 @@ pub(super) struct Entry {
     /// Its length in bytes, as the list has it.
     pub(super) unpacked: u64,
     pub(super) packed: u64,
-    pub(super) packing: Packing,
+    pub(super) compression: Compression,
     pub(super) crc32: u32,
     pub(super) header_at: u64,
 }
 
 /// How an entry is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(super) enum Compression {
     Stored,
     Deflated,
 }
@@ -255,9 +255,9 @@ fn parse(mut list: &[u8], entries: u16) -> Result<Vec<Entry>, ArchiveError> {
 fn entry(header: &[u8], name: String) -> Result<Entry, ArchiveError> {
     let flags = number16(header, 8);
     let mode = number32(header, 38) >> 16;
-    let packing = match number16(header, 10) {
-        0 => Ok(Packing::Stored),
-        8 => Ok(Packing::Deflated),
+    let compression = match number16(header, 10) {
+        0 => Ok(Compression::Stored),
+        8 => Ok(Compression::Deflated),
         _ => Err("is packed in a way that is not taken"),
     };
     let checked = if flags & 1 != 0 {
@@ -265,12 +265,12 @@ fn entry(header: &[u8], name: String) -> Result<Entry, ArchiveError> {
     } else if mode & 0o170_000 == 0o120_000 {
         Err("is a link")
     } else {
-        packing
+        compression
     };
     match checked {
         Err(problem) => Err(ArchiveError::Unacceptable { name, problem }),
-        Ok(packing) => Ok(Entry {
-            packing,
+        Ok(compression) => Ok(Entry {
+            compression,
             crc32: number32(header, 16),
             packed: number32(header, 20).into(),
             unpacked: number32(header, 24).into(),

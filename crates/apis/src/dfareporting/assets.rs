@@ -48,15 +48,15 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
             "there is none; an asset is uploaded to the upload URI",
         ));
     };
-    let looks = inspect_asset(&given, &source).await?;
+    let inspected = inspect_asset(&given, &source).await?;
     let id = numeric_id(call);
-    let Taken { name, mut changes } = take(call, advertiser, &given.name).await?;
+    let ReservedName { name, mut changes } = reserve_name(call, advertiser, &given.name).await?;
     let identifier = AssetIdentifier {
         name,
         ..given.clone()
     };
-    let mut asset = described(&id, &identifier, &looks);
-    asset.extend(file_fields(&given.name, &looks, &media));
+    let mut asset = described(&id, &identifier, &inspected);
+    asset.extend(file_fields(&given.name, &inspected, &media));
     let resource = Resource {
         collection: collection(advertiser),
         id,
@@ -115,7 +115,7 @@ pub(super) fn numeric_id(call: &Call<'_>) -> String {
 }
 
 /// What the API tells of an asset (`CreativeAssetMetadata`).
-fn described(id: &str, identifier: &AssetIdentifier, looks: &Inspected) -> Map<String, Value> {
+fn described(id: &str, identifier: &AssetIdentifier, inspected: &Inspected) -> Map<String, Value> {
     let mut asset = object(json!({
         "kind": "dfareporting#creativeAssetMetadata",
         "assetIdentifier": identifier.show(),
@@ -128,9 +128,9 @@ fn described(id: &str, identifier: &AssetIdentifier, looks: &Inspected) -> Map<S
             "matchType": "EXACT",
             "value": id,
         },
-        "richMedia": looks.html5.as_ref().is_some_and(|it| it.rich_media),
+        "richMedia": inspected.html5.as_ref().is_some_and(|it| it.rich_media),
     }));
-    let Some(html5) = &looks.html5 else {
+    let Some(html5) = &inspected.html5 else {
         return asset;
     };
     let features: Vec<_> = html5.features.iter().map(|it| it.name()).collect();
@@ -147,16 +147,16 @@ fn described(id: &str, identifier: &AssetIdentifier, looks: &Inspected) -> Map<S
 }
 
 /// What is told of the file (`CreativeAsset`).
-fn file_fields(name: &AssetName, looks: &Inspected, media: &Media) -> Map<String, Value> {
+fn file_fields(name: &AssetName, inspected: &Inspected, media: &Media) -> Map<String, Value> {
     let length = media.length.to_string();
     let mut fields = Map::new();
-    if looks.is_bundle() {
+    if inspected.is_bundle() {
         fields.insert("zipFilename".into(), name.as_str().into());
         fields.insert("zipFilesize".into(), length.clone().into());
     }
     fields.insert("fileSize".into(), length.into());
-    fields.insert("mimeType".into(), looks.content.media_type().into());
-    if let Some((width, height)) = looks.size {
+    fields.insert("mimeType".into(), inspected.content.media_type().into());
+    if let Some((width, height)) = inspected.size {
         let size = json!({"kind": "dfareporting#size", "width": width, "height": height});
         fields.insert("size".into(), size);
     }
@@ -202,12 +202,12 @@ pub(super) async fn inspect_asset(
     source: &MediaSource,
 ) -> Result<Inspected, Rejection> {
     let given = given.clone();
-    let looked = inspect::inspect(source, move |mut media| {
+    let inspection = inspect::inspect(source, move |mut media| {
         let content = Content::of(&beginning(&mut media, HEAD)?);
         given.check(content)?;
-        look_into(media, content)
+        inspect_content(media, content)
     });
-    looked.await
+    inspection.await
 }
 
 /// What the media is, by its beginning.
@@ -215,10 +215,10 @@ pub(super) async fn inspect_head(source: &MediaSource) -> Result<Content, Reject
     Ok(Content::of(&source.read(0..HEAD).await?))
 }
 
-fn look_into(mut media: BlockingMedia, content: Content) -> Result<Inspected, Rejection> {
+fn inspect_content(mut media: BlockingMedia, content: Content) -> Result<Inspected, Rejection> {
     let (size, html5) = match content {
         Content::Image(_) => {
-            let image_header = ImageHeader::read(&mut media).map_err(unreadable)?;
+            let image_header = ImageHeader::read(&mut media).map_err(image_error)?;
             (Some((image_header.width, image_header.height)), None)
         }
         Content::Html => {
@@ -226,8 +226,8 @@ fn look_into(mut media: BlockingMedia, content: Content) -> Result<Inspected, Re
             (findings.size, Some(findings))
         }
         Content::Zip => {
-            let mut archive = Archive::open(media).map_err(refused)?;
-            let findings = Findings::of_bundle(&mut archive).map_err(refused)?;
+            let mut archive = Archive::open(media).map_err(archive_error)?;
+            let findings = Findings::of_bundle(&mut archive).map_err(archive_error)?;
             (findings.size, Some(findings))
         }
         _ => (None, None),
@@ -248,14 +248,14 @@ fn beginning(media: &mut BlockingMedia, length: u64) -> Result<Vec<u8>, Rejectio
     Ok(bytes)
 }
 
-fn unreadable(error: ImageHeaderError) -> Rejection {
+fn image_error(error: ImageHeaderError) -> Rejection {
     match error {
         ImageHeaderError::Io(error) => refusal(error),
         other => invalid(other.to_string()),
     }
 }
 
-fn refused(error: ArchiveError) -> Rejection {
+fn archive_error(error: ArchiveError) -> Rejection {
     match error {
         ArchiveError::Io(error) => refusal(error),
         other => invalid(other.to_string()),
@@ -263,7 +263,7 @@ fn refused(error: ArchiveError) -> Rejection {
 }
 
 /// A name that is free, and what makes it taken.
-pub(super) struct Taken {
+pub(super) struct ReservedName {
     pub(super) name: AssetName,
     pub(super) changes: Vec<ResourceChange>,
 }
@@ -274,14 +274,14 @@ pub(super) fn name_collection(advertiser: i64) -> String {
 }
 
 /// Takes the name, or the next one that is made from it.
-pub(super) async fn take(
+pub(super) async fn reserve_name(
     call: &Call<'_>,
     advertiser: i64,
     name: &AssetName,
-) -> Result<Taken, Rejection> {
+) -> Result<ReservedName, Rejection> {
     let collection = name_collection(advertiser);
     let Some(first) = call.lookup.resource(&collection, name.as_str()).await? else {
-        return Ok(Taken {
+        return Ok(ReservedName {
             name: name.clone(),
             changes: vec![ResourceChange::Insert(name_row(call, collection, name, 1))],
         });
@@ -299,7 +299,7 @@ pub(super) async fn take(
         {
             let taken = name_row(call, collection, &copy, 1);
             let changes = vec![ResourceChange::Insert(taken), counted(call, first, number)];
-            return Ok(Taken {
+            return Ok(ReservedName {
                 name: copy,
                 changes,
             });

@@ -13,7 +13,7 @@ pub(super) const FOLDER: &str = "application/vnd.google-apps.folder";
 const WITHOUT_MEDIA: &str = "application/vnd.google-apps.";
 
 /// The type of what nobody knows anything about.
-const OCTETS: &str = "application/octet-stream";
+const OCTET_STREAM: &str = "application/octet-stream";
 
 /// The longest id that clients may choose. Those of the service have 33 characters.
 const LONGEST_ID: usize = 100;
@@ -31,32 +31,32 @@ const DEFAULT_FIELDS: [&str; 4] = ["kind", "id", "name", "mimeType"];
 const BY_NAME: [&str; 2] = ["properties", "appProperties"];
 
 /// The fields that clients may set.
-const OWN_FIELDS: [(&str, Shape); 20] = [
-    ("name", Shape::Text),
-    ("mimeType", Shape::Text),
-    ("description", Shape::Text),
-    ("parents", Shape::Parents),
-    ("createdTime", Shape::Time),
-    ("modifiedTime", Shape::Time),
-    ("viewedByMeTime", Shape::Time),
-    ("starred", Shape::Flag),
-    ("trashed", Shape::Flag),
-    ("properties", Shape::Properties),
-    ("appProperties", Shape::Properties),
-    ("originalFilename", Shape::Text),
-    ("folderColorRgb", Shape::Text),
-    ("copyRequiresWriterPermission", Shape::Flag),
-    ("writersCanShare", Shape::Flag),
-    ("inheritedPermissionsDisabled", Shape::Flag),
-    ("shortcutDetails", Shape::Object),
-    ("linkShareMetadata", Shape::Object),
-    ("downloadRestrictions", Shape::Object),
-    ("contentRestrictions", Shape::Array),
+const OWN_FIELDS: [(&str, FieldType); 20] = [
+    ("name", FieldType::Text),
+    ("mimeType", FieldType::Text),
+    ("description", FieldType::Text),
+    ("parents", FieldType::Parents),
+    ("createdTime", FieldType::Time),
+    ("modifiedTime", FieldType::Time),
+    ("viewedByMeTime", FieldType::Time),
+    ("starred", FieldType::Flag),
+    ("trashed", FieldType::Flag),
+    ("properties", FieldType::Properties),
+    ("appProperties", FieldType::Properties),
+    ("originalFilename", FieldType::Text),
+    ("folderColorRgb", FieldType::Text),
+    ("copyRequiresWriterPermission", FieldType::Flag),
+    ("writersCanShare", FieldType::Flag),
+    ("inheritedPermissionsDisabled", FieldType::Flag),
+    ("shortcutDetails", FieldType::Object),
+    ("linkShareMetadata", FieldType::Object),
+    ("downloadRestrictions", FieldType::Object),
+    ("contentRestrictions", FieldType::Array),
 ];
 
 /// What the value of a field looks like.
 #[derive(Clone, Copy)]
-enum Shape {
+enum FieldType {
     Text,
     Flag,
     /// A moment. It is stored in UTC.
@@ -106,7 +106,7 @@ pub(super) fn patched(mut fields: Fields, changes: Fields) -> Result<Fields, Rej
 pub(super) fn media_type(fields: &Fields, media: Option<&Media>) -> Result<String, Rejection> {
     let stated = text(fields, "mimeType").filter(|stated| !stated.is_empty());
     let given = stated.or(media.map(|media| media.content_type.as_str()));
-    let media_type = given.unwrap_or(OCTETS);
+    let media_type = given.unwrap_or(OCTET_STREAM);
     if media.is_some() {
         check_convertible(media_type)?;
     }
@@ -124,7 +124,7 @@ pub(super) fn check_convertible(media_type: &str) -> Result<(), Rejection> {
 
 /// The type that new media gives to a file whose type is not stated with it.
 pub(super) fn media_type_of(media: &Media) -> Option<&str> {
-    Some(media.content_type.as_str()).filter(|known| *known != OCTETS)
+    Some(media.content_type.as_str()).filter(|known| *known != OCTET_STREAM)
 }
 
 /// The id that the client has chosen, if it has.
@@ -241,7 +241,7 @@ fn download_url(call: &Call<'_>, id: &str) -> String {
     format!("{}/{service}/files/{id}?alt=media", call.base_url)
 }
 
-impl Shape {
+impl FieldType {
     fn read(self, field: &str, value: &Value) -> Result<Value, Rejection> {
         let fits = match self {
             _ if value.is_null() => true,

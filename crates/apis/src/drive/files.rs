@@ -18,7 +18,7 @@ use crate::record::{self, Fields, fields_of, removing, replacing, rfc3339, text}
 const UNTITLED: &str = "Untitled";
 
 /// A change of nothing but these is no modification of the file.
-const QUIET_FIELDS: [&str; 3] = ["starred", "trashed", "viewedByMeTime"];
+const UNMODIFYING_FIELDS: [&str; 3] = ["starred", "trashed", "viewedByMeTime"];
 
 /// What a copy does not take over.
 const NOT_COPIED: [&str; 5] = [
@@ -49,7 +49,7 @@ pub(super) async fn admit_creation(call: &Call<'_>) -> Result<(), Rejection> {
     let fields = patched(Fields::new(), own_fields(call.metadata)?)?;
     check_convertible(text(&fields, "mimeType").unwrap_or_default())?;
     let id = free_id(call).await?;
-    check_place(call, &id, &fields).await
+    check_parent(call, &id, &fields).await
 }
 
 /// Makes a file.
@@ -85,8 +85,8 @@ async fn insert(
     if text(&fields, "name").is_none_or(str::is_empty) {
         fields.insert("name".into(), UNTITLED.into());
     }
-    settle(&mut fields);
-    check_place(call, &id, &fields).await?;
+    set_parent(&mut fields);
+    check_parent(call, &id, &fields).await?;
     for name in ["createdTime", "modifiedTime"] {
         let now = || rfc3339(call.now).into();
         fields.entry(name).or_insert_with(now);
@@ -116,7 +116,7 @@ pub(super) async fn admit_update(call: &Call<'_>) -> Result<(), Rejection> {
     let old = changeable(call).await?;
     let new = changed_fields(call, &fields_of(&old))?;
     check_convertible(text(&new, "mimeType").unwrap_or_default())?;
-    check_place(call, &old.id, &new).await
+    check_parent(call, &old.id, &new).await
 }
 
 /// Changes a file: its fields, its media, its folder.
@@ -133,7 +133,7 @@ pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
         check_convertible(text(&fields, "mimeType").unwrap_or_default())?;
     }
     check_kind(&before, &fields)?;
-    check_place(call, &old.id, &fields).await?;
+    check_parent(call, &old.id, &fields).await?;
     if media.is_some() || modifies(call.metadata) {
         let stated = call.metadata.contains_key("modifiedTime");
         let now = rfc3339(call.now).into();
@@ -202,11 +202,11 @@ fn check_kind(before: &Fields, after: &Fields) -> Result<(), Rejection> {
 
 fn modifies(metadata: &Fields) -> bool {
     let mut names = metadata.keys();
-    names.any(|name| !QUIET_FIELDS.contains(&name.as_str()))
+    names.any(|name| !UNMODIFYING_FIELDS.contains(&name.as_str()))
 }
 
 /// Writes out where the file is, so that every file says it.
-fn settle(fields: &mut Fields) {
+fn set_parent(fields: &mut Fields) {
     let folder = parent(fields).to_owned();
     fields.insert("parents".into(), [folder].into_iter().collect());
 }
@@ -276,7 +276,7 @@ fn constant(call: &Call<'_>, collection: impl Into<String>, id: &str, fields: &F
 }
 
 /// Refuses a place that there is not, or where a folder would be inside of itself or too deep.
-pub(super) async fn check_place(
+pub(super) async fn check_parent(
     call: &Call<'_>,
     id: &str,
     fields: &Fields,

@@ -41,7 +41,7 @@ const MOST_KEYS: usize = 10;
 
 /// Answers `files.list`.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let mut search = Search::of(call)?;
+    let mut search = Search::from_call(call)?;
     let size = page_size(call)?;
     let after = page_token(call, &search.order)?;
     let page = if search.order.is_by_id() {
@@ -56,7 +56,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     }
     let mut body = json!({"kind": "drive#fileList", "incompleteSearch": false});
     if let Some(next) = page.next {
-        body["nextPageToken"] = written(next).into();
+        body["nextPageToken"] = to_token(next).into();
     }
     body["files"] = files.into();
     Ok(super::shown(body))
@@ -90,7 +90,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn of(call: &'a Call<'a>) -> Result<Self, Rejection> {
+    fn from_call(call: &'a Call<'a>) -> Result<Self, Rejection> {
         let given = |name| call.query.first(name).unwrap_or_default();
         let query = Query::parse(given("q"));
         let order = Order::parse(given("orderBy"));
@@ -120,7 +120,7 @@ impl<'a> Search<'a> {
                 looked_at += 1;
                 after = Some(candidate.position);
                 if let Some(file) = candidate.file
-                    && self.wants(&file).await?
+                    && self.matches(&file).await?
                 {
                     self.call.reply_memory.hold_row(&file.body)?;
                     page.push(file);
@@ -145,7 +145,7 @@ impl<'a> Search<'a> {
             for file in candidates.into_iter().filter_map(|it| it.file) {
                 let position = self.order.position(&file);
                 let is_left = after.is_none_or(|after| position > *after);
-                if is_left && self.wants(&file).await? {
+                if is_left && self.matches(&file).await? {
                     first.insert(position);
                 }
                 if first.len() > size + 1 {
@@ -174,10 +174,10 @@ impl<'a> Search<'a> {
         Ok(page)
     }
 
-    async fn wants(&mut self, file: &Resource) -> Result<bool, Rejection> {
+    async fn matches(&mut self, file: &Resource) -> Result<bool, Rejection> {
         let fields = fields_of(file);
         let trashed = self.trash.holds(self.call, &fields).await?;
-        Ok(self.query.wants(&fields, trashed))
+        Ok(self.query.matches(&fields, trashed))
     }
 
     /// The next few files that may be wanted, in the order of ids: those of a folder, if the query
@@ -250,7 +250,7 @@ fn page_token(call: &Call<'_>, order: &Order) -> Result<Option<Position>, Reject
     position.map(Some).ok_or_else(refused)
 }
 
-fn written(position: Position) -> String {
+fn to_token(position: Position) -> String {
     let texts = serde_json::to_vec(&position.into_texts()).expect("texts can be written");
     URL_SAFE_NO_PAD.encode(texts)
 }
@@ -396,8 +396,8 @@ impl Key {
     }
 }
 
-fn key(written: &str) -> Result<(Key, Direction), OrderError> {
-    let (name, word) = written.split_once(' ').unwrap_or((written, "asc"));
+fn key(to_token: &str) -> Result<(Key, Direction), OrderError> {
+    let (name, word) = to_token.split_once(' ').unwrap_or((to_token, "asc"));
     let direction = match word.trim() {
         "asc" => Direction::Ascending,
         "desc" => Direction::Descending,

@@ -95,15 +95,15 @@ impl Query {
     }
 
     /// Whether a file of these fields is wanted. `trashed`: it is in the trash, or a folder above is.
-    pub(super) fn wants(&self, fields: &Fields, trashed: bool) -> bool {
+    pub(super) fn matches(&self, fields: &Fields, trashed: bool) -> bool {
         let name = text(fields, "name").unwrap_or_default().to_lowercase();
-        self.matches(fields, &name, trashed)
+        self.matches_named(fields, &name, trashed)
     }
 
     /// `file_name` is in lower case, once for all that ask for it.
-    fn matches(&self, fields: &Fields, file_name: &str, trashed: bool) -> bool {
+    fn matches_named(&self, fields: &Fields, file_name: &str, trashed: bool) -> bool {
         let field = |name| text(fields, name).unwrap_or_default();
-        let holds = |query: &Self| query.matches(fields, file_name, trashed);
+        let holds = |query: &Self| query.matches_named(fields, file_name, trashed);
         match self {
             Self::All => true,
             Self::And(one, other) => holds(one) && holds(other),

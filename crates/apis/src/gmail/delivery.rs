@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Rejection, Uploaded};
 
 use super::errors::{invalid, invalid_parameter, no_media};
-use super::filing::New;
+use super::filing::NewMessage;
 use super::mailbox::Mailbox;
 use super::messages::Format;
-use super::mime::{Stamp, Summary};
+use super::mime::{DefaultHeaders, Summary};
 use super::options::Address;
 use super::outbox::Outbound;
-use super::parsed_message::{Letter, Outgoing};
+use super::parsed_message::{Outgoing, ParsedMessage};
 use super::request::{Request, body_of, check_labels, finish, text};
 use super::rows::{Draft, Labels, Rows};
 use super::{filing, labels, listing, messages, outbox, request};
@@ -45,7 +45,7 @@ async fn file(
     labels: &[&str],
     date_source: &str,
 ) -> Result<Answer, Rejection> {
-    let letter = Letter::open(media.ok_or_else(no_media)?).await?;
+    let parsed = ParsedMessage::open(media.ok_or_else(no_media)?).await?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let labels = match request.wanted_labels()? {
@@ -54,16 +54,16 @@ async fn file(
     };
     check_labels(&mut mailbox, &labels, labels::may_come_with).await?;
     let wanted = request.wanted_thread()?;
-    let new = New {
+    let new = NewMessage {
         id: request.fresh_id(),
-        thread: filing::find_thread(&mut mailbox, wanted, &letter.summary).await?,
+        thread: filing::find_thread(&mut mailbox, wanted, &parsed.summary).await?,
         labels,
-        date: date(request, &letter.summary, date_source),
+        date: date(request, &parsed.summary, date_source),
         draft: None,
-        letter: &letter,
+        parsed: &parsed,
     };
     let entry = mailbox.add(new).await?;
-    let body = messages::filed(&mut mailbox, &entry, &letter.structure).await?;
+    let body = messages::filed(&mut mailbox, &entry, &parsed.structure).await?;
     let answer = body_of(body);
     // There is no archive in which only an administrator would see it.
     let is_gone_at_once = request.flag("deleted");
@@ -90,18 +90,18 @@ pub(super) async fn send(
     request: &Request<'_>,
     media: Option<Uploaded>,
 ) -> Result<Answer, Rejection> {
-    let sent = Sent::uploaded(request, media.ok_or_else(no_media)?).await?;
+    let sent = Submission::uploaded(request, media.ok_or_else(no_media)?).await?;
     deliver(request, request.rows(), sent, None).await
 }
 
 /// A message on its way, and to whom.
 #[derive(Debug)]
-pub(super) struct Sent {
-    letter: Outgoing,
+pub(super) struct Submission {
+    parsed: Outgoing,
     recipients: BTreeSet<Address>,
 }
 
-impl Sent {
+impl Submission {
     pub(super) async fn uploaded(
         request: &Request<'_>,
         uploaded: Uploaded,
@@ -109,9 +109,9 @@ impl Sent {
         // Header fields may be put in front of the message, which makes a copy of it.
         let length = uploaded.source.length();
         request.call.reply_memory.reserve(length).await?;
-        let letter = Outgoing::open(uploaded, stamp(request)).await?;
-        let recipients = recipients(&letter.own.summary)?;
-        Ok(Self { letter, recipients })
+        let parsed = Outgoing::open(uploaded, defaults(request)).await?;
+        let recipients = recipients(&parsed.own.summary)?;
+        Ok(Self { parsed, recipients })
     }
 
     /// The message of a draft.
@@ -132,10 +132,10 @@ impl Sent {
 pub(super) async fn deliver(
     request: &Request<'_>,
     mut rows: Rows<'_>,
-    sent: Sent,
+    sent: Submission,
     draft_thread: Option<String>,
 ) -> Result<Answer, Rejection> {
-    let Sent { letter, recipients } = sent;
+    let Submission { parsed, recipients } = sent;
     let (local, remote): (BTreeSet<_>, BTreeSet<_>) = recipients
         .into_iter()
         .partition(|address| request.options.is_local(address));
@@ -148,31 +148,31 @@ pub(super) async fn deliver(
     };
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let wanted = request.wanted_thread()?;
-    let thread = match filing::find_thread(&mut mailbox, wanted, &letter.own.summary).await? {
+    let thread = match filing::find_thread(&mut mailbox, wanted, &parsed.own.summary).await? {
         None => draft_thread,
         found => found,
     };
-    let new = new_message(request, &letter.own, thread, labels);
+    let new = new_message(request, &parsed.own, thread, labels);
     let entry = mailbox.add(new).await?;
-    let body = messages::filed(&mut mailbox, &entry, &letter.own.structure).await?;
+    let body = messages::filed(&mut mailbox, &entry, &parsed.own.structure).await?;
     for address in local.iter().filter(|address| **address != request.address) {
         let mut mailbox = Mailbox::open(&mut rows, address);
-        let received = letter.for_others();
+        let received = parsed.for_others();
         let thread = filing::find_thread(&mut mailbox, None, &received.summary).await?;
         let new = new_message(request, received, thread, &["INBOX", "UNREAD"]);
         mailbox.add(new).await?;
     }
-    hand_over(request, &mut rows, &letter, &remote);
+    enqueue_outbound(request, &mut rows, &parsed, &remote);
     Ok(request::finish(rows, body_of(body)))
 }
 
 fn new_message<'l>(
     request: &Request<'_>,
-    letter: &'l Letter,
+    parsed: &'l ParsedMessage,
     thread: Option<String>,
     labels: &[&str],
-) -> New<'l> {
-    New {
+) -> NewMessage<'l> {
+    NewMessage {
         id: request.fresh_id(),
         thread,
         labels: labels
@@ -181,15 +181,15 @@ fn new_message<'l>(
             .collect::<Labels>(),
         date: request.call.now.as_millis(),
         draft: None,
-        letter,
+        parsed,
     }
 }
 
 /// Leaves the message for the relay, if there is one.
-fn hand_over(
+fn enqueue_outbound(
     request: &Request<'_>,
     rows: &mut Rows<'_>,
-    letter: &Outgoing,
+    parsed: &Outgoing,
     remote: &BTreeSet<Address>,
 ) {
     if remote.is_empty() {
@@ -203,19 +203,19 @@ fn hand_over(
         );
         return;
     }
-    let letter = letter.for_others();
-    let outbound = Outbound::new(&request.address, remote, letter, request.call.now);
+    let parsed = parsed.for_others();
+    let outbound = Outbound::new(&request.address, remote, parsed, request.call.now);
     rows.write_with(
         outbox::COLLECTION,
         request.call.fresh_id,
         &outbound,
-        letter.media.clone(),
+        parsed.media.clone(),
     );
 }
 
-fn stamp(request: &Request<'_>) -> Stamp {
+fn defaults(request: &Request<'_>) -> DefaultHeaders {
     let Request { call, address, .. } = request;
-    Stamp {
+    DefaultHeaders {
         from: address.to_string(),
         message_id: format!("<{}@{}>", call.fresh_id, address.domain()),
         date: i64::try_from(call.now.as_millis()).unwrap_or(i64::MAX),
@@ -255,12 +255,12 @@ pub(super) async fn create_draft(
     request: &Request<'_>,
     media: Option<Uploaded>,
 ) -> Result<Answer, Rejection> {
-    let letter = Letter::open(media.ok_or_else(no_media)?).await?;
+    let parsed = ParsedMessage::open(media.ok_or_else(no_media)?).await?;
     let mut rows = request.rows();
     // Ids ascend from the newest to the oldest, as lists show them.
     let number = u64::from_str_radix(&request.fresh_id(), 16).unwrap_or_default();
     let id = format!("r{:016x}", u64::MAX - number);
-    let body = write_draft(request, &mut rows, &id, &letter).await?;
+    let body = write_draft(request, &mut rows, &id, &parsed).await?;
     Ok(finish(rows, body_of(body)))
 }
 
@@ -269,13 +269,13 @@ pub(super) async fn update_draft(
     request: &Request<'_>,
     media: Option<Uploaded>,
 ) -> Result<Answer, Rejection> {
-    let letter = Letter::open(media.ok_or_else(no_media)?).await?;
+    let parsed = ParsedMessage::open(media.ok_or_else(no_media)?).await?;
     let mut rows = request.rows();
     let id = request.id();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let draft = mailbox.draft(id).await?;
     mailbox.remove(&draft.message).await?;
-    let body = write_draft(request, &mut rows, id, &letter).await?;
+    let body = write_draft(request, &mut rows, id, &parsed).await?;
     Ok(finish(rows, body_of(body)))
 }
 
@@ -283,22 +283,22 @@ async fn write_draft(
     request: &Request<'_>,
     rows: &mut Rows<'_>,
     id: &str,
-    letter: &Letter,
+    parsed: &ParsedMessage,
 ) -> Result<Value, Rejection> {
     let mut mailbox = Mailbox::open(rows, &request.address);
     let wanted = request.wanted_thread()?;
-    let thread = filing::find_thread(&mut mailbox, wanted, &letter.summary).await?;
-    let new = New {
+    let thread = filing::find_thread(&mut mailbox, wanted, &parsed.summary).await?;
+    let new = NewMessage {
         id: request.fresh_id(),
         thread,
         labels: Labels::from(["DRAFT".to_owned()]),
         date: request.call.now.as_millis(),
         draft: Some(id.to_owned()),
-        letter,
+        parsed,
     };
     let entry = mailbox.add(new).await?;
     mailbox.set_draft(id, &entry);
-    let message = messages::filed(&mut mailbox, &entry, &letter.structure).await?;
+    let message = messages::filed(&mut mailbox, &entry, &parsed.structure).await?;
     Ok(json!({"id": id, "message": message}))
 }
 
@@ -314,8 +314,8 @@ pub(super) async fn send_draft(
     let thread = mailbox.entry(&draft.message).await?.thread;
     let thread = (mailbox.thread(&thread).await?.messages.len() > 1).then_some(thread);
     let what = match media {
-        Some(uploaded) => Sent::uploaded(request, uploaded).await?,
-        None => Sent::draft(request, &mut mailbox, &draft.message).await?,
+        Some(uploaded) => Submission::uploaded(request, uploaded).await?,
+        None => Submission::draft(request, &mut mailbox, &draft.message).await?,
     };
     mailbox.remove(&draft.message).await?;
     deliver(request, rows, what, thread).await
@@ -329,7 +329,7 @@ pub(super) fn id_to_send<'a>(request: &Request<'a>) -> Result<&'a str, Rejection
 
 /// `users.drafts.get`
 pub(super) async fn get_draft(request: &Request<'_>) -> Result<Answer, Rejection> {
-    let format = Format::of(request)?;
+    let format = Format::from_request(request)?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let id = request.id();
@@ -354,7 +354,7 @@ pub(super) async fn list_drafts(request: &Request<'_>) -> Result<Answer, Rejecti
     let limit = request.page_size()?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    let filter = listing::Filter::of(request, &mut mailbox).await?;
+    let filter = listing::Filter::from_request(request, &mut mailbox).await?;
     let token = request.parameter("pageToken");
     if token.is_some_and(|token| !token.starts_with('r')) {
         return Err(invalid_parameter(
@@ -362,8 +362,8 @@ pub(super) async fn list_drafts(request: &Request<'_>) -> Result<Answer, Rejecti
             "is not a token of this list",
         ));
     }
-    let place = mailbox.collection("drafts");
-    let found: Vec<(String, Draft)> = mailbox.rows.list(&place, token, DRAFT_BUDGET).await?;
+    let collection = mailbox.collection("drafts");
+    let found: Vec<(String, Draft)> = mailbox.rows.list(&collection, token, DRAFT_BUDGET).await?;
     let mut more = (found.len() == DRAFT_BUDGET).then(|| found[DRAFT_BUDGET - 1].0.clone());
     let mut drafts = Vec::new();
     let mut last = None;

@@ -9,9 +9,9 @@ use windlass_server::handler::Rejection;
 
 use super::mailbox::{self, Mailbox};
 use super::mime::Summary;
-use super::parsed_message::Letter;
+use super::parsed_message::ParsedMessage;
 use super::rows::{
-    Content, Counts, Entry, Event, Known, Labels, Member, Pointer, Text, Thread, What,
+    Content, Counts, Entry, EntryRef, Event, EventKind, Labels, Member, ReplyTarget, Text, Thread,
     message_id_row, words_of,
 };
 
@@ -32,7 +32,7 @@ pub(super) const PREFIXES: [&str; 8] = ["re", "fw", "fwd", "aw", "wg", "sv", "an
 
 /// A message about to be filed.
 #[derive(Debug)]
-pub(super) struct New<'l> {
+pub(super) struct NewMessage<'l> {
     pub(super) id: String,
     /// `None` for a thread of its own.
     pub(super) thread: Option<String>,
@@ -40,29 +40,32 @@ pub(super) struct New<'l> {
     /// Milliseconds since the epoch.
     pub(super) date: u64,
     pub(super) draft: Option<String>,
-    pub(super) letter: &'l Letter,
+    pub(super) parsed: &'l ParsedMessage,
 }
 
 impl Mailbox<'_, '_> {
     /// Files a new message.
-    pub(super) async fn add(&mut self, new: New<'_>) -> Result<Entry, Rejection> {
+    pub(super) async fn add(&mut self, new: NewMessage<'_>) -> Result<Entry, Rejection> {
         let mut entry = entry_of(&new);
-        entry.arrival = self.log(What::MessageAdded, &entry, Labels::new()).await?;
+        entry.arrival = self
+            .log(EventKind::MessageAdded, &entry, Labels::new())
+            .await?;
         entry.history = entry.arrival;
-        let pointer = Pointer { key: entry.key() };
+        let pointer = EntryRef { key: entry.key() };
         self.rows
             .write(&self.collection("messages"), &entry.id, &pointer);
         let content = Content {
-            composition: new.letter.composition.clone(),
-            structure: new.letter.structure.clone(),
+            composition: new.parsed.composition.clone(),
+            structure: new.parsed.structure.clone(),
         };
-        let media = new.letter.media.clone();
+        let media = new.parsed.media.clone();
         self.rows
             .write_with(&self.collection("contents"), &entry.id, &content, media);
         self.write_entry(&entry);
-        self.write_text(&entry.id, &new.letter.summary.text);
-        self.remember(&entry).await?;
-        self.join(&entry, &new.letter.summary.subject).await?;
+        self.write_text(&entry.id, &new.parsed.summary.text);
+        self.index_message_id(&entry).await?;
+        self.add_to_thread(&entry, &new.parsed.summary.subject)
+            .await?;
         let mut account = self.account().await?;
         account.messages += 1;
         self.set_account(&account);
@@ -72,7 +75,7 @@ impl Mailbox<'_, '_> {
     /// Takes a message away for good.
     pub(super) async fn remove(&mut self, id: &str) -> Result<(), Rejection> {
         let entry = self.entry(id).await?;
-        self.log(What::MessageDeleted, &entry, Labels::new())
+        self.log(EventKind::MessageDeleted, &entry, Labels::new())
             .await?;
         self.content(id).await?;
         self.rows.delete(&self.collection("contents"), id);
@@ -83,8 +86,8 @@ impl Mailbox<'_, '_> {
         if self.rows.read::<Text>(&texts, id).await?.is_some() {
             self.rows.delete(&texts, id);
         }
-        self.forget(&entry).await?;
-        self.leave(&entry).await?;
+        self.unindex_message_id(&entry).await?;
+        self.remove_from_thread(&entry).await?;
         if let Some(draft) = &entry.draft {
             self.delete_draft(draft);
         }
@@ -102,22 +105,30 @@ impl Mailbox<'_, '_> {
         remove: &Labels,
     ) -> Result<Entry, Rejection> {
         let mut entry = self.entry(id).await?;
-        let before = self.living(&entry.labels).await?;
+        let before = self.existing_labels(&entry.labels).await?;
         let kept = before.difference(remove).cloned();
         entry.labels = kept.chain(add.iter().cloned()).collect();
         let added: Labels = entry.labels.difference(&before).cloned().collect();
         let removed: Labels = before.difference(&entry.labels).cloned().collect();
-        for (what, changed) in [(What::LabelAdded, added), (What::LabelRemoved, removed)] {
+        for (what, changed) in [
+            (EventKind::LabelAdded, added),
+            (EventKind::LabelRemoved, removed),
+        ] {
             if !changed.is_empty() {
                 entry.history = self.log(what, &entry, changed).await?;
             }
         }
         self.write_entry(&entry);
-        self.join(&entry, "").await?;
+        self.add_to_thread(&entry, "").await?;
         Ok(entry)
     }
 
-    async fn log(&mut self, what: What, entry: &Entry, changed: Labels) -> Result<u64, Rejection> {
+    async fn log(
+        &mut self,
+        what: EventKind,
+        entry: &Entry,
+        changed: Labels,
+    ) -> Result<u64, Rejection> {
         let event = Event {
             what,
             message: entry.id.clone(),
@@ -130,49 +141,50 @@ impl Mailbox<'_, '_> {
     }
 
     fn write_entry(&mut self, entry: &Entry) {
-        let place = self.collection("entries");
-        self.rows.write(&place, entry.key().as_str(), entry);
+        let collection = self.collection("entries");
+        self.rows.write(&collection, entry.key().as_str(), entry);
     }
 
     fn write_text(&mut self, id: &str, words: &str) {
         if !words.is_empty() {
-            let place = self.collection("texts");
+            let collection = self.collection("texts");
             let words = padded(words);
-            self.rows.write(&place, id, &Text { words });
+            self.rows.write(&collection, id, &Text { words });
         }
     }
 
     /// Keeps what answers to the message will name. Of several with the same `Message-ID` the newest
     /// counts.
-    async fn remember(&mut self, entry: &Entry) -> Result<(), Rejection> {
+    async fn index_message_id(&mut self, entry: &Entry) -> Result<(), Rejection> {
         if let Some(message_id) = &entry.message_id {
             self.known(message_id).await?;
-            let known = Known {
+            let known = ReplyTarget {
                 message: entry.id.clone(),
                 thread: entry.thread.clone(),
             };
-            let place = self.collection("message-ids");
-            self.rows.write(&place, &message_id_row(message_id), &known);
+            let collection = self.collection("message-ids");
+            self.rows
+                .write(&collection, &message_id_row(message_id), &known);
         }
         Ok(())
     }
 
-    async fn forget(&mut self, entry: &Entry) -> Result<(), Rejection> {
+    async fn unindex_message_id(&mut self, entry: &Entry) -> Result<(), Rejection> {
         let Some(message_id) = &entry.message_id else {
             return Ok(());
         };
         let known = self.known(message_id).await?;
         if known.is_some_and(|known| known.message == entry.id) {
-            let place = self.collection("message-ids");
-            self.rows.delete(&place, &message_id_row(message_id));
+            let collection = self.collection("message-ids");
+            self.rows.delete(&collection, &message_id_row(message_id));
         }
         Ok(())
     }
 
     /// Puts the message into its thread as it is now; `subject` is that of a thread's first message.
-    async fn join(&mut self, entry: &Entry, subject: &str) -> Result<(), Rejection> {
-        let place = self.collection("threads");
-        let found: Option<Thread> = self.rows.read(&place, &entry.thread).await?;
+    async fn add_to_thread(&mut self, entry: &Entry, subject: &str) -> Result<(), Rejection> {
+        let collection = self.collection("threads");
+        let found: Option<Thread> = self.rows.read(&collection, &entry.thread).await?;
         let before = found.clone().unwrap_or_default();
         let mut after = found.unwrap_or_else(|| Thread {
             subject: base_subject(subject),
@@ -187,21 +199,21 @@ impl Mailbox<'_, '_> {
         });
         after.messages.sort_by(|one, other| other.key.cmp(&one.key));
         self.recount(&before, &after).await?;
-        self.rows.write(&place, &entry.thread, &after);
+        self.rows.write(&collection, &entry.thread, &after);
         Ok(())
     }
 
-    async fn leave(&mut self, entry: &Entry) -> Result<(), Rejection> {
+    async fn remove_from_thread(&mut self, entry: &Entry) -> Result<(), Rejection> {
         let before = self.thread(&entry.thread).await?;
         let mut after = before.clone();
         after.history = self.account().await?.history;
         after.messages.retain(|member| member.id != entry.id);
         self.recount(&before, &after).await?;
-        let place = self.collection("threads");
+        let collection = self.collection("threads");
         if after.messages.is_empty() {
-            self.rows.delete(&place, &entry.thread);
+            self.rows.delete(&collection, &entry.thread);
         } else {
-            self.rows.write(&place, &entry.thread, &after);
+            self.rows.write(&collection, &entry.thread, &after);
         }
         Ok(())
     }
@@ -220,8 +232,8 @@ impl Mailbox<'_, '_> {
     }
 }
 
-pub(super) fn entry_of(new: &New<'_>) -> Entry {
-    let summary = &new.letter.summary;
+pub(super) fn entry_of(new: &NewMessage<'_>) -> Entry {
+    let summary = &new.parsed.summary;
     let people = |people: &[super::mime::Address]| {
         let texts = people.iter().flat_map(|it| [&it.name, &it.address]);
         words_of(texts.map(String::as_str))
@@ -234,7 +246,7 @@ pub(super) fn entry_of(new: &New<'_>) -> Entry {
         history: 0,
         arrival: 0,
         date: new.date.min(LATEST),
-        size: new.letter.composition.length(),
+        size: new.parsed.composition.length(),
         snippet: summary.snippet.clone(),
         draft: new.draft.clone(),
         from: people(&summary.from),

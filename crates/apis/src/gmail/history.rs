@@ -6,7 +6,7 @@ use windlass_server::handler::{Answer, Rejection};
 use super::errors::{invalid, invalid_parameter, not_found};
 use super::mailbox::{Mailbox, event_row_id};
 use super::request::{Request, body_of};
-use super::rows::{Account, Event, What};
+use super::rows::{Account, Event, EventKind};
 
 /// How many events a call looks at.
 const BUDGET: usize = 10_000;
@@ -16,19 +16,19 @@ const BATCH: usize = 100;
 
 /// `users.history.list`
 pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
-    let wanted = Wanted::of(request)?;
+    let filter = EventFilter::from_request(request)?;
     let limit = request.page_size()?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let account = mailbox.account().await?;
     let start = start(request, &account)?;
-    let place = mailbox.collection("history");
+    let collection = mailbox.collection("history");
     let mut shown = Vec::new();
     let (mut at, mut looked, mut more) = (start, 0, true);
     while more && shown.len() < limit && looked < BUDGET {
         let batch: Vec<(String, Event)> = mailbox
             .rows
-            .list(&place, Some(&event_row_id(at)), BATCH)
+            .list(&collection, Some(&event_row_id(at)), BATCH)
             .await?;
         more = batch.len() == BATCH;
         looked += batch.len();
@@ -38,7 +38,7 @@ pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
                 break;
             }
             at = id_of(&row);
-            if wanted.includes(&event) {
+            if filter.includes(&event) {
                 shown.push(show(at, &event));
             }
         }
@@ -73,14 +73,14 @@ fn start(request: &Request<'_>, account: &Account) -> Result<u64, Rejection> {
 }
 
 /// The events that a client asks for.
-struct Wanted<'a> {
+struct EventFilter<'a> {
     /// All, when empty.
     types: Vec<&'a str>,
     label: Option<&'a str>,
 }
 
-impl<'a> Wanted<'a> {
-    fn of(request: &Request<'a>) -> Result<Self, Rejection> {
+impl<'a> EventFilter<'a> {
+    fn from_request(request: &Request<'a>) -> Result<Self, Rejection> {
         Ok(Self {
             types: request.parameters("historyTypes")?,
             label: request.parameter("labelId"),
@@ -95,7 +95,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-impl What {
+impl EventKind {
     /// As `historyTypes` has it.
     fn history_type(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ use super::mailbox::{
     write_label,
 };
 use super::request::{Request, body_of, finish, text};
-use super::rows::{Label, Named};
+use super::rows::{Label, LabelName};
 
 /// The most labels of a user, as in Gmail.
 const MOST: u64 = 10_000;
@@ -39,11 +39,11 @@ pub(super) fn may_come_with(id: &str) -> bool {
 pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mailbox = Mailbox::open(&mut rows, &request.address);
-    let place = mailbox.collection("labels");
+    let collection = mailbox.collection("labels");
     let mut labels: Vec<_> = SYSTEM_LABELS.iter().map(|id| system(id)).collect();
     let mut after: Option<String> = None;
     loop {
-        let batch: Vec<(String, Label)> = rows.list(&place, after.as_deref(), BATCH).await?;
+        let batch: Vec<(String, Label)> = rows.list(&collection, after.as_deref(), BATCH).await?;
         let Some((last, _)) = batch.last() else {
             break;
         };
@@ -128,8 +128,8 @@ pub(super) async fn delete(request: &Request<'_>) -> Result<Answer, Rejection> {
     let id = request.id();
     let old = own(&mut mailbox, id).await?;
     leave_name(&mut mailbox, &old.name).await?;
-    let place = mailbox.collection("labels");
-    mailbox.rows.delete(&place, id);
+    let collection = mailbox.collection("labels");
+    mailbox.rows.delete(&collection, id);
     let mut account = mailbox.account().await?;
     account.user_labels = account.user_labels.saturating_sub(1);
     mailbox.set_account(&account);
@@ -152,18 +152,18 @@ async fn take_name(mailbox: &mut Mailbox<'_, '_>, name: &str, id: &str) -> Resul
             id: name.to_owned(),
         });
     }
-    let place = mailbox.collection("label-names");
+    let collection = mailbox.collection("label-names");
     let label = id.to_owned();
     mailbox
         .rows
-        .write(&place, &folded_label_name(name), &Named { label });
+        .write(&collection, &folded_label_name(name), &LabelName { label });
     Ok(())
 }
 
 async fn leave_name(mailbox: &mut Mailbox<'_, '_>, name: &str) -> Result<(), Rejection> {
     super::mailbox::label_named(mailbox, name).await?;
-    let place = mailbox.collection("label-names");
-    mailbox.rows.delete(&place, &folded_label_name(name));
+    let collection = mailbox.collection("label-names");
+    mailbox.rows.delete(&collection, &folded_label_name(name));
     Ok(())
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    pub(super) async fn of(
+    pub(super) async fn from_request(
         request: &Request<'_>,
         mailbox: &mut Mailbox<'_, '_>,
     ) -> Result<Self, Rejection> {
@@ -48,7 +48,7 @@ impl Filter {
         let hidden = ["SPAM", "TRASH"];
         let everywhere = request.flag("includeSpamTrash")
             || hidden.iter().any(|&label| labels.contains(label))
-            || query.looks_everywhere();
+            || query.includes_spam_and_trash();
         Ok(Self {
             labels,
             query,
@@ -62,7 +62,7 @@ impl Filter {
         mailbox: &Mailbox<'_, '_>,
         entry: &Entry,
     ) -> Result<bool, Rejection> {
-        if let Some(verdict) = self.judge(entry) {
+        if let Some(verdict) = self.matches_entry(entry) {
             return Ok(verdict);
         }
         let text = mailbox.peek_text(&entry.id).await?;
@@ -70,7 +70,7 @@ impl Filter {
     }
 
     /// The verdict, unless it takes the text of the message to reach one.
-    fn judge(&self, entry: &Entry) -> Option<bool> {
+    fn matches_entry(&self, entry: &Entry) -> Option<bool> {
         let is_hidden = !self.everywhere && (entry.has("SPAM") || entry.has("TRASH"));
         if is_hidden || !self.labels.is_subset(&entry.labels) {
             return Some(false);
@@ -94,8 +94,8 @@ impl Filter {
 pub(super) async fn messages(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    let filter = Filter::of(request, &mut mailbox).await?;
-    let mut scan = Scan::of(request)?;
+    let filter = Filter::from_request(request, &mut mailbox).await?;
+    let mut scan = Scan::from_request(request)?;
     let mut messages = Vec::new();
     while let Some(entry) = scan.next(&mailbox, &filter, messages.len()).await? {
         messages.push(json!({"id": entry.id, "threadId": entry.thread}));
@@ -108,8 +108,8 @@ pub(super) async fn messages(request: &Request<'_>) -> Result<Answer, Rejection>
 pub(super) async fn threads(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
-    let filter = Filter::of(request, &mut mailbox).await?;
-    let mut scan = Scan::of(request)?;
+    let filter = Filter::from_request(request, &mut mailbox).await?;
+    let mut scan = Scan::from_request(request)?;
     let start = scan.at.clone();
     let mut seen = HashSet::new();
     let mut threads = Vec::new();
@@ -167,7 +167,7 @@ struct Scan {
 }
 
 impl Scan {
-    fn of(request: &Request<'_>) -> Result<Self, Rejection> {
+    fn from_request(request: &Request<'_>) -> Result<Self, Rejection> {
         let token = request.parameter("pageToken").map(|token| {
             Key::parse(token)
                 .ok_or_else(|| invalid_parameter("pageToken", "is not a token of this list"))
@@ -200,7 +200,7 @@ impl Scan {
                 self.cut = true;
                 return Ok(None);
             }
-            let cost = filter.judge(entry).map_or(TEXT_COST, |_| 1);
+            let cost = filter.matches_entry(entry).map_or(TEXT_COST, |_| 1);
             self.budget = self.budget.saturating_sub(cost);
             self.at = Some(entry.key());
             let matches = filter.matches(mailbox, entry).await?;
@@ -215,9 +215,9 @@ impl Scan {
         if !self.more {
             return Ok(());
         }
-        let place = mailbox.collection("entries");
+        let collection = mailbox.collection("entries");
         let after = self.at.as_ref().map(Key::as_str);
-        let found: Vec<(String, Entry)> = mailbox.rows.list(&place, after, BATCH).await?;
+        let found: Vec<(String, Entry)> = mailbox.rows.list(&collection, after, BATCH).await?;
         self.more = found.len() == BATCH;
         self.batch = found.into_iter().rev().map(|(_, entry)| entry).collect();
         Ok(())

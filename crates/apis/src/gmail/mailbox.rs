@@ -10,8 +10,8 @@ use windlass_server::handler::Rejection;
 use super::errors::not_found;
 use super::options::Address;
 use super::rows::{
-    Account, Content, Counts, Draft, Entry, Event, Key, Known, Label, Labels, Named, Pointer, Rows,
-    Text, Thread, message_id_row,
+    Account, Content, Counts, Draft, Entry, EntryRef, Event, Key, Label, LabelName, Labels,
+    ReplyTarget, Rows, Text, Thread, message_id_row,
 };
 
 /// The labels of the system. Their ids are their names.
@@ -71,24 +71,24 @@ impl<'r, 'a> Mailbox<'r, 'a> {
     }
 
     pub(super) async fn content(&mut self, id: &str) -> Result<Content, Rejection> {
-        let place = self.collection("contents");
-        let content = self.rows.read(&place, id).await?;
+        let collection = self.collection("contents");
+        let content = self.rows.read(&collection, id).await?;
         content.ok_or_else(|| not_found("message", id))
     }
 
     pub(super) async fn entry(&mut self, id: &str) -> Result<Entry, Rejection> {
-        let place = self.collection("messages");
-        let pointer: Option<Pointer> = self.rows.read(&place, id).await?;
+        let collection = self.collection("messages");
+        let pointer: Option<EntryRef> = self.rows.read(&collection, id).await?;
         let pointer = pointer.ok_or_else(|| not_found("message", id))?;
-        let place = self.collection("entries");
-        let entry = self.rows.read(&place, pointer.key.as_str()).await?;
+        let collection = self.collection("entries");
+        let entry = self.rows.read(&collection, pointer.key.as_str()).await?;
         entry.ok_or_else(|| not_found("message", id))
     }
 
     /// An entry as the ledger has it.
     pub(super) async fn peek_entry(&self, key: &Key) -> Result<Option<Entry>, Rejection> {
-        let place = self.collection("entries");
-        self.rows.peek(&place, key.as_str()).await
+        let collection = self.collection("entries");
+        self.rows.peek(&collection, key.as_str()).await
     }
 
     /// The words of a message that its entry does not have, with a blank around each.
@@ -103,19 +103,24 @@ impl<'r, 'a> Mailbox<'r, 'a> {
     }
 
     pub(super) async fn thread(&mut self, id: &str) -> Result<Thread, Rejection> {
-        let place = self.collection("threads");
-        let thread = self.rows.read(&place, id).await?;
+        let collection = self.collection("threads");
+        let thread = self.rows.read(&collection, id).await?;
         thread.ok_or_else(|| unknown_thread(id))
     }
 
-    pub(super) async fn known(&mut self, message_id: &str) -> Result<Option<Known>, Rejection> {
-        let place = self.collection("message-ids");
-        self.rows.read(&place, &message_id_row(message_id)).await
+    pub(super) async fn known(
+        &mut self,
+        message_id: &str,
+    ) -> Result<Option<ReplyTarget>, Rejection> {
+        let collection = self.collection("message-ids");
+        self.rows
+            .read(&collection, &message_id_row(message_id))
+            .await
     }
 
     pub(super) async fn draft(&mut self, id: &str) -> Result<Draft, Rejection> {
-        let place = self.collection("drafts");
-        let draft = self.rows.read(&place, id).await?;
+        let collection = self.collection("drafts");
+        let draft = self.rows.read(&collection, id).await?;
         draft.ok_or_else(|| not_found("draft", id))
     }
 
@@ -124,25 +129,25 @@ impl<'r, 'a> Mailbox<'r, 'a> {
             message: entry.id.clone(),
             key: entry.key(),
         };
-        let place = self.collection("drafts");
-        self.rows.write(&place, id, &draft);
+        let collection = self.collection("drafts");
+        self.rows.write(&collection, id, &draft);
     }
 
     pub(super) fn delete_draft(&mut self, id: &str) {
-        let place = self.collection("drafts");
-        self.rows.delete(&place, id);
+        let collection = self.collection("drafts");
+        self.rows.delete(&collection, id);
     }
 
     /// Those of the labels that are not deleted. A label goes without a look at the messages that have
     /// it; they lose it when they are next looked at.
-    pub(super) async fn living(&mut self, labels: &Labels) -> Result<Labels, Rejection> {
-        let mut living = Labels::new();
+    pub(super) async fn existing_labels(&mut self, labels: &Labels) -> Result<Labels, Rejection> {
+        let mut existing_labels = Labels::new();
         for id in labels {
             if label_exists(self, id).await? {
-                living.insert(id.clone());
+                existing_labels.insert(id.clone());
             }
         }
-        Ok(living)
+        Ok(existing_labels)
     }
 }
 
@@ -164,8 +169,8 @@ pub(super) async fn label_named(
     if let Some(id) = system {
         return Ok(Some((*id).to_owned()));
     }
-    let place = mailbox.collection("label-names");
-    let named: Option<Named> = mailbox.rows.read(&place, &folded).await?;
+    let collection = mailbox.collection("label-names");
+    let named: Option<LabelName> = mailbox.rows.read(&collection, &folded).await?;
     Ok(named.map(|named| named.label))
 }
 
@@ -210,8 +215,8 @@ pub(super) async fn label_row(
     mailbox: &mut Mailbox<'_, '_>,
     id: &str,
 ) -> Result<Option<Label>, Rejection> {
-    let place = mailbox.collection("labels");
-    mailbox.rows.read(&place, id).await
+    let collection = mailbox.collection("labels");
+    mailbox.rows.read(&collection, id).await
 }
 
 pub(super) async fn label_row_or_default(
@@ -223,8 +228,8 @@ pub(super) async fn label_row_or_default(
 }
 
 pub(super) fn write_label(mailbox: &mut Mailbox<'_, '_>, id: &str, label: &Label) {
-    let place = mailbox.collection("labels");
-    mailbox.rows.write(&place, id, label);
+    let collection = mailbox.collection("labels");
+    mailbox.rows.write(&collection, id, label);
 }
 
 pub(super) fn is_system_label(id: &str) -> bool {
@@ -245,10 +250,10 @@ pub(super) async fn log_event(
 ) -> Result<u64, Rejection> {
     let mut account = mailbox.account().await?;
     account.history += 1;
-    let place = mailbox.collection("history");
+    let collection = mailbox.collection("history");
     mailbox
         .rows
-        .write(&place, &event_row_id(account.history), event);
+        .write(&collection, &event_row_id(account.history), event);
     forget_events(mailbox, &mut account, event.at).await?;
     mailbox.set_account(&account);
     Ok(account.history)
@@ -260,13 +265,13 @@ pub(super) async fn forget_events(
     account: &mut Account,
     now: u64,
 ) -> Result<(), Rejection> {
-    let place = mailbox.collection("history");
+    let collection = mailbox.collection("history");
     for _ in 0..FORGOTTEN_AT_ONCE {
         let next = account.forgotten.max(1) + 1;
         if next >= account.history {
             return Ok(());
         }
-        let oldest: Option<Event> = mailbox.rows.read(&place, &event_row_id(next)).await?;
+        let oldest: Option<Event> = mailbox.rows.read(&collection, &event_row_id(next)).await?;
         let is_old = oldest
             .as_ref()
             .is_some_and(|event| event.at + EVENT_LIFETIME < now);
@@ -274,7 +279,7 @@ pub(super) async fn forget_events(
             return Ok(());
         }
         if oldest.is_some() {
-            mailbox.rows.delete(&place, &event_row_id(next));
+            mailbox.rows.delete(&collection, &event_row_id(next));
         }
         account.forgotten = next;
     }

@@ -42,7 +42,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    pub(super) fn of(request: &Request<'_>) -> Result<Self, Rejection> {
+    pub(super) fn from_request(request: &Request<'_>) -> Result<Self, Rejection> {
         match request.parameter("format").unwrap_or("full") {
             "minimal" => Ok(Self::Minimal),
             "full" => Ok(Self::Full),
@@ -60,7 +60,7 @@ impl Format {
 
 /// `users.messages.get`
 pub(super) async fn get(request: &Request<'_>) -> Result<Answer, Rejection> {
-    let format = Format::of(request)?;
+    let format = Format::from_request(request)?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let cost = cost(&mut mailbox, request.id(), &format).await?;
@@ -155,7 +155,7 @@ pub(super) async fn minimal(
     Ok(json!({
         "id": entry.id,
         "threadId": entry.thread,
-        "labelIds": mailbox.living(&entry.labels).await?,
+        "labelIds": mailbox.existing_labels(&entry.labels).await?,
         "snippet": entry.snippet,
         "historyId": entry.history.to_string(),
         "internalDate": entry.date.to_string(),
@@ -182,8 +182,8 @@ pub(super) async fn media(
     mailbox: &mut Mailbox<'_, '_>,
     id: &str,
 ) -> Result<Option<Media>, Rejection> {
-    let place = mailbox.collection("contents");
-    mailbox.rows.media(&place, id).await
+    let collection = mailbox.collection("contents");
+    mailbox.rows.media(&collection, id).await
 }
 
 /// The text that is shown with the message.
@@ -242,7 +242,7 @@ pub(super) struct LabelChange {
 
 impl LabelChange {
     /// What the metadata says.
-    pub(super) async fn of(request: &Request<'_>) -> Result<Self, Rejection> {
+    pub(super) async fn from_request(request: &Request<'_>) -> Result<Self, Rejection> {
         let labels = |name| {
             let labels = texts(request.call.metadata, name, MOST_LABELS)?;
             Ok::<_, Rejection>(labels.into_iter().map(str::to_owned).collect::<Labels>())
@@ -291,7 +291,7 @@ pub(super) async fn apply(
 
 /// `users.messages.modify`
 pub(super) async fn modify(request: &Request<'_>) -> Result<Answer, Rejection> {
-    one(request, LabelChange::of(request).await?).await
+    one(request, LabelChange::from_request(request).await?).await
 }
 
 /// `users.messages.trash`
@@ -322,7 +322,7 @@ pub(super) async fn delete(request: &Request<'_>) -> Result<Answer, Rejection> {
 
 /// `users.messages.batchModify`
 pub(super) async fn batch_modify(request: &Request<'_>) -> Result<Answer, Rejection> {
-    let change = LabelChange::of(request).await?;
+    let change = LabelChange::from_request(request).await?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     for id in ids(request)? {
@@ -355,7 +355,7 @@ fn ids<'a>(request: &Request<'a>) -> Result<Vec<&'a str>, Rejection> {
 
 /// `users.threads.get`
 pub(super) async fn get_thread(request: &Request<'_>) -> Result<Answer, Rejection> {
-    let format = Format::of(request)?;
+    let format = Format::from_request(request)?;
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let id = request.id();
@@ -385,7 +385,7 @@ pub(super) async fn get_thread(request: &Request<'_>) -> Result<Answer, Rejectio
 
 /// `users.threads.modify`
 pub(super) async fn modify_thread(request: &Request<'_>) -> Result<Answer, Rejection> {
-    relabel_thread(request, LabelChange::of(request).await?).await
+    relabel_thread(request, LabelChange::from_request(request).await?).await
 }
 
 /// `users.threads.trash`
@@ -405,7 +405,7 @@ async fn relabel_thread(request: &Request<'_>, change: LabelChange) -> Result<An
     let mut messages = Vec::new();
     for member in mailbox.thread(id).await?.messages {
         let entry = apply(&mut mailbox, &member.id, &change).await?;
-        let labels: Labels = mailbox.living(&entry.labels).await?;
+        let labels: Labels = mailbox.existing_labels(&entry.labels).await?;
         messages.push(serde_json::json!({
             "id": entry.id, "threadId": entry.thread, "labelIds": labels,
         }));

@@ -41,7 +41,7 @@ mod structure;
 mod summary;
 
 pub use encoding::{TransferEncoding, decode};
-pub use headers::{Stamp, missing_headers, without_bcc};
+pub use headers::{DefaultHeaders, missing_headers, without_bcc};
 pub use structure::{Bodies, Content, Header, Part, Structure};
 pub use summary::{Address, Summary, words};
 

@@ -17,11 +17,11 @@ use windlass_server::handler::{Rejection, Worker, WorkerContext, first_version};
 use windlass_store::{LedgerError, Media, Resource, ResourceChange, Timestamp};
 
 use super::errors::invalid;
-use super::filing::New;
+use super::filing::NewMessage;
 use super::mailbox::Mailbox;
-use super::mime::Stamp;
+use super::mime::DefaultHeaders;
 use super::options::{Address, Options, Relay};
-use super::parsed_message::{Composition, Letter};
+use super::parsed_message::{Composition, ParsedMessage};
 use super::rows::{Labels, Rows};
 use super::smtp::{Reason, Refusal};
 use super::{filing, mime, smtp};
@@ -69,16 +69,16 @@ impl Outbound {
     pub(super) fn new(
         sender: &Address,
         recipients: &BTreeSet<Address>,
-        letter: &Letter,
+        parsed: &ParsedMessage,
         now: Timestamp,
     ) -> Self {
         let recipients = recipients.iter().map(ToString::to_string);
         Self {
             sender: sender.to_string(),
             recipients: recipients.collect(),
-            composition: letter.composition.clone(),
-            message_id: letter.summary.message_id.clone(),
-            subject: letter.summary.subject.clone(),
+            composition: parsed.composition.clone(),
+            message_id: parsed.summary.message_id.clone(),
+            subject: parsed.summary.subject.clone(),
             created: now.as_millis(),
             failures: 0,
             due: now.as_millis(),
@@ -96,7 +96,7 @@ impl Outbound {
     }
 
     /// One for each recipient: the relay refused some, and it is not known whom.
-    fn separated(&self, now: u64) -> impl Iterator<Item = Self> {
+    fn per_recipient(&self, now: u64) -> impl Iterator<Item = Self> {
         self.recipients.iter().map(move |recipient| Self {
             recipients: BTreeSet::from([recipient.clone()]),
             due: now,
@@ -120,20 +120,20 @@ pub(super) struct OutboxWorker {
     options: Arc<Options>,
     relay: Relay,
     /// Told when there is something new.
-    bell: Arc<Notify>,
+    outbox_changed: Arc<Notify>,
 }
 
 impl OutboxWorker {
-    pub(super) fn new(options: Arc<Options>, relay: Relay, bell: Arc<Notify>) -> Self {
+    pub(super) fn new(options: Arc<Options>, relay: Relay, outbox_changed: Arc<Notify>) -> Self {
         Self {
             options,
             relay,
-            bell,
+            outbox_changed,
         }
     }
 
     /// Tries all that is due, and returns how long to sleep.
-    async fn round(&self, context: &WorkerContext) -> Result<Duration, Rejection> {
+    async fn deliver_due(&self, context: &WorkerContext) -> Result<Duration, Rejection> {
         let mut sleep = LONGEST_SLEEP;
         let mut after: Option<String> = None;
         loop {
@@ -146,10 +146,13 @@ impl OutboxWorker {
             after = Some(last.id.clone());
             for row in rows {
                 // What stands in the way of one message is in the way of no other.
-                let due = self.attend_to(context, &row).await.unwrap_or_else(|error| {
-                    tracing::warn!(id = row.id, %error, "a message in the outbox has to wait");
-                    Some(context.now().as_millis() + millis(FIRST_WAIT))
-                });
+                let due = self
+                    .try_deliver(context, &row)
+                    .await
+                    .unwrap_or_else(|error| {
+                        tracing::warn!(id = row.id, %error, "a message in the outbox has to wait");
+                        Some(context.now().as_millis() + millis(FIRST_WAIT))
+                    });
                 if let Some(due) = due {
                     let now = context.now().as_millis();
                     sleep = sleep.min(Duration::from_millis(due.saturating_sub(now)));
@@ -159,7 +162,7 @@ impl OutboxWorker {
     }
 
     /// Tries one row if it is due. Returns when it is due next, if it is still there.
-    async fn attend_to(
+    async fn try_deliver(
         &self,
         context: &WorkerContext,
         row: &Resource,
@@ -174,13 +177,11 @@ impl OutboxWorker {
         if outbound.due > context.now().as_millis() {
             return Ok(Some(outbound.due));
         }
-        let outcome = self
-            .hand_over(context, &outbound, row.media.as_ref())
-            .await?;
-        self.conclude(context, row, &outbound, outcome).await
+        let outcome = self.send(context, &outbound, row.media.as_ref()).await?;
+        self.record_outcome(context, row, &outbound, outcome).await
     }
 
-    async fn hand_over(
+    async fn send(
         &self,
         context: &WorkerContext,
         outbound: &Outbound,
@@ -195,7 +196,7 @@ impl OutboxWorker {
     }
 
     /// Writes down what came of it.
-    async fn conclude(
+    async fn record_outcome(
         &self,
         context: &WorkerContext,
         row: &Resource,
@@ -209,10 +210,10 @@ impl OutboxWorker {
                 return Ok(None);
             }
             Err(Refusal::Permanent(reason)) => (reason, true),
-            Err(Refusal::Passing(reason)) => (reason, false),
+            Err(Refusal::Transient(reason)) => (reason, false),
         };
         if is_permanent && outbound.recipients.len() > 1 {
-            separate(context, row, outbound, now).await?;
+            split_by_recipient(context, row, outbound, now).await?;
             return Ok(Some(now));
         }
         let postponed = outbound.postponed(now).filter(|_| !is_permanent);
@@ -256,19 +257,19 @@ impl OutboxWorker {
 impl Worker for OutboxWorker {
     async fn run(&self, context: WorkerContext) {
         loop {
-            let sleep = self.round(&context).await.unwrap_or_else(|error| {
+            let sleep = self.deliver_due(&context).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the outbox could not be gone through");
                 LONGEST_SLEEP
             });
             tokio::select! {
-                () = self.bell.notified() => {}
+                () = self.outbox_changed.notified() => {}
                 () = tokio::time::sleep(sleep) => {}
             }
         }
     }
 }
 
-async fn separate(
+async fn split_by_recipient(
     context: &WorkerContext,
     row: &Resource,
     outbound: &Outbound,
@@ -284,7 +285,7 @@ async fn separate(
             ..row.clone()
         })
     };
-    let mut changes: Vec<_> = outbound.separated(now).enumerate().map(one).collect();
+    let mut changes: Vec<_> = outbound.per_recipient(now).enumerate().map(one).collect();
     changes.push(deletion(row));
     context.apply(changes).await
 }
@@ -329,7 +330,7 @@ pub(super) async fn file_bounce(
     };
     let id = bounce_id(row);
     let now = rows.now().as_millis();
-    let stamp = Stamp {
+    let defaults = DefaultHeaders {
         from: format!(
             "Mail Delivery Subsystem <mailer-daemon@{}>",
             options.me.domain()
@@ -338,11 +339,15 @@ pub(super) async fn file_bounce(
         date: i64::try_from(now).unwrap_or(i64::MAX),
     };
     let body = bounce_text(options, &id, outbound, reason);
-    let text = [mime::missing_headers(body.as_bytes(), &stamp), body.into()].concat();
-    let letter = Letter::written(text).map_err(|error| invalid(error.to_string()))?;
+    let text = [
+        mime::missing_headers(body.as_bytes(), &defaults),
+        body.into(),
+    ]
+    .concat();
+    let parsed = ParsedMessage::written(text).map_err(|error| invalid(error.to_string()))?;
     let mut mailbox = Mailbox::open(rows, &sender);
-    let new = New {
-        thread: filing::find_thread(&mut mailbox, None, &letter.summary).await?,
+    let new = NewMessage {
+        thread: filing::find_thread(&mut mailbox, None, &parsed.summary).await?,
         id,
         labels: ["INBOX", "UNREAD"]
             .map(str::to_owned)
@@ -350,7 +355,7 @@ pub(super) async fn file_bounce(
             .collect::<Labels>(),
         date: now,
         draft: None,
-        letter: &letter,
+        parsed: &parsed,
     };
     mailbox.add(new).await?;
     Ok(())
@@ -469,7 +474,7 @@ mod tests {
 
     #[test]
     fn a_message_that_some_are_refused_goes_to_each_alone() {
-        let each: Vec<_> = outbound(1000, 3).separated(5000).collect();
+        let each: Vec<_> = outbound(1000, 3).per_recipient(5000).collect();
         assert_eq!(each.len(), 2);
         assert!(
             each.iter()

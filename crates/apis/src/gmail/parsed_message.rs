@@ -17,14 +17,14 @@ use windlass_server::handler::{Embedded, Rejection, StoreReader, Uploaded};
 use windlass_store::Media;
 
 use super::errors::invalid;
-use super::mime::{self, Malformed, Stamp, Structure, Summary};
+use super::mime::{self, DefaultHeaders, Malformed, Structure, Summary};
 
 /// The media type of a message that came inside of JSON.
 const MESSAGE: &str = "message/rfc822";
 
 /// A message, read and ready to be filed.
 #[derive(Debug, Clone)]
-pub(super) struct Letter {
+pub(super) struct ParsedMessage {
     pub(super) structure: Structure,
     pub(super) summary: Summary,
     pub(super) composition: Composition,
@@ -36,18 +36,18 @@ pub(super) struct Letter {
 #[derive(Debug)]
 pub(super) struct Outgoing {
     /// What the sender keeps.
-    pub(super) own: Letter,
+    pub(super) own: ParsedMessage,
     /// What everybody else gets; `None` when that is the same.
-    pub(super) others: Option<Letter>,
+    pub(super) others: Option<ParsedMessage>,
 }
 
 impl Outgoing {
-    pub(super) fn for_others(&self) -> &Letter {
+    pub(super) fn for_others(&self) -> &ParsedMessage {
         self.others.as_ref().unwrap_or(&self.own)
     }
 }
 
-impl Letter {
+impl ParsedMessage {
     /// The media as it is.
     pub(super) async fn open(uploaded: Uploaded) -> Result<Self, Rejection> {
         let raw = uploaded.source.read(0..u64::MAX).await?;
@@ -85,16 +85,19 @@ impl Letter {
 
 impl Outgoing {
     /// The media with the header fields that it lacks; without blind copies for others.
-    pub(super) async fn open(uploaded: Uploaded, stamp: Stamp) -> Result<Self, Rejection> {
+    pub(super) async fn open(
+        uploaded: Uploaded,
+        defaults: DefaultHeaders,
+    ) -> Result<Self, Rejection> {
         let raw = uploaded.source.read(0..u64::MAX).await?;
         let media = uploaded.media;
-        off_the_runtime(move || Self::read(&raw, &media, &stamp)).await
+        off_the_runtime(move || Self::read(&raw, &media, &defaults)).await
     }
 
-    fn read(raw: &[u8], media: &Media, stamp: &Stamp) -> Result<Self, Malformed> {
+    fn read(raw: &[u8], media: &Media, defaults: &DefaultHeaders) -> Result<Self, Malformed> {
         // Tells what is no message before anything is put in front of it.
         mime::parse(raw)?;
-        let missing = mime::missing_headers(raw, stamp);
+        let missing = mime::missing_headers(raw, defaults);
         let header = header(raw);
         let shown = mime::without_bcc(header);
         let others = (shown.len() < header.len()).then(|| {
@@ -102,7 +105,7 @@ impl Outgoing {
             Composition::new(head, header.len(), media.length)
         });
         let own = Composition::new(missing, 0, media.length);
-        let read = |composition| Letter::read(raw, composition, Some(media.clone()));
+        let read = |composition| ParsedMessage::read(raw, composition, Some(media.clone()));
         Ok(Self {
             own: read(own)?,
             others: others.map(read).transpose()?,
@@ -115,7 +118,7 @@ async fn off_the_runtime<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, Malformed> + Send + 'static,
 ) -> Result<T, Rejection> {
     match tokio::task::spawn_blocking(read).await {
-        Ok(letter) => letter.map_err(|malformed| invalid(malformed.to_string())),
+        Ok(parsed) => parsed.map_err(|malformed| invalid(malformed.to_string())),
         Err(stopped) => match stopped.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Err(Rejection::Busy),

@@ -129,8 +129,8 @@ impl Query {
     }
 
     /// Whether it asks for messages in spam or trash.
-    pub(super) fn looks_everywhere(&self) -> bool {
-        self.0.iter().any(Term::looks_everywhere)
+    pub(super) fn includes_spam_and_trash(&self) -> bool {
+        self.0.iter().any(Term::includes_spam_and_trash)
     }
 
     /// Whether a message is found; `None` when that hangs on its text, the `body`, which was not given.
@@ -140,9 +140,9 @@ impl Query {
 }
 
 impl Term {
-    fn looks_everywhere(&self) -> bool {
+    fn includes_spam_and_trash(&self) -> bool {
         match self {
-            Self::All(terms) | Self::Any(terms) => terms.iter().any(Self::looks_everywhere),
+            Self::All(terms) | Self::Any(terms) => terms.iter().any(Self::includes_spam_and_trash),
             Self::Not(_) => false,
             Self::Test(Test::Label(id)) => matches!(id.as_str(), "SPAM" | "TRASH"),
             Self::Test(test) => *test == Test::Everywhere,

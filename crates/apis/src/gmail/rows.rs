@@ -23,7 +23,7 @@ pub(super) const LONGEST_FIELD: usize = 4096;
 pub(super) struct Rows<'a> {
     lookup: StoreReader<'a>,
     now: Timestamp,
-    held: BTreeMap<(String, String), Row>,
+    cached: BTreeMap<(String, String), Row>,
 }
 
 #[derive(Debug, Default)]
@@ -31,28 +31,28 @@ struct Row {
     /// As the ledger has it; `None` when it has none.
     found: Option<Resource>,
     /// What the call has made of it; `None` when it has only looked.
-    made: Option<Made>,
+    pending: Option<PendingWrite>,
 }
 
 #[derive(Debug)]
-enum Made {
+enum PendingWrite {
     Written { body: Bytes, media: Option<Media> },
     Deleted,
 }
 
 impl Row {
     fn body(&self) -> Option<&[u8]> {
-        match (&self.made, &self.found) {
-            (Some(Made::Written { body, .. }), _) => Some(body),
-            (Some(Made::Deleted), _) => None,
+        match (&self.pending, &self.found) {
+            (Some(PendingWrite::Written { body, .. }), _) => Some(body),
+            (Some(PendingWrite::Deleted), _) => None,
             (None, found) => found.as_ref().map(|found| &found.body[..]),
         }
     }
 
     fn media(&self) -> Option<&Media> {
-        match (&self.made, &self.found) {
-            (Some(Made::Written { media, .. }), _) => media.as_ref(),
-            (Some(Made::Deleted), _) => None,
+        match (&self.pending, &self.found) {
+            (Some(PendingWrite::Written { media, .. }), _) => media.as_ref(),
+            (Some(PendingWrite::Deleted), _) => None,
             (None, found) => found.as_ref()?.media.as_ref(),
         }
     }
@@ -63,7 +63,7 @@ impl<'a> Rows<'a> {
         Self {
             lookup,
             now,
-            held: BTreeMap::new(),
+            cached: BTreeMap::new(),
         }
     }
 
@@ -124,7 +124,7 @@ impl<'a> Rows<'a> {
     pub(super) fn write<T: Serialize>(&mut self, collection: &str, id: &str, row: &T) {
         let row_of = self.entry(collection, id);
         let media = row_of.media().cloned();
-        row_of.made = Some(Made::Written {
+        row_of.pending = Some(PendingWrite::Written {
             body: to_bytes(row),
             media,
         });
@@ -138,7 +138,7 @@ impl<'a> Rows<'a> {
         row: &T,
         media: Option<Media>,
     ) {
-        self.entry(collection, id).made = Some(Made::Written {
+        self.entry(collection, id).pending = Some(PendingWrite::Written {
             body: to_bytes(row),
             media,
         });
@@ -146,14 +146,14 @@ impl<'a> Rows<'a> {
 
     /// Deletes a row that was read.
     pub(super) fn delete(&mut self, collection: &str, id: &str) {
-        self.entry(collection, id).made = Some(Made::Deleted);
+        self.entry(collection, id).pending = Some(PendingWrite::Deleted);
     }
 
     /// What is to be changed. Deletes come last, so that media that goes from one row to another always
     /// has an owner.
     pub(super) fn into_changes(self) -> Vec<ResourceChange> {
         let now = self.now;
-        let rows = self.held.into_iter();
+        let rows = self.cached.into_iter();
         let mut changes: Vec<_> = rows
             .filter_map(|(key, row)| change(key, row, now))
             .collect();
@@ -163,14 +163,20 @@ impl<'a> Rows<'a> {
 
     fn entry(&mut self, collection: &str, id: &str) -> &mut Row {
         let key = (collection.to_owned(), id.to_owned());
-        self.held.entry(key).or_default()
+        self.cached.entry(key).or_default()
     }
 
     async fn row(&mut self, collection: &str, id: &str) -> Result<&Row, Rejection> {
         let key = (collection.to_owned(), id.to_owned());
-        if !self.held.contains_key(&key) {
+        if !self.cached.contains_key(&key) {
             let found = self.lookup.resource(collection, id).await?;
-            self.held.insert(key, Row { found, made: None });
+            self.cached.insert(
+                key,
+                Row {
+                    found,
+                    pending: None,
+                },
+            );
         }
         Ok(self.entry(collection, id))
     }
@@ -178,14 +184,14 @@ impl<'a> Rows<'a> {
 
 fn change(key: (String, String), row: Row, now: Timestamp) -> Option<ResourceChange> {
     let (collection, id) = key;
-    match (row.made?, row.found) {
-        (Made::Deleted, None) => None,
-        (Made::Deleted, Some(found)) => Some(ResourceChange::Delete {
+    match (row.pending?, row.found) {
+        (PendingWrite::Deleted, None) => None,
+        (PendingWrite::Deleted, Some(found)) => Some(ResourceChange::Delete {
             collection,
             id,
             expected: found.version,
         }),
-        (Made::Written { body, media }, None) => Some(ResourceChange::Insert(Resource {
+        (PendingWrite::Written { body, media }, None) => Some(ResourceChange::Insert(Resource {
             collection,
             id,
             version: first_version(),
@@ -194,7 +200,7 @@ fn change(key: (String, String), row: Row, now: Timestamp) -> Option<ResourceCha
             created: now,
             updated: now,
         })),
-        (Made::Written { body, media }, Some(found)) => Some(ResourceChange::Replace {
+        (PendingWrite::Written { body, media }, Some(found)) => Some(ResourceChange::Replace {
             expected: found.version,
             resource: Resource {
                 version: found.version + 1,
@@ -313,7 +319,7 @@ impl Key {
 
 /// Where the entry of a message is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Pointer {
+pub(super) struct EntryRef {
     pub(super) key: Key,
 }
 
@@ -349,7 +355,7 @@ pub(super) struct Member {
 
 /// A message that others may answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Known {
+pub(super) struct ReplyTarget {
     pub(super) message: String,
     pub(super) thread: String,
 }
@@ -380,7 +386,7 @@ pub(super) struct Counts {
 
 /// Whose name it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Named {
+pub(super) struct LabelName {
     pub(super) label: String,
 }
 
@@ -394,7 +400,7 @@ pub(super) struct Draft {
 /// Something that happened to a message.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Event {
-    pub(super) what: What,
+    pub(super) what: EventKind,
     pub(super) message: String,
     pub(super) thread: String,
     /// The labels of the message afterwards.
@@ -409,7 +415,7 @@ pub(super) struct Event {
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum What {
+pub(super) enum EventKind {
     MessageAdded,
     MessageDeleted,
     LabelAdded,

@@ -9,11 +9,11 @@ use lettre::{AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
 use super::options::{Options, Relay, Security};
 
 /// How long the relay may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Replies of the relay that are about this server and not about the message: it wants other
 /// credentials (RFC 4954, 6).
-const ABOUT_US: [u16; 5] = [454, 530, 534, 535, 538];
+const AUTHENTICATION_REPLIES: [u16; 5] = [454, 530, 534, 535, 538];
 
 /// Why the relay did not take a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ pub(super) enum Refusal {
     Permanent(Reason),
     /// It may, later.
     #[error("{0}")]
-    Passing(Reason),
+    Transient(Reason),
 }
 
 /// What the relay said, or what happened to the connection.
@@ -95,7 +95,7 @@ fn transport(
     let mut builder = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(&relay.host)
         .port(relay.port)
         .hello_name(ClientId::Domain(helo.to_owned()))
-        .timeout(Some(PATIENCE))
+        .timeout(Some(TIMEOUT))
         .tls(tls);
     if let Some(credentials) = &relay.credentials {
         builder = builder.credentials(authentication::Credentials::new(
@@ -108,7 +108,7 @@ fn transport(
 
 fn refusal(error: &smtp::Error) -> Refusal {
     let status = error.status().map(u16::from);
-    let is_about_us = status.is_some_and(|status| ABOUT_US.contains(&status));
+    let is_about_us = status.is_some_and(|status| AUTHENTICATION_REPLIES.contains(&status));
     // An error of the client is that the relay cannot take such a message.
     let is_permanent = (error.is_permanent() || error.is_client()) && !is_about_us;
     let reason = Reason {
@@ -118,7 +118,7 @@ fn refusal(error: &smtp::Error) -> Refusal {
     if is_permanent {
         Refusal::Permanent(reason)
     } else {
-        Refusal::Passing(reason)
+        Refusal::Transient(reason)
     }
 }
 

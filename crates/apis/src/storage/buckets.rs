@@ -5,7 +5,7 @@ use windlass_server::handler::{Answer, Call, Rejection};
 use windlass_server::patched_fields;
 
 use super::bucket::{Bucket, BucketName, COLLECTION};
-use super::listing::{PAGE_BYTES, PAGE_ROWS, Place, Rows};
+use super::listing::{Cursor, PAGE_BYTES, PAGE_ROWS, Rows};
 use super::preconditions::{Access, Preconditions};
 use super::{bucket, listing, object};
 
@@ -90,13 +90,13 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
         listing::page_size(call)?,
         call.query.first("prefix").unwrap_or_default(),
     );
-    let start = Place::of_token(call)?.max(Place::before(prefix));
+    let start = Cursor::from_token(call)?.max(Cursor::before(prefix));
     let mut rows = Rows::new(call, COLLECTION.to_owned(), start);
     let (mut items, mut bytes) = (Vec::new(), 0);
     let mut body = Map::new();
     body.insert("kind".into(), "storage#buckets".into());
     loop {
-        let here = rows.place().clone();
+        let here = rows.cursor().clone();
         let Some(row) = rows.next().await?.filter(|row| row.id.starts_with(prefix)) else {
             break;
         };

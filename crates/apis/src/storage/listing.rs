@@ -25,12 +25,12 @@ const BATCH: usize = 64;
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     refuse_unknown(call)?;
     let bucket = Bucket::find(call, call.path.value("bucket").unwrap_or_default()).await?;
-    let wanted = Wanted::parse(call)?;
-    let page = if wanted.only_deleted {
+    let query = ListQuery::parse(call)?;
+    let page = if query.only_deleted {
         Page::default()
     } else {
-        let rows = Rows::new(call, collection(bucket.name()), wanted.start.clone());
-        wanted.page(rows).await?
+        let rows = Rows::new(call, collection(bucket.name()), query.start.clone());
+        query.page(rows).await?
     };
     Ok(Answer {
         changes: Vec::new(),
@@ -51,14 +51,14 @@ fn refuse_unknown(call: &Call<'_>) -> Result<(), Rejection> {
 }
 
 /// What a list shall show.
-struct Wanted<'a> {
+struct ListQuery<'a> {
     reply_memory: &'a ReplyMemoryPermit,
     size: usize,
     prefix: &'a str,
     /// Empty for none.
     delimiter: &'a str,
     /// Where it begins.
-    start: Place,
+    start: Cursor,
     /// The first name that is not shown; empty for none.
     end: &'a str,
     /// Whether an object whose name ends in the delimiter is shown beside its prefix.
@@ -73,17 +73,17 @@ struct Page {
     objects: Vec<Object>,
     prefixes: Vec<String>,
     bytes: usize,
-    next: Option<Place>,
+    next: Option<Cursor>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> ListQuery<'a> {
     fn parse(call: &Call<'a>) -> Result<Self, Rejection> {
         let text = |name| call.query.first(name).unwrap_or_default();
         let flag = |name| text(name) == "1" || text(name).eq_ignore_ascii_case("true");
         let prefix = text("prefix");
-        let start = Place::of_token(call)?
-            .max(Place::before(prefix))
-            .max(Place::before(text("startOffset")));
+        let start = Cursor::from_token(call)?
+            .max(Cursor::before(prefix))
+            .max(Cursor::before(text("startOffset")));
         Ok(Self {
             reply_memory: call.reply_memory,
             size: page_size(call)?,
@@ -99,7 +99,7 @@ impl<'a> Wanted<'a> {
     async fn page(&self, mut rows: Rows<'_>) -> Result<Page, Rejection> {
         let mut page = Page::default();
         loop {
-            let here = rows.place().clone();
+            let here = rows.cursor().clone();
             let Some(row) = rows.next().await?.filter(|row| self.shows(&row.id)) else {
                 return Ok(page);
             };
@@ -117,10 +117,10 @@ impl<'a> Wanted<'a> {
                         self.reply_memory.hold_row(&row.body)?;
                         page.take(row);
                     }
-                    let behind = Place::behind_all(&prefix);
+                    let after = Cursor::after_prefix(&prefix);
                     page.prefixes.push(prefix);
-                    match behind {
-                        Some(place) => rows.skip_to(place),
+                    match after {
+                        Some(cursor) => rows.skip_to(cursor),
                         None => return Ok(page),
                     }
                 }
@@ -190,21 +190,21 @@ pub(super) fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
 
 /// A place in the order of names: before the first name that is not less than this text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(String);
+pub(super) struct Cursor(String);
 
-impl Place {
+impl Cursor {
     /// Before this name.
     pub(super) fn before(name: &str) -> Self {
         Self(name.to_owned())
     }
 
     /// Behind this name: before the least one that is greater.
-    pub(super) fn behind(name: &str) -> Self {
+    pub(super) fn after(name: &str) -> Self {
         Self(format!("{name}\0"))
     }
 
     /// Behind all names that begin with this text; `None` when nothing can be there.
-    pub(super) fn behind_all(prefix: &str) -> Option<Self> {
+    pub(super) fn after_prefix(prefix: &str) -> Option<Self> {
         let mut start = prefix.to_owned();
         while let Some(last) = start.pop() {
             if let Some(next) = following(last) {
@@ -216,7 +216,7 @@ impl Place {
     }
 
     /// Where the client wants to go on.
-    pub(super) fn of_token(call: &Call<'_>) -> Result<Self, Rejection> {
+    pub(super) fn from_token(call: &Call<'_>) -> Result<Self, Rejection> {
         let token = call.query.first("pageToken").unwrap_or_default();
         let bytes = URL_SAFE_NO_PAD.decode(token).ok();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -241,18 +241,18 @@ fn following(c: char) -> Option<char> {
 pub(super) struct Rows<'a> {
     lookup: StoreReader<'a>,
     collection: String,
-    place: Place,
+    cursor: Cursor,
     batch: std::vec::IntoIter<Resource>,
     looked_at: usize,
     ended: bool,
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(call: &Call<'a>, collection: String, place: Place) -> Self {
+    pub(super) fn new(call: &Call<'a>, collection: String, cursor: Cursor) -> Self {
         Self {
             lookup: call.lookup,
             collection,
-            place,
+            cursor,
             batch: Vec::new().into_iter(),
             looked_at: 0,
             ended: false,
@@ -260,8 +260,8 @@ impl<'a> Rows<'a> {
     }
 
     /// Where the next row is sought.
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    pub(super) fn cursor(&self) -> &Cursor {
+        &self.cursor
     }
 
     /// How many rows were taken out of the ledger.
@@ -276,25 +276,25 @@ impl<'a> Rows<'a> {
         }
         let row = self.batch.next();
         if let Some(row) = &row {
-            self.place = Place::behind(&row.id);
+            self.cursor = Cursor::after(&row.id);
         }
         Ok(row)
     }
 
     /// Goes on at a later place.
-    pub(super) fn skip_to(&mut self, place: Place) {
-        let before = |row: &Resource| row.id < place.0;
+    pub(super) fn skip_to(&mut self, cursor: Cursor) {
+        let before = |row: &Resource| row.id < cursor.0;
         while self.batch.as_slice().first().is_some_and(before) {
             self.batch.next();
         }
-        self.place = place;
+        self.cursor = cursor;
     }
 
     async fn fetch(&mut self) -> Result<(), Rejection> {
         if self.ended {
             return Ok(());
         }
-        let start = self.place.0.as_str();
+        let start = self.cursor.0.as_str();
         // The ledger lists what is greater than a name; the name itself has to be asked for.
         let (first, after) = match start.strip_suffix('\0') {
             Some(after) => (None, Some(after)),
@@ -331,8 +331,8 @@ mod tests {
         ];
         for (prefix, expected) in table {
             assert_eq!(
-                Place::behind_all(prefix),
-                expected.map(Place::before),
+                Cursor::after_prefix(prefix),
+                expected.map(Cursor::before),
                 "{prefix:?}"
             );
         }

@@ -19,7 +19,7 @@ use super::preconditions::Versions;
 use crate::record::{Fields, rfc3339};
 
 /// The type of media that nothing is known of.
-const OCTETS: &str = "application/octet-stream";
+const OCTET_STREAM: &str = "application/octet-stream";
 
 /// Everything but the unreserved characters (RFC 3986, section 2.3): a slash in a name travels as
 /// `%2F`.
@@ -93,17 +93,17 @@ impl Object {
         self,
         call: &Call<'_>,
         change: Change,
-        how: How,
+        mode: UpdateMode,
     ) -> Result<Self, Rejection> {
         let Self { resource, record } = self;
         let class = record.fields.get("storageClass").cloned();
-        let content_type = match how {
-            How::Patch => change.content_type.clone(),
-            How::Update => Some(change.content_type.clone().unwrap_or_default()),
+        let content_type = match mode {
+            UpdateMode::Patch => change.content_type.clone(),
+            UpdateMode::Update => Some(change.content_type.clone().unwrap_or_default()),
         };
-        let mut fields = match how {
-            How::Patch => patched_fields(record.fields, change.fields),
-            How::Update => change.into_fields(),
+        let mut fields = match mode {
+            UpdateMode::Patch => patched_fields(record.fields, change.fields),
+            UpdateMode::Update => change.into_fields(),
         };
         check_whole(&fields)?;
         if let Some(class) = class {
@@ -273,7 +273,7 @@ impl Object {
 
 /// How a change is applied to the fields there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum UpdateMode {
     /// On top of them.
     Patch,
     /// In their place.
@@ -285,7 +285,7 @@ pub(super) fn retyped(media: Media, content_type: Option<String>) -> Media {
     match content_type {
         None => media,
         Some(none) if none.is_empty() => Media {
-            content_type: OCTETS.to_owned(),
+            content_type: OCTET_STREAM.to_owned(),
             ..media
         },
         Some(content_type) => Media {

@@ -9,13 +9,13 @@ use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
 
 use super::bucket::Bucket;
 use super::fields::Change;
-use super::object::{How, Object, ObjectName, collection, retyped};
+use super::object::{Object, ObjectName, UpdateMode, collection, retyped};
 use super::preconditions::{Access, Preconditions, number};
 
 /// Refuses an upload that cannot become an object, before its media comes.
 pub(super) async fn admit(call: &Call<'_>) -> Result<(), Rejection> {
     destination(call).await?;
-    said_of_upload(call).map(drop)
+    upload_fields(call).map(drop)
 }
 
 /// `objects.insert`.
@@ -30,7 +30,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
         name,
         current,
     } = destination(call).await?;
-    let change = said_of_upload(call)?;
+    let change = upload_fields(call)?;
     // A type in the metadata is meant for the object, the other one describes the request.
     let stated = change.content_type.clone().filter(|it| !it.is_empty());
     let media = retyped(media, stated);
@@ -58,12 +58,12 @@ pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
 
 /// `objects.patch`.
 pub(super) async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
-    change(call, How::Patch).await
+    change(call, UpdateMode::Patch).await
 }
 
 /// `objects.update`.
 pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
-    change(call, How::Update).await
+    change(call, UpdateMode::Update).await
 }
 
 /// `objects.delete`.
@@ -89,7 +89,7 @@ pub(super) fn turn(call: &Call<'_>) -> Option<String> {
     let bucket = bucket.or_else(|| value(call, "destinationBucket"))?;
     let object = object
         .or_else(|| value(call, "destinationObject"))
-        .or_else(|| name_of_upload(call))?;
+        .or_else(|| upload_name(call))?;
     Some(format!("{}/{object}", collection(bucket)))
 }
 
@@ -126,10 +126,10 @@ pub(super) fn value<'a>(call: &Call<'a>, variable: &str) -> Option<&'a str> {
     call.path.value(variable)
 }
 
-async fn change(call: &Call<'_>, how: How) -> Result<Answer, Rejection> {
+async fn change(call: &Call<'_>, mode: UpdateMode) -> Result<Answer, Rejection> {
     let change = Change::parse(call.metadata)?;
     let old = named(call, Access::Write).await?;
-    let object = old.clone().changed(call, change, how)?;
+    let object = old.clone().changed(call, change, mode)?;
     Ok(Answer {
         changes: vec![object.put(Some(&old))],
         body: Some(object.show(call.base_url)),
@@ -155,7 +155,7 @@ struct Destination {
 }
 
 async fn destination(call: &Call<'_>) -> Result<Destination, Rejection> {
-    let name = name_of_upload(call).ok_or_else(|| Rejection::MissingField {
+    let name = upload_name(call).ok_or_else(|| Rejection::MissingField {
         field: "name".to_owned(),
     })?;
     let name = ObjectName::parse("name", name)?;
@@ -171,13 +171,13 @@ async fn destination(call: &Call<'_>) -> Result<Destination, Rejection> {
 }
 
 /// The parameter counts before the metadata.
-fn name_of_upload<'a>(call: &Call<'a>) -> Option<&'a str> {
+fn upload_name<'a>(call: &Call<'a>) -> Option<&'a str> {
     let stated = call.metadata.get("name").and_then(Value::as_str);
     call.query.first("name").or(stated)
 }
 
 /// What the metadata of an upload says, and the parameters that say the same.
-fn said_of_upload(call: &Call<'_>) -> Result<Change, Rejection> {
+fn upload_fields(call: &Call<'_>) -> Result<Change, Rejection> {
     let mut metadata = call.metadata.clone();
     for name in ["contentEncoding", "kmsKeyName"] {
         if let Some(value) = call.query.first(name) {

@@ -20,9 +20,9 @@ fn llama() -> Fields {
     }
 }
 
-fn wants(query: &str, trashed: bool) -> bool {
+fn matches(query: &str, trashed: bool) -> bool {
     let parsed = Query::parse(query).unwrap_or_else(|error| panic!("{query}: {error}"));
-    parsed.wants(&llama(), trashed)
+    parsed.matches(&llama(), trashed)
 }
 
 #[test]
@@ -70,15 +70,15 @@ fn a_query_wants_what_its_terms_say() {
         ("not not starred", true),
     ];
     for (query, expected) in table {
-        assert_eq!(wants(query, false), expected, "{query}");
+        assert_eq!(matches(query, false), expected, "{query}");
     }
-    assert!(wants("trashed", true));
+    assert!(matches("trashed", true));
 }
 
 #[test]
 fn and_and_or_are_taken_from_left_to_right() {
-    assert!(!wants("starred or starred and trashed", false));
-    assert!(wants("starred or (starred and trashed)", false));
+    assert!(!matches("starred or starred and trashed", false));
+    assert!(matches("starred or (starred and trashed)", false));
 }
 
 #[test]
@@ -156,5 +156,5 @@ fn a_deep_or_long_query_is_refused_before_it_costs_anything() {
         assert_eq!(Query::parse(&query), Err(QueryError::TooLong), "{part}");
     }
     let deep = format!("{}starred{}", "(".repeat(290), ")".repeat(290));
-    assert!(wants(&deep, false));
+    assert!(matches(&deep, false));
 }

@@ -281,7 +281,7 @@ fn without_comment(value: &str) -> &str {
 
 /// What a message is given on sending if its author left it out.
 #[derive(Debug, Clone)]
-pub struct Stamp {
+pub struct DefaultHeaders {
     /// The value of `From`.
     pub from: String,
     /// The value of `Message-ID`, with angle brackets.
@@ -307,18 +307,18 @@ pub fn without_bcc(raw: &[u8]) -> Vec<u8> {
 
 /// The header fields to put before a message so that it has `From`, `Date` and `Message-ID`. Those that it
 /// has are left alone. Lines end as the first of the message does.
-pub fn missing_headers(raw: &[u8], stamp: &Stamp) -> Vec<u8> {
+pub fn missing_headers(raw: &[u8], defaults: &DefaultHeaders) -> Vec<u8> {
     let fields = of_message(raw);
     let end = match raw[line(raw, 0)] {
         [.., b'\r', b'\n'] => "\r\n",
         [.., b'\n'] => "\n",
         _ => "\r\n",
     };
-    let date = DateTime::from_timestamp(stamp.date.div_euclid(1000)).to_rfc822();
+    let date = DateTime::from_timestamp(defaults.date.div_euclid(1000)).to_rfc822();
     let wanted = [
-        ("From", stamp.from.as_str()),
+        ("From", defaults.from.as_str()),
         ("Date", &date),
-        ("Message-ID", &stamp.message_id),
+        ("Message-ID", &defaults.message_id),
     ];
     let mut missing = Vec::new();
     for (name, value) in wanted {
@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_put_in_front() {
-        let stamp = Stamp {
+        let defaults = DefaultHeaders {
             from: "Ann <ann@example.com>\r\nBcc: x".to_owned(),
             message_id: "<1@example.com>".to_owned(),
             date: 1_700_000_000_123,
@@ -496,7 +496,7 @@ mod tests {
             (b"", all),
         ];
         for (raw, expected) in cases {
-            let missing = missing_headers(raw, &stamp);
+            let missing = missing_headers(raw, &defaults);
             assert_eq!(missing, expected.as_bytes(), "{}", raw.escape_ascii());
         }
     }

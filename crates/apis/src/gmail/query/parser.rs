@@ -37,7 +37,7 @@ struct Parser<'q> {
 }
 
 /// What stands between the terms of a group and binds them.
-enum Glue {
+enum Connective {
     And,
     Or,
 }
@@ -47,7 +47,7 @@ impl Parser<'_> {
     /// others.
     fn group(&mut self, close: Option<char>) -> Result<Vec<Term>, QueryError> {
         let mut terms: Vec<Term> = Vec::new();
-        let mut glue = Glue::And;
+        let mut connective = Connective::And;
         loop {
             self.skip_blanks();
             if self.rest.is_empty() {
@@ -61,7 +61,7 @@ impl Parser<'_> {
                 }
             }
             if self.eat_word("OR") || self.eat_any(&['|']).is_some() {
-                glue = Glue::Or;
+                connective = Connective::Or;
                 continue;
             }
             if self.eat_word("AND") {
@@ -70,18 +70,18 @@ impl Parser<'_> {
             let Some(term) = self.term()? else {
                 continue;
             };
-            match (glue, terms.pop()) {
-                (Glue::Or, Some(Term::Any(mut any))) => {
+            match (connective, terms.pop()) {
+                (Connective::Or, Some(Term::Any(mut any))) => {
                     any.push(term);
                     terms.push(Term::Any(any));
                 }
-                (Glue::Or, Some(last)) => terms.push(Term::Any(vec![last, term])),
+                (Connective::Or, Some(last)) => terms.push(Term::Any(vec![last, term])),
                 (_, last) => {
                     terms.extend(last);
                     terms.push(term);
                 }
             }
-            glue = Glue::And;
+            connective = Connective::And;
         }
     }
 

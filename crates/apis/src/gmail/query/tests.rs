@@ -155,23 +155,23 @@ fn terms_are_bound_by_and_or_minus_and_parentheses() {
 
 #[test]
 fn what_hangs_on_the_text_waits_for_it_and_nothing_else_does() {
-    let judge = |query: &str| Query::parse(query, NOW).unwrap().matches(&entry(), None);
-    assert_eq!(judge("goes"), None);
-    assert_eq!(judge("-goes"), None);
-    assert_eq!(judge("goes from:bob"), Some(false));
-    assert_eq!(judge("goes OR from:ann"), Some(true));
-    assert_eq!(judge("ann"), Some(true));
+    let matches_entry = |query: &str| Query::parse(query, NOW).unwrap().matches(&entry(), None);
+    assert_eq!(matches_entry("goes"), None);
+    assert_eq!(matches_entry("-goes"), None);
+    assert_eq!(matches_entry("goes from:bob"), Some(false));
+    assert_eq!(matches_entry("goes OR from:ann"), Some(true));
+    assert_eq!(matches_entry("ann"), Some(true));
 }
 
 #[test]
 fn spam_and_trash_are_looked_into_when_they_are_asked_for() {
-    let everywhere = |query: &str| Query::parse(query, NOW).unwrap().looks_everywhere();
+    let everywhere = |query: &str| Query::parse(query, NOW).unwrap().includes_spam_and_trash();
     assert!(everywhere("in:anywhere"));
     assert!(everywhere("hay OR in:anywhere"));
     assert!(!everywhere("-in:anywhere"));
     assert!(!everywhere("hay"));
     let trash = Query(vec![Term::Test(Test::Label("TRASH".into()))]);
-    assert!(trash.looks_everywhere());
+    assert!(trash.includes_spam_and_trash());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::gmail::mime::{
-    MAX_PARTS, Stamp, TransferEncoding, decode, missing_headers, without_bcc,
+    DefaultHeaders, MAX_PARTS, TransferEncoding, decode, missing_headers, without_bcc,
 };
 
 /// Pieces of mail, so that what is made of them is often almost a message.
@@ -119,12 +119,12 @@ proptest! {
     #[test]
     fn no_blind_copy_is_left_and_every_stamp_is_found(raw in bytes()) {
         let sent = without_bcc(&raw);
-        let stamp = Stamp {
+        let defaults = DefaultHeaders {
             from: "a@example.com".to_owned(),
             message_id: "<1@example.com>".to_owned(),
             date: 0,
         };
-        let sent = [missing_headers(&sent, &stamp), sent].concat();
+        let sent = [missing_headers(&sent, &defaults), sent].concat();
         if let Ok(message) = parse(&sent) {
             prop_assert_eq!(message.header("bcc"), None);
             for name in ["from", "date", "message-id"] {
