@@ -49,6 +49,7 @@ pub(crate) struct Settings {
     /// How the APIs that come with Windlass are set up.
     pub(crate) options: windlass_apis::Options,
     /// Where the password for the relay of messages is.
+    #[cfg(feature = "gmail")]
     pub(crate) relay_password: Option<PathBuf>,
     /// What to log.
     pub(crate) log: LogFilter,
@@ -192,6 +193,7 @@ impl Default for Settings {
             data: PathBuf::from("./windlass-data"),
             apis: vec![ApiSource::BuiltIn("farm").into()],
             options: windlass_apis::Options::default(),
+            #[cfg(feature = "gmail")]
             relay_password: None,
             log: LogFilter::default(),
             store: windlass_store_local::Options::default(),

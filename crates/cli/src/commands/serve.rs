@@ -38,6 +38,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     };
     warn_of_ignored(&sources.environment);
     let mut merged = sources.merge()?;
+    #[cfg(feature = "gmail")]
     read_relay_password(&mut merged.settings)?;
     #[cfg(feature = "failpoints")]
     super::failpoints::arm()?;
@@ -60,6 +61,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
 }
 
 /// Puts the password of the relay where the kind looks for it. Printed settings never show it.
+#[cfg(feature = "gmail")]
 fn read_relay_password(settings: &mut Settings) -> Result<(), Error> {
     let relay = settings.options.gmail.relay.as_mut();
     let credentials = relay.and_then(|relay| relay.credentials.as_mut());

@@ -23,6 +23,12 @@ pub(crate) enum Error {
         line: usize,
         nearest: Option<&'static str>,
     },
+    #[error("{}:{line}: this build of windlass is without `{table}`, so [{table}] cannot be set", path.display())]
+    Excluded {
+        table: &'static str,
+        path: PathBuf,
+        line: usize,
+    },
     #[error("{}:{line}: `{key}` takes text, a number, true or false", path.display())]
     Kind {
         key: &'static str,
@@ -56,6 +62,9 @@ impl Error {
             Self::UnknownKey { nearest: None, .. } => {
                 Some("`windlass serve --check-config` prints all settings".to_owned())
             }
+            Self::Excluded { table, .. } => Some(format!(
+                "remove the section, or build windlass with the feature `{table}`"
+            )),
             Self::Unreadable { .. }
             | Self::Toml(_)
             | Self::Kind { .. }

@@ -111,13 +111,17 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("free_space.hard", |all| {
         Slot::Size(&mut all.server.free_space.hard)
     }),
+    #[cfg(feature = "gmail")]
     Key::new("gmail.me", |all| Slot::Mailbox(&mut all.options.gmail.me)),
+    #[cfg(feature = "gmail")]
     Key::new("gmail.domains", |all| {
         Slot::Domains(&mut all.options.gmail.domains)
     }),
+    #[cfg(feature = "gmail")]
     Key::new("gmail.relay", |all| {
         Slot::Relay(&mut all.options.gmail.relay)
     }),
+    #[cfg(feature = "gmail")]
     Key::new("gmail.relay_password_file", |all| {
         Slot::File(&mut all.relay_password)
     }),
@@ -147,6 +151,11 @@ impl Key {
     /// The key of this name.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.name == name)
+    }
+
+    /// The table of this name, if a feature that this build was made without has it.
+    pub(super) fn excluded_table(name: &str) -> Option<&'static str> {
+        (name == "gmail" && cfg!(not(feature = "gmail"))).then_some("gmail")
     }
 
     /// The key of this flag.

@@ -68,6 +68,7 @@ const RULES: &[Rule] = &[
         says: "it is at least 1MB; less would let one message in at a time",
         holds: |all| all.server.limits.reading_memory >= KIB * KIB,
     },
+    #[cfg(feature = "gmail")]
     Rule {
         key: "gmail.relay",
         says: "a name in it needs a gmail.relay_password_file beside it",
@@ -76,6 +77,7 @@ const RULES: &[Rule] = &[
             all.relay_password.is_some() || relay.is_none_or(|it| it.credentials.is_none())
         },
     },
+    #[cfg(feature = "gmail")]
     Rule {
         key: "gmail.relay_password_file",
         says: "it needs a name in gmail.relay: smtps://NAME@HOST",

@@ -10,7 +10,9 @@ use std::time::Duration;
 use http::Uri;
 use thiserror::Error;
 use toml::Value;
+#[cfg(feature = "gmail")]
 use windlass_apis::gmail::options::{NotARelay, Relay};
+#[cfg(feature = "gmail")]
 use windlass_apis::gmail::{Address, NotAnAddress};
 use windlass_discovery::ByteSize;
 use windlass_discovery::byte_size::ByteSizeError;
@@ -59,8 +61,11 @@ pub(super) enum Slot<'a> {
     SizeInMemory(&'a mut usize),
     Ratio(&'a mut u64),
     Count(&'a mut usize),
+    #[cfg(feature = "gmail")]
     Mailbox(&'a mut Address),
+    #[cfg(feature = "gmail")]
     Domains(&'a mut Vec<String>),
+    #[cfg(feature = "gmail")]
     Relay(&'a mut Option<Relay>),
 }
 
@@ -93,10 +98,13 @@ pub(crate) enum ValueError {
     Api(#[from] ApiEntryError),
     #[error(transparent)]
     Log(#[from] NotALogFilter),
+    #[cfg(feature = "gmail")]
     #[error(transparent)]
     Mailbox(#[from] NotAnAddress),
+    #[cfg(feature = "gmail")]
     #[error("`{text}` is not a domain such as example.com")]
     Domain { text: String },
+    #[cfg(feature = "gmail")]
     #[error(transparent)]
     Relay(#[from] NotARelay),
     #[error("it takes one value, not a list")]
@@ -143,8 +151,11 @@ impl Slot<'_> {
             Slot::SizeInMemory(size) => *size = parse_size_in_memory(text?)?,
             Slot::Ratio(ratio) => *ratio = parse_number(text?)?,
             Slot::Count(count) => *count = parse_number(text?)?,
+            #[cfg(feature = "gmail")]
             Slot::Mailbox(address) => *address = text?.parse()?,
+            #[cfg(feature = "gmail")]
             Slot::Domains(domains) => *domains = parse_domains(&given.texts())?,
+            #[cfg(feature = "gmail")]
             Slot::Relay(relay) => *relay = Some(text?.parse()?),
         }
         Ok(())
@@ -169,8 +180,11 @@ impl Slot<'_> {
             Slot::SizeInMemory(size) => text(&ByteSize::from_bytes(*size as u64)),
             Slot::Ratio(ratio) => Some(ratio.to_string()),
             Slot::Count(count) => Some(count.to_string()),
+            #[cfg(feature = "gmail")]
             Slot::Mailbox(address) => text(address),
+            #[cfg(feature = "gmail")]
             Slot::Domains(domains) => (!domains.is_empty()).then(|| write_list(domains)),
+            #[cfg(feature = "gmail")]
             Slot::Relay(relay) => text(relay.as_ref()?),
         }
     }
@@ -181,6 +195,7 @@ fn parse_apis(texts: &[&str], base: &Path) -> Result<Vec<ApiEntry>, ValueError> 
     Ok(entries.collect::<Result<_, _>>()?)
 }
 
+#[cfg(feature = "gmail")]
 /// Domains are those that an address can have.
 fn parse_domains(texts: &[&str]) -> Result<Vec<String>, ValueError> {
     let domain = |text: &&str| match format!("postmaster@{text}").parse::<Address>() {

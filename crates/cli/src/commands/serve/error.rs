@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use thiserror::Error as ThisError;
 use windlass_store_local::OpenError;
@@ -21,8 +20,12 @@ pub(crate) enum Error {
     Api(#[from] ApiError),
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    #[cfg(feature = "gmail")]
     #[error("the password for gmail.relay cannot be read from {}", path.display())]
-    Password { path: PathBuf, source: io::Error },
+    Password {
+        path: std::path::PathBuf,
+        source: io::Error,
+    },
     #[cfg(feature = "failpoints")]
     #[error(transparent)]
     Failpoint(#[from] windlass_store_local::failpoint::UnknownFailpoint),
@@ -45,9 +48,9 @@ impl Error {
     /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> Code {
         match self {
-            Self::Settings(_) | Self::Api(_) | Self::Certificate(_) | Self::Password { .. } => {
-                Code::Usage
-            }
+            Self::Settings(_) | Self::Api(_) | Self::Certificate(_) => Code::Usage,
+            #[cfg(feature = "gmail")]
+            Self::Password { .. } => Code::Usage,
             Self::Runtime(_) | Self::Signals(_) | Self::Listen { .. } | Self::Store(_) => {
                 Code::CannotBegin
             }
@@ -72,7 +75,9 @@ impl Error {
             ),
             #[cfg(feature = "failpoints")]
             Self::Failpoint(_) => Some("`windlass failpoints` names them".to_owned()),
-            Self::Password { .. } | Self::Runtime(_) | Self::Signals(_) => None,
+            #[cfg(feature = "gmail")]
+            Self::Password { .. } => None,
+            Self::Runtime(_) | Self::Signals(_) => None,
         }
     }
 }
