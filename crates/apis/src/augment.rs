@@ -1,3 +1,9 @@
+//! Published descriptions, augmented with methods that Windlass adds.
+//!
+//! Some published documents have lost a method, and none has a method to read an asset back. A
+//! description from elsewhere gets what it lacks from the one that comes with Windlass, so that both
+//! are served alike.
+
 use windlass_discovery::Api;
 use windlass_discovery::document::{Collection, Document, MethodDescription};
 

@@ -1,19 +1,21 @@
 //! The Gmail API: mailboxes whose messages are uploaded, sent, read and searched.
 //!
-//! Methods are told by their ids, so the handler serves the description that comes with Windlass and the
-//! published one alike. What is absent: the settings of a mailbox, push notifications, spam filters.
+//! Methods are selected by id, so one handler serves the description that comes with Windlass and the
+//! published one. The settings of a mailbox, push notifications and spam filters are not implemented.
 //!
-//! | module | duty |
+//! A module imports only modules of the rows below its own:
+//!
+//! | modules | content |
 //! |---|---|
-//! | [`options`] | what an operator sets |
-//! | `request` | a call, read |
-//! | `delivery`, `draft` | how messages come in: inserted, imported, sent, drafted |
-//! | `message`, `change` | how they are shown, how their labels change, how they go |
-//! | `listing`, `query` | how they are found |
-//! | `thread`, `label`, `history` | what they make up |
-//! | `mailbox`, `records`, `rows` | the only place that changes a mailbox; its rows; what a call has changed |
-//! | `parsed`, `composition`, [`mime`] | from media to a message and its parts |
-//! | `outbox`, `relay`, `bounce` | messages to other servers |
+//! | `delivery`, `messages`, `listing`, `labels`, `history` | the methods |
+//! | `request` | arguments of a call |
+//! | `outbox`, `smtp` | messages to other servers, and bounces |
+//! | `filing` | changes of messages and threads |
+//! | `query` | the search grammar |
+//! | `mailbox` | reads and writes of one mailbox, its labels and its history |
+//! | `rows` | row types, and the write buffer of a call |
+//! | `parsed_message`, [`mime`] | uploaded media as a message and its parts |
+//! | [`options`], `errors` | operator settings; shared errors |
 
 use std::sync::Arc;
 
@@ -61,18 +63,18 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     from_document: serve,
 };
 
-/// What JSON takes more than the message inside, in bytes: other fields, quotes, white space.
+/// Allowance for the JSON around an embedded message, in bytes: other fields, quotes, white space.
 const AROUND_RAW: u64 = 64 * 1024;
 
 fn serve(api: Api, options: &crate::Options) -> ServedApi {
     ServedApi::new(api, Arc::new(GmailHandler::new(options.gmail.clone())))
 }
 
-/// The handler that knows what the methods of Gmail mean.
+/// Handler of all methods of Gmail.
 #[derive(Debug)]
 struct GmailHandler {
     options: Arc<Options>,
-    /// Rings when a message waits for the relay.
+    /// Notified when a committed change set adds a message to the outbox.
     outbox_changed: Arc<Notify>,
 }
 
@@ -150,8 +152,8 @@ impl ApiHandler for GmailHandler {
         Err(call.not_implemented())
     }
 
-    /// One for all mailboxes: whom a message is for is not known before it is read.
-    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
+    /// One lock for all mailboxes: the recipients of a message are unknown before it is read.
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
         (call.method.http_method != http::Method::GET).then(|| "gmail".to_owned())
     }
 
@@ -198,7 +200,7 @@ impl ApiHandler for GmailHandler {
     }
 }
 
-/// The method without what all have in common, e.g. `messages.send`.
+/// Returns the method id without the common prefix, e.g. `messages.send`.
 fn method_of<'a>(call: &Call<'a>) -> &'a str {
     let id = call.method.id.as_str();
     id.strip_prefix("gmail.users.").unwrap_or(id)

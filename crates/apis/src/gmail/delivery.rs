@@ -17,13 +17,13 @@ use super::request::{Request, body_of, check_labels, finish, text};
 use super::rows::{Draft, Labels, Rows};
 use super::{filing, labels, listing, messages, outbox, request};
 
-/// The most recipients of a message, as in Gmail.
+/// Maximum number of recipients of a message, as in Gmail.
 const MOST_RECIPIENTS: usize = 500;
 
-/// How many drafts are looked at to fill a page.
+/// Maximum number of drafts that are read to fill a page.
 const DRAFT_BUDGET: usize = 2000;
 
-/// `users.messages.insert`: into the mailbox with the labels that the client says, none by default.
+/// `users.messages.insert`: files a message with the labels of the metadata, none by default.
 pub(super) async fn insert(
     request: &Request<'_>,
     media: Option<Uploaded>,
@@ -31,7 +31,7 @@ pub(super) async fn insert(
     file(request, media, &[], "receivedTime").await
 }
 
-/// `users.messages.import`: as if it had been received, into the inbox by default.
+/// `users.messages.import`: files a message as if it had been received, by default in the inbox.
 pub(super) async fn import(
     request: &Request<'_>,
     media: Option<Uploaded>,
@@ -65,7 +65,8 @@ async fn file(
     let entry = mailbox.add(new).await?;
     let body = messages::filed(&mut mailbox, &entry, &parsed.structure).await?;
     let answer = body_of(body);
-    // There is no archive in which only an administrator would see it.
+    // Gmail keeps such a message for administrators (Google Vault). Here it would be visible to nobody,
+    // so it is not stored.
     let is_gone_at_once = request.flag("deleted");
     Ok(if is_gone_at_once {
         answer
@@ -94,7 +95,7 @@ pub(super) async fn send(
     deliver(request, request.rows(), sent, None).await
 }
 
-/// A message on its way, and to whom.
+/// A message to be sent, and its recipients.
 #[derive(Debug)]
 pub(super) struct Submission {
     parsed: Outgoing,
@@ -106,7 +107,7 @@ impl Submission {
         request: &Request<'_>,
         uploaded: Uploaded,
     ) -> Result<Self, Rejection> {
-        // Header fields may be put in front of the message, which makes a copy of it.
+        // Adding header fields copies the message, which takes its length in memory once more.
         let length = uploaded.source.length();
         request.call.reply_memory.reserve(length).await?;
         let parsed = Outgoing::open(uploaded, defaults(request)).await?;
@@ -114,7 +115,7 @@ impl Submission {
         Ok(Self { parsed, recipients })
     }
 
-    /// The message of a draft.
+    /// Reads the message of a draft.
     pub(super) async fn draft(
         request: &Request<'_>,
         mailbox: &mut Mailbox<'_, '_>,
@@ -127,8 +128,8 @@ impl Submission {
     }
 }
 
-/// Puts a message into the mailboxes of its sender and its recipients. `thread` is that of the draft
-/// it was.
+/// Files a message for its sender and its local recipients, and queues it for all others.
+/// `draft_thread` is the thread of the draft that it was.
 pub(super) async fn deliver(
     request: &Request<'_>,
     mut rows: Rows<'_>,
@@ -185,7 +186,7 @@ fn new_message<'l>(
     }
 }
 
-/// Leaves the message for the relay, if there is one.
+/// Queues the message for the relay, if one is configured.
 fn enqueue_outbound(
     request: &Request<'_>,
     rows: &mut Rows<'_>,
@@ -199,7 +200,7 @@ fn enqueue_outbound(
         let recipients = remote.len();
         tracing::warn!(
             recipients,
-            "no relay is set: a message to other domains stays with its sender"
+            "no relay is set: the message is not sent to other domains"
         );
         return;
     }
@@ -222,10 +223,11 @@ fn defaults(request: &Request<'_>) -> DefaultHeaders {
     }
 }
 
-/// Everybody whom a message is for.
+/// Returns all recipients of a message.
 ///
 /// # Errors
-/// [`Rejection::InvalidArgument`] when that is nobody, or too many, or one is no address.
+/// [`Rejection::InvalidArgument`] if there are none or more than [`MOST_RECIPIENTS`], or if one is not
+/// an address.
 fn recipients(summary: &Summary) -> Result<BTreeSet<Address>, Rejection> {
     let mut recipients = BTreeSet::new();
     let fields = [
@@ -245,7 +247,7 @@ fn recipients(summary: &Summary) -> Result<BTreeSet<Address>, Rejection> {
         0 => Err(invalid("recipient address required")),
         1..=MOST_RECIPIENTS => Ok(recipients),
         count => Err(invalid(format!(
-            "the message has {count} recipients; at most {MOST_RECIPIENTS} are taken"
+            "the message has {count} recipients; the limit is {MOST_RECIPIENTS}"
         ))),
     }
 }
@@ -257,7 +259,7 @@ pub(super) async fn create_draft(
 ) -> Result<Answer, Rejection> {
     let parsed = ParsedMessage::open(media.ok_or_else(no_media)?).await?;
     let mut rows = request.rows();
-    // Ids ascend from the newest to the oldest, as lists show them.
+    // Ids ascend from the newest draft to the oldest, which is the order of lists.
     let number = u64::from_str_radix(&request.fresh_id(), 16).unwrap_or_default();
     let id = format!("r{:016x}", u64::MAX - number);
     let body = write_draft(request, &mut rows, &id, &parsed).await?;
@@ -321,7 +323,7 @@ pub(super) async fn send_draft(
     deliver(request, rows, what, thread).await
 }
 
-/// The draft that is to be sent.
+/// Returns the id of the draft to be sent.
 pub(super) fn id_to_send<'a>(request: &Request<'a>) -> Result<&'a str, Rejection> {
     let id = text(request.call.metadata, "id")?;
     id.ok_or_else(|| invalid("id names no draft"))

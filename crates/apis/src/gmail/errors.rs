@@ -1,11 +1,11 @@
-//! Errors that all floors of the module return.
+//! Errors that the methods and the storage of mailboxes share.
 
 use windlass_server::handler::Rejection;
 
 pub(super) fn not_found(what: &str, id: &str) -> Rejection {
     Rejection::NotFound {
         what: what.to_owned(),
-        // It is the client's own text and may be long.
+        // The client chose the text, which may be long.
         id: id.chars().take(200).collect(),
     }
 }
@@ -16,14 +16,14 @@ pub(super) fn no_media() -> Rejection {
     )
 }
 
-/// That something in the call is wrong.
+/// Refuses an argument of the call.
 pub(super) fn invalid(problem: impl Into<String>) -> Rejection {
     Rejection::InvalidArgument {
         problem: problem.into(),
     }
 }
 
-/// That a parameter is wrong.
+/// Refuses a query parameter.
 pub(super) fn invalid_parameter(name: &str, problem: &str) -> Rejection {
     Rejection::InvalidParameter {
         parameter: name.to_owned(),

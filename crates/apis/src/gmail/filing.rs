@@ -15,26 +15,26 @@ use super::rows::{
     message_id_row, words_of,
 };
 
-/// A `Message-ID` that is longer than this is not remembered.
+/// Longest `Message-ID` that is stored, in bytes.
 pub(super) const LONGEST_MESSAGE_ID: usize = 1000;
 
-/// The latest date that is kept: the end of the year 9999.
+/// Latest date that is stored: the end of the year 9999, in milliseconds since the epoch.
 pub(super) const LATEST: u64 = 253_402_300_799_999;
 
-/// The most messages of a thread, as in Gmail. The next one begins a new thread.
+/// Maximum number of messages of a thread, as in Gmail. The next one starts a new thread.
 pub(super) const LONGEST_THREAD: usize = 100;
 
-/// How many of the messages that a message names are looked for.
+/// Maximum number of referenced messages that are looked up.
 pub(super) const MOST_NAMED: usize = 100;
 
-/// What people and programs put before the subject of an answer.
+/// Prefixes of the subjects of answers and forwarded messages.
 pub(super) const PREFIXES: [&str; 8] = ["re", "fw", "fwd", "aw", "wg", "sv", "antw", "rv"];
 
-/// A message about to be filed.
+/// A message to be filed.
 #[derive(Debug)]
 pub(super) struct NewMessage<'l> {
     pub(super) id: String,
-    /// `None` for a thread of its own.
+    /// The thread that it joins; `None` for a new thread.
     pub(super) thread: Option<String>,
     pub(super) labels: Labels,
     /// Milliseconds since the epoch.
@@ -72,7 +72,7 @@ impl Mailbox<'_, '_> {
         Ok(entry)
     }
 
-    /// Takes a message away for good.
+    /// Deletes a message permanently.
     pub(super) async fn remove(&mut self, id: &str) -> Result<(), Rejection> {
         let entry = self.entry(id).await?;
         self.log(EventKind::MessageDeleted, &entry, Labels::new())
@@ -97,7 +97,7 @@ impl Mailbox<'_, '_> {
         Ok(())
     }
 
-    /// Gives a message other labels. Nothing happens when it has them already.
+    /// Adds and removes labels of a message. Logs no event if the labels do not change.
     pub(super) async fn relabel(
         &mut self,
         id: &str,
@@ -153,8 +153,8 @@ impl Mailbox<'_, '_> {
         }
     }
 
-    /// Keeps what answers to the message will name. Of several with the same `Message-ID` the newest
-    /// counts.
+    /// Indexes the `Message-ID`, which answers name. Of several messages with the same one, the newest
+    /// wins.
     async fn index_message_id(&mut self, entry: &Entry) -> Result<(), Rejection> {
         if let Some(message_id) = &entry.message_id {
             self.known(message_id).await?;
@@ -181,7 +181,7 @@ impl Mailbox<'_, '_> {
         Ok(())
     }
 
-    /// Puts the message into its thread as it is now; `subject` is that of a thread's first message.
+    /// Inserts or updates the message in its thread. `subject` is used if the thread is new.
     async fn add_to_thread(&mut self, entry: &Entry, subject: &str) -> Result<(), Rejection> {
         let collection = self.collection("threads");
         let found: Option<Thread> = self.rows.read(&collection, &entry.thread).await?;
@@ -218,7 +218,7 @@ impl Mailbox<'_, '_> {
         Ok(())
     }
 
-    /// Brings counters from one state of a thread to the next.
+    /// Updates all counters for a thread that changes from `before` to `after`.
     async fn recount(&mut self, before: &Thread, after: &Thread) -> Result<(), Rejection> {
         mailbox::recount_labels(self, &counts_by_label(before), &counts_by_label(after)).await?;
         let mut account = self.account().await?;
@@ -265,8 +265,8 @@ pub(super) fn padded(words: &str) -> String {
     format!(" {words} ")
 }
 
-/// The subject without `Re:` and its like, in lower case, blanks folded. Messages of a thread have it in
-/// common.
+/// Returns the subject without prefixes such as `Re:`, in lower case, with blanks folded. All messages
+/// of a thread share it.
 pub(super) fn base_subject(subject: &str) -> String {
     let folded: Vec<_> = subject.split_whitespace().collect();
     let mut rest = folded.join(" ").to_lowercase();
@@ -279,13 +279,14 @@ pub(super) fn base_subject(subject: &str) -> String {
     rest
 }
 
-/// Where a message belongs; `None` for a thread of its own.
+/// Returns the thread that a message belongs to; `None` for a new thread.
 ///
-/// With a `wanted` thread it belongs there if the subject is that of the thread and it names one of its messages as
-/// an answer does; without, where the newest message that it names is, if the subject is the same.
+/// A message belongs to a thread if it has the subject of the thread and references one of its
+/// messages. With `wanted` only that thread is considered, else the thread of the newest referenced
+/// message.
 ///
 /// # Errors
-/// [`Rejection::NotFound`] when there is no such thread.
+/// [`Rejection::NotFound`] if the `wanted` thread does not exist.
 pub(super) async fn find_thread(
     mailbox: &mut Mailbox<'_, '_>,
     wanted: Option<&str>,
@@ -314,7 +315,7 @@ pub(super) async fn find_thread(
     Ok(None)
 }
 
-/// How many messages and threads have each label, counted over one thread.
+/// Returns the counters of each label over one thread.
 pub(super) fn counts_by_label(thread: &Thread) -> BTreeMap<&str, Counts> {
     let mut counts: BTreeMap<&str, Counts> = BTreeMap::new();
     for member in &thread.messages {

@@ -8,10 +8,10 @@ use super::mailbox::{Mailbox, event_row_id};
 use super::request::{Request, body_of};
 use super::rows::{Account, Event, EventKind};
 
-/// How many events a call looks at.
+/// Maximum number of events that a call reads.
 const BUDGET: usize = 10_000;
 
-/// How many are taken out of the ledger at once.
+/// Number of events that are read from the ledger at a time.
 const BATCH: usize = 100;
 
 /// `users.history.list`
@@ -53,7 +53,7 @@ pub(super) async fn list(request: &Request<'_>) -> Result<Answer, Rejection> {
     Ok(body_of(body))
 }
 
-/// Where to go on: after the last event that the client knows.
+/// Returns the id after which to continue: that of the last event the client knows.
 fn start(request: &Request<'_>, account: &Account) -> Result<u64, Rejection> {
     let given = request.parameter("startHistoryId");
     let given = given.ok_or_else(|| invalid("startHistoryId is required"))?;
@@ -72,9 +72,9 @@ fn start(request: &Request<'_>, account: &Account) -> Result<u64, Rejection> {
     }
 }
 
-/// The events that a client asks for.
+/// Filter of the events that a client asks for.
 struct EventFilter<'a> {
-    /// All, when empty.
+    /// Types to be shown; all if empty.
     types: Vec<&'a str>,
     label: Option<&'a str>,
 }
@@ -96,7 +96,7 @@ impl<'a> EventFilter<'a> {
 }
 
 impl EventKind {
-    /// As `historyTypes` has it.
+    /// Returns the value of `historyTypes`.
     fn history_type(self) -> &'static str {
         match self {
             Self::MessageAdded => "messageAdded",
@@ -106,7 +106,7 @@ impl EventKind {
         }
     }
 
-    /// The field of a record that tells of it.
+    /// Returns the field of a history record.
     fn field(self) -> &'static str {
         match self {
             Self::MessageAdded => "messagesAdded",

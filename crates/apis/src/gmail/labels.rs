@@ -11,26 +11,25 @@ use super::mailbox::{
 use super::request::{Request, body_of, finish, text};
 use super::rows::{Label, LabelName};
 
-/// The most labels of a user, as in Gmail.
+/// Maximum number of user labels, as in Gmail.
 const MOST: u64 = 10_000;
 
-/// The longest name, in characters, as in Gmail.
+/// Longest label name, in characters, as in Gmail.
 const LONGEST_NAME: usize = 225;
 
-/// How many labels are taken out of the ledger at once.
+/// Number of labels that are read from the ledger at a time.
 const BATCH: usize = 500;
 
 const MESSAGE_LIST: [&str; 2] = ["show", "hide"];
 
 const LABEL_LIST: [&str; 3] = ["labelShow", "labelShowIfUnread", "labelHide"];
 
-/// Whether a client may give and take the label. Messages become sent and drafts by what happens to
-/// them.
+/// Returns whether a client may add and remove the label. The server alone sets `SENT` and `DRAFT`.
 pub(super) fn may_change(id: &str) -> bool {
     !matches!(id, "SENT" | "DRAFT" | "CHAT")
 }
 
-/// Whether a message may come in with the label.
+/// Returns whether a message may be inserted with the label.
 pub(super) fn may_come_with(id: &str) -> bool {
     !matches!(id, "DRAFT" | "CHAT")
 }
@@ -79,7 +78,8 @@ pub(super) async fn create(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
     let mut account = mailbox.account().await?;
     if account.user_labels >= MOST {
-        let problem = format!("the mailbox has {MOST} labels; no more are taken");
+        let problem =
+            format!("the mailbox has {MOST} labels, which is the limit; delete one first");
         return Err(Rejection::FailedPrecondition { problem });
     }
     account.user_labels += 1;
@@ -106,7 +106,7 @@ pub(super) async fn patch(request: &Request<'_>) -> Result<Answer, Rejection> {
     change(request, |old| old).await
 }
 
-/// Writes what the client says over what `base` keeps of the label as it is.
+/// Writes the fields of the metadata over those that `base` keeps of the label.
 async fn change(request: &Request<'_>, base: fn(Label) -> Label) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
@@ -136,10 +136,12 @@ pub(super) async fn delete(request: &Request<'_>) -> Result<Answer, Rejection> {
     Ok(finish(rows, Answer::default()))
 }
 
-/// A label that the user may change.
+/// Returns a user label.
 async fn own(mailbox: &mut Mailbox<'_, '_>, id: &str) -> Result<Label, Rejection> {
     if is_system_label(id) {
-        return Err(invalid(format!("label {id} is one of the system")));
+        return Err(invalid(format!(
+            "label {id} is a system label, which cannot be changed"
+        )));
     }
     let label = label_row(mailbox, id).await?;
     label.ok_or_else(|| not_found("label", id))
@@ -167,7 +169,7 @@ async fn leave_name(mailbox: &mut Mailbox<'_, '_>, name: &str) -> Result<(), Rej
     Ok(())
 }
 
-/// The label with what the client says.
+/// Returns the label with the fields of the metadata.
 fn merged(label: Label, fields: &Map<String, Value>) -> Result<Label, Rejection> {
     let name = match text(fields, "name")? {
         Some(name) => name.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -212,7 +214,7 @@ fn one_of(
     }
 }
 
-/// Both colours or none, as `#rrggbb`.
+/// Reads both colours, as `#rrggbb`, or none.
 fn color(fields: &Map<String, Value>) -> Result<Option<(String, String)>, Rejection> {
     let color = match fields.get("color") {
         None | Some(Value::Null) => return Ok(None),

@@ -1,7 +1,7 @@
 //! Lists of messages and threads, newest first, through a filter.
 //!
-//! A call looks at a bounded number of entries. When that did not fill the page, it returns what it has
-//! and a token to go on with.
+//! A call reads a bounded number of entries. If they do not fill the page, it returns a shorter page and
+//! a token to continue.
 
 use std::collections::HashSet;
 
@@ -14,13 +14,13 @@ use super::query::Query;
 use super::request::{Request, body_of, check_labels};
 use super::rows::{Entry, Key, Labels, Thread};
 
-/// How many entries a call looks at.
+/// Maximum number of entries that a call reads.
 const BUDGET: usize = 10_000;
 
-/// What it costs to look at the text of a message, in entries.
+/// Cost of reading the text of a message, in entries.
 const TEXT_COST: usize = 10;
 
-/// How many entries are taken out of the ledger at once.
+/// Number of entries that are read from the ledger at a time.
 const BATCH: usize = 100;
 
 /// Which messages are listed.
@@ -28,7 +28,7 @@ const BATCH: usize = 100;
 pub(super) struct Filter {
     labels: Labels,
     query: Query,
-    /// Whether messages in spam and trash are listed too.
+    /// Whether messages in spam and trash are included.
     everywhere: bool,
 }
 
@@ -56,7 +56,7 @@ impl Filter {
         })
     }
 
-    /// Whether a message is listed.
+    /// Returns whether a message is listed.
     pub(super) async fn matches(
         &self,
         mailbox: &Mailbox<'_, '_>,
@@ -69,7 +69,7 @@ impl Filter {
         Ok(self.query.matches(entry, Some(&text)).unwrap_or(false))
     }
 
-    /// The verdict, unless it takes the text of the message to reach one.
+    /// Returns whether a message is listed; `None` if that depends on its text.
     fn matches_entry(&self, entry: &Entry) -> Option<bool> {
         let is_hidden = !self.everywhere && (entry.has("SPAM") || entry.has("TRASH"));
         if is_hidden || !self.labels.is_subset(&entry.labels) {
@@ -78,7 +78,7 @@ impl Filter {
         self.query.matches(entry, None)
     }
 
-    /// How many messages there are in all, where that is known.
+    /// Returns the total number of listed messages, if a counter has it.
     async fn total(&self, mailbox: &mut Mailbox<'_, '_>) -> Result<Option<i64>, Rejection> {
         let mut labels = self.labels.iter();
         match (labels.next(), labels.next()) {
@@ -104,7 +104,8 @@ pub(super) async fn messages(request: &Request<'_>) -> Result<Answer, Rejection>
     Ok(body_of(page("messages", messages, scan.token(), total)))
 }
 
-/// `users.threads.list`: a thread is where the newest of its messages is that passes the filter.
+/// `users.threads.list`: a thread is listed at the position of its newest message that passes the
+/// filter.
 pub(super) async fn threads(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
@@ -131,7 +132,7 @@ pub(super) async fn threads(request: &Request<'_>) -> Result<Answer, Rejection> 
     Ok(body_of(page("threads", threads, scan.token(), None)))
 }
 
-/// Whether a thread was on an earlier page, which ended at `start`.
+/// Returns whether a thread was on an earlier page, which ended at `start`.
 async fn was_shown(
     mailbox: &Mailbox<'_, '_>,
     filter: &Filter,
@@ -151,18 +152,18 @@ async fn was_shown(
     Ok(false)
 }
 
-/// A way through the entries.
+/// A scan over the entries.
 #[derive(Debug)]
 struct Scan {
-    /// The entry looked at last.
+    /// Key of the last entry that was read.
     at: Option<Key>,
     limit: usize,
     budget: usize,
-    /// Entries not looked at yet, the next one last.
+    /// Entries that are still to be checked, the next one last.
     batch: Vec<Entry>,
-    /// Whether there are others behind the batch.
+    /// Whether the ledger may have more entries after the batch.
     more: bool,
-    /// Whether the page or the budget came to an end before the entries.
+    /// Whether the page was full or the budget used up before the last entry.
     cut: bool,
 }
 
@@ -182,7 +183,7 @@ impl Scan {
         })
     }
 
-    /// The next entry that passes the filter, unless `listed` fill the page.
+    /// Returns the next entry that passes the filter, unless the page is full with `listed` items.
     async fn next(
         &mut self,
         mailbox: &Mailbox<'_, '_>,
@@ -223,14 +224,14 @@ impl Scan {
         Ok(())
     }
 
-    /// What to go on with.
+    /// Returns the token to continue with.
     fn token(&self) -> Option<String> {
         let at = self.at.as_ref().filter(|_| self.cut)?;
         Some(at.as_str().to_owned())
     }
 }
 
-/// The JSON of a page.
+/// Returns the JSON of a page.
 pub(super) fn page(
     field: &str,
     items: Vec<Value>,

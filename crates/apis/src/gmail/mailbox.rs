@@ -14,7 +14,7 @@ use super::rows::{
     ReplyTarget, Rows, Text, Thread, message_id_row,
 };
 
-/// The labels of the system. Their ids are their names.
+/// The system labels. Their ids are their names.
 pub(super) const SYSTEM_LABELS: [&str; 14] = [
     "INBOX",
     "SENT",
@@ -32,13 +32,13 @@ pub(super) const SYSTEM_LABELS: [&str; 14] = [
     "CATEGORY_FORUMS",
 ];
 
-/// So many events are kept.
+/// Number of events that are kept.
 pub(super) const MOST_EVENTS: u64 = 10_000;
 
-/// Events are kept for so long: 30 days, in milliseconds.
+/// Age up to which events are kept: 30 days, in milliseconds.
 pub(super) const EVENT_LIFETIME: u64 = 30 * 24 * 60 * 60 * 1000;
 
-/// How many old events are looked at with each new one; more than one, so that they become fewer.
+/// Number of old events that are checked with each new one. More than one, so that a backlog shrinks.
 pub(super) const FORGOTTEN_AT_ONCE: usize = 2;
 
 /// One mailbox, open for a call.
@@ -56,7 +56,7 @@ impl<'r, 'a> Mailbox<'r, 'a> {
         }
     }
 
-    /// The name of one of the mailbox's collections.
+    /// Returns the full name of a collection of the mailbox.
     pub(super) fn collection(&self, name: &str) -> String {
         format!("gmail/{}/{name}", self.address)
     }
@@ -85,19 +85,19 @@ impl<'r, 'a> Mailbox<'r, 'a> {
         entry.ok_or_else(|| not_found("message", id))
     }
 
-    /// An entry as the ledger has it.
+    /// Returns an entry of the ledger, without caching it.
     pub(super) async fn peek_entry(&self, key: &Key) -> Result<Option<Entry>, Rejection> {
         let collection = self.collection("entries");
         self.rows.peek(&collection, key.as_str()).await
     }
 
-    /// The words of a message that its entry does not have, with a blank around each.
+    /// Returns the words of a message that its entry lacks, with a blank around each.
     pub(super) async fn peek_text(&self, id: &str) -> Result<String, Rejection> {
         let text: Option<Text> = self.rows.peek(&self.collection("texts"), id).await?;
         Ok(text.map(|text| text.words).unwrap_or_default())
     }
 
-    /// A thread as the ledger has it.
+    /// Returns a thread of the ledger, without caching it.
     pub(super) async fn peek_thread(&self, id: &str) -> Result<Option<Thread>, Rejection> {
         self.rows.peek(&self.collection("threads"), id).await
     }
@@ -138,20 +138,20 @@ impl<'r, 'a> Mailbox<'r, 'a> {
         self.rows.delete(&collection, id);
     }
 
-    /// Those of the labels that are not deleted. A label goes without a look at the messages that have
-    /// it; they lose it when they are next looked at.
+    /// Returns those of the labels that still exist. Deleting a label does not touch its messages; they
+    /// lose it here, when they are next read.
     pub(super) async fn existing_labels(&mut self, labels: &Labels) -> Result<Labels, Rejection> {
-        let mut existing_labels = Labels::new();
+        let mut existing = Labels::new();
         for id in labels {
             if label_exists(self, id).await? {
-                existing_labels.insert(id.clone());
+                existing.insert(id.clone());
             }
         }
-        Ok(existing_labels)
+        Ok(existing)
     }
 }
 
-/// Whether there is such a label.
+/// Returns whether the label exists.
 pub(super) async fn label_exists(
     mailbox: &mut Mailbox<'_, '_>,
     id: &str,
@@ -159,7 +159,7 @@ pub(super) async fn label_exists(
     Ok(is_system_label(id) || label_row(mailbox, id).await?.is_some())
 }
 
-/// The label that a search means by a name.
+/// Returns the label that a name in a search refers to.
 pub(super) async fn label_named(
     mailbox: &mut Mailbox<'_, '_>,
     name: &str,
@@ -174,7 +174,7 @@ pub(super) async fn label_named(
     Ok(named.map(|named| named.label))
 }
 
-/// Brings the counters of labels from one state of a thread to the next.
+/// Updates the counters of labels for a thread that changes from `before` to `after`.
 pub(super) async fn recount_labels(
     mailbox: &mut Mailbox<'_, '_>,
     before: &BTreeMap<&str, Counts>,
@@ -187,7 +187,7 @@ pub(super) async fn recount_labels(
         if old == new {
             continue;
         }
-        // The counters of a label that was deleted went with it.
+        // A deleted label has no counters any more.
         let Some(mut label) = label_row_or_default(mailbox, id).await? else {
             continue;
         };
@@ -202,7 +202,7 @@ pub(super) async fn recount_labels(
     Ok(())
 }
 
-/// How many messages have a label.
+/// Returns the counters of a label.
 pub(super) async fn label_counts(
     mailbox: &mut Mailbox<'_, '_>,
     id: &str,
@@ -236,14 +236,14 @@ pub(super) fn is_system_label(id: &str) -> bool {
     SYSTEM_LABELS.contains(&id)
 }
 
-/// A name as searches write it: names that differ in case, blanks and slashes only would be the same
-/// there, so there is only one of them.
+/// Returns a label name as searches write it. Names that differ only in case, blanks and slashes would
+/// be equal there, so only one of them can exist.
 pub(super) fn folded_label_name(name: &str) -> String {
     let dash = |c: char| if matches!(c, ' ' | '/') { '-' } else { c };
     name.to_lowercase().chars().map(dash).collect()
 }
 
-/// Writes an event down and returns its id.
+/// Appends an event to the history and returns its id.
 pub(super) async fn log_event(
     mailbox: &mut Mailbox<'_, '_>,
     event: &Event,
@@ -259,7 +259,7 @@ pub(super) async fn log_event(
     Ok(account.history)
 }
 
-/// Forgets a few events that are too old or too many.
+/// Deletes up to [`FORGOTTEN_AT_ONCE`] events that exceed the limits of age or number.
 pub(super) async fn forget_events(
     mailbox: &mut Mailbox<'_, '_>,
     account: &mut Account,
@@ -290,7 +290,7 @@ pub(super) fn event_row_id(id: u64) -> String {
     format!("{id:016x}")
 }
 
-/// That there is no such thread.
+/// Refuses an unknown thread.
 pub(super) fn unknown_thread(id: &str) -> Rejection {
     not_found("thread", id)
 }

@@ -13,29 +13,31 @@ use super::mime::{Bodies, Part, Structure};
 use super::request::{Request, body_of, check_labels, finish, texts};
 use super::rows::{Content, Entry, Labels};
 
-/// Messages up to this many bytes are read at once; of larger ones only the parts that are shown.
+/// Size in bytes up to which a message is read in one piece. Of larger ones only the shown parts are
+/// read.
 const READ_WHOLE: u64 = 1024 * 1024;
 
-/// How much of a message becomes base64 at once. A multiple of three leaves no padding in between.
+/// Number of bytes of a message that are encoded in base64 at a time. A multiple of three, so that no
+/// padding is written between pieces.
 const PIECE: u64 = 3 * 256 * 1024;
 
-/// The most labels that are given or taken at once, as in Gmail.
+/// Maximum number of labels that one call adds or removes, as in Gmail.
 const MOST_LABELS: usize = 100;
 
-/// The most messages that are changed at once, as in Gmail.
+/// Maximum number of messages that one call changes, as in Gmail.
 const MOST_MESSAGES: usize = 1000;
 
-/// The most bytes of text that a thread is shown with.
+/// Maximum size of the texts of a shown thread, in bytes of JSON.
 const LARGEST_REPLY: u64 = 32 * 1024 * 1024;
 
-/// How much of a message is shown.
+/// The `format` of a shown message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Format {
-    /// What the list knows.
+    /// The fields of the entry only.
     Minimal,
-    /// With the tree of parts and their text.
+    /// With the tree of parts and their texts.
     Full,
-    /// With the message itself.
+    /// With the raw message.
     Raw,
     /// With these header fields, or all of them when none is named.
     Metadata(Vec<String>),
@@ -77,7 +79,7 @@ pub(super) async fn attachment(request: &Request<'_>) -> Result<Answer, Rejectio
     let part = attached(&content.structure, id, request.id())
         .ok_or_else(|| not_found("attachment", request.id()))?;
     let range = part.range();
-    // The body, what comes out of it, and that as text.
+    // The encoded body, the decoded bytes, and these as base64.
     reserve(request, 2 * (range.end - range.start)).await?;
     let media = media(&mut mailbox, id).await?;
     let lookup = mailbox.rows.lookup();
@@ -93,7 +95,7 @@ pub(super) async fn attachment(request: &Request<'_>) -> Result<Answer, Rejectio
     })))
 }
 
-/// The id that a client fetches a part by.
+/// Returns the id by which clients fetch a part.
 fn attachment_id(message: &str, part: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{message}/{part}"))
 }
@@ -106,7 +108,7 @@ fn attached<'s>(structure: &'s Structure, message: &str, id: &str) -> Option<&'s
         .filter(|part| of == message && part.is_fetched())
 }
 
-/// About how many bytes of JSON a message becomes.
+/// Estimates the size of a message as JSON, in bytes.
 pub(super) async fn cost(
     mailbox: &mut Mailbox<'_, '_>,
     id: &str,
@@ -121,12 +123,12 @@ pub(super) async fn cost(
     Ok(bytes / 3 * 4)
 }
 
-/// Takes memory for so much JSON: once as values, once as text.
+/// Reserves memory for `cost` bytes of JSON: once as values, once as text.
 pub(super) async fn reserve(request: &Request<'_>, cost: u64) -> Result<(), Rejection> {
     request.call.reply_memory.reserve(2 * cost).await
 }
 
-/// A message in a format.
+/// Returns a message in a format.
 pub(super) async fn show(
     mailbox: &mut Mailbox<'_, '_>,
     id: &str,
@@ -147,7 +149,7 @@ pub(super) async fn show(
     Ok(shown)
 }
 
-/// What is shown of every message.
+/// Returns the fields that every format shows.
 pub(super) async fn minimal(
     mailbox: &mut Mailbox<'_, '_>,
     entry: &Entry,
@@ -163,7 +165,8 @@ pub(super) async fn minimal(
     }))
 }
 
-/// A message that has just been filed: with its tree, without its text, which the client has.
+/// Returns a message that has just been filed: with its tree of parts, but without their texts, which
+/// the client has sent.
 pub(super) async fn filed(
     mailbox: &mut Mailbox<'_, '_>,
     entry: &Entry,
@@ -186,7 +189,7 @@ pub(super) async fn media(
     mailbox.rows.media(&collection, id).await
 }
 
-/// The text that is shown with the message.
+/// Reads the bodies that are shown inline.
 async fn bodies(
     mailbox: &mut Mailbox<'_, '_>,
     id: &str,
@@ -213,7 +216,7 @@ async fn bodies(
     Ok(bodies)
 }
 
-/// The message itself in base64, without ever being in memory as it is.
+/// Returns the raw message in base64. The decoded message is never in memory as a whole.
 async fn raw(
     mailbox: &mut Mailbox<'_, '_>,
     id: &str,
@@ -233,7 +236,7 @@ async fn raw(
     Ok(text)
 }
 
-/// Labels to be given and taken.
+/// Labels to be added and removed.
 #[derive(Debug, Default)]
 pub(super) struct LabelChange {
     add: Labels,
@@ -241,7 +244,7 @@ pub(super) struct LabelChange {
 }
 
 impl LabelChange {
-    /// What the metadata says.
+    /// Reads the change from the metadata.
     pub(super) async fn from_request(request: &Request<'_>) -> Result<Self, Rejection> {
         let labels = |name| {
             let labels = texts(request.call.metadata, name, MOST_LABELS)?;
@@ -256,7 +259,9 @@ impl LabelChange {
         check_labels(&mut mailbox, &change.add, labels::may_change).await?;
         check_labels(&mut mailbox, &change.remove, labels::may_change).await?;
         match change.add.intersection(&change.remove).next() {
-            Some(both) => Err(invalid(format!("label {both} is both given and taken"))),
+            Some(both) => Err(invalid(format!(
+                "label {both} is in both addLabelIds and removeLabelIds"
+            ))),
             None => Ok(change),
         }
     }
@@ -280,7 +285,7 @@ fn trash_label() -> Labels {
     Labels::from(["TRASH".to_owned()])
 }
 
-/// Makes the change on one message.
+/// Applies the change to one message.
 pub(super) async fn apply(
     mailbox: &mut Mailbox<'_, '_>,
     id: &str,
@@ -331,8 +336,8 @@ pub(super) async fn batch_modify(request: &Request<'_>) -> Result<Answer, Reject
     Ok(finish(rows, Answer::default()))
 }
 
-/// `users.messages.batchDelete`. Messages that are not there, or no more, are ignored, as the
-/// service promises nothing about them.
+/// `users.messages.batchDelete`. Ids of messages that do not exist are ignored: the service gives no
+/// guarantee about them.
 pub(super) async fn batch_delete(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);
@@ -367,8 +372,8 @@ pub(super) async fn get_thread(request: &Request<'_>) -> Result<Answer, Rejectio
     }
     if total > LARGEST_REPLY {
         let problem = format!(
-            "the messages of the thread take about {total} bytes, of which one reply has at most \
-             {LARGEST_REPLY}; fetch them one by one"
+            "the messages of the thread take about {total} bytes, more than the limit of \
+             {LARGEST_REPLY} for one reply; fetch them one by one"
         );
         return Err(Rejection::FailedPrecondition { problem });
     }

@@ -1,4 +1,4 @@
-//! What an operator sets for Gmail.
+//! Operator settings of Gmail: addresses and the relay.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,22 @@ use http::Uri;
 use http::uri::Authority;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// The longest part before the `@` (RFC 5321, 4.5.3.1.1).
+/// Longest part before the `@`, in bytes (RFC 5321, 4.5.3.1.1).
 const LONGEST_LOCAL: usize = 64;
 
-/// The longest domain (RFC 5321, 4.5.3.1.2).
+/// Longest domain, in bytes (RFC 5321, 4.5.3.1.2).
 const LONGEST_DOMAIN: usize = 255;
 
-/// How the Gmail API is set up.
+/// Settings of the Gmail API.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whose mailbox `userId=me` is. Default: `me@windlass.localhost`.
+    /// Address of the mailbox for `userId=me`. Default: `me@windlass.localhost`.
     pub me: Address,
-    /// The domains whose addresses are mailboxes on this server, in lower case, beside that of
-    /// [`me`](Self::me). A mailbox need not be made; it is there. Default: none.
+    /// Domains whose addresses are mailboxes on this server, in lower case, in addition to that of
+    /// [`me`](Self::me). Mailboxes are not created; each address has one. Default: none.
     pub domains: Vec<String>,
-    /// What takes messages to everybody else. Default: none; such messages stay with their sender, and
-    /// the log says so.
+    /// Relay for messages to all other domains. Default: none; such messages stay with their sender, and a
+    /// warning is logged.
     pub relay: Option<Relay>,
 }
 
@@ -39,39 +39,38 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether an address is a mailbox on this server.
+    /// Returns whether an address is a mailbox on this server.
     pub fn is_local(&self, address: &Address) -> bool {
         let domain = address.domain();
         domain == self.me.domain() || self.domains.iter().any(|local| local == domain)
     }
 }
 
-/// An SMTP server that takes messages for anybody.
+/// An SMTP server that accepts messages to any domain.
 #[derive(Debug, Clone)]
 pub struct Relay {
-    /// Its name or address.
+    /// Host name or IP address.
     pub host: String,
-    /// Its port. Usual are 587 for [`Security::StartTls`], 465 for [`Security::Tls`] and 25 for
+    /// Port. Usual are 587 for [`Security::StartTls`], 465 for [`Security::Tls`] and 25 for
     /// [`Security::None`].
     pub port: u16,
     /// How the connection is protected.
     pub security: Security,
-    /// What the server is told before it takes anything, if it wants to be told. Without
-    /// [`Security::StartTls`] or [`Security::Tls`] it goes in the clear.
+    /// Credentials, if the server requires them. They are sent unencrypted with [`Security::None`].
     pub credentials: Option<Credentials>,
-    /// The name that this server greets with. Default: the domain of [`Options::me`](Options::me).
+    /// Name in the `EHLO` command. Default: the domain of [`Options::me`](Options::me).
     pub helo: Option<String>,
 }
 
 /// How a connection to a relay is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Security {
-    /// Not at all.
+    /// Not protected.
     None,
-    /// By TLS after a greeting in the clear. The relay has to offer it. Default.
+    /// STARTTLS. The connection fails if the relay does not offer it. Default.
     #[default]
     StartTls,
-    /// By TLS from the beginning.
+    /// TLS from the beginning.
     Tls,
 }
 
@@ -92,24 +91,24 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A text that names no relay.
+/// Why a text is not a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotARelay {
-    /// It is no URL of a known scheme with a host.
+    /// Not a URL of a known scheme with a host.
     #[error(
         "it is not a URL such as smtp://mail.example.com (STARTTLS, port 587), \
          smtps://me@mail.example.com (TLS, port 465) or smtp+plain://127.0.0.1 (port 25)"
     )]
     Form,
-    /// It has a password in it, which would be shown wherever the setting is.
-    #[error("a password does not belong into the URL")]
+    /// The URL has a password, which would be shown with the setting.
+    #[error("a password does not belong in the URL; set gmail.relay_password_file")]
     Password,
 }
 
 impl Security {
     const ALL: [Self; 3] = [Self::StartTls, Self::Tls, Self::None];
 
-    /// The scheme of the URL of such a relay.
+    /// Returns the scheme of the URL.
     fn scheme(self) -> &'static str {
         match self {
             Self::StartTls => "smtp",
@@ -118,7 +117,7 @@ impl Security {
         }
     }
 
-    /// The usual port.
+    /// Returns the usual port.
     fn port(self) -> u16 {
         match self {
             Self::StartTls => 587,
@@ -169,7 +168,7 @@ fn credentials(authority: &Authority) -> Result<Option<Credentials>, NotARelay> 
     }))
 }
 
-/// As it is read; without the password.
+/// Writes the URL that reads back as the relay, without the password.
 impl fmt::Display for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.security.scheme())?;
@@ -185,39 +184,39 @@ impl fmt::Display for Relay {
     }
 }
 
-/// An address such as `someone@example.com`, in lower case. Quoted local parts are not taken.
+/// An address such as `someone@example.com`, in lower case. Quoted local parts are not supported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     text: String,
-    /// Where the `@` is.
+    /// Offset of the `@`.
     at: usize,
 }
 
-/// A text that is no address.
+/// Why a text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an address")]
 pub struct NotAnAddress {
-    /// Its beginning.
+    /// The first 100 characters of the text.
     text: String,
 }
 
 impl Address {
-    /// The whole, e.g. `someone@example.com`.
+    /// Returns the whole address, e.g. `someone@example.com`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// What is before the `@`.
+    /// Returns the part before the `@`.
     pub fn local(&self) -> &str {
         &self.text[..self.at]
     }
 
-    /// What is after it.
+    /// Returns the part after the `@`.
     pub fn domain(&self) -> &str {
         &self.text[self.at + 1..]
     }
 
-    /// The address of the mailbox: without a tag, as in `someone+tag@example.com`.
+    /// Returns the address of the mailbox: without the tag of `someone+tag@example.com`.
     #[must_use]
     pub fn without_tag(&self) -> Self {
         match self.local().split_once('+') {

@@ -1,9 +1,9 @@
-//! Messages on their way to the relay.
+//! The queue of messages for the relay, the worker that sends them, and bounces.
 //!
-//! The change set that sends a message leaves a row here. The worker hands it over once that is
-//! durable, tries again with longer and longer waits when the relay does not take it, and in the end
-//! tells the sender. A crash between the relay's word and the row's end sends a message twice, never
-//! not at all.
+//! The change set that sends a message inserts a row here. The worker sends the message after that
+//! change set is durable and retries with growing delays. If the relay refuses the message for good, or
+//! after three days, the sender gets a delivery status notification (RFC 3464). Delivery is at least
+//! once: a crash after the relay's acceptance and before the row is deleted sends the message again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,31 +26,32 @@ use super::rows::{Labels, Rows};
 use super::smtp::{Reason, Refusal};
 use super::{filing, mime, smtp};
 
-/// Where the rows are; their ids ascend with time.
+/// Collection of the rows. Their ids ascend with time.
 pub(super) const COLLECTION: &str = "gmail/outbox";
 
-/// The wait after the first failure; it doubles with each one.
+/// Delay after the first failure. It doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(60);
 
-/// The longest wait.
+/// Longest delay between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// After so long a sender is told that the message did not get through.
+/// Age at which a message is given up and its sender is notified.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
-/// How long the worker sleeps when it knows of nothing to do, and when the ledger fails.
+/// Sleep of the worker while no row is due, and after the ledger has failed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// How many rows are taken out of the ledger at once.
+/// Number of rows that are read from the ledger at a time.
 const BATCH: usize = 20;
 
-/// How often the end of a row is written when somebody else changes the sender's mailbox.
+/// Maximum number of attempts to commit a bounce, which conflicts with concurrent changes of the
+/// sender's mailbox.
 const ATTEMPTS: usize = 8;
 
-/// The longest piece of somebody else's text in a notification, in characters.
+/// Longest text from elsewhere that a notification quotes, in characters.
 const LONGEST_QUOTE: usize = 500;
 
-/// A message for the relay. Its media is that of the message.
+/// A message in the queue. The media of the row is that of the message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Outbound {
     pub(super) sender: String,
@@ -61,7 +62,7 @@ pub(super) struct Outbound {
     /// Milliseconds since the epoch.
     pub(super) created: u64,
     pub(super) failures: u32,
-    /// Not to be tried before, in milliseconds since the epoch.
+    /// Time of the next attempt, in milliseconds since the epoch.
     pub(super) due: u64,
 }
 
@@ -85,7 +86,7 @@ impl Outbound {
         }
     }
 
-    /// As it is after another failure; `None` when it is given up.
+    /// Returns the row after another failure; `None` if the message is given up.
     fn postponed(&self, now: u64) -> Option<Self> {
         let age = Duration::from_millis(now.saturating_sub(self.created));
         (age < GIVE_UP_AFTER).then(|| Self {
@@ -95,7 +96,7 @@ impl Outbound {
         })
     }
 
-    /// One for each recipient: the relay refused some, and it is not known whom.
+    /// Returns one row for each recipient: the relay has refused some, and does not say which.
     fn per_recipient(&self, now: u64) -> impl Iterator<Item = Self> {
         self.recipients.iter().map(move |recipient| Self {
             recipients: BTreeSet::from([recipient.clone()]),
@@ -119,7 +120,7 @@ fn millis(duration: Duration) -> u64 {
 pub(super) struct OutboxWorker {
     options: Arc<Options>,
     relay: Relay,
-    /// Told when there is something new.
+    /// Notified when a row was added.
     outbox_changed: Arc<Notify>,
 }
 
@@ -132,7 +133,7 @@ impl OutboxWorker {
         }
     }
 
-    /// Tries all that is due, and returns how long to sleep.
+    /// Tries all rows that are due, and returns the time until the next one is.
     async fn deliver_due(&self, context: &WorkerContext) -> Result<Duration, Rejection> {
         let mut sleep = LONGEST_SLEEP;
         let mut after: Option<String> = None;
@@ -145,12 +146,12 @@ impl OutboxWorker {
             };
             after = Some(last.id.clone());
             for row in rows {
-                // What stands in the way of one message is in the way of no other.
+                // An error with one message must not delay the others.
                 let due = self
                     .try_deliver(context, &row)
                     .await
                     .unwrap_or_else(|error| {
-                        tracing::warn!(id = row.id, %error, "a message in the outbox has to wait");
+                        tracing::warn!(id = row.id, %error, "a message in the outbox cannot be processed now; it is tried again");
                         Some(context.now().as_millis() + millis(FIRST_WAIT))
                     });
                 if let Some(due) = due {
@@ -161,7 +162,7 @@ impl OutboxWorker {
         }
     }
 
-    /// Tries one row if it is due. Returns when it is due next, if it is still there.
+    /// Tries one row if it is due. Returns the time of the next attempt; `None` if the row is done.
     async fn try_deliver(
         &self,
         context: &WorkerContext,
@@ -195,7 +196,8 @@ impl OutboxWorker {
         Ok(smtp::send(options, relay, &outbound.sender, &recipients, &message).await)
     }
 
-    /// Writes down what came of it.
+    /// Deletes, splits, postpones or gives up the row, by the outcome of the attempt. Returns the time of
+    /// the next attempt, if any.
     async fn record_outcome(
         &self,
         context: &WorkerContext,
@@ -223,14 +225,14 @@ impl OutboxWorker {
             return Ok(None);
         };
         let failures = postponed.failures;
-        tracing::warn!(id = row.id, failures, error = %reason, "the relay takes a message later");
+        tracing::warn!(id = row.id, failures, error = %reason, "the relay did not take a message; it is tried again");
         context
             .apply(vec![replacement(row, &postponed, context.now())])
             .await?;
         Ok(Some(postponed.due))
     }
 
-    /// Tells the sender, and takes the message out of the outbox.
+    /// Files a bounce for the sender and deletes the row, in one change set.
     async fn give_up(
         &self,
         context: &WorkerContext,
@@ -258,7 +260,7 @@ impl Worker for OutboxWorker {
     async fn run(&self, context: WorkerContext) {
         loop {
             let sleep = self.deliver_due(&context).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the outbox could not be gone through");
+                tracing::warn!(%error, "the outbox cannot be read");
                 LONGEST_SLEEP
             });
             tokio::select! {
@@ -315,8 +317,8 @@ fn to_bytes(outbound: &Outbound) -> bytes::Bytes {
     text.expect("rows can be written").into()
 }
 
-/// Files a notification into the mailbox of the sender. `row` is the id of the outbox' row, from which
-/// the ids of the notification follow.
+/// Files a notification in the mailbox of the sender. Its ids are derived from `row`, the id of the row
+/// in the outbox.
 pub(super) async fn file_bounce(
     rows: &mut Rows<'_>,
     options: &Options,
@@ -435,7 +437,7 @@ fn bounce_text(options: &Options, boundary: &str, outbound: &Outbound, reason: &
     )
 }
 
-/// Somebody else's text on one line.
+/// Returns text from elsewhere on one line, cut at [`LONGEST_QUOTE`].
 fn single_line(text: &str) -> String {
     let visible = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     visible.take(LONGEST_QUOTE).collect()

@@ -19,25 +19,25 @@ use windlass_store::Media;
 use super::errors::invalid;
 use super::mime::{self, DefaultHeaders, Malformed, Structure, Summary};
 
-/// The media type of a message that came inside of JSON.
+/// Media type of a message that was embedded in JSON.
 const MESSAGE: &str = "message/rfc822";
 
-/// A message, read and ready to be filed.
+/// A parsed message, ready to be filed.
 #[derive(Debug, Clone)]
 pub(super) struct ParsedMessage {
     pub(super) structure: Structure,
     pub(super) summary: Summary,
     pub(super) composition: Composition,
-    /// `None` for a message that is all in its composition.
+    /// The uploaded media; `None` if the composition holds the whole message.
     pub(super) media: Option<Media>,
 }
 
-/// A message about to be sent.
+/// A message to be sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// What the sender keeps.
+    /// The copy of the sender.
     pub(super) own: ParsedMessage,
-    /// What everybody else gets; `None` when that is the same.
+    /// The copy of all recipients, without `Bcc`; `None` if it equals that of the sender.
     pub(super) others: Option<ParsedMessage>,
 }
 
@@ -48,7 +48,7 @@ impl Outgoing {
 }
 
 impl ParsedMessage {
-    /// The media as it is.
+    /// Parses the media unchanged.
     pub(super) async fn open(uploaded: Uploaded) -> Result<Self, Rejection> {
         let raw = uploaded.source.read(0..u64::MAX).await?;
         let media = uploaded.media;
@@ -59,7 +59,7 @@ impl ParsedMessage {
         .await
     }
 
-    /// A message that this server has written.
+    /// Parses a message that this server has generated.
     pub(super) fn written(text: Vec<u8>) -> Result<Self, Malformed> {
         let structure = mime::parse(&text)?;
         Ok(Self {
@@ -84,7 +84,7 @@ impl ParsedMessage {
 }
 
 impl Outgoing {
-    /// The media with the header fields that it lacks; without blind copies for others.
+    /// Parses the media with the header fields that it lacks, and the copy for recipients without `Bcc`.
     pub(super) async fn open(
         uploaded: Uploaded,
         defaults: DefaultHeaders,
@@ -95,7 +95,7 @@ impl Outgoing {
     }
 
     fn read(raw: &[u8], media: &Media, defaults: &DefaultHeaders) -> Result<Self, Malformed> {
-        // Tells what is no message before anything is put in front of it.
+        // Checked before header fields are added, which would make a message of anything.
         mime::parse(raw)?;
         let missing = mime::missing_headers(raw, defaults);
         let header = header(raw);
@@ -113,7 +113,7 @@ impl Outgoing {
     }
 }
 
-/// Reading a large message takes long enough to be in the way of others.
+/// Runs `read` on a blocking thread: parsing a large message would delay other tasks of the runtime.
 async fn off_the_runtime<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, Malformed> + Send + 'static,
 ) -> Result<T, Rejection> {
@@ -126,7 +126,7 @@ async fn off_the_runtime<T: Send + 'static>(
     }
 }
 
-/// The message up to its first empty line, or all of it.
+/// Returns the message up to its first empty line, or all of it.
 fn header(raw: &[u8]) -> &[u8] {
     let ends = memchr::memchr_iter(b'\n', raw);
     let mut starts = ends.map(|end| end + 1);
@@ -134,7 +134,7 @@ fn header(raw: &[u8]) -> &[u8] {
     &raw[..starts.find(is_empty).unwrap_or(raw.len())]
 }
 
-/// Takes the message out of the JSON of a method; see `windlass_server::handler::ApiHandler::embedded`.
+/// Takes the message from the JSON of a method; see `windlass_server::handler::ApiHandler::embedded`.
 pub(super) fn embedded(fields: &mut Map<String, Value>) -> Result<Option<Embedded>, Rejection> {
     let raw = match fields.shift_remove("raw") {
         None | Some(Value::Null) => return Ok(None),
@@ -154,13 +154,13 @@ pub(super) fn embedded(fields: &mut Map<String, Value>) -> Result<Option<Embedde
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// With or without padding, as clients have it.
+/// Base64url with or without padding, as clients send either.
 const URL_SAFE_LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// What some clients send in its place; the service takes it.
+/// Standard base64, which some clients send and Gmail accepts.
 const STANDARD_LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 
-/// The bytes of a message: a beginning, then the media from some point on.
+/// The bytes of a message: `head`, then the media from offset `skip`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Composition {
     #[serde(
@@ -170,7 +170,7 @@ pub(super) struct Composition {
         deserialize_with = "from_base64"
     )]
     head: Vec<u8>,
-    /// How much of the media is left out at its beginning.
+    /// Number of bytes that are omitted at the beginning of the media.
     #[serde(default)]
     skip: u64,
     /// The length of the media.
@@ -179,7 +179,7 @@ pub(super) struct Composition {
 }
 
 impl Composition {
-    /// The media as it is.
+    /// Returns the composition of the unchanged media of this length.
     pub(super) fn whole(media: u64) -> Self {
         Self {
             media,
@@ -187,7 +187,7 @@ impl Composition {
         }
     }
 
-    /// A message without media.
+    /// Returns the composition of a message without media.
     pub(super) fn text(head: Vec<u8>) -> Self {
         Self {
             head,
@@ -195,7 +195,7 @@ impl Composition {
         }
     }
 
-    /// The media with `head` in place of its first `skip` bytes.
+    /// Returns the composition of media whose first `skip` bytes are replaced by `head`.
     pub(super) fn new(head: Vec<u8>, skip: usize, media: u64) -> Self {
         Self {
             head,
@@ -204,24 +204,24 @@ impl Composition {
         }
     }
 
-    /// Whether the message is the media, byte for byte.
+    /// Returns whether the message is the media, byte for byte.
     pub(super) fn is_whole(&self) -> bool {
         self.head.is_empty() && self.skip == 0
     }
 
-    /// The length of the message in bytes.
+    /// Returns the length of the message in bytes.
     pub(super) fn length(&self) -> u64 {
         self.head.len() as u64 + self.media - self.skip
     }
 
-    /// The whole message, given the whole media.
+    /// Returns the whole message, given the whole media.
     pub(super) fn compose(&self, media: &[u8]) -> Vec<u8> {
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
         let rest = media.get(skip..).unwrap_or_default();
         [&self.head, rest].concat()
     }
 
-    /// A range of the message; what lies behind its end is left out.
+    /// Reads a range of the message, cut at its end.
     pub(super) async fn read(
         &self,
         lookup: StoreReader<'_>,
@@ -236,7 +236,7 @@ impl Composition {
         Ok(bytes)
     }
 
-    /// A range of the message as a range of the head and one of the media.
+    /// Splits a range of the message into one of the head and one of the media.
     fn split(&self, range: Range<u64>) -> (Range<usize>, Range<u64>) {
         let end = range.end.min(self.length());
         let start = range.start.min(end);

@@ -1,7 +1,7 @@
-//! What Gmail's search box takes, as a test on messages.
+//! The search language of Gmail, as a test on messages.
 //!
 //! Texts are compared word by word: `from:ann` finds `Ann Lee <ann@example.com>` and `Lee <x@ann.org>`,
-//! not `Anna`. Several words in quotes have to follow each other.
+//! not `Anna`. Words in quotes must be adjacent, in this order.
 
 use windlass_server::handler::Rejection;
 
@@ -10,14 +10,14 @@ use super::rows::Entry;
 
 mod parser;
 
-/// The longest query, in bytes.
+/// Longest query, in bytes.
 pub(super) const LONGEST: usize = 2048;
 
 /// A search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Query(Vec<Term>);
 
-/// Why a text is no search.
+/// Why a query is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum QueryError {
     /// It is longer than [`LONGEST`].
@@ -57,9 +57,9 @@ enum Test {
     Since(u64),
     /// In milliseconds since the epoch.
     Until(u64),
-    /// Spam and trash, which are left out else.
+    /// Any message, those in spam and trash included, which other queries leave out.
     Everywhere,
-    /// What no message is.
+    /// No message.
     Nothing,
 }
 
@@ -98,7 +98,7 @@ const ALL_FIELDS: &[Field] = &[
 ];
 
 impl Query {
-    /// Reads a search. `now` is in milliseconds since the epoch.
+    /// Parses a query. `now` is in milliseconds since the epoch.
     pub(super) fn parse(text: &str, now: u64) -> Result<Self, QueryError> {
         parser::parse(text, now).map(Self)
     }
@@ -107,7 +107,7 @@ impl Query {
         self.0.is_empty()
     }
 
-    /// With the ids of the labels that are named. A label that is not there is that of no message.
+    /// Replaces names of labels by their ids. An unknown label matches no message.
     pub(super) async fn with_labels(
         mut self,
         mailbox: &mut Mailbox<'_, '_>,
@@ -128,12 +128,12 @@ impl Query {
         Ok(self)
     }
 
-    /// Whether it asks for messages in spam or trash.
+    /// Returns whether the query names spam or trash.
     pub(super) fn includes_spam_and_trash(&self) -> bool {
         self.0.iter().any(Term::includes_spam_and_trash)
     }
 
-    /// Whether a message is found; `None` when that hangs on its text, the `body`, which was not given.
+    /// Returns whether a message matches; `None` if that depends on its text and `body` is `None`.
     pub(super) fn matches(&self, entry: &Entry, body: Option<&str>) -> Option<bool> {
         all(&self.0, entry, body)
     }

@@ -1,4 +1,4 @@
-//! A call, read: whose mailbox it is about and what it says.
+//! The arguments of a call: the mailbox, parameters, fields of the metadata; and answers to it.
 
 use serde_json::{Map, Value};
 use windlass_server::handler::{Answer, Call, Rejection};
@@ -8,13 +8,13 @@ use super::mailbox::{self, Mailbox};
 use super::options::{Address, Options};
 use super::rows::{Labels, Rows};
 
-/// The most entries of a page.
+/// Maximum number of entries of a page.
 const LARGEST_PAGE: usize = 500;
 
-/// The entries of a page when the client does not say.
+/// Number of entries of a page by default.
 const DEFAULT_PAGE: usize = 100;
 
-/// The most values of a parameter or a field that names labels or headers.
+/// Maximum number of values of a parameter or a field that names labels or headers.
 const MOST_NAMES: usize = 100;
 
 /// A call on a mailbox.
@@ -22,7 +22,7 @@ const MOST_NAMES: usize = 100;
 pub(super) struct Request<'a> {
     pub(super) call: &'a Call<'a>,
     pub(super) options: &'a Options,
-    /// Whose mailbox.
+    /// Address of the mailbox.
     pub(super) address: Address,
 }
 
@@ -50,12 +50,12 @@ impl<'a> Request<'a> {
         Rows::new(self.call.lookup, self.call.now)
     }
 
-    /// The `id` in the path.
+    /// Returns the `id` of the path.
     pub(super) fn id(&self) -> &'a str {
         self.call.path.value("id").unwrap_or_default()
     }
 
-    /// The id that a message made by this call gets: 16 hexadecimal digits that grow with time.
+    /// Returns the id for a message that this call creates: 16 hexadecimal digits that ascend with time.
     pub(super) fn fresh_id(&self) -> String {
         self.call.fresh_id[1..17].to_owned()
     }
@@ -86,8 +86,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What the metadata says of a message: the metadata itself, or its `message` where it is that of
-    /// a draft.
+    /// Returns the fields of the message: the metadata itself, or its `message` if the method is one of
+    /// drafts.
     pub(super) fn message_fields(&self) -> Result<&'a Map<String, Value>, Rejection> {
         let metadata = self.call.metadata;
         if self.call.method.collection() != "users.drafts" {
@@ -100,12 +100,12 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The thread that a new message shall belong to.
+    /// Returns the thread that the client names for a new message.
     pub(super) fn wanted_thread(&self) -> Result<Option<&'a str>, Rejection> {
         text(self.message_fields()?, "threadId")
     }
 
-    /// The labels that a new message shall have; `None` when nothing is said.
+    /// Returns the labels that the client names for a new message; `None` if there is no such field.
     pub(super) fn wanted_labels(&self) -> Result<Option<Labels>, Rejection> {
         let fields = self.message_fields()?;
         if !fields.contains_key("labelIds") {
@@ -116,7 +116,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Refuses labels that do not exist, or that a client may not give or take.
+/// Refuses labels that do not exist and those that `may_change` excludes.
 pub(super) async fn check_labels(
     mailbox: &mut Mailbox<'_, '_>,
     labels: &Labels,
@@ -131,7 +131,7 @@ pub(super) async fn check_labels(
     Ok(())
 }
 
-/// The text of a field; `None` when it is not there or empty.
+/// Returns the text of a field; `None` if it is absent or empty.
 pub(super) fn text<'f>(
     fields: &'f Map<String, Value>,
     name: &str,
@@ -143,7 +143,7 @@ pub(super) fn text<'f>(
     }
 }
 
-/// The texts of a field that is a list, at most `most`; none when it is not there.
+/// Returns the texts of a field that is a list of at most `most`; none if it is absent.
 pub(super) fn texts<'f>(
     fields: &'f Map<String, Value>,
     name: &str,
@@ -163,7 +163,7 @@ pub(super) fn texts<'f>(
 fn check_count(name: &str, count: usize, most: usize) -> Result<(), Rejection> {
     if count > most {
         return Err(invalid(format!(
-            "{name} has {count} values; at most {most} are taken"
+            "{name} has {count} values; the limit is {most}"
         )));
     }
     Ok(())
@@ -174,7 +174,7 @@ fn empty() -> &'static Map<String, Value> {
     &EMPTY
 }
 
-/// An answer that changes nothing.
+/// Returns an answer without changes.
 pub(super) fn body_of(body: Value) -> Answer {
     let body = match body {
         Value::Object(body) => body,
@@ -186,7 +186,7 @@ pub(super) fn body_of(body: Value) -> Answer {
     }
 }
 
-/// The answer with what the rows have become.
+/// Returns the answer with the changes of the rows.
 pub(super) fn finish(rows: Rows<'_>, answer: Answer) -> Answer {
     Answer {
         changes: rows.into_changes(),

@@ -1,7 +1,22 @@
-//! What a call has read and wants changed: a notebook between a handler and the ledger.
+//! The rows of a mailbox, and the write buffer through which a call reads and changes them.
 //!
-//! A call reads rows, changes some of them, reads its own changes, and in the end everything becomes
-//! one list of changes, each resting on the version that was read.
+//! A call reads rows, changes some of them and reads its own changes. At the end all changes become
+//! one change set, in which each change expects the version that was read.
+//!
+//! | collection | id | row |
+//! |---|---|---|
+//! | `gmail/mailboxes` | address | [`Account`] |
+//! | `gmail/{address}/entries` | [`Key`] | [`Entry`], newest first; lists and searches read it |
+//! | `gmail/{address}/messages` | message | [`EntryRef`] |
+//! | `gmail/{address}/contents` | message | [`Content`], with the media; may be large |
+//! | `gmail/{address}/texts` | message | [`Text`] |
+//! | `gmail/{address}/threads` | thread | [`Thread`] |
+//! | `gmail/{address}/message-ids` | hash of a `Message-ID` | [`ReplyTarget`] |
+//! | `gmail/{address}/labels` | label | [`Label`] |
+//! | `gmail/{address}/label-names` | folded name | [`LabelName`] |
+//! | `gmail/{address}/drafts` | draft, newest first | [`Draft`] |
+//! | `gmail/{address}/history` | history id | [`Event`] |
+//! | `gmail/outbox` | by time | `outbox::Outbound`, with the media |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +30,10 @@ use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 use super::mime::{Structure, words};
 use super::parsed_message::Composition;
 
-/// The longest list of words that is kept of a header field, in bytes.
+/// Longest list of words that is stored of a header field, in bytes.
 pub(super) const LONGEST_FIELD: usize = 4096;
 
-/// Rows by collection and id, as the call sees them.
+/// Rows by collection and id, with the changes of the call.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
     lookup: StoreReader<'a>,
@@ -28,9 +43,9 @@ pub(super) struct Rows<'a> {
 
 #[derive(Debug, Default)]
 struct Row {
-    /// As the ledger has it; `None` when it has none.
+    /// The row in the ledger; `None` if there is none.
     found: Option<Resource>,
-    /// What the call has made of it; `None` when it has only looked.
+    /// The change that the call makes; `None` if it has only read the row.
     pending: Option<PendingWrite>,
 }
 
@@ -75,8 +90,8 @@ impl<'a> Rows<'a> {
         self.now
     }
 
-    /// The row, if there is one. One that cannot be read, which no version of this code has written,
-    /// counts as none.
+    /// Returns the row. A row that cannot be decoded is logged and treated as absent; no version of
+    /// this code has written one.
     pub(super) async fn read<T: DeserializeOwned>(
         &mut self,
         collection: &str,
@@ -86,7 +101,7 @@ impl<'a> Rows<'a> {
         Ok(row.body().and_then(|body| parse(collection, id, body)))
     }
 
-    /// The row as the ledger has it, not kept in mind: for calls that look at many.
+    /// Returns the row of the ledger without caching it, for calls that read many rows.
     pub(super) async fn peek<T: DeserializeOwned>(
         &self,
         collection: &str,
@@ -96,7 +111,7 @@ impl<'a> Rows<'a> {
         Ok(found.and_then(|found| parse(collection, id, &found.body)))
     }
 
-    /// The media that the row describes.
+    /// Returns the media of the row.
     pub(super) async fn media(
         &mut self,
         collection: &str,
@@ -105,7 +120,7 @@ impl<'a> Rows<'a> {
         Ok(self.row(collection, id).await?.media().cloned())
     }
 
-    /// Up to `limit` rows as the ledger has them, in the order of their ids after `after`.
+    /// Returns up to `limit` rows of the ledger whose ids follow `after`, in order of ids.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         collection: &str,
@@ -120,7 +135,7 @@ impl<'a> Rows<'a> {
         Ok(rows.collect())
     }
 
-    /// Writes a row; its media stays what it was. A row that was not read is taken to be new.
+    /// Writes a row and keeps its media. A row that was not read before is inserted.
     pub(super) fn write<T: Serialize>(&mut self, collection: &str, id: &str, row: &T) {
         let row_of = self.entry(collection, id);
         let media = row_of.media().cloned();
@@ -130,7 +145,7 @@ impl<'a> Rows<'a> {
         });
     }
 
-    /// Writes a row with what it describes.
+    /// Writes a row and sets its media.
     pub(super) fn write_with<T: Serialize>(
         &mut self,
         collection: &str,
@@ -149,7 +164,7 @@ impl<'a> Rows<'a> {
         self.entry(collection, id).pending = Some(PendingWrite::Deleted);
     }
 
-    /// What is to be changed. Deletes come last, so that media that goes from one row to another always
+    /// Returns the changes. Deletions are last, so that media that moves from one row to another always
     /// has an owner.
     pub(super) fn into_changes(self) -> Vec<ResourceChange> {
         let now = self.now;
@@ -254,16 +269,16 @@ impl Default for Account {
     }
 }
 
-/// What is shown of a message in a list and what it is found by. Texts are words with a blank around
+/// The fields of a message that lists show and searches compare. Texts are words with a blank around
 /// each; see [`words_of`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) id: String,
     pub(super) thread: String,
     pub(super) labels: Labels,
-    /// The event that changed it last.
+    /// History id of the last change.
     pub(super) history: u64,
-    /// The event that it came with.
+    /// History id of the event that added it.
     pub(super) arrival: u64,
     /// Milliseconds since the epoch.
     pub(super) date: u64,
@@ -293,7 +308,7 @@ impl Entry {
     }
 }
 
-/// Where an [`Entry`] is: keys ascend from the newest message to the oldest.
+/// Id of the row of an [`Entry`]. Keys ascend from the newest message to the oldest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Key(String);
 
@@ -306,7 +321,7 @@ impl Key {
         ))
     }
 
-    /// A key that a client was given in a page token.
+    /// Reads a key from a page token.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hex.then(|| Self(text.to_owned()))
@@ -317,20 +332,20 @@ impl Key {
     }
 }
 
-/// Where the entry of a message is.
+/// Key of the entry of a message.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct EntryRef {
     pub(super) key: Key,
 }
 
-/// What never changes of a message.
+/// The immutable part of a message.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Content {
     pub(super) composition: Composition,
     pub(super) structure: Structure,
 }
 
-/// What a search for words looks through when the entry does not have them.
+/// Words of the message text, which searches read if the entry does not decide.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Text {
     pub(super) words: String,
@@ -339,7 +354,7 @@ pub(super) struct Text {
 /// A thread, its messages from the oldest to the newest.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Thread {
-    /// What the messages have in common; see [`super::filing::base_subject`].
+    /// Subject without reply prefixes; see [`super::filing::base_subject`].
     pub(super) subject: String,
     pub(super) history: u64,
     pub(super) messages: Vec<Member>,
@@ -353,14 +368,14 @@ pub(super) struct Member {
     pub(super) labels: Labels,
 }
 
-/// A message that others may answer.
+/// A message that later messages may name as the one they answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ReplyTarget {
     pub(super) message: String,
     pub(super) thread: String,
 }
 
-/// A label: of the user, or the counters of one of the system.
+/// A user label, or the counters of a system label.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Label {
     pub(super) name: String,
@@ -375,7 +390,7 @@ pub(super) struct Label {
     pub(super) counts: Counts,
 }
 
-/// How many messages and threads have a label.
+/// Counters of the messages and threads with a label.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts {
     pub(super) messages: i64,
@@ -384,7 +399,7 @@ pub(super) struct Counts {
     pub(super) threads_unread: i64,
 }
 
-/// Whose name it is.
+/// The label that has a name.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct LabelName {
     pub(super) label: String,
@@ -397,7 +412,7 @@ pub(super) struct Draft {
     pub(super) key: Key,
 }
 
-/// Something that happened to a message.
+/// A change of a message.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Event {
     pub(super) what: EventKind,
@@ -405,14 +420,14 @@ pub(super) struct Event {
     pub(super) thread: String,
     /// The labels of the message afterwards.
     pub(super) labels: Labels,
-    /// Those that came or went.
+    /// The labels that were added or removed.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub(super) changed: Labels,
     /// Milliseconds since the epoch.
     pub(super) at: u64,
 }
 
-/// What happened.
+/// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum EventKind {
@@ -422,7 +437,7 @@ pub(super) enum EventKind {
     LabelRemoved,
 }
 
-/// The row of a `Message-ID`, which may be long and hold anything.
+/// Returns the row id for a `Message-ID`: a hash, since the value may be long and hold any characters.
 pub(super) fn message_id_row(message_id: &str) -> String {
     let hash: [u8; 32] = Sha256::digest(message_id.as_bytes()).into();
     let (first, _) = hash.split_at(16);
@@ -430,7 +445,7 @@ pub(super) fn message_id_row(message_id: &str) -> String {
     format!("{:032x}", u128::from_be_bytes(first))
 }
 
-/// The words of texts with a blank around each, cut at [`LONGEST_FIELD`] bytes.
+/// Returns the words of texts with a blank around each, cut at [`LONGEST_FIELD`] bytes.
 pub(super) fn words_of<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     let mut all = String::new();
     for word in texts.into_iter().flat_map(words) {

@@ -1,3 +1,5 @@
+//! The SMTP client for the relay.
+
 use std::time::Duration;
 
 use lettre::address::Envelope;
@@ -8,25 +10,24 @@ use lettre::{AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
 
 use super::options::{Options, Relay, Security};
 
-/// How long the relay may be silent.
+/// How long the relay may take to respond.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Replies of the relay that are about this server and not about the message: it wants other
-/// credentials (RFC 4954, 6).
+/// Replies that concern the credentials of this server and not the message (RFC 4954, 6).
 const AUTHENTICATION_REPLIES: [u16; 5] = [454, 530, 534, 535, 538];
 
-/// Why the relay did not take a message.
+/// Why the relay did not accept a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// It never will.
+    /// It will not accept it later either.
     #[error("{0}")]
     Permanent(Reason),
-    /// It may, later.
+    /// It may accept it later.
     #[error("{0}")]
     Transient(Reason),
 }
 
-/// What the relay said, or what happened to the connection.
+/// Reply of the relay, or the error of the connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct Reason {
@@ -35,7 +36,7 @@ pub(super) struct Reason {
     pub(super) text: String,
 }
 
-/// Hands a message over. When this returns without an error, the relay has it.
+/// Sends a message. On success the relay has accepted it.
 pub(super) async fn send(
     options: &Options,
     relay: &Relay,
@@ -45,16 +46,16 @@ pub(super) async fn send(
 ) -> Result<(), Refusal> {
     let envelope = envelope(from, to)?;
     let message = with_line_ends(message);
-    // The library ends the last line, whether it has an end or not.
+    // lettre appends a line end in any case.
     let message = message.strip_suffix(b"\r\n").unwrap_or(&message);
     let transport = transport(options, relay).map_err(|error| refusal(&error))?;
     let sent = transport.send_raw(&envelope, message).await;
     sent.map(drop).map_err(|error| refusal(&error))
 }
 
-/// The message with CRLF wherever a line ends, however it ends there. Some relays take a lone LF or CR
-/// for the end of a line, and could be told the end of the message, and commands behind it, by one that
-/// nobody has escaped (RFC 5321, 2.3.8).
+/// Returns the message with CRLF as the only line end. Some relays accept a bare LF or CR as a line end,
+/// so that an unescaped `.` between two of them would end the message and smuggle in commands
+/// (RFC 5321, 2.3.8).
 fn with_line_ends(message: &[u8]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(message.len() + message.len() / 64);
     let mut before = 0;
@@ -109,7 +110,7 @@ fn transport(
 fn refusal(error: &smtp::Error) -> Refusal {
     let status = error.status().map(u16::from);
     let is_about_us = status.is_some_and(|status| AUTHENTICATION_REPLIES.contains(&status));
-    // An error of the client is that the relay cannot take such a message.
+    // A client error of lettre means that the relay cannot accept such a message.
     let is_permanent = (error.is_permanent() || error.is_client()) && !is_about_us;
     let reason = Reason {
         status,

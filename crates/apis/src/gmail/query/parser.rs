@@ -1,7 +1,7 @@
-//! The grammar of searches.
+//! The grammar of queries.
 //!
-//! Nothing but its length and depth makes a search invalid: what is no operator is looked for as words,
-//! and a parenthesis that is missing is thought to be there.
+//! Only the limits of length and depth make a query invalid. An unknown operator is searched for as
+//! words, and a missing parenthesis is assumed.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -9,10 +9,10 @@ use jiff::tz::TimeZone;
 use super::{Field, LONGEST, QueryError, Term, Test};
 use crate::gmail::rows::words_of;
 
-/// How deep parentheses may be nested.
+/// Maximum nesting of parentheses.
 const DEEPEST: usize = 50;
 
-/// Reads a search: terms that all have to hold.
+/// Parses a query into terms that all have to match.
 pub(super) fn parse(text: &str, now: u64) -> Result<Vec<Term>, QueryError> {
     if text.len() > LONGEST {
         return Err(QueryError::TooLong);
@@ -36,15 +36,14 @@ struct Parser<'q> {
     depth: usize,
 }
 
-/// What stands between the terms of a group and binds them.
+/// Connective between two terms of a group.
 enum Connective {
     And,
     Or,
 }
 
 impl Parser<'_> {
-    /// Terms up to the closing parenthesis or the end. `OR` binds its neighbours closer than they bind
-    /// others.
+    /// Parses terms up to the closing parenthesis or the end. `OR` binds more tightly than `AND`.
     fn group(&mut self, close: Option<char>) -> Result<Vec<Term>, QueryError> {
         let mut terms: Vec<Term> = Vec::new();
         let mut connective = Connective::And;
@@ -56,7 +55,7 @@ impl Parser<'_> {
             if let Some(closing) = self.eat_any(&[')', '}']) {
                 match close {
                     Some(wanted) if wanted == closing => return Ok(terms),
-                    // One too many is ignored.
+                    // An unmatched closing parenthesis is ignored.
                     _ => continue,
                 }
             }
@@ -120,7 +119,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What an operator is about: a text, or several in parentheses, as in `from:(ann bob)`.
+    /// Parses the operand of an operator: a text, or several in parentheses, as in `from:(ann bob)`.
     fn operand(&mut self, operator: &str) -> Result<Option<Term>, QueryError> {
         let close = match self.eat_any(&['(', '{']) {
             None => return Ok(self.test(operator)),
@@ -151,7 +150,7 @@ impl Parser<'_> {
     fn test(&mut self, operator: &str) -> Option<Term> {
         let value = self.text();
         match operator {
-            // A label is not a word: `label:my-label` is one of its names.
+            // Names of labels are not split into words: `label:my-label` is one name.
             "label" | "l" | "in" => Some(location(&value)),
             "rfc822msgid" => {
                 let id = value.trim_start_matches('<').trim_end_matches('>');
@@ -163,7 +162,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The word before a colon, in lower case.
+    /// Parses a known operator before a colon, and returns it in lower case.
     fn operator(&mut self) -> Option<String> {
         let end = self
             .rest
@@ -177,7 +176,8 @@ impl Parser<'_> {
         Some(operator)
     }
 
-    /// A quoted text, or all up to a blank or a parenthesis. Never nothing while there is something.
+    /// Parses a quoted text, or all up to a blank or a parenthesis. The text
+    /// is empty if one of these comes first.
     fn text(&mut self) -> String {
         if self.eat_any(&['"']).is_some() {
             let (text, rest) = self.rest.split_once('"').unwrap_or((self.rest, ""));
@@ -243,7 +243,7 @@ const OPERATORS: [&str; 26] = [
     "to",
 ];
 
-/// What an operator and its value say; `None` when they say nothing, and are words.
+/// Returns the test of an operator and its value; `None` if the value does not fit, and both are words.
 fn meaning(operator: &str, value: &str, now: u64) -> Option<Test> {
     let within = |fields: &'static [Field]| {
         let phrase = words_of([value]);
@@ -318,7 +318,7 @@ fn category(value: &str) -> Option<Test> {
     Some(Test::Label(id.to_owned()))
 }
 
-/// Bytes, as in `1000`, `10K`, `5MB`.
+/// Reads a number of bytes, as in `1000`, `10K`, `5MB`.
 fn size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit());
     let (number, unit) = text.split_at(digits.unwrap_or(text.len()));

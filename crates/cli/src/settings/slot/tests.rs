@@ -62,7 +62,7 @@ fn what_does_not_fit_is_refused_with_its_reason() {
         (
             "gmail.relay",
             "smtp://cow:moo@mail.test",
-            "a password does not belong into the URL",
+            "a password does not belong in the URL",
         ),
         ("apis", "farm@a:1", "`a:1` is not the name of a host"),
         ("tls_cert", "", "empty"),
