@@ -7,9 +7,9 @@
 use windlass_discovery::Api;
 use windlass_discovery::document::{Collection, Document, MethodDescription};
 
-/// The API with those of these methods of `own` that it lacks, and with the schemas they need.
+/// Returns the API with those of `methods` that it lacks, copied from `own` with the schemas they need.
 ///
-/// An API in whose paths they do not fit stays as it is.
+/// Returns the API unchanged if their paths conflict with its own.
 pub(crate) fn augmented(api: Api, own: &Api, methods: &[&str]) -> Api {
     let missing: Vec<_> = methods
         .iter()

@@ -1,9 +1,8 @@
-//! The Campaign Manager 360 API: creative assets, which are looked into when they are uploaded.
+//! The Campaign Manager 360 API: creative assets, which are inspected when they are uploaded.
 //!
-//! The bytes decide what an asset is; what its metadata says of it has to agree. HTML assets, alone or
-//! with their files in a ZIP archive, are read for click tags, for features of the browser that they
-//! need, and for what is wrong with them. What else a document describes is served by the generic
-//! handler.
+//! The type of an asset is that of its bytes, and its metadata must agree. HTML assets, alone or with
+//! their files in a ZIP archive, are searched for click tags, required browser features and broken
+//! rules. All other methods of a document are served by the default handler.
 
 use std::sync::Arc;
 
@@ -29,14 +28,14 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
 
 const INSERT: &str = "dfareporting.creativeAssets.insert";
 
-/// What the method was called in the last document of version 3.5.
+/// Id of the method in the last document of version 3.5.
 const INSERT_BEFORE: &str = "dfareporting.media.upload";
 
 const GET: &str = "dfareporting.creativeAssets.get";
 
 const INSERT_STUDIO: &str = "dfareporting.studioCreativeAssets.insert";
 
-/// In what is described here the versions do not differ.
+/// Returns our description for a version. All versions are alike in the methods it has.
 fn own(version: &str) -> Api {
     let text = include_str!("dfareporting/dfareporting.toml");
     description(&format!("version = \"{version}\"\n{text}"))
@@ -77,8 +76,8 @@ impl ApiHandler for CreativeAssets {
         }
     }
 
-    /// Assets of one name take turns at the names that are made from it.
-    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
+    /// Uploads of one asset name are serialized, since they derive new names from it.
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
         match call.method.id.as_str() {
             INSERT | INSERT_BEFORE => assets::turn(call),
             _ => None,

@@ -1,8 +1,8 @@
 //! Google Drive, version 3: files with media up to 5120 GB, in folders that can be searched.
 //!
-//! Files, folders, the trash and searching are as the service has them. There is one user, who owns
-//! everything, and no conversion to other formats. Permissions, comments and replies are kept as
-//! clients write them and mean nothing.
+//! Files, folders, the trash and searches behave as in the service. There is one user, the owner of all
+//! files, and no conversion to other formats. Permissions, comments and replies are stored as clients
+//! write them and have no effect.
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -29,10 +29,10 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     },
 };
 
-/// The most ids that are generated at once, as the service has it.
+/// Maximum number of ids that one call generates, as in the service.
 const MOST_IDS: u64 = 1000;
 
-/// What is kept with a file as clients write it.
+/// Methods on resources of a file that are stored as clients write them.
 const ATTACHED: [&str; 3] = ["drive.permissions.", "drive.comments.", "drive.replies."];
 
 fn served(api: Api) -> ServedApi {
@@ -40,7 +40,7 @@ fn served(api: Api) -> ServedApi {
     ServedApi::new(api, handler)
 }
 
-/// A published document does not say which checksums files show.
+/// Adds the checksums of files, which published documents do not have.
 fn with_settings(api: Api) -> Api {
     let mut settings = Settings::clone(api.settings());
     let digests = vec![Digest::Md5, Digest::Sha256];
@@ -80,7 +80,7 @@ impl ApiHandler for Drive {
         }
     }
 
-    /// Files hang together: where one may be moved depends on where others are.
+    /// One lock for all files: whether a file may be moved depends on the folders above.
     fn turn(&self, call: &Call<'_>) -> Option<String> {
         (call.method.http_method != http::Method::GET).then(|| files::FILES.to_owned())
     }
@@ -112,7 +112,7 @@ fn generate_ids(call: &Call<'_>) -> Result<Answer, Rejection> {
     ))
 }
 
-/// The limit of an upload is the one in the description. How full the server's disk is, is not told.
+/// `about.get`: shows the upload limit of the description. Free disk space is not shown.
 fn about(call: &Call<'_>) -> Answer {
     let create = call.api.method("drive.files.create");
     let limit = create.and_then(|method| method.upload.as_ref()?.max_size);
@@ -134,7 +134,7 @@ fn is_attached(method: &str) -> bool {
     ATTACHED.iter().any(|prefix| method.starts_with(prefix))
 }
 
-/// A reply that changes nothing.
+/// Returns an answer without changes.
 fn shown(body: Value) -> Answer {
     let body = match body {
         Value::Object(fields) => fields,

@@ -1,7 +1,7 @@
 //! The Farm API: animals, with media of many types up to 50 GB.
 //!
-//! It is what a server without settings serves, and an example of the short form. The default handler
-//! is all it needs.
+//! It is the default API of `windlass serve` and an example of the short form. The default handler
+//! serves it.
 
 use windlass_server::ServedApi;
 

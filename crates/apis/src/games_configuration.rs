@@ -1,8 +1,8 @@
 //! The Play Games Services Publishing API: icons of achievements and leaderboards.
 //!
-//! Its methods on images have gone from the published document; the description here has them still,
-//! and a way to read the image back, to which the `url` of a reply leads. What else a document
-//! describes is served by the default handler.
+//! The published document no longer has the methods on images. The description here has them, and a
+//! method to read an image back, at the `url` of a reply. All other methods of a document are served by
+//! the default handler.
 
 use async_trait::async_trait;
 use http::header::CACHE_CONTROL;
@@ -29,7 +29,7 @@ const UPLOAD: &str = "gamesConfiguration.imageConfigurations.upload";
 
 const GET: &str = "gamesConfiguration.imageConfigurations.get";
 
-/// The images that a resource can have.
+/// Types of images that a resource can have.
 const IMAGE_TYPES: [&str; 2] = ["ACHIEVEMENT_ICON", "LEADERBOARD_ICON"];
 
 const COLLECTION: &str = "gamesConfiguration/images";
@@ -42,7 +42,7 @@ fn served(api: Api) -> ServedApi {
     ServedApi::new(api, std::sync::Arc::new(ImageConfigurations))
 }
 
-/// Images, one of each type for a resource. An upload takes the place of the one before.
+/// Handler of images. A resource has one of each type, and an upload replaces it.
 #[derive(Debug)]
 struct ImageConfigurations;
 
@@ -77,7 +77,7 @@ impl ApiHandler for ImageConfigurations {
         Some(format!("{COLLECTION}/{}", key.id()))
     }
 
-    /// The URL of an image stays when the image is replaced, so nobody may show it unasked.
+    /// Returns the URL of an image stays when the image is replaced, so nobody may show it unasked.
     fn media_headers(&self, resource: &Resource) -> HeaderMap {
         if resource.collection != COLLECTION {
             return DefaultHandler.media_headers(resource);
@@ -86,7 +86,7 @@ impl ApiHandler for ImageConfigurations {
     }
 }
 
-/// Where an image belongs.
+/// The resource and the type of an image, which identify it.
 struct ImageKey<'a> {
     resource_id: &'a str,
     image_type: &'a str,
@@ -129,7 +129,7 @@ async fn upload(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Reje
     let key = ImageKey::from_call(call)?;
     let Some(Uploaded { media, source }) = media else {
         return Err(invalid(
-            "there is none; an image is uploaded to the upload URI",
+            "the call has no media; send the image to the upload URI",
         ));
     };
     check(&media, &source).await?;
@@ -176,7 +176,7 @@ async fn find(call: &Call<'_>, key: &ImageKey<'_>) -> Result<Resource, Rejection
     })
 }
 
-/// An icon is a PNG or a JPEG image, and what it says it is.
+/// Checks that an icon is a PNG or a JPEG image, and that its declared type is right.
 async fn check(media: &Media, source: &MediaSource) -> Result<(), Rejection> {
     let image_header = inspect(source, |mut media| {
         ImageHeader::read(&mut media).map_err(unreadable)
@@ -203,7 +203,7 @@ fn unreadable(error: ImageHeaderError) -> Rejection {
     }
 }
 
-/// Whether a declared media type means this format. Old names are still in use.
+/// Returns whether a declared media type means this format. Old names are still in use.
 fn names_format(declared: &str, format: Format) -> bool {
     let names: &[&str] = match format {
         Format::Png => &["image/png", "image/x-png"],

@@ -12,31 +12,30 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use windlass_server::handler::{BlockingMedia, MediaSource, Rejection};
 
-/// How many looks are taken at a time: it bounds the memory that they take together.
+/// Permits for concurrent inspections, which bound their total memory.
 static INSPECTIONS: Semaphore = Semaphore::const_new(8);
 
-/// How long a look waits for others to end.
+/// How long an inspection waits for a permit.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most pixels that an image may have.
+/// Maximum number of pixels that an image may have.
 pub(crate) const MOST_PIXELS: u64 = 100_000_000;
 
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
-/// More chunks than this are not walked over. Encoders write a few, or one for every 8 KiB.
+/// Maximum number of chunks that are skipped. Encoders write a few, or one for every 8 KiB.
 const MOST_CHUNKS: usize = 65_536;
 
-/// More segments than this are not walked over. A camera writes a dozen; a colour profile may take
-/// 255.
+/// Maximum number of segments that are skipped. A camera writes a dozen; a colour profile may take 255.
 const MOST_SEGMENTS: usize = 4096;
 
 /// Fill bytes that may stand before a marker.
 const MOST_FILL: usize = 4096;
 
-/// Runs `inspect` over the media.
+/// Runs `inspect` over the media on a blocking thread.
 ///
 /// # Errors
-/// [`Rejection::Busy`] when too many looks went on for too long, and whatever `inspect` refuses.
+/// [`Rejection::Busy`] if no permit was free within [`TIMEOUT`]; the errors of `inspect`.
 pub(crate) async fn inspect<T: Send + 'static>(
     source: &MediaSource,
     inspect: impl FnOnce(BlockingMedia) -> Result<T, Rejection> + Send + 'static,
@@ -44,7 +43,7 @@ pub(crate) async fn inspect<T: Send + 'static>(
     let permit = timeout(TIMEOUT, INSPECTIONS.acquire()).await;
     let permit = permit.map_err(|_| Rejection::Busy)?;
     let media = source.blocking();
-    // The permit goes along: a request that is dropped leaves its look running.
+    // The closure owns the permit: the inspection of a cancelled request continues and must count.
     let inspected = spawn_blocking(move || {
         let _permit = permit;
         inspect(media)
@@ -52,7 +51,7 @@ pub(crate) async fn inspect<T: Send + 'static>(
     inspected.await.map_err(|_| Rejection::Busy)?
 }
 
-/// What a failed read is to the client: the store's trouble, or a media that is not what it seems.
+/// Maps a failed read to a rejection: the error of the store, or invalid media.
 pub(crate) fn refusal(error: io::Error) -> Rejection {
     match error.downcast::<Rejection>() {
         Ok(rejection) => rejection,
@@ -61,14 +60,14 @@ pub(crate) fn refusal(error: io::Error) -> Rejection {
     }
 }
 
-/// A media that is not acceptable.
+/// Refuses media.
 pub(crate) fn invalid(problem: impl Into<String>) -> Rejection {
     Rejection::InvalidMedia {
         problem: problem.into(),
     }
 }
 
-/// An image, by its header.
+/// The header of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImageHeader {
     /// Its format.
@@ -90,7 +89,7 @@ pub(crate) enum Format {
 /// Why an image cannot be read.
 #[derive(Debug, Error)]
 pub(crate) enum ImageHeaderError {
-    /// None of the formats that can be read.
+    /// Unknown format.
     #[error("it is not a PNG, JPEG or GIF image")]
     Unknown,
     /// The bytes end before what the header promises.
@@ -104,7 +103,7 @@ pub(crate) enum ImageHeaderError {
         /// The rule.
         problem: &'static str,
     },
-    /// More pixels than anybody needs.
+    /// More pixels than [`MOST_PIXELS`].
     #[error("the image has {width} x {height} pixels; at most {MOST_PIXELS} are taken")]
     TooManyPixels {
         /// Its width.
@@ -118,7 +117,7 @@ pub(crate) enum ImageHeaderError {
 }
 
 impl ImageHeader {
-    /// Reads the header of the image that begins where the reader stands at 0.
+    /// Reads the header of an image from the beginning of the reader.
     pub(crate) fn read(media: &mut (impl Read + Seek)) -> Result<Self, ImageHeaderError> {
         media.rewind().map_err(ImageHeaderError::Io)?;
         let mut head = Vec::new();
@@ -156,7 +155,7 @@ impl ImageHeader {
 }
 
 impl Format {
-    /// The format that these first bytes (8 or more) belong to.
+    /// Returns the format that these first bytes (8 or more) belong to.
     pub(crate) fn of(head: &[u8]) -> Option<Self> {
         if head.starts_with(&SIGNATURE) {
             Some(Self::Png)
@@ -169,7 +168,7 @@ impl Format {
         }
     }
 
-    /// Its media type.
+    /// Returns its media type.
     pub(crate) fn media_type(self) -> &'static str {
         match self {
             Self::Png => "image/png",
@@ -330,7 +329,7 @@ fn skip_rest(media: &mut impl Seek, length: u16, already: u16) -> Result<(), Ima
     skipped.map(drop).map_err(ImageHeaderError::Io)
 }
 
-/// The size of the screen that all images of the animation are drawn on.
+/// Returns the size of the screen that all images of the animation are drawn on.
 pub(super) fn gif_size(media: &mut impl Read) -> Result<(u32, u32), ImageHeaderError> {
     // Signature, width, height, flags, background, aspect, and the first byte of what follows.
     let mut head = [0; 14];

@@ -1,4 +1,4 @@
-//! Resources as the handlers here read and write them: records of the ledger whose body is a JSON object.
+//! Resources of the ledger whose body is a JSON object: reading, writing, timestamps.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -8,17 +8,17 @@ use windlass_store::{Media, Resource, ResourceChange, Timestamp};
 /// The fields of a resource.
 pub(crate) type Fields = Map<String, Value>;
 
-/// The fields that a resource was stored with.
+/// Returns the fields that a resource was stored with.
 pub(crate) fn fields_of(resource: &Resource) -> Fields {
     serde_json::from_slice(&resource.body).unwrap_or_default()
 }
 
-/// A field that is a string.
+/// Returns a field that is a string.
 pub(crate) fn text<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     fields.get(name).and_then(Value::as_str)
 }
 
-/// A resource that is not there yet.
+/// Returns a new resource.
 pub(crate) fn new(
     call: &Call<'_>,
     collection: impl Into<String>,
@@ -37,7 +37,7 @@ pub(crate) fn new(
     }
 }
 
-/// The next version of a resource; without `media` it keeps what it has.
+/// Returns the next version of a resource. Without `media` it keeps its media.
 pub(crate) fn next(
     call: &Call<'_>,
     old: Resource,
@@ -53,7 +53,7 @@ pub(crate) fn next(
     }
 }
 
-/// The change that makes a resource the next version of what is there.
+/// Returns the change that replaces the previous version by this one.
 pub(crate) fn replacing(resource: Resource) -> ResourceChange {
     ResourceChange::Replace {
         expected: resource.version - 1,
@@ -61,7 +61,7 @@ pub(crate) fn replacing(resource: Resource) -> ResourceChange {
     }
 }
 
-/// The change that takes a resource away.
+/// Returns the change that deletes a resource.
 pub(crate) fn removing(resource: &Resource) -> ResourceChange {
     ResourceChange::Delete {
         collection: resource.collection.clone(),
@@ -70,20 +70,20 @@ pub(crate) fn removing(resource: &Resource) -> ResourceChange {
     }
 }
 
-/// The entity tag of a version of a resource, quotes included.
+/// Returns the entity tag of a version of a resource, quotes included.
 pub(crate) fn etag(resource: &Resource) -> String {
     format!("\"v{}\"", resource.version)
 }
 
-/// The moment as APIs write it: in UTC, with milliseconds.
+/// Formats a timestamp in UTC, with milliseconds.
 pub(crate) fn rfc3339(time: Timestamp) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
     written(time)
 }
 
-/// A moment as a client wrote it, in the form of [`rfc3339`], in which moments compare as texts do. What
-/// has no offset is in UTC.
+/// Normalizes a client's timestamp to the form of [`rfc3339`], in which timestamps compare as texts. One
+/// without an offset is in UTC.
 pub(crate) fn normal_time(text: &str) -> Option<String> {
     let absolute = text.parse::<jiff::Timestamp>().ok();
     let time = absolute.or_else(|| {
@@ -91,7 +91,7 @@ pub(crate) fn normal_time(text: &str) -> Option<String> {
         let zoned = civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
         Some(zoned.timestamp())
     })?;
-    // Earlier years have a sign in front.
+    // Earlier years are written with a sign, which would break the order of texts.
     (time.as_millisecond() >= EPOCH_OF_YEAR_0).then(|| written(time))
 }
 

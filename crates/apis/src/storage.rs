@@ -1,16 +1,14 @@
-//! Cloud Storage: buckets, and objects in them.
+//! Google Cloud Storage: buckets, and objects in them.
 //!
-//! | module | duty |
+//! | module | content |
 //! |---|---|
-//! | `bucket`, `object` | what is kept of each, and how it is shown |
-//! | `bucket_name`, `object_name` | names that may be given |
-//! | `fields`, `bucket_fields` | what a client may say of an object, of a bucket |
-//! | `buckets`, `objects`, `copies`, `listing` | the methods |
-//! | `preconditions` | `ifGenerationMatch` and its kin |
-//! | `page` | pages of lists |
+//! | `buckets`, `objects`, `listing` | the methods; pages of lists |
+//! | `bucket`, `object` | rows, names and JSON of each |
+//! | `fields` | fields of an object that clients write |
+//! | `preconditions` | `ifGenerationMatch` and the like |
 //!
-//! Only the live generation of an object exists. What the handler does not know, it refuses: permissions,
-//! notifications, folders and versions have no meaning here.
+//! Only the live generation of an object exists. Methods on permissions, notifications, folders and
+//! versions are refused as not implemented.
 
 use std::sync::Arc;
 
@@ -36,7 +34,7 @@ use object::Object;
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "storage",
     built_in: |_| vec![served(own_description())],
-    // What the libraries rely on and no discovery document says is in our own description.
+    // Client libraries rely on details that no discovery document states; they are in our description.
     from_document: |api, _| served(api.with_settings(own_description().settings().clone())),
 };
 

@@ -2,7 +2,7 @@
 //! images of a channel and of playlists.
 //!
 //! There is one channel. Nothing is transcoded, scaled or translated: media is served as it was
-//! uploaded. The published description has no methods for that, so it is completed with ours.
+//! uploaded. The published description has no methods to read media, so they are added to it.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     },
 };
 
-/// The methods that published descriptions do not have. Each answers with media.
+/// Methods that published descriptions lack. Each returns media.
 const ADDED: [&str; 5] = [
     "youtube.videos.get",
     "youtube.thumbnails.get",
@@ -109,8 +109,8 @@ impl ApiHandler for YouTube {
         found(call, what, collection, id).await
     }
 
-    /// What belongs to a video changes the video with it.
-    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
+    /// Methods on the resources of a video also change the video, so they share its lock.
+    fn turn(&self, call: &Call<'_>) -> Option<String> {
         let video = match call.method.id.as_str() {
             "youtube.videos.insert" => return None,
             "youtube.thumbnails.set" => call.query.first("videoId"),
@@ -128,7 +128,7 @@ impl ApiHandler for YouTube {
     }
 }
 
-/// A resource that has to be there.
+/// Returns an existing resource.
 async fn found(
     call: &Call<'_>,
     what: &str,
@@ -142,20 +142,21 @@ async fn found(
     })
 }
 
-/// The media that the method cannot do without.
+/// Returns the media, which the method requires.
 fn needed(media: Option<Uploaded>) -> Result<Uploaded, Rejection> {
     media.ok_or_else(|| Rejection::InvalidMedia {
-        problem: "there is none; send it to the method's path under /upload".to_owned(),
+        problem: "the call has no media; send it to the path of the method under /upload"
+            .to_owned(),
     })
 }
 
-/// The id that the query names.
+/// Returns the `id` of the query.
 fn id_in_query<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
     let id = call.query.first("id").filter(|id| !id.is_empty());
     id.ok_or_else(|| invalid_parameter("id", "is required"))
 }
 
-/// The id that the resource in the body has.
+/// Returns the `id` of the resource in the body.
 fn id_in_body<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
     text(call.metadata, "id").ok_or_else(|| missing("id"))
 }
@@ -173,7 +174,7 @@ fn invalid_parameter(parameter: &str, problem: impl Into<String>) -> Rejection {
     }
 }
 
-/// A reply of these fields, which changes nothing.
+/// Returns an answer with these fields and without changes.
 fn shown(body: Fields) -> Answer {
     Answer {
         changes: Vec::new(),

@@ -1,9 +1,9 @@
-//! ZIP archives from strangers: files in them, one after the other, and never more than is asked for.
+//! Untrusted ZIP archives: files are unpacked one by one, up to a limit of the caller.
 //!
-//! An archive can lie about everything. So nothing is reserved on the word of a header, every length is
-//! bounded before it is believed, every entry is unpacked once with its size and checksum checked, and
-//! only what tools for HTML5 assets write is taken: no encryption, no parts, no ZIP64, no links, no
-//! names that lead elsewhere. The format is PKWARE's APPNOTE 6.3.
+//! No value of an archive is trusted. No memory is reserved by a length in a header, every length is
+//! bounded before use, and every entry is unpacked once, with its size and checksum verified. Only the
+//! subset that tools for HTML5 assets write is accepted: no encryption, no multi-part archives, no ZIP64,
+//! no links, no names that leave the archive. The format is PKWARE's APPNOTE 6.3.
 
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, copy, sink};
 
@@ -11,19 +11,20 @@ use flate2::CrcReader;
 use flate2::bufread::DeflateDecoder;
 use thiserror::Error;
 
-/// The most files and folders in an archive.
+/// Maximum number of files and folders in an archive.
 pub(super) const MOST_ENTRIES: u16 = 1000;
 
-/// The longest list of them, in bytes.
+/// Longest central directory, in bytes.
 pub(super) const LONGEST_DIRECTORY: u32 = 1024 * 1024;
 
-/// The most bytes that an archive may unpack to.
+/// Maximum number of bytes that an archive may unpack to.
 pub(super) const MOST_UNPACKED: u64 = 128 * 1024 * 1024;
 
 /// A file that unpacks to more than this many times its packed size, and is not small, is a bomb.
 const MOST_RATIO: u64 = 200;
 
-/// Up to here the ratio does not matter: a small file of one letter is no bomb.
+/// Unpacked size in bytes up to which the ratio is not checked: a small file may well be one repeated
+/// letter.
 const SMALL: u64 = 1024 * 1024;
 
 /// The record at the very end, without its comment.
@@ -32,7 +33,7 @@ const END: usize = 22;
 /// A header in the list, without name, extra field and comment.
 const HEADER: usize = 46;
 
-/// The longest name, in bytes.
+/// Longest name, in bytes.
 const LONGEST_NAME: usize = 255;
 
 /// Why an archive is refused.
@@ -41,25 +42,25 @@ pub(super) enum ArchiveError {
     /// There is no end record, or it does not lead to a list of entries.
     #[error("the ZIP archive has no list of its files")]
     NoDirectory,
-    /// It is in several parts, or of the large kind.
+    /// It is multi-part or ZIP64.
     #[error("the ZIP archive is in parts or in the ZIP64 format; an asset is in one plain archive")]
     NotPlain,
     /// More entries than [`MOST_ENTRIES`].
     #[error("the ZIP archive has {entries} files; at most {MOST_ENTRIES} are taken")]
     TooManyEntries {
-        /// How many there are.
+        /// Their number.
         entries: u16,
     },
     /// A longer list than [`LONGEST_DIRECTORY`].
     #[error("the names in the ZIP archive are too long")]
     DirectoryTooLong,
-    /// A name that leads out of the archive, or is none.
+    /// A name that is invalid or leaves the archive.
     #[error("the ZIP archive has a file with an unsafe name: {name:?}")]
     UnsafeName {
         /// The name.
         name: String,
     },
-    /// An entry that cannot be unpacked, or must not be.
+    /// An entry that is damaged or not supported.
     #[error("the file {name:?} in the ZIP archive {problem}")]
     Unacceptable {
         /// Its name.
@@ -97,7 +98,7 @@ impl<R: Read + Seek> Archive<R> {
         Ok(Self { reader, entries })
     }
 
-    /// The files, in the order of the list.
+    /// Returns the files, in the order of the list.
     pub(super) fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -117,7 +118,7 @@ impl<R: Read + Seek> Archive<R> {
 impl Entry {
     fn drain(&self, unpacked: impl BufRead, keep: u64) -> Result<Vec<u8>, ArchiveError> {
         let mut bytes = Vec::new();
-        // One byte more than was said tells that there is more.
+        // Reading one byte more than stated detects a longer entry.
         let mut checked = CrcReader::new(unpacked.take(self.unpacked + 1));
         checked.by_ref().take(keep).read_to_end(&mut bytes)?;
         let length = bytes.len() as u64 + copy(&mut checked, &mut sink())?;
@@ -130,7 +131,7 @@ impl Entry {
         Ok(bytes)
     }
 
-    /// Behind the header that stands before the data, which has a length of its own.
+    /// Seeks to the data of the entry, after its local header, which has a length of its own.
     fn go_to_data(&self, reader: &mut (impl Read + Seek)) -> Result<(), ArchiveError> {
         let mut header = [0; 30];
         reader.seek(SeekFrom::Start(self.header_at))?;
@@ -152,11 +153,11 @@ impl Entry {
 }
 
 fn check_sizes(entries: &[Entry], length: u64) -> Result<(), ArchiveError> {
-    // Entries that share their bytes could make work of many times the archive.
+    // Overlapping entries could expand to many times the archive.
     if entries.iter().map(|entry| entry.packed).sum::<u64>() > length {
         return Err(ArchiveError::TooLarge);
     }
-    // A thousand numbers of 32 bits do not overflow.
+    // The sum of at most 65,535 numbers of 32 bits cannot overflow.
     if entries.iter().map(|entry| entry.unpacked).sum::<u64>() > MOST_UNPACKED {
         return Err(ArchiveError::TooLarge);
     }
@@ -176,7 +177,7 @@ fn check_sizes(entries: &[Entry], length: u64) -> Result<(), ArchiveError> {
 pub(super) struct Entry {
     /// Its name, with slashes.
     pub(super) name: String,
-    /// Its length in bytes, as the list has it.
+    /// Its unpacked length in bytes, as the directory states it.
     pub(super) unpacked: u64,
     pub(super) packed: u64,
     pub(super) compression: Compression,
@@ -184,14 +185,14 @@ pub(super) struct Entry {
     pub(super) header_at: u64,
 }
 
-/// How an entry is packed.
+/// Compression method of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
     Stored,
     Deflated,
 }
 
-/// The entries that are files. Folders are left out.
+/// Returns the entries that are files. Folders are left out.
 pub(super) fn read_directory(reader: &mut (impl Read + Seek)) -> Result<Vec<Entry>, ArchiveError> {
     let end = end_record(reader)?;
     let entries = number16(&end, 10);
@@ -215,7 +216,7 @@ pub(super) fn read_directory(reader: &mut (impl Read + Seek)) -> Result<Vec<Entr
     parse(&list, entries)
 }
 
-/// The record whose comment ends where the archive ends.
+/// Returns the record whose comment ends where the archive ends.
 fn end_record(reader: &mut (impl Read + Seek)) -> Result<[u8; END], ArchiveError> {
     let length = reader.seek(SeekFrom::End(0))?;
     let from = length.saturating_sub(END as u64 + u64::from(u16::MAX));
@@ -280,7 +281,7 @@ fn entry(header: &[u8], name: String) -> Result<Entry, ArchiveError> {
     }
 }
 
-/// A name that stays inside of the archive wherever it is unpacked.
+/// Returns a name that stays inside the directory in which it is unpacked.
 fn safe_name(bytes: &[u8]) -> Result<String, ArchiveError> {
     let name = String::from_utf8_lossy(bytes).into_owned();
     let odd = |letter: char| letter.is_control() || matches!(letter, '\\' | ':');

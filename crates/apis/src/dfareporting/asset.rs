@@ -9,10 +9,10 @@ use windlass_server::handler::Rejection;
 
 use crate::inspect::Format;
 
-/// How many bytes are looked at.
+/// Number of bytes that are inspected.
 pub(super) const HEAD: u64 = 4096;
 
-/// The more telling come first.
+/// Signatures, the most specific first.
 const SIGNATURES: [Signature; 34] = [
     (0, b"PK\x03\x04", Content::Zip),
     // An empty archive.
@@ -56,7 +56,7 @@ const SIGNATURES: [Signature; 34] = [
     (0, b"\0\0\x01\0", Content::OtherImage("image/x-icon")),
 ];
 
-/// What begins an HTML document, or a piece of one, somewhere in its head.
+/// Beginnings of tags that identify HTML in the head of a file.
 const HTML_WORDS: [&[u8]; 7] = [
     b"<!doctype html",
     b"<html",
@@ -67,7 +67,7 @@ const HTML_WORDS: [&[u8]; 7] = [
     b"<div",
 ];
 
-/// The suffixes of files, with what such a file may be.
+/// Suffixes of file names, with the types that such a file may have.
 const SUFFIXES: [(&str, Content); 34] = [
     ("png", Content::Image(Format::Png)),
     ("jpg", Content::Image(Format::Jpeg)),
@@ -105,10 +105,10 @@ const SUFFIXES: [(&str, Content); 34] = [
     ("flac", Content::Audio("audio/flac")),
 ];
 
-/// The longest name, in characters.
+/// Longest name, in characters.
 const LONGEST_NAME: usize = 255;
 
-/// What a file is.
+/// Content type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// An image whose size can be read.
@@ -155,7 +155,7 @@ impl Content {
         }
     }
 
-    /// A frame of MPEG audio or of AAC after eleven or twelve set bits.
+    /// Returns a frame of MPEG audio or of AAC after eleven or twelve set bits.
     fn of_frame(second: u8) -> Self {
         match (second & 0xf6, second & 0xe6) {
             (0xf0, _) => Self::Audio("audio/aac"),
@@ -164,7 +164,7 @@ impl Content {
         }
     }
 
-    /// The same, knowing the suffix of the file's name: the bytes of some MP4 files do not tell whether
+    /// Returns the same, knowing the suffix of the file's name: the bytes of some MP4 files do not tell whether
     /// there is more than sound in them.
     pub(super) fn in_file_named(self, suffix: &str) -> Self {
         match self {
@@ -179,12 +179,12 @@ impl Content {
         named.map(|(_, content)| *content)
     }
 
-    /// Whether a file of this suffix may be this.
+    /// Returns whether a file of this suffix may be this.
     pub(super) fn is_named(self, suffix: &str) -> bool {
         Self::named(suffix).any(|content| content == self)
     }
 
-    /// Its media type.
+    /// Returns its media type.
     pub(super) fn media_type(self) -> &'static str {
         match self {
             Self::Image(format) => format.media_type(),
@@ -225,7 +225,7 @@ fn is_html(head: &[u8]) -> bool {
         .any(|word| memmem::find(&head, word).is_some())
 }
 
-/// What a client says of an asset (`CreativeAssetId`).
+/// The identifier of an asset that a client sends (`CreativeAssetId`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AssetIdentifier {
     pub(super) name: AssetName,
@@ -236,7 +236,7 @@ pub(super) struct AssetIdentifier {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AssetName(String);
 
-/// What an asset is for.
+/// Purpose of an asset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AssetType {
     Image,
@@ -248,7 +248,8 @@ pub(super) enum AssetType {
 }
 
 impl AssetIdentifier {
-    /// Takes it out of the metadata of a call, and checks that the name's suffix goes with the type.
+    /// Reads the identifier from the metadata of a call, and checks that the suffix of the name fits the
+    /// type.
     pub(super) fn of(metadata: &Map<String, Value>) -> Result<Self, Rejection> {
         let given = metadata.get("assetIdentifier").ok_or_else(|| missing(""))?;
         let field = |name: &str| match given.get(name) {
@@ -267,7 +268,7 @@ impl AssetIdentifier {
         }
     }
 
-    /// Holds what the client says against what the bytes are.
+    /// Checks that the identifier fits the content.
     pub(super) fn check(&self, content: Content) -> Result<(), Rejection> {
         let suffix = self.name.suffix();
         let content = content.in_file_named(suffix.as_deref().unwrap_or_default());
@@ -308,7 +309,7 @@ impl AssetName {
         &self.0
     }
 
-    /// The name for another asset of this name: `logo_2.png` beside `logo.png`.
+    /// Returns a numbered variant of the name: `logo_2.png` for `logo.png`.
     pub(super) fn copy(&self, number: u64) -> Self {
         let (stem, suffix) = self.split();
         let suffix = suffix.map(|suffix| format!(".{suffix}"));
@@ -317,7 +318,7 @@ impl AssetName {
         Self(format!("{}{end}", &stem[..room]))
     }
 
-    /// In lower case; `None` where there is none.
+    /// Returns the suffix in lower case, if any.
     fn suffix(&self) -> Option<String> {
         self.split().1.map(str::to_ascii_lowercase)
     }

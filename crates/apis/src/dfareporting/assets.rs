@@ -14,25 +14,26 @@ use super::asset::{AssetIdentifier, AssetName, Content, HEAD};
 use super::html5::{Findings, MOST_TEXT};
 use crate::inspect::{self, ImageHeader, ImageHeaderError, invalid, refusal};
 
-/// How many numbers are tried. More than one are needed only where somebody took such a name itself.
+/// Maximum number of numbered names that are tried. More than one is needed only if a client has chosen
+/// such a name itself.
 const TRIES: u64 = 100;
 
 const STUDIO_ASSETS: &str = "dfareporting/studio/assets";
 
-/// The ids that a client may give, and whether it must.
+/// Ids of a Studio asset, and whether each is required.
 const STUDIO_IDS: [(&str, bool); 3] = [
     ("studioAdvertiserId", true),
     ("studioAccountId", false),
     ("studioCreativeId", false),
 ];
 
-/// Refuses what is hopeless before the media comes.
+/// Refuses an invalid upload before its media is received.
 pub(super) fn admit(call: &Call<'_>) -> Result<(), Rejection> {
     number(call, "advertiserId")?;
     AssetIdentifier::of(call.metadata).map(drop)
 }
 
-/// Assets of one name and advertiser take turns.
+/// Returns the key of the lock: uploads of one name and advertiser are serialized.
 pub(super) fn turn(call: &Call<'_>) -> Option<String> {
     let advertiser = number(call, "advertiserId").ok()?;
     let identifier = AssetIdentifier::of(call.metadata).ok()?;
@@ -45,7 +46,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     let given = AssetIdentifier::of(call.metadata)?;
     let Some(Uploaded { media, source }) = media else {
         return Err(invalid(
-            "there is none; an asset is uploaded to the upload URI",
+            "the call has no media; send the asset to the upload URI",
         ));
     };
     let inspected = inspect_asset(&given, &source).await?;
@@ -96,7 +97,7 @@ fn collection(advertiser: i64) -> String {
     format!("dfareporting/{advertiser}/assets")
 }
 
-/// A variable of the path that is an id of 64 bits.
+/// Returns a variable of the path that is an id of 64 bits.
 fn number(call: &Call<'_>, parameter: &str) -> Result<i64, Rejection> {
     let text = call.path.value(parameter).unwrap_or_default();
     let number = text.parse().ok().filter(|number| *number > 0);
@@ -106,7 +107,7 @@ fn number(call: &Call<'_>, parameter: &str) -> Result<i64, Rejection> {
     })
 }
 
-/// A new id: a positive number of 64 bits that grows with time. The fresh id begins with 48 bits of
+/// Returns a new id: a positive number of 64 bits that grows with time. The fresh id begins with 48 bits of
 /// milliseconds, of which 41 are in use until the year 2039, and 42 until 2109; the rest is random.
 pub(super) fn numeric_id(call: &Call<'_>) -> String {
     let fresh = u128::from_str_radix(call.fresh_id, 16).unwrap_or_default();
@@ -163,7 +164,7 @@ fn file_fields(name: &AssetName, inspected: &Inspected, media: &Media) -> Map<St
     fields
 }
 
-/// The fields that the schema of the reply has.
+/// Returns the fields that the schema of the reply has.
 fn shown(call: &Call<'_>, mut asset: Map<String, Value>) -> Map<String, Value> {
     let schema = call.method.response.as_deref();
     if let Some(schema) = schema.and_then(|name| call.api.schema(name)) {
@@ -179,24 +180,24 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// What an asset turned out to be.
+/// Result of the inspection of an asset.
 #[derive(Debug)]
 pub(super) struct Inspected {
     pub(super) content: Content,
-    /// Width and height in pixels, where it has a size.
+    /// Width and height in pixels, if it has a size.
     pub(super) size: Option<(u32, u32)>,
-    /// What is in HTML.
+    /// Findings in HTML.
     pub(super) html5: Option<Findings>,
 }
 
 impl Inspected {
-    /// Whether it is a page with its files.
+    /// Returns whether it is a page with its files.
     pub(super) fn is_bundle(&self) -> bool {
         self.content == Content::Zip
     }
 }
 
-/// Looks into the media and holds it against what the client says of it.
+/// Inspects the media and checks that the identifier fits.
 pub(super) async fn inspect_asset(
     given: &AssetIdentifier,
     source: &MediaSource,
@@ -210,7 +211,7 @@ pub(super) async fn inspect_asset(
     inspection.await
 }
 
-/// What the media is, by its beginning.
+/// Returns the content type of the media, by its first bytes.
 pub(super) async fn inspect_head(source: &MediaSource) -> Result<Content, Rejection> {
     Ok(Content::of(&source.read(0..HEAD).await?))
 }
@@ -262,18 +263,18 @@ fn archive_error(error: ArchiveError) -> Rejection {
     }
 }
 
-/// A name that is free, and what makes it taken.
+/// A free name, and the changes that reserve it.
 pub(super) struct ReservedName {
     pub(super) name: AssetName,
     pub(super) changes: Vec<ResourceChange>,
 }
 
-/// The collection of an advertiser's names.
+/// Returns the collection of an advertiser's names.
 pub(super) fn name_collection(advertiser: i64) -> String {
     format!("dfareporting/{advertiser}/names")
 }
 
-/// Takes the name, or the next one that is made from it.
+/// Reserves the name, or the next free numbered one.
 pub(super) async fn reserve_name(
     call: &Call<'_>,
     advertiser: i64,
@@ -287,7 +288,7 @@ pub(super) async fn reserve_name(
         });
     };
     let count = count_of(&first);
-    // After so many that somebody took itself, the time is a number that nobody has.
+    // If all are taken, the time is used as the number, which is unique in practice.
     let numbers = (count + 1..=count + TRIES).chain([call.now.as_millis()]);
     for number in numbers {
         let copy = name.copy(number);
@@ -356,7 +357,7 @@ pub(super) async fn insert_studio(
     let ids = studio_ids(call.metadata)?;
     let Some(Uploaded { media, source }) = media else {
         return Err(invalid(
-            "there is none; an asset is uploaded to the upload URI",
+            "the call has no media; send the asset to the upload URI",
         ));
     };
     let content = inspect_head(&source).await?;
@@ -391,7 +392,7 @@ pub(super) async fn insert_studio(
     })
 }
 
-/// The ids of the request, as they are shown: numbers in strings.
+/// Returns the ids of the request, as they are shown: numbers in strings.
 fn studio_ids(metadata: &Map<String, Value>) -> Result<Map<String, Value>, Rejection> {
     let mut ids = Map::new();
     for (field, required) in STUDIO_IDS {
@@ -418,7 +419,7 @@ fn studio_id(field: &str, value: &Value) -> Result<i64, Rejection> {
     id.ok_or_else(|| Rejection::invalid_field(field, "must be a positive number of 64 bits"))
 }
 
-/// The type that Studio has for it.
+/// Returns the type that Studio has for it.
 fn type_of(content: Content) -> &'static str {
     match content {
         Content::Image(_) | Content::OtherImage(_) => "IMAGE",
@@ -429,7 +430,7 @@ fn type_of(content: Content) -> &'static str {
     }
 }
 
-/// A name for the file, because nothing says what it was called.
+/// Returns a generated file name, since the upload has none.
 fn filename(id: &str, content: Content) -> String {
     let suffix = match content.media_type() {
         "application/octet-stream" => "bin",

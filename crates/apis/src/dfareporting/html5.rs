@@ -1,7 +1,7 @@
-//! What HTML assets need, and what is wrong with them.
+//! Requirements and broken rules of HTML assets.
 //!
-//! This is a reading of text, not a browser: it finds what is written, not what scripts make of it. Of
-//! each file the first [`MOST_TEXT`] bytes are read, of all together [`MOST_TEXT_IN_ALL`].
+//! Files are searched as text, without a browser: the effects of scripts are not found. At most
+//! [`MOST_TEXT`] bytes of each file are read, and [`MOST_TEXT_IN_ALL`] of all.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{Read, Seek};
@@ -15,31 +15,31 @@ mod references;
 use features::{ClickTag, Feature};
 use references::{Reference, Use, resolve};
 
-/// How much of a file is read, in bytes.
+/// Maximum number of bytes that are read of a file.
 pub(super) const MOST_TEXT: u64 = 1024 * 1024;
 
-/// How much of all files is read, in bytes.
+/// Maximum number of bytes that are read of all files.
 const MOST_TEXT_IN_ALL: usize = 16 * 1024 * 1024;
 
-/// The most click tags that are told of.
+/// Maximum number of click tags that are reported.
 const MOST_CLICK_TAGS: usize = 16;
 
-/// What was found in an HTML asset.
+/// Findings in an HTML asset.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// What a browser must be able to do.
+    /// Required browser features.
     pub(super) features: BTreeSet<Feature>,
-    /// The rules that are not kept.
+    /// Broken rules.
     pub(super) rules: BTreeSet<Rule>,
     /// The click tags of the primary file; none for a rich media asset.
     pub(super) click_tags: Vec<ClickTag>,
-    /// Whether it is made for Studio's Enabler.
+    /// Whether it uses the Enabler of Studio.
     pub(super) rich_media: bool,
     /// Width and height in pixels, as the primary file states them.
     pub(super) size: Option<(u32, u32)>,
 }
 
-/// What a file in a bundle is.
+/// Kind of a file in a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum File {
     Page,
@@ -49,19 +49,19 @@ enum File {
     Data,
     /// An image, a font, sound or a video.
     Media,
-    /// What an asset must not have.
+    /// A type that an asset must not contain.
     Foreign,
 }
 
 impl Findings {
-    /// Of a page without other files.
+    /// Returns the findings in a page without other files.
     pub(super) fn of_page(page: &[u8]) -> Self {
         let mut reading = Reading::new(&["index.html"], 0);
         reading.read(0, page);
         reading.end()
     }
 
-    /// Of a page with its files.
+    /// Returns the findings in a page with its files.
     pub(super) fn of_bundle<R: Read + Seek>(
         archive: &mut Archive<R>,
     ) -> Result<Self, ArchiveError> {
@@ -88,7 +88,7 @@ impl Findings {
     }
 }
 
-/// The HTML file that is not in a folder, or in the fewest; `index.html` before others.
+/// Returns the HTML file that is not in a folder, or in the fewest; `index.html` before others.
 fn primary(names: &[&str]) -> Option<usize> {
     let pages = names.iter().enumerate();
     let pages = pages.filter(|(_, name)| File::named(name) == File::Page);
@@ -115,7 +115,7 @@ impl File {
     }
 }
 
-/// A bundle on its way through the files.
+/// State of reading a bundle.
 struct Reading<'a> {
     names: &'a [&'a str],
     all: HashSet<&'a str>,
@@ -123,7 +123,7 @@ struct Reading<'a> {
     by_last_part: HashMap<String, Vec<usize>>,
     mentioned: Vec<bool>,
     primary: usize,
-    /// How many bytes may still be read.
+    /// Number of bytes that may still be read.
     room: usize,
     /// Whether there is text that was not read.
     partial: bool,
@@ -208,7 +208,7 @@ impl<'a> Reading<'a> {
             Reference { used, target } if references::is_absolute(target) => {
                 self.read_absolute(used, target);
             }
-            // Scripts write paths relative to pages that only they know.
+            // Paths in scripts are relative to pages that are not known here.
             Reference { target, .. } if file != File::Script => self.read_local(at, target),
             Reference { .. } => {}
         });
@@ -258,7 +258,7 @@ impl<'a> Reading<'a> {
         if !self.partial && self.mentioned.contains(&false) {
             self.warn(Rule::OrphanedAsset);
         }
-        // The frame that an asset is shown in talks to it.
+        // The frame that shows an asset sends messages to it.
         self.findings.features.insert(Feature::POST_MESSAGE);
         let unsupported = [Feature::LOCAL_STORAGE, Feature::SESSION_STORAGE];
         if unsupported
@@ -296,10 +296,10 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A rule that an asset does not keep. It is told as a warning; the asset is taken.
+/// A rule for assets. A broken one is reported as a warning; the asset is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rule {
-    /// A click tag is set inside of a function, or not in the primary file.
+    /// A click tag is set inside a function, or not in the primary file.
     ClickTagNonTopLevel,
     /// There is no click tag.
     ClickTagMissing,
@@ -311,7 +311,7 @@ pub(super) enum Rule {
     OrphanedAsset,
     /// A bundle has no HTML file.
     PrimaryHtmlMissing,
-    /// Something is loaded from somebody else's host.
+    /// Something is loaded from an external host.
     ExternalFileReferenced,
     /// It uses MRAID.
     MraidReferenced,
@@ -327,7 +327,7 @@ pub(super) enum Rule {
     FileDetailEmpty,
     /// A file is not what its name says.
     AssetInvalid,
-    /// It keeps data in the browser.
+    /// It stores data in the browser.
     Html5FeatureUnsupported,
     /// A link leads to a fixed URL past the click tag.
     ClickTagHardCoded,
@@ -336,7 +336,7 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    /// Its name in the API.
+    /// Returns the name in the API.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::ClickTagNonTopLevel => "CLICK_TAG_NON_TOP_LEVEL",

@@ -1,4 +1,4 @@
-//! What a file says of itself: what clients may set, and what is shown.
+//! The fields of a file: those that clients set, and the JSON of replies.
 
 use serde_json::{Value, json};
 use windlass_server::handler::{Call, Rejection};
@@ -6,31 +6,31 @@ use windlass_store::{Media, Resource};
 
 use crate::record::{Fields, fields_of, normal_time, text};
 
-/// The type of folders.
+/// Media type of folders.
 pub(super) const FOLDER: &str = "application/vnd.google-apps.folder";
 
-/// The types that have no media: those of Google's own editors, folders and shortcuts.
+/// Prefix of the types without media: those of Google's own editors, folders and shortcuts.
 const WITHOUT_MEDIA: &str = "application/vnd.google-apps.";
 
-/// The type of what nobody knows anything about.
+/// Type of media of unknown type.
 const OCTET_STREAM: &str = "application/octet-stream";
 
-/// The longest id that clients may choose. Those of the service have 33 characters.
+/// Longest id that clients may choose. Those of the service have 33 characters.
 const LONGEST_ID: usize = 100;
 
-/// The most bytes that the fields of a file may have together, as JSON.
+/// Maximum number of bytes that the fields of a file may have together, as JSON.
 const MOST_FIELDS: usize = 32 * 1024;
 
-/// The most bytes of the name and the value of a property, as the service has it.
+/// Maximum number of bytes of the name and the value of a property, as in the service.
 const LONGEST_PROPERTY: usize = 124;
 
-/// What is shown when the client does not ask for fields.
+/// Fields that are shown by default.
 const DEFAULT_FIELDS: [&str; 4] = ["kind", "id", "name", "mimeType"];
 
-/// The fields that are changed one name at a time.
+/// Fields whose entries are changed one by one.
 const BY_NAME: [&str; 2] = ["properties", "appProperties"];
 
-/// The fields that clients may set.
+/// Fields that clients may set.
 const OWN_FIELDS: [(&str, FieldType); 20] = [
     ("name", FieldType::Text),
     ("mimeType", FieldType::Text),
@@ -54,12 +54,12 @@ const OWN_FIELDS: [(&str, FieldType); 20] = [
     ("contentRestrictions", FieldType::Array),
 ];
 
-/// What the value of a field looks like.
+/// Type of the value of a field.
 #[derive(Clone, Copy)]
 enum FieldType {
     Text,
     Flag,
-    /// A moment. It is stored in UTC.
+    /// A timestamp, stored in UTC.
     Time,
     /// The id of one folder, in an array.
     Parents,
@@ -69,7 +69,7 @@ enum FieldType {
     Array,
 }
 
-/// The client's fields, checked, without those that are not his to set. Nulls stay: they clear.
+/// Returns the checked fields of the client that it may set. Nulls are kept, as they clear fields.
 pub(super) fn own_fields(metadata: &Fields) -> Result<Fields, Rejection> {
     let mut own = Fields::new();
     for (name, shape) in OWN_FIELDS {
@@ -81,7 +81,8 @@ pub(super) fn own_fields(metadata: &Fields) -> Result<Fields, Rejection> {
     Ok(own)
 }
 
-/// The fields after a change: what is named is set, what is null is cleared, properties one by one.
+/// Returns the fields after a change: named fields are set, nulls clear, and properties are merged one by
+/// one.
 pub(super) fn patched(mut fields: Fields, changes: Fields) -> Result<Fields, Rejection> {
     for (name, value) in changes {
         match value {
@@ -102,7 +103,7 @@ pub(super) fn patched(mut fields: Fields, changes: Fields) -> Result<Fields, Rej
     Ok(fields)
 }
 
-/// The type that a file gets: what the client says, else what its media is.
+/// Returns the type of a file: the one the client states, else that of its media.
 pub(super) fn media_type(fields: &Fields, media: Option<&Media>) -> Result<String, Rejection> {
     let stated = text(fields, "mimeType").filter(|stated| !stated.is_empty());
     let given = stated.or(media.map(|media| media.content_type.as_str()));
@@ -113,7 +114,7 @@ pub(super) fn media_type(fields: &Fields, media: Option<&Media>) -> Result<Strin
     Ok(media_type.to_owned())
 }
 
-/// Refuses the types that media would have to be converted to.
+/// Refuses types to which media would have to be converted.
 pub(super) fn check_convertible(media_type: &str) -> Result<(), Rejection> {
     if media_type.starts_with(WITHOUT_MEDIA) {
         let problem = format!("a file of type {media_type} has no media, and none is converted");
@@ -122,12 +123,12 @@ pub(super) fn check_convertible(media_type: &str) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// The type that new media gives to a file whose type is not stated with it.
+/// Returns the type that new media gives to a file if the client states none.
 pub(super) fn media_type_of(media: &Media) -> Option<&str> {
     Some(media.content_type.as_str()).filter(|known| *known != OCTET_STREAM)
 }
 
-/// The id that the client has chosen, if it has.
+/// Returns the id that the client has chosen, if any.
 pub(super) fn chosen_id(metadata: &Fields) -> Result<Option<&str>, Rejection> {
     let Some(value) = metadata.get("id").filter(|value| !value.is_null()) else {
         return Ok(None);
@@ -145,30 +146,30 @@ pub(super) fn chosen_id(metadata: &Fields) -> Result<Option<&str>, Rejection> {
         .ok_or_else(|| Rejection::invalid_field("id", problem()))
 }
 
-/// An id that nobody else has; there are as many of a call as it wants.
+/// Returns the `nth` unique id of a call.
 pub(super) fn fresh_id(call: &Call<'_>, nth: u64) -> String {
     let fresh = u128::from_str_radix(call.fresh_id, 16).unwrap_or_default();
     format!("1{:032x}", fresh.wrapping_add(u128::from(nth)))
 }
 
-/// Whether these are the fields of a folder.
+/// Returns whether these are the fields of a folder.
 pub(super) fn is_folder(fields: &Fields) -> bool {
     text(fields, "mimeType") == Some(FOLDER)
 }
 
-/// The folder that a file is in.
+/// Returns the folder that a file is in.
 pub(super) fn parent(fields: &Fields) -> &str {
     let parents = fields.get("parents").and_then(Value::as_array);
     let first = parents.and_then(|parents| parents.first()?.as_str());
     first.unwrap_or(ROOT)
 }
 
-/// A field that is true or false; false where it is absent.
+/// Returns a field that is true or false; false where it is absent.
 pub(super) fn flag(fields: &Fields, name: &str) -> bool {
     fields.get(name).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// The file with the type by which its media is served.
+/// Returns the file with the type by which its media is served.
 pub(super) fn as_download(mut file: Resource) -> Resource {
     let fields = fields_of(&file);
     if let Some((media, stated)) = file.media.as_mut().zip(text(&fields, "mimeType")) {
@@ -177,12 +178,12 @@ pub(super) fn as_download(mut file: Resource) -> Resource {
     file
 }
 
-/// The one user that there is.
+/// Returns the JSON of the only user.
 pub(super) fn owner() -> Value {
     json!({"kind": "drive#user", "displayName": "Owner", "me": true, "permissionId": "owner"})
 }
 
-/// The file as replies show it. `trashed`: it is in the trash itself, or a folder above it is.
+/// Returns the JSON of a file. `trashed`: the file or a folder above it is in the trash.
 pub(super) fn show(call: &Call<'_>, file: &Resource, trashed: bool) -> Fields {
     let own = fields_of(file);
     let mut shown = Fields::new();
@@ -234,7 +235,7 @@ fn show_media(call: &Call<'_>, file: &Resource, media: &Media, shown: &mut Field
     original.or_insert(name.into());
 }
 
-/// Where the media is served.
+/// Returns the URL of the media.
 fn download_url(call: &Call<'_>, id: &str) -> String {
     let service = call.api.document().service_path.as_deref();
     let service = service.unwrap_or("drive/v3/").trim_matches('/');
@@ -288,7 +289,7 @@ fn is_properties(properties: &Fields) -> bool {
     })
 }
 
-/// Lists read many files at a time, so each of them has to be small.
+/// Checks the size of the fields: lists read many files at a time.
 fn check_length(fields: &Fields) -> Result<(), Rejection> {
     let lengths = fields.iter().map(|(name, value)| {
         let length = value.to_string().len() + name.len();
@@ -304,5 +305,5 @@ fn check_length(fields: &Fields) -> Result<(), Rejection> {
     }
 }
 
-/// The folder above all others. It is no resource: nobody can change it.
+/// Id of the root folder. It has no row and cannot be changed.
 pub(super) const ROOT: &str = "root";

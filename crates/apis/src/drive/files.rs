@@ -14,13 +14,13 @@ use super::file::{
 };
 use crate::record::{self, Fields, fields_of, removing, replacing, rfc3339, text};
 
-/// The name of what has none.
+/// Name of a file without one.
 const UNTITLED: &str = "Untitled";
 
-/// A change of nothing but these is no modification of the file.
+/// Fields whose change does not update `modifiedTime`.
 const UNMODIFYING_FIELDS: [&str; 3] = ["starred", "trashed", "viewedByMeTime"];
 
-/// What a copy does not take over.
+/// Fields that are not copied.
 const NOT_COPIED: [&str; 5] = [
     "createdTime",
     "modifiedTime",
@@ -29,22 +29,22 @@ const NOT_COPIED: [&str; 5] = [
     "viewedByMeTime",
 ];
 
-/// Where files live.
+/// Collection of the files.
 pub(super) const FILES: &str = "drive/files";
 
-/// What is in the trash by itself, not by a folder above it.
+/// Index of the files that are in the trash themselves, not by a folder above.
 const TRASH: &str = "drive/trash";
 
-/// How many folders may be above a file, as the service has it.
+/// Maximum number of folders above a file, as in the service.
 const DEEPEST: usize = 100;
 
-/// The most files that one call deletes.
+/// Maximum number of files that one call deletes.
 const MOST_DELETED: usize = 10_000;
 
-/// How many rows are read at once.
+/// Number of rows that are read at a time.
 const BATCH: usize = 500;
 
-/// Whether a file with media may be made.
+/// Checks whether a file with media may be created.
 pub(super) async fn admit_creation(call: &Call<'_>) -> Result<(), Rejection> {
     let fields = patched(Fields::new(), own_fields(call.metadata)?)?;
     check_convertible(text(&fields, "mimeType").unwrap_or_default())?;
@@ -52,13 +52,13 @@ pub(super) async fn admit_creation(call: &Call<'_>) -> Result<(), Rejection> {
     check_parent(call, &id, &fields).await
 }
 
-/// Makes a file.
+/// `files.create`
 pub(super) async fn create(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
     let own = patched(Fields::new(), own_fields(call.metadata)?)?;
     insert(call, own, media.map(|uploaded| uploaded.media)).await
 }
 
-/// Makes a file of another one.
+/// `files.copy`
 pub(super) async fn copy(call: &Call<'_>) -> Result<Answer, Rejection> {
     let source = changeable(call).await?;
     let mut own = fields_of(&source);
@@ -97,7 +97,7 @@ async fn insert(
     answer(call, &file, changes).await
 }
 
-/// The id that the client chose and nobody has, or a fresh one.
+/// Returns the id that the client chose, if it is free, or a new one.
 async fn free_id(call: &Call<'_>) -> Result<String, Rejection> {
     let Some(id) = chosen_id(call.metadata)? else {
         return Ok(fresh_id(call, 0));
@@ -111,7 +111,7 @@ async fn free_id(call: &Call<'_>) -> Result<String, Rejection> {
     }
 }
 
-/// Whether a file may be given media.
+/// Checks whether the media of a file may be replaced.
 pub(super) async fn admit_update(call: &Call<'_>) -> Result<(), Rejection> {
     let old = changeable(call).await?;
     let new = changed_fields(call, &fields_of(&old))?;
@@ -119,7 +119,7 @@ pub(super) async fn admit_update(call: &Call<'_>) -> Result<(), Rejection> {
     check_parent(call, &old.id, &new).await
 }
 
-/// Changes a file: its fields, its media, its folder.
+/// `files.update`: changes fields, media and folder.
 pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
     let old = changeable(call).await?;
     let media = media.map(|uploaded| uploaded.media);
@@ -148,7 +148,7 @@ pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     answer(call, &file, changes).await
 }
 
-/// The fields as the client wants them, with the folder that the query says.
+/// Returns the fields after the change, with the folder of the query.
 fn changed_fields(call: &Call<'_>, before: &Fields) -> Result<Fields, Rejection> {
     let own = own_fields(call.metadata)?;
     if own.contains_key("parents") {
@@ -167,7 +167,7 @@ fn changed_fields(call: &Call<'_>, before: &Fields) -> Result<Fields, Rejection>
     Ok(fields)
 }
 
-/// The folder after a move.
+/// Returns the folder after a move.
 fn moved(call: &Call<'_>, before: &str) -> Result<String, Rejection> {
     let listed = |name| {
         let ids = call.query.first(name).unwrap_or_default().split(',');
@@ -188,7 +188,7 @@ fn moved(call: &Call<'_>, before: &str) -> Result<String, Rejection> {
     }
 }
 
-/// A folder stays a folder, and nothing else becomes one.
+/// Checks that a folder stays a folder, and that no file becomes one.
 fn check_kind(before: &Fields, after: &Fields) -> Result<(), Rejection> {
     if is_folder(before) == is_folder(after) {
         Ok(())
@@ -205,13 +205,13 @@ fn modifies(metadata: &Fields) -> bool {
     names.any(|name| !UNMODIFYING_FIELDS.contains(&name.as_str()))
 }
 
-/// Writes out where the file is, so that every file says it.
+/// Sets the parent explicitly, so that each row has one.
 fn set_parent(fields: &mut Fields) {
     let folder = parent(fields).to_owned();
     fields.insert("parents".into(), [folder].into_iter().collect());
 }
 
-/// The reply that shows a file.
+/// Returns an answer that shows the file.
 pub(super) async fn answer(
     call: &Call<'_>,
     file: &Resource,
@@ -224,18 +224,18 @@ pub(super) async fn answer(
     })
 }
 
-/// Where the rows of a folder's children live.
+/// Returns the collection of the index of a folder.
 pub(super) fn children(folder: &str) -> String {
     format!("drive/children/{folder}")
 }
 
-/// The file that the call's path names.
+/// Returns the file that the call's path names.
 pub(super) async fn named(call: &Call<'_>) -> Result<Resource, Rejection> {
     let id = call.path.value("fileId").unwrap_or_default();
     file(call, id).await
 }
 
-/// The file of this id.
+/// Returns the file of this id.
 pub(super) async fn file(call: &Call<'_>, id: &str) -> Result<Resource, Rejection> {
     let found = match id {
         ROOT => Some(root(call)),
@@ -247,7 +247,7 @@ pub(super) async fn file(call: &Call<'_>, id: &str) -> Result<Resource, Rejectio
     })
 }
 
-/// The file that the call's path names, if it is one that can be changed.
+/// Returns the file that the call's path names, if it is one that can be changed.
 pub(super) async fn changeable(call: &Call<'_>) -> Result<Resource, Rejection> {
     match named(call).await? {
         file if file.id == ROOT => Err(Rejection::FailedPrecondition {
@@ -267,7 +267,8 @@ fn root(call: &Call<'_>) -> Resource {
     constant(call, FILES, ROOT, &fields)
 }
 
-/// A resource that never changes, as rows of an index and the root: its version is known without reading it.
+/// Returns a resource that never changes, such as a row of an index or the root. Its version is known
+/// without reading it.
 fn constant(call: &Call<'_>, collection: impl Into<String>, id: &str, fields: &Fields) -> Resource {
     Resource {
         version: 1,
@@ -275,7 +276,7 @@ fn constant(call: &Call<'_>, collection: impl Into<String>, id: &str, fields: &F
     }
 }
 
-/// Refuses a place that there is not, or where a folder would be inside of itself or too deep.
+/// Checks that the parent exists, and that a folder would not be inside itself or nested too deep.
 pub(super) async fn check_parent(
     call: &Call<'_>,
     id: &str,
@@ -308,7 +309,7 @@ pub(super) async fn check_parent(
     Err(Rejection::invalid_field("parents", problem))
 }
 
-/// The rows that come and go beside a file which changes from `old` to `new`.
+/// Returns the changes of index rows for a file that changes from `old` to `new`.
 pub(super) fn rows(
     call: &Call<'_>,
     id: &str,
@@ -332,15 +333,15 @@ pub(super) fn rows(
         .collect()
 }
 
-/// Who is in the trash, by himself or with a folder above. It remembers folders, so that a list asks
-/// for each only once.
+/// Tells whether files are in the trash, themselves or by a folder above. Caches folders, so that a list
+/// reads each only once.
 #[derive(Default)]
 pub(super) struct Trash {
     folders: HashMap<String, bool>,
 }
 
 impl Trash {
-    /// Whether the file of these fields is in the trash.
+    /// Returns whether the file of these fields is in the trash.
     pub(super) async fn holds(
         &mut self,
         call: &Call<'_>,
@@ -365,7 +366,7 @@ impl Trash {
     }
 }
 
-/// Deletes a file, and a folder with all that is below it.
+/// `files.delete`: deletes a file, or a folder with its whole subtree.
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     let file = changeable(call).await?;
     let mut deletion = Deletion::default();
@@ -376,7 +377,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     }
 }
 
-/// Deletes what is in the trash, or as much of it as one call may.
+/// `files.emptyTrash`: deletes all files in the trash, up to the limit of one call.
 pub(super) async fn empty_trash(call: &Call<'_>) -> Result<Answer, Rejection> {
     let mut deletion = Deletion::default();
     let mut after: Option<String> = None;
@@ -407,7 +408,7 @@ fn too_many() -> Rejection {
     }
 }
 
-/// Files that go, and the rows beside them.
+/// Files to be deleted, with their index rows.
 #[derive(Default)]
 struct Deletion {
     changes: Vec<ResourceChange>,
@@ -415,7 +416,7 @@ struct Deletion {
 }
 
 impl Deletion {
-    /// Adds a file with all that is below it. False, and nothing is added, when that would be too much.
+    /// Adds a file with its whole subtree. Returns false, and adds nothing, if that exceeds the limit.
     async fn add(&mut self, call: &Call<'_>, id: String) -> Result<bool, Rejection> {
         let (mut changes, mut ids) = (Vec::new(), HashSet::new());
         let mut left = vec![id];
@@ -451,7 +452,7 @@ impl Deletion {
     }
 }
 
-/// The ids of what is in a folder, and no more than a few too many of them.
+/// Returns the ids of the files in a folder. Stops soon after there are more than `room`.
 async fn inside(call: &Call<'_>, folder: &str, room: usize) -> Result<Vec<String>, Rejection> {
     let collection = children(folder);
     let mut ids: Vec<String> = Vec::new();

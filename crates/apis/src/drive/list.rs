@@ -1,7 +1,7 @@
-//! Listing: the files that a query wants, in order, page by page.
+//! `files.list`: the files that match a query, in order, in pages.
 //!
-//! A call looks at a bounded number of files and returns a token to go on from there. Where the order
-//! is not that of ids, all candidates have to be looked at for each page, so there is a limit on them.
+//! A call reads a bounded number of files and returns a token to continue. If the order is not that of
+//! ids, all candidates are read for each page, so their number is limited.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -18,25 +18,25 @@ use super::files::{FILES, Trash, children};
 use super::query::Query;
 use crate::record::{Fields, fields_of, text};
 
-/// How many files a page has when the client does not say.
+/// Number of files of a page by default.
 const DEFAULT_PAGE: usize = 100;
 
-/// The most files of a page.
+/// Maximum number of files of a page.
 const LARGEST_PAGE: usize = 1000;
 
 /// A page ends when its files have this many bytes together.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The most files that a call looks at.
+/// Maximum number of files that a call reads.
 const MOST_LOOKED_AT: usize = 10_000;
 
-/// How many files are taken out of the ledger at once.
+/// How many files are read from the ledger at a time.
 const BATCH: usize = 64;
 
-/// How much of a text counts.
+/// Number of characters of a text that are compared.
 const COMPARED: usize = 128;
 
-/// The most keys that are read.
+/// Maximum number of keys that are read.
 const MOST_KEYS: usize = 10;
 
 /// Answers `files.list`.
@@ -62,7 +62,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(super::shown(body))
 }
 
-/// Files, and where to go on behind them.
+/// Files, and the position to continue after.
 #[derive(Default)]
 struct Page {
     files: Vec<Resource>,
@@ -81,7 +81,7 @@ impl Page {
     }
 }
 
-/// A search that goes on.
+/// A running search.
 struct Search<'a> {
     call: &'a Call<'a>,
     query: Query,
@@ -102,7 +102,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The next page in the order of ids. It looks no further than the page needs.
+    /// Returns the next page in the order of ids. Reads no more files than the page needs.
     async fn by_id(&mut self, after: Option<Position>, size: usize) -> Result<Page, Rejection> {
         let mut page = Page::default();
         let mut looked_at = 0;
@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The next page in another order.
+    /// Returns the next page in another order.
     async fn sorted(&mut self, after: Option<&Position>, size: usize) -> Result<Page, Rejection> {
         let mut first = BTreeSet::new();
         let mut looked_at = 0;
@@ -164,7 +164,7 @@ impl<'a> Search<'a> {
                 page.next = last;
                 break;
             }
-            // What was deleted a moment ago is left out.
+            // The file may have been deleted since its position was read.
             if let Some(file) = self.call.lookup.resource(FILES, &position.id).await? {
                 self.call.reply_memory.hold_row(&file.body)?;
                 page.push(file);
@@ -180,8 +180,8 @@ impl<'a> Search<'a> {
         Ok(self.query.matches(&fields, trashed))
     }
 
-    /// The next few files that may be wanted, in the order of ids: those of a folder, if the query
-    /// names one, else all.
+    /// Returns the next batch of files that may match, in the order of ids: from a folder if the query names
+    /// one, else from all files.
     async fn candidates(&self, after: Option<&Position>) -> Result<Vec<Candidate>, Rejection> {
         let after = after.map(|after| after.id.as_str());
         let lookup = &self.call.lookup;
@@ -202,10 +202,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A file that may be wanted.
+/// A file that may match.
 struct Candidate {
     position: Position,
-    /// `None` when it is gone meanwhile.
+    /// `None` if it was deleted meanwhile.
     file: Option<Resource>,
 }
 
@@ -273,7 +273,7 @@ pub(super) enum OrderError {
     TooManyKeys,
 }
 
-/// What files are sorted by, the most important first. By ids, after all.
+/// Sort keys, the most significant first. Ids decide between files that are equal otherwise.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Order {
     keys: Vec<(Key, Direction)>,
@@ -289,7 +289,7 @@ enum Key {
     QuotaBytesUsed,
     Starred,
     Viewed,
-    /// What no file has here.
+    /// A key for which no file has a value here.
     Nothing,
 }
 
@@ -299,7 +299,7 @@ enum Direction {
     Descending,
 }
 
-/// Where a file stands in an [`Order`].
+/// Position of a file in an [`Order`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Position {
     texts: Vec<(String, Direction)>,
@@ -307,7 +307,7 @@ pub(super) struct Position {
 }
 
 impl Order {
-    /// Reads keys with commas between them; `desc` behind a key turns it around.
+    /// Reads keys with commas between them; `desc` after a key reverses its order.
     pub(super) fn parse(text: &str) -> Result<Self, OrderError> {
         let keys = text.split(',').map(str::trim).filter(|it| !it.is_empty());
         let keys = keys.map(key).collect::<Result<Vec<_>, _>>()?;
@@ -317,12 +317,12 @@ impl Order {
         Ok(Self { keys })
     }
 
-    /// Whether files are in the order of their ids.
+    /// Returns whether files are in the order of their ids.
     pub(super) fn is_by_id(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Where a file stands.
+    /// Returns the position of a file.
     pub(super) fn position(&self, file: &Resource) -> Position {
         let fields = fields_of(file);
         let texts = self.keys.iter();
@@ -333,7 +333,7 @@ impl Order {
         }
     }
 
-    /// The position that a page token names. `None` when it is another order's.
+    /// Reads the position of a page token; `None` if the token belongs to another order.
     pub(super) fn position_of(&self, mut texts: Vec<String>) -> Option<Position> {
         let id = texts.pop()?;
         if texts.len() != self.keys.len() {
@@ -348,7 +348,7 @@ impl Order {
 }
 
 impl Position {
-    /// What a page token says of it.
+    /// Returns the texts of a page token.
     pub(super) fn into_texts(self) -> Vec<String> {
         let texts = self.texts.into_iter().map(|(text, _)| text);
         texts.chain([self.id]).collect()
@@ -377,7 +377,7 @@ impl PartialOrd for Position {
 impl Key {
     fn text(self, file: &Resource, fields: &Fields) -> String {
         let field = |name| text(fields, name).unwrap_or_default().to_owned();
-        // What is first in ascending order has to be the smaller text.
+        // The first value in ascending order must be the smaller text.
         let first = |is_first: bool| if is_first { "0" } else { "1" }.to_owned();
         match self {
             Self::Created => field("createdTime"),
@@ -409,7 +409,7 @@ fn key(to_token: &str) -> Result<(Key, Direction), OrderError> {
     let key = match name {
         "createdTime" => Key::Created,
         "folder" => Key::Folder,
-        // All that is done here is done by the one user.
+        // There is one user, so changes by me are all changes.
         "modifiedTime" | "modifiedByMeTime" | "recency" => Key::Modified,
         "name" => Key::Name,
         "name_natural" => Key::NaturalName,

@@ -1,4 +1,4 @@
-//! `q`: which files are listed.
+//! The query language of `q`, which selects files.
 //!
 //! ```text
 //! query = unary *( ( "and" / "or" ) unary )    ; from left to right, neither binds closer
@@ -38,7 +38,7 @@ pub(super) enum QueryError {
     TooLong,
 }
 
-/// Which files are wanted.
+/// A condition on files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Query {
     All,
@@ -62,14 +62,14 @@ pub(super) enum Query {
     },
 }
 
-/// How a text is to agree.
+/// Comparison of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Match {
     Equal,
     Contains,
 }
 
-/// How a moment is to compare.
+/// Comparison of a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
     Less,
@@ -80,12 +80,12 @@ pub(super) enum Comparison {
 }
 
 impl Query {
-    /// Reads a query; an empty one is for all files.
+    /// Parses a query. An empty one matches all files.
     pub(super) fn parse(text: &str) -> Result<Self, QueryError> {
         parse(text)
     }
 
-    /// The folder that all wanted files are in, if the query says so.
+    /// Returns the folder that all matching files are in, if the query implies one.
     pub(super) fn folder(&self) -> Option<&str> {
         match self {
             Self::Inside(folder) => Some(folder),
@@ -94,13 +94,13 @@ impl Query {
         }
     }
 
-    /// Whether a file of these fields is wanted. `trashed`: it is in the trash, or a folder above is.
+    /// Returns whether a file matches. `trashed`: the file or a folder above it is in the trash.
     pub(super) fn matches(&self, fields: &Fields, trashed: bool) -> bool {
         let name = text(fields, "name").unwrap_or_default().to_lowercase();
         self.matches_named(fields, &name, trashed)
     }
 
-    /// `file_name` is in lower case, once for all that ask for it.
+    /// `file_name` is in lower case, converted once for all terms.
     fn matches_named(&self, fields: &Fields, file_name: &str, trashed: bool) -> bool {
         let field = |name| text(fields, name).unwrap_or_default();
         let holds = |query: &Self| query.matches_named(fields, file_name, trashed);
@@ -142,7 +142,7 @@ impl Comparison {
     }
 }
 
-/// Whether `part` stands at the beginning of a word of `text`.
+/// Returns whether a word of `text` begins with `part`.
 fn begins_a_word(text: &str, part: &str) -> bool {
     let mut found = text.match_indices(part);
     found.any(|(at, _)| {
@@ -151,12 +151,12 @@ fn begins_a_word(text: &str, part: &str) -> bool {
     })
 }
 
-/// The moment in the form in which moments compare.
+/// Returns the moment in the form in which moments compare.
 fn moment(value: String) -> Result<String, QueryError> {
     normal_time(&value).ok_or(QueryError::NotATime { value })
 }
 
-/// The most terms, brackets and words that are read. It bounds the depth, too.
+/// Maximum number of terms, brackets and words that are read. It bounds the depth, too.
 pub(super) const MOST_PARTS: usize = 600;
 
 /// A word, a value, or a sign.
@@ -170,7 +170,7 @@ enum Token {
 /// The signs, the longer of those that begin alike first.
 const SIGNS: [&str; 10] = ["<=", ">=", "!=", "<", ">", "=", "(", ")", "{", "}"];
 
-/// Reads a query; an empty one is for all files.
+/// Parses a query. An empty one matches all files.
 pub(super) fn parse(text: &str) -> Result<Query, QueryError> {
     let mut tokens = tokens(text)?;
     if tokens.is_empty() {

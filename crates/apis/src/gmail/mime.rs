@@ -1,24 +1,24 @@
 //! Mail messages as the trees that the Gmail API shows.
 //!
-//! [`parse`] turns a message into a [`Structure`]: its parts, their headers, and for each body where it
-//! lies in the message and how it is encoded. Bodies are not part of it, so that it is small enough to
-//! be stored beside the resource; they are read by range later, and [`Structure::payload`] puts both
-//! together. What a mailbox sorts and searches by is the [`Summary`].
+//! [`parse`] turns a message into a [`Structure`]: its parts, their headers, and the range and
+//! encoding of each body. Bodies are not part of it, so that it is small enough to be stored in the row
+//! of the message. They are read by range later, and [`Structure::payload`] combines both. A mailbox
+//! sorts and searches messages by their [`Summary`].
 //!
-//! Nothing in here does I/O, and nothing panics or grows without bound on a hostile message.
+//! No function here does I/O. On a hostile message none panics or uses unbounded memory.
 //!
-//! The grammar of addresses, dates, message ids, charsets and HTML comes from the crate `mail-parser`. The
-//! tree does not: that crate decodes every body, finds delimiters within lines, looks for a delimiter that
-//! never comes once for each part that names one, and drops nested messages by recursion. Here a message
-//! is read once, line by line, and what there may be of anything has a bound.
+//! Addresses, dates, message ids, charsets and HTML are parsed by the crate `mail-parser`. The tree of
+//! parts is not: that crate decodes every body, accepts delimiters within lines, searches for a missing
+//! delimiter once for each part that names one, and drops nested messages recursively. Here a message is
+//! read once, line by line, and all numbers and sizes are bounded.
 //!
-//! # How Gmail is read here
+//! # Conventions
 //!
 //! - Part ids are those of Gmail: empty for the root, then `0`, `1`, `0.0`.
 //! - An attached `message/rfc822` is an attachment (its bytes can be fetched) and has one child, the
 //!   root of the attached message with its own headers. If it is base64 encoded it has no child: there
 //!   are no ranges to point at.
-//! - Header values are unfolded as RFC 5322 says (line breaks go, blanks stay), and encoded words are
+//! - Header values are unfolded as RFC 5322 says (line breaks are removed, blanks kept), and encoded words are
 //!   decoded. Names are as written.
 //! - Inline text is UTF-8 whatever its charset was, and its size is that of the UTF-8. Gmail does so while
 //!   it leaves the charset in the header as it was: clients that decode by that header once more report
@@ -73,7 +73,7 @@ pub const MAX_INLINE_TOTAL: u64 = 8 * 1024 * 1024;
 /// unknown charset, bare line feeds and a missing `MIME-Version` are read as mail readers read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// There are no bytes.
+    /// The message is empty.
     #[error("the message is empty")]
     Empty,
     /// The message does not begin with a header field.

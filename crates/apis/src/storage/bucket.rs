@@ -10,10 +10,10 @@ use windlass_store::{Resource, ResourceChange};
 use super::preconditions::Versions;
 use crate::record::{Fields, rfc3339};
 
-/// The collection that holds the buckets, by name.
+/// Collection of the buckets, by name.
 pub(super) const COLLECTION: &str = "storage/buckets";
 
-/// Fields that the server fills in.
+/// Fields that the server sets.
 const OUTPUT: [&str; 16] = [
     "acl",
     "defaultObjectAcl",
@@ -33,7 +33,7 @@ const OUTPUT: [&str; 16] = [
     "updated",
 ];
 
-/// The most bytes of a bucket's fields, written as JSON.
+/// Maximum number of bytes of a bucket's fields, written as JSON.
 const LARGEST: usize = 16 * 1024;
 
 /// A bucket.
@@ -43,7 +43,7 @@ pub(super) struct Bucket {
     record: Record,
 }
 
-/// What the ledger keeps of a bucket.
+/// Row of a bucket.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Record {
     metageneration: u64,
@@ -51,13 +51,13 @@ struct Record {
 }
 
 impl Bucket {
-    /// Reads what is in the ledger.
+    /// Reads a row of the ledger.
     pub(super) fn read(resource: Resource) -> Self {
         let record = serde_json::from_slice(&resource.body).unwrap_or_default();
         Self { resource, record }
     }
 
-    /// The bucket of this name.
+    /// Returns the bucket of this name.
     pub(super) async fn find(call: &Call<'_>, name: &str) -> Result<Self, Rejection> {
         let found = call.lookup.resource(COLLECTION, name).await?;
         found.map(Self::read).ok_or_else(|| Rejection::NotFound {
@@ -66,7 +66,7 @@ impl Bucket {
         })
     }
 
-    /// A new bucket.
+    /// Returns a new bucket.
     pub(super) fn make(call: &Call<'_>, name: BucketName, fields: Fields) -> Self {
         let record = Record {
             metageneration: 1,
@@ -84,7 +84,7 @@ impl Bucket {
         Self { resource, record }
     }
 
-    /// The bucket with other fields, and the change that makes it so.
+    /// Returns the bucket with other fields, and the change that writes it.
     pub(super) fn changed(self, call: &Call<'_>, fields: Fields) -> (Self, ResourceChange) {
         let record = Record {
             metageneration: self.record.metageneration + 1,
@@ -104,12 +104,12 @@ impl Bucket {
         (Self { resource, record }, change)
     }
 
-    /// The change that makes it.
+    /// Returns the change that inserts the bucket.
     pub(super) fn insert(&self) -> ResourceChange {
         ResourceChange::Insert(self.resource.clone())
     }
 
-    /// The change that deletes it.
+    /// Returns the change that deletes the bucket.
     pub(super) fn delete(&self) -> ResourceChange {
         ResourceChange::Delete {
             collection: COLLECTION.to_owned(),
@@ -126,7 +126,7 @@ impl Bucket {
         &self.record.fields
     }
 
-    /// The class of objects that are put in without one.
+    /// Returns the default storage class of objects.
     pub(super) fn storage_class(&self) -> &str {
         let class = self.record.fields.get("storageClass");
         class.and_then(Value::as_str).unwrap_or("STANDARD")
@@ -140,12 +140,12 @@ impl Bucket {
         }
     }
 
-    /// Its entity tag, quotes included.
+    /// Returns the entity tag, quotes included.
     pub(super) fn etag(&self) -> String {
         format!("\"{}\"", self.record.metageneration)
     }
 
-    /// The resource as replies show it.
+    /// Returns the JSON of replies.
     pub(super) fn show(&self, base_url: &str) -> Map<String, Value> {
         let name = self.name();
         let mut shown = Map::new();
@@ -172,7 +172,7 @@ fn to_body(record: &Record) -> bytes::Bytes {
         .into()
 }
 
-/// The name of a bucket: as the service has it, so that scripts which work here work there.
+/// The name of a bucket. The rules are those of the service, so that names that work here work there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BucketName(String);
 
@@ -215,11 +215,10 @@ fn fault(text: &str) -> Option<&'static str> {
     }
 }
 
-/// The fields that are kept: all but those of the server. They are kept and shown, and have no effect
-/// but for `storageClass`.
+/// Returns the fields to be stored: all but those that the server sets. Only `storageClass` has an effect.
 ///
 /// # Errors
-/// When they ask to keep what would be lost here: old versions, and objects that must not go.
+/// If they ask for a guarantee that this server does not give: versioning, or retention of objects.
 pub(super) fn parse_fields(metadata: &Map<String, Value>) -> Result<Fields, Rejection> {
     let kept = metadata
         .iter()
@@ -234,7 +233,7 @@ pub(super) fn parse_fields(metadata: &Map<String, Value>) -> Result<Fields, Reje
     Ok(fields)
 }
 
-/// Refuses fields that are too many, or that promise what is not kept.
+/// Refuses fields that are too large, or that ask for a guarantee which this server does not give.
 pub(super) fn check_field(fields: &Fields) -> Result<(), Rejection> {
     let versioning = fields.get("versioning").and_then(|it| it.get("enabled"));
     if versioning == Some(&Value::Bool(true)) {

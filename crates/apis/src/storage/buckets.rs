@@ -49,7 +49,7 @@ pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
 /// `buckets.patch`.
 pub(super) async fn patch(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Write).await?;
-    // Nulls say what is to go, so they are held against the rules by what they leave.
+    // Nulls remove fields, so the rules are checked on the result.
     let fields = patched_fields(
         bucket.fields().clone(),
         bucket::parse_fields(call.metadata)?,
@@ -65,8 +65,8 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(change(call, bucket, fields))
 }
 
-/// `buckets.delete`. An object that comes in this very moment is not seen; it would be there again in
-/// a bucket of the same name.
+/// `buckets.delete`. An object that is inserted concurrently may be missed. It would reappear in a new
+/// bucket of the same name.
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Write).await?;
     let objects = object::collection(bucket.name());
@@ -84,7 +84,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// `buckets.list`: of all projects, which have no meaning here.
+/// `buckets.list`: all buckets; the project is ignored.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let (size, prefix) = (
         listing::page_size(call)?,
@@ -114,7 +114,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// The bucket that the path names, if it is as the call wants it.
+/// Returns the bucket of the path, after the preconditions of the call are checked.
 async fn find(call: &Call<'_>, access: Access) -> Result<Bucket, Rejection> {
     let bucket = Bucket::find(call, call.path.value("bucket").unwrap_or_default()).await?;
     Preconditions::on_target(call)?.check(Some(bucket.versions()), access)?;

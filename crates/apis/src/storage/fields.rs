@@ -1,4 +1,4 @@
-//! What a client may say of an object.
+//! The fields of an object that clients write.
 
 use http::HeaderValue;
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ pub(super) const HEADER_FIELDS: [&str; 4] = [
     "contentLanguage",
 ];
 
-/// All fields that are kept as the client wrote them. The type of the media is kept with the media.
+/// Fields that are stored as the client wrote them. The content type is stored with the media.
 const KEPT: [&str; 7] = [
     "cacheControl",
     "contentDisposition",
@@ -25,7 +25,7 @@ const KEPT: [&str; 7] = [
     "storageClass",
 ];
 
-/// Fields that promise something which is not kept here. Better no promise than a broken one.
+/// Fields that ask for a guarantee which this server does not give. They are refused, not ignored.
 const NOT_SERVED: [&str; 5] = [
     "customerEncryption",
     "eventBasedHold",
@@ -34,10 +34,10 @@ const NOT_SERVED: [&str; 5] = [
     "temporaryHold",
 ];
 
-/// The most bytes of an object's own metadata, keys and values together.
+/// Maximum number of bytes of an object's own metadata, keys and values together.
 const LARGEST_METADATA: usize = 8 * 1024;
 
-/// The most bytes of a field that becomes a header.
+/// Maximum number of bytes of a field that becomes a header.
 const LONGEST_HEADER: usize = 1024;
 
 const STORAGE_CLASSES: [&str; 7] = [
@@ -53,15 +53,15 @@ const STORAGE_CLASSES: [&str; 7] = [
 /// A change of an object's fields.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Change {
-    /// The type of the media, where it is given: empty for none.
+    /// Content type of the media; empty to clear it.
     pub(super) content_type: Option<String>,
-    /// The other fields; null where one is to be removed.
+    /// All other fields; null removes one.
     pub(super) fields: Fields,
 }
 
 impl Change {
-    /// Reads the writable fields of an object resource. What else is in there is ignored, as it
-    /// is by the service: clients send back what they were shown.
+    /// Reads the writable fields of an object resource. Other fields are ignored, as in the service:
+    /// clients send back resources that they have read.
     pub(super) fn parse(metadata: &Map<String, Value>) -> Result<Self, Rejection> {
         if let Some(name) = NOT_SERVED
             .into_iter()
@@ -84,12 +84,12 @@ impl Change {
         Ok(change)
     }
 
-    /// Whether it says nothing.
+    /// Returns whether the change is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.content_type.is_none() && self.fields.is_empty()
     }
 
-    /// The fields of an object that has none yet, or whose fields are replaced.
+    /// Returns the fields for a new object, or to replace those of an object.
     pub(super) fn into_fields(self) -> Fields {
         let mut fields = self.fields;
         fields.retain(|_, value| !value.is_null());
@@ -100,7 +100,7 @@ impl Change {
     }
 }
 
-/// Whether a field asks for something: null, false and the empty text do not.
+/// Returns whether the value of a field is set: not null, false or an empty text.
 fn asks(value: Option<&Value>) -> bool {
     !matches!(value, None | Some(Value::Null | Value::Bool(false)))
         && value.and_then(Value::as_str) != Some("")
@@ -130,7 +130,7 @@ fn check_text(name: &str, text: &str) -> Result<(), Rejection> {
     }
 }
 
-/// A text that cannot stand in a header is refused when it is given, not when it is to be sent.
+/// Checks that a text is a valid header value, so that it is refused on upload and not on download.
 fn check_header(name: &str, text: &str) -> Result<(), Rejection> {
     if text.len() > LONGEST_HEADER {
         return Err(Rejection::invalid_field(name, "has at most 1024 bytes"));
@@ -144,7 +144,7 @@ fn check_header(name: &str, text: &str) -> Result<(), Rejection> {
     }
 }
 
-/// Own metadata maps texts to texts; null, in a patch, removes one.
+/// Checks custom metadata, which maps texts to texts; null removes one in a patch.
 fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Rejection> {
     let mut bytes = 0;
     for (key, value) in metadata {
@@ -177,7 +177,7 @@ fn media_type(value: &Value) -> Result<String, Rejection> {
     }
 }
 
-/// Holds the result of a patch against the limits again: two small ones may make a large one.
+/// Checks the limits on the result of a patch: several small patches may add up to a large object.
 pub(super) fn check_whole(fields: &Fields) -> Result<(), Rejection> {
     match fields.get("metadata") {
         Some(Value::Object(metadata)) => check_metadata(metadata),

@@ -1,4 +1,4 @@
-//! `objects.list`: names in their order, in pages, with prefixes in the place of folders.
+//! `objects.list`: objects in the order of names, in pages, with prefixes instead of folders.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,16 +9,16 @@ use windlass_store::Resource;
 use super::bucket::Bucket;
 use super::object::{Object, collection};
 
-/// The most items of one reply, and as many as there are when the client does not say.
+/// Maximum and default number of items of a page.
 const LARGEST_PAGE: usize = 1000;
 
 /// A page ends when its items have this many bytes together in the ledger.
 pub(super) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The most rows that one request looks at.
+/// Maximum number of rows that a call reads.
 pub(super) const PAGE_ROWS: usize = 10_000;
 
-/// How many rows are taken out of the ledger at once.
+/// How many rows are read from the ledger at a time.
 const BATCH: usize = 64;
 
 /// Lists a bucket.
@@ -38,7 +38,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// Filters that are not understood: to pass over one would show what was not asked for.
+/// Refuses unsupported filters: ignoring one would list objects that it excludes.
 fn refuse_unknown(call: &Call<'_>) -> Result<(), Rejection> {
     let given = |name: &&str| call.query.first(name).is_some_and(|it| !it.is_empty());
     match ["matchGlob", "filter"].into_iter().find(given) {
@@ -50,24 +50,24 @@ fn refuse_unknown(call: &Call<'_>) -> Result<(), Rejection> {
     }
 }
 
-/// What a list shall show.
+/// Parameters of a list.
 struct ListQuery<'a> {
     reply_memory: &'a ReplyMemoryPermit,
     size: usize,
     prefix: &'a str,
     /// Empty for none.
     delimiter: &'a str,
-    /// Where it begins.
+    /// Position of the first item.
     start: Cursor,
-    /// The first name that is not shown; empty for none.
+    /// First name that is excluded; empty for none.
     end: &'a str,
-    /// Whether an object whose name ends in the delimiter is shown beside its prefix.
+    /// Whether an object whose name ends in the delimiter is listed in addition to its prefix.
     trailing: bool,
-    /// Deleted objects, of which there are none.
+    /// Whether only soft-deleted objects are listed, of which there are none.
     only_deleted: bool,
 }
 
-/// What a list shows.
+/// A page of a list.
 #[derive(Default)]
 struct Page {
     objects: Vec<Object>,
@@ -128,12 +128,12 @@ impl<'a> ListQuery<'a> {
         }
     }
 
-    /// The rows begin within the prefix, so the first one without it lies behind it.
+    /// Returns the rows begin within the prefix, so the first one without it follows all of them.
     fn shows(&self, name: &str) -> bool {
         name.starts_with(self.prefix) && (self.end.is_empty() || name < self.end)
     }
 
-    /// The prefix that is shown instead of the name.
+    /// Returns the prefix that stands for the name.
     fn folded<'b>(&self, name: &'b str) -> Option<&'b str> {
         if self.delimiter.is_empty() {
             return None;
@@ -172,13 +172,13 @@ impl Page {
     }
 }
 
-/// How many items a reply shall show.
+/// Returns the number of items of a page.
 pub(super) fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
     let Some(text) = call.query.first("maxResults").filter(|it| !it.is_empty()) else {
         return Ok(LARGEST_PAGE);
     };
     match text.parse::<usize>() {
-        // The service takes 0 for "as many as you like".
+        // In the service 0 means the default.
         Ok(0) => Ok(LARGEST_PAGE),
         Ok(size) => Ok(size.min(LARGEST_PAGE)),
         Err(_) => Err(Rejection::InvalidParameter {
@@ -188,22 +188,22 @@ pub(super) fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
     }
 }
 
-/// A place in the order of names: before the first name that is not less than this text.
+/// A position in the order of names: before the first name that is not less than this text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cursor(String);
 
 impl Cursor {
-    /// Before this name.
+    /// Returns the position before this name.
     pub(super) fn before(name: &str) -> Self {
         Self(name.to_owned())
     }
 
-    /// Behind this name: before the least one that is greater.
+    /// Returns the position after this name: before the least greater one.
     pub(super) fn after(name: &str) -> Self {
         Self(format!("{name}\0"))
     }
 
-    /// Behind all names that begin with this text; `None` when nothing can be there.
+    /// Returns the position after all names that begin with this text; `None` if no name can follow.
     pub(super) fn after_prefix(prefix: &str) -> Option<Self> {
         let mut start = prefix.to_owned();
         while let Some(last) = start.pop() {
@@ -215,7 +215,7 @@ impl Cursor {
         None
     }
 
-    /// Where the client wants to go on.
+    /// Reads the position of the page token.
     pub(super) fn from_token(call: &Call<'_>) -> Result<Self, Rejection> {
         let token = call.query.first("pageToken").unwrap_or_default();
         let bytes = URL_SAFE_NO_PAD.decode(token).ok();
@@ -226,18 +226,18 @@ impl Cursor {
         })
     }
 
-    /// The token with which the client goes on here.
+    /// Returns the page token of this position.
     pub(super) fn to_token(&self) -> String {
         URL_SAFE_NO_PAD.encode(&self.0)
     }
 }
 
-/// The character behind this one, in the order of their bytes.
+/// Returns the next character in the order of UTF-8 bytes.
 fn following(c: char) -> Option<char> {
     (u32::from(c) + 1..=u32::from(char::MAX)).find_map(char::from_u32)
 }
 
-/// The rows of a collection from a place on, taken out of the ledger bit by bit.
+/// The rows of a collection from a position on, read from the ledger in batches.
 pub(super) struct Rows<'a> {
     lookup: StoreReader<'a>,
     collection: String,
@@ -259,17 +259,17 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Where the next row is sought.
+    /// Returns the position of the next row.
     pub(super) fn cursor(&self) -> &Cursor {
         &self.cursor
     }
 
-    /// How many rows were taken out of the ledger.
+    /// Returns the number of rows that were read.
     pub(super) fn looked_at(&self) -> usize {
         self.looked_at
     }
 
-    /// The next row.
+    /// Returns the next row.
     pub(super) async fn next(&mut self) -> Result<Option<Resource>, Rejection> {
         if self.batch.as_slice().is_empty() {
             self.fetch().await?;
@@ -281,7 +281,7 @@ impl<'a> Rows<'a> {
         Ok(row)
     }
 
-    /// Goes on at a later place.
+    /// Continues at a later position.
     pub(super) fn skip_to(&mut self, cursor: Cursor) {
         let before = |row: &Resource| row.id < cursor.0;
         while self.batch.as_slice().first().is_some_and(before) {
@@ -295,7 +295,7 @@ impl<'a> Rows<'a> {
             return Ok(());
         }
         let start = self.cursor.0.as_str();
-        // The ledger lists what is greater than a name; the name itself has to be asked for.
+        // The ledger lists rows after an id, so the row with the id itself is read separately.
         let (first, after) = match start.strip_suffix('\0') {
             Some(after) => (None, Some(after)),
             None if start.is_empty() => (None, None),

@@ -18,7 +18,7 @@ use super::fields::{Change, HEADER_FIELDS, check_whole};
 use super::preconditions::Versions;
 use crate::record::{Fields, rfc3339};
 
-/// The type of media that nothing is known of.
+/// Type of media of unknown type.
 const OCTET_STREAM: &str = "application/octet-stream";
 
 /// Everything but the unreserved characters (RFC 3986, section 2.3): a slash in a name travels as
@@ -29,7 +29,7 @@ const ALL_BUT_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// The most bytes of a name.
+/// Maximum number of bytes of a name.
 const LONGEST: usize = 1024;
 
 /// An object.
@@ -39,7 +39,7 @@ pub(super) struct Object {
     record: Record,
 }
 
-/// What the ledger keeps of an object beside its media.
+/// Row of an object, without its media.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Record {
     generation: u64,
@@ -47,19 +47,19 @@ struct Record {
     fields: Fields,
 }
 
-/// The collection that holds the objects of a bucket, by name.
+/// Returns the collection of the objects of a bucket, by name.
 pub(super) fn collection(bucket: &str) -> String {
     format!("storage/b/{bucket}")
 }
 
 impl Object {
-    /// Reads what is in the ledger.
+    /// Reads a row of the ledger.
     pub(super) fn read(resource: Resource) -> Self {
         let record = serde_json::from_slice(&resource.body).unwrap_or_default();
         Self { resource, record }
     }
 
-    /// A new generation, in the place of `current` if there is such a thing.
+    /// Returns a new generation, which replaces `current` if there is one.
     pub(super) fn make(
         call: &Call<'_>,
         (bucket, name): (&Bucket, &ObjectName),
@@ -88,7 +88,7 @@ impl Object {
         Self { resource, record }
     }
 
-    /// The object with a change of its fields, on top of the old ones or instead of them.
+    /// Returns the object with changed fields: patched or replaced.
     pub(super) fn changed(
         self,
         call: &Call<'_>,
@@ -124,7 +124,7 @@ impl Object {
         Ok(Self { resource, record })
     }
 
-    /// The change that puts it into the ledger, in the place of `current`.
+    /// Returns the change that writes the object in place of `current`.
     pub(super) fn put(&self, current: Option<&Self>) -> ResourceChange {
         let resource = self.resource.clone();
         match current {
@@ -136,7 +136,7 @@ impl Object {
         }
     }
 
-    /// The change that deletes it.
+    /// Returns the change that deletes the object.
     pub(super) fn delete(&self) -> ResourceChange {
         ResourceChange::Delete {
             collection: self.resource.collection.clone(),
@@ -168,13 +168,13 @@ impl Object {
         }
     }
 
-    /// Whether both are the same object of the same bucket.
+    /// Returns whether both are the same object of the same bucket.
     pub(super) fn is_at(&self, other: &Self) -> bool {
         (&self.resource.collection, &self.resource.id)
             == (&other.resource.collection, &other.resource.id)
     }
 
-    /// Its entity tag, quotes included.
+    /// Returns the entity tag, quotes included.
     pub(super) fn etag(&self) -> String {
         let Versions {
             generation,
@@ -183,7 +183,7 @@ impl Object {
         format!("\"{generation}-{metageneration}\"")
     }
 
-    /// The resource as replies show it.
+    /// Returns the JSON of replies.
     pub(super) fn show(&self, base_url: &str) -> Map<String, Value> {
         let (bucket, name) = (self.bucket(), self.name());
         let generation = self.record.generation;
@@ -220,7 +220,7 @@ impl Object {
         shown
     }
 
-    /// The headers of a download.
+    /// Returns the headers of a download.
     pub(super) fn media_headers(&self) -> HeaderMap {
         const OF_FIELDS: [HeaderName; 4] = [
             CACHE_CONTROL,
@@ -231,7 +231,7 @@ impl Object {
         let text = |name| self.record.fields.get(name).and_then(Value::as_str);
         let mut headers = HeaderMap::new();
         let mut set = |name: HeaderName, value: &str| {
-            // What cannot stand in a header was refused when it was given.
+            // Invalid header values were refused when they were written.
             if let Some(value) = HeaderValue::from_str(value)
                 .ok()
                 .filter(|it| !it.is_empty())
@@ -271,16 +271,16 @@ impl Object {
     }
 }
 
-/// How a change is applied to the fields there are.
+/// How a change applies to the existing fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UpdateMode {
-    /// On top of them.
+    /// They are merged.
     Patch,
-    /// In their place.
+    /// They are replaced.
     Update,
 }
 
-/// Media of another type; an empty one means that nothing is known of it.
+/// Returns the media with another type; an empty one means unknown.
 pub(super) fn retyped(media: Media, content_type: Option<String>) -> Media {
     match content_type {
         None => media,
@@ -295,7 +295,7 @@ pub(super) fn retyped(media: Media, content_type: Option<String>) -> Media {
     }
 }
 
-/// Microseconds, as the service has them: always above the generation that was there, and hardly ever
+/// Returns a generation: microseconds, as in the service. It is above that of `current`, and very unlikely
 /// that of an object which was deleted in the same millisecond.
 fn generation(call: &Call<'_>, current: Option<&Object>) -> u64 {
     let random = call
@@ -344,7 +344,7 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// A name as one segment of a path.
+/// Returns a name as one segment of a path.
 pub(super) fn in_path(name: &str) -> impl fmt::Display {
     utf8_percent_encode(name, ALL_BUT_UNRESERVED)
 }

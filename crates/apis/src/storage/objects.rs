@@ -12,7 +12,7 @@ use super::fields::Change;
 use super::object::{Object, ObjectName, UpdateMode, collection, retyped};
 use super::preconditions::{Access, Preconditions, number};
 
-/// Refuses an upload that cannot become an object, before its media comes.
+/// Refuses an upload that cannot become an object, before its media is received.
 pub(super) async fn admit(call: &Call<'_>) -> Result<(), Rejection> {
     destination(call).await?;
     upload_fields(call).map(drop)
@@ -31,7 +31,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
         current,
     } = destination(call).await?;
     let change = upload_fields(call)?;
-    // A type in the metadata is meant for the object, the other one describes the request.
+    // A type in the metadata is that of the object; that of the request is the fallback.
     let stated = change.content_type.clone().filter(|it| !it.is_empty());
     let media = retyped(media, stated);
     let object = Object::make(
@@ -75,12 +75,12 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// The object whose metadata or media is read.
+/// Returns the object whose metadata or media is read.
 pub(super) async fn find(call: &Call<'_>) -> Result<Object, Rejection> {
     named(call, Access::Read).await
 }
 
-/// What a call writes to: calls that write the same object take turns.
+/// Returns the key of the lock: calls that write the same object are serialized.
 pub(super) fn turn(call: &Call<'_>) -> Option<String> {
     if call.method.http_method == http::Method::GET {
         return None;
@@ -93,7 +93,7 @@ pub(super) fn turn(call: &Call<'_>) -> Option<String> {
     Some(format!("{}/{object}", collection(bucket)))
 }
 
-/// The live object of this name, if there is one.
+/// Returns the live object of this name, if there is one.
 pub(super) async fn live(
     call: &Call<'_>,
     bucket: &str,
@@ -103,7 +103,7 @@ pub(super) async fn live(
     Ok(found.map(Object::read))
 }
 
-/// The object of this name, in the generation that `parameter` asks for.
+/// Returns the object of this name, in the generation that `parameter` asks for.
 pub(super) async fn existing(
     call: &Call<'_>,
     bucket: &str,
@@ -121,7 +121,7 @@ pub(super) async fn existing(
     })
 }
 
-/// A variable of the path.
+/// Returns a variable of the path.
 pub(super) fn value<'a>(call: &Call<'a>, variable: &str) -> Option<&'a str> {
     call.path.value(variable)
 }
@@ -136,7 +136,7 @@ async fn change(call: &Call<'_>, mode: UpdateMode) -> Result<Answer, Rejection> 
     })
 }
 
-/// The object that the path names, if it is as the call wants it.
+/// Returns the object of the path, after the preconditions of the call are checked.
 async fn named(call: &Call<'_>, access: Access) -> Result<Object, Rejection> {
     let bucket = value(call, "bucket").unwrap_or_default();
     let name = value(call, "object").unwrap_or_default();
@@ -146,11 +146,11 @@ async fn named(call: &Call<'_>, access: Access) -> Result<Object, Rejection> {
     Ok(object)
 }
 
-/// Where an upload goes.
+/// Destination of an upload.
 struct Destination {
     bucket: Bucket,
     name: ObjectName,
-    /// What is there.
+    /// The existing object.
     current: Option<Object>,
 }
 
@@ -170,13 +170,13 @@ async fn destination(call: &Call<'_>) -> Result<Destination, Rejection> {
     })
 }
 
-/// The parameter counts before the metadata.
+/// Returns the parameter counts before the metadata.
 fn upload_name<'a>(call: &Call<'a>) -> Option<&'a str> {
     let stated = call.metadata.get("name").and_then(Value::as_str);
     call.query.first("name").or(stated)
 }
 
-/// What the metadata of an upload says, and the parameters that say the same.
+/// Returns the fields of an upload: those of the metadata and their equivalents in parameters.
 fn upload_fields(call: &Call<'_>) -> Result<Change, Rejection> {
     let mut metadata = call.metadata.clone();
     for name in ["contentEncoding", "kmsKeyName"] {
@@ -196,7 +196,7 @@ pub(super) async fn copy(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// `objects.rewrite`: all at once, whatever the size.
+/// `objects.rewrite`: completes in one call, whatever the size.
 pub(super) async fn rewrite(call: &Call<'_>) -> Result<Answer, Rejection> {
     let Copied { copy, current, .. } = copied(call).await?;
     let size = copy.media().map_or(0, |media| media.length).to_string();
@@ -231,11 +231,11 @@ pub(super) async fn rename(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// An object made of another.
+/// An object that was copied.
 struct Copied {
     source: Object,
     copy: Object,
-    /// What the copy takes the place of.
+    /// The object that the copy replaces.
     current: Option<Object>,
 }
 
@@ -261,7 +261,7 @@ async fn copied(call: &Call<'_>) -> Result<Copied, Rejection> {
         id: source.name().to_owned(),
     })?;
     let media = retyped(media, change.content_type.clone());
-    // The source's fields, unless the client gives others.
+    // The fields of the source, unless the client sends others.
     let fields = if change.is_empty() {
         source.fields().clone()
     } else {

@@ -1,38 +1,38 @@
-//! `ifGenerationMatch` and its kin: what a call is conditional on.
+//! `ifGenerationMatch` and the like: the preconditions of a call.
 
 use windlass_server::handler::{Call, Rejection};
 
-/// Which generation of an object there is, and which version of its metadata.
+/// Generation and metageneration of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Versions {
     pub(super) generation: u64,
     pub(super) metageneration: u64,
 }
 
-/// What becomes of a call whose condition is that there is something new.
+/// Kind of a call, which decides the status if a condition for a changed object fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It is told that there is nothing new: 304.
+    /// A read: 304.
     Read,
-    /// It is refused: 412.
+    /// A write: 412.
     Write,
 }
 
-/// The conditions of a call.
+/// The preconditions of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Preconditions {
     generation: Condition,
     metageneration: Condition,
 }
 
-/// A number that must be, and one that must not be.
+/// A number that must match, and one that must not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Condition {
     equal: Option<i64>,
     other_than: Option<i64>,
 }
 
-/// The names of the parameters: generation is, is not, metageneration is, is not.
+/// Names of the parameters: generation matches, does not match, metageneration matches, does not match.
 type Names = [&'static str; 4];
 
 const TARGET: Names = [
@@ -50,12 +50,12 @@ const SOURCE: Names = [
 ];
 
 impl Preconditions {
-    /// Those on what the call reads or writes.
+    /// Reads the preconditions on the object that the call reads or writes.
     pub(super) fn on_target(call: &Call<'_>) -> Result<Self, Rejection> {
         Self::parse(TARGET, |name| call.query.first(name))
     }
 
-    /// Those on what the call copies.
+    /// Reads the preconditions on the source of a copy.
     pub(super) fn on_source(call: &Call<'_>) -> Result<Self, Rejection> {
         Self::parse(SOURCE, |name| call.query.first(name))
     }
@@ -82,7 +82,7 @@ impl Preconditions {
         })
     }
 
-    /// Holds them against what is there, which may be nothing.
+    /// Checks the preconditions on the existing object, if any.
     pub(super) fn check(&self, current: Option<Versions>, access: Access) -> Result<(), Rejection> {
         let conditions = [
             (self.generation, current.map(|it| it.generation)),
@@ -102,7 +102,7 @@ impl Preconditions {
 }
 
 impl Condition {
-    /// Generation 0 is that of an object that is not there.
+    /// Generation 0 stands for an object that does not exist.
     fn differs(&self, number: Option<u64>) -> bool {
         self.equal.is_some_and(|equal| !is(equal, number))
     }
@@ -117,7 +117,7 @@ fn is(expected: i64, number: Option<u64>) -> bool {
     u64::try_from(expected) == Ok(number.unwrap_or_default())
 }
 
-/// The value of a parameter that is a number of 64 bits, if it has one.
+/// Returns the value of a parameter that is a number of 64 bits, if it has one.
 pub(super) fn number(name: &str, text: Option<&str>) -> Result<Option<i64>, Rejection> {
     let text = text.filter(|text| !text.is_empty());
     let number = text.map(str::parse::<i64>).transpose();

@@ -10,13 +10,13 @@ use super::resources::{
 use super::{found, id_in_body, id_in_query, invalid_parameter, missing};
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339, text};
 
-/// The most characters of the name of a track, as the service has it.
+/// Maximum number of characters of the name of a track, as in the service.
 const LONGEST_NAME: usize = 150;
 
-/// The most characters of a language.
+/// Maximum number of characters of a language.
 const LONGEST_LANGUAGE: usize = 35;
 
-/// Whether a track may be uploaded for the video that the body names.
+/// Checks whether a track may be uploaded for the video that the body names.
 pub(super) async fn admit_insertion(call: &Call<'_>) -> Result<(), Rejection> {
     Parts::of(call, "Caption")?;
     let track = Track::in_body(call)?;
@@ -24,7 +24,7 @@ pub(super) async fn admit_insertion(call: &Call<'_>) -> Result<(), Rejection> {
     track.check_free(&caption_tracks(call, track.video).await?)
 }
 
-/// Keeps a track.
+/// `captions.insert`
 pub(super) async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Caption")?;
     let track = Track::in_body(call)?;
@@ -38,13 +38,13 @@ pub(super) async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, R
     })
 }
 
-/// Whether there is a track to be changed.
+/// Checks whether the track to be updated exists.
 pub(super) async fn admit_update(call: &Call<'_>) -> Result<(), Rejection> {
     Parts::of(call, "Caption")?;
     caption(call, id_in_body(call)?).await.map(drop)
 }
 
-/// Changes whether a track is a draft, and its text.
+/// `captions.update`: changes the draft flag and the text.
 pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Caption")?;
     let old = caption(call, id_in_body(call)?).await?;
@@ -68,7 +68,7 @@ pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     })
 }
 
-/// Shows the tracks of a video.
+/// `captions.list`
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Caption")?;
     let video = video(call, call.query.first("videoId").unwrap_or_default()).await?;
@@ -85,7 +85,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(super::shown(body))
 }
 
-/// Deletes a track.
+/// `captions.delete`
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     let caption = caption(call, id_in_query(call)?).await?;
     call.check_conditions(&etag(&caption))?;
@@ -104,7 +104,7 @@ pub(super) fn check_unconverted(call: &Call<'_>) -> Result<(), Rejection> {
     {
         Some(name) => Err(invalid_parameter(
             name,
-            "tracks are given as they were uploaded, and not converted",
+            "is not supported: tracks are returned as they were uploaded",
         )),
         None => Ok(()),
     }
@@ -114,7 +114,7 @@ async fn caption(call: &Call<'_>, id: &str) -> Result<Resource, Rejection> {
     found(call, "caption track", CAPTIONS, id).await
 }
 
-/// A track that a client wants to have.
+/// The properties of a new track.
 struct Track<'a> {
     video: &'a str,
     language: &'a str,
@@ -158,7 +158,7 @@ impl<'a> Track<'a> {
         Ok(())
     }
 
-    /// A video has one track of a name in a language.
+    /// Checks that the video has no track of this name and language.
     fn check_free(&self, tracks: &[Resource]) -> Result<(), Rejection> {
         if tracks.len() >= MOST_TRACKS {
             return Err(Rejection::FailedPrecondition {

@@ -9,36 +9,36 @@ use super::{found, id_in_query, invalid_parameter, missing, resources};
 use crate::inspect::{Format, ImageHeader, ImageHeaderError, inspect, invalid as invalid_media};
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, text};
 
-/// Where banners live.
+/// Collection of the banners.
 pub(super) const BANNERS: &str = "youtube/banners";
 
-/// Where watermarks live, by channel.
+/// Collection of the watermarks, by channel.
 pub(super) const WATERMARKS: &str = "youtube/watermarks";
 
-/// The longest id of a channel that is taken. Those of the service have 24 characters.
+/// Longest id of a channel. Those of the service have 24 characters.
 const LONGEST_CHANNEL: usize = 100;
 
-/// Where they live. The id is that of the playlist, a dot, and the type.
+/// Collection of the playlist images. An id is that of the playlist, a dot, and the type.
 pub(super) const PLAYLIST_IMAGES: &str = "youtube/playlistImages";
 
-/// The type where none is given.
+/// Default type.
 const DEFAULT_TYPE: &str = "hero";
 
-/// The longest id of a playlist that is taken. Those of the service have 34 characters.
+/// Longest id of a playlist. Those of the service have 34 characters.
 const LONGEST_NAME: usize = 100;
 
-/// An image that was uploaded.
+/// An uploaded image.
 pub(super) struct Image {
-    /// Its media, with the type that its bytes say.
+    /// Media, with the type that its bytes have.
     pub(super) media: Media,
-    /// Its width in pixels.
+    /// Width in pixels.
     pub(super) width: u32,
-    /// Its height in pixels.
+    /// Height in pixels.
     pub(super) height: u32,
 }
 
 impl Image {
-    /// Looks at what was uploaded. Only PNG and JPEG are taken.
+    /// Inspects uploaded media. Only PNG and JPEG are accepted.
     pub(super) async fn read(uploaded: Uploaded) -> Result<Self, Rejection> {
         let read = |mut media| {
             ImageHeader::read(&mut media).map_err(|error| match error {
@@ -62,12 +62,12 @@ impl Image {
     }
 }
 
-/// Whether there is a video to have a thumbnail.
+/// Checks whether the video for a thumbnail exists.
 pub(super) async fn admit_thumbnail(call: &Call<'_>) -> Result<(), Rejection> {
     resources::video(call, video_id(call)).await.map(drop)
 }
 
-/// Gives a video its thumbnail.
+/// `thumbnails.set`
 pub(super) async fn set_thumbnail(
     call: &Call<'_>,
     uploaded: Uploaded,
@@ -92,7 +92,7 @@ pub(super) async fn set_thumbnail(
     })
 }
 
-/// Keeps a banner.
+/// `channelBanners.insert`
 pub(super) async fn insert_banner(
     call: &Call<'_>,
     uploaded: Uploaded,
@@ -111,7 +111,7 @@ pub(super) async fn insert_banner(
     })
 }
 
-/// Gives a channel its watermark.
+/// `watermarks.set`
 pub(super) async fn set_watermark(
     call: &Call<'_>,
     uploaded: Uploaded,
@@ -125,7 +125,7 @@ pub(super) async fn set_watermark(
     })
 }
 
-/// Takes the watermark of a channel away.
+/// `watermarks.unset`
 pub(super) async fn unset_watermark(call: &Call<'_>) -> Result<Answer, Rejection> {
     let channel = channel_id(call)?;
     let watermark = found(call, "watermark of channel", WATERMARKS, channel).await?;
@@ -135,13 +135,14 @@ pub(super) async fn unset_watermark(call: &Call<'_>) -> Result<Answer, Rejection
     })
 }
 
-/// Where an image is served. The address is another one for each version, so that caches notice.
+/// Returns the URL of an image. Each version has a different one, so that caches do not serve an old
+/// version.
 pub(super) fn url(call: &Call<'_>, collection: &str, image: &Resource) -> String {
     let (base, id, version) = (call.base_url, &image.id, image.version);
     format!("{base}/youtube/v3/{collection}/{id}?v={version}")
 }
 
-/// The change that makes an image, or replaces the one that is there.
+/// Returns the change that inserts or replaces an image.
 pub(super) async fn put(
     call: &Call<'_>,
     collection: &str,
@@ -156,7 +157,7 @@ pub(super) async fn put(
     })
 }
 
-/// The image that a change puts.
+/// Returns the image that a change writes.
 pub(super) fn resource(change: &ResourceChange) -> &Resource {
     match change {
         ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. } => resource,
@@ -178,12 +179,12 @@ fn channel_id<'a>(call: &Call<'a>) -> Result<&'a str, Rejection> {
     }
 }
 
-/// Whether the body says which image it is.
+/// Checks whether the body names a playlist and a type.
 pub(super) fn admit_playlist_insertion(call: &Call<'_>) -> Result<(), Rejection> {
     PlaylistImageName::in_body(call).map(drop)
 }
 
-/// Gives a playlist an image, in the place of the one that it has.
+/// `playlistImages.insert`: replaces the image that the playlist has of this type.
 pub(super) async fn insert_playlist_image(
     call: &Call<'_>,
     uploaded: Uploaded,
@@ -198,13 +199,13 @@ pub(super) async fn insert_playlist_image(
     })
 }
 
-/// Whether there is one to be replaced.
+/// Checks whether the image to be replaced exists.
 pub(super) async fn admit_playlist_update(call: &Call<'_>) -> Result<(), Rejection> {
     let name = PlaylistImageName::in_body(call)?;
     name.found(call).await.map(drop)
 }
 
-/// Replaces the image of a playlist, if there is a new one.
+/// `playlistImages.update`
 pub(super) async fn update_playlist_image(
     call: &Call<'_>,
     uploaded: Option<Uploaded>,
@@ -224,7 +225,7 @@ pub(super) async fn update_playlist_image(
     })
 }
 
-/// Shows the images of a playlist, or of all.
+/// `playlistImages.list`
 pub(super) async fn list_playlist_images(call: &Call<'_>) -> Result<Answer, Rejection> {
     let parent = call.query.first("parent").filter(|it| !it.is_empty());
     let prefix = parent
@@ -245,7 +246,7 @@ pub(super) async fn list_playlist_images(call: &Call<'_>) -> Result<Answer, Reje
     Ok(super::shown(body))
 }
 
-/// Deletes an image.
+/// `playlistImages.delete`
 pub(super) async fn delete_playlist_image(call: &Call<'_>) -> Result<Answer, Rejection> {
     let image = found(call, "playlist image", PLAYLIST_IMAGES, id_in_query(call)?).await?;
     Ok(Answer {
@@ -254,7 +255,7 @@ pub(super) async fn delete_playlist_image(call: &Call<'_>) -> Result<Answer, Rej
     })
 }
 
-/// Which image of which playlist.
+/// The playlist and the type of an image, which identify it.
 struct PlaylistImageName<'a> {
     playlist: &'a str,
     image_type: &'a str,
@@ -307,7 +308,7 @@ fn show_playlist_image(call: &Call<'_>, image: &Resource) -> Result<Fields, Reje
     shown.insert("kind".into(), "youtube#playlistImage".into());
     shown.insert("id".into(), image.id.as_str().into());
     shown.extend(fields_of(image));
-    // The parameter may be absent here, unlike elsewhere: then all is shown.
+    // Unlike for other resources, `part` is optional here; without it all parts are shown.
     Ok(if parts.is_empty() {
         shown
     } else {

@@ -1,4 +1,4 @@
-//! What the methods of all resources share: the `part` parameter, pages of lists, and the rows of
+//! Shared by the methods of all resources: the `part` parameter, pages of lists, and the rows of
 //! videos with their thumbnails and caption tracks.
 
 use base64::Engine as _;
@@ -10,33 +10,33 @@ use windlass_store::{Resource, ResourceChange};
 use super::{found, invalid_parameter};
 use crate::record::{self, Fields, fields_of, replacing};
 
-/// How many resources a page has when the client does not say.
+/// Number of resources of a page by default.
 const DEFAULT_PAGE: usize = 5;
 
-/// The most resources of a page.
+/// Maximum number of resources of a page.
 pub(super) const LARGEST_PAGE: usize = 50;
 
-/// Where videos live.
+/// Collection of the videos.
 pub(super) const VIDEOS: &str = "youtube/videos";
 
-/// The field in which a video remembers its thumbnail. It is not shown as it is.
+/// Field of a video's row with its thumbnails. Replies show it in the snippet.
 pub(super) const THUMBNAIL: &str = "thumbnail";
 
-/// Where thumbnails live, by video.
+/// Collection of the thumbnails, by video.
 pub(super) const THUMBNAILS: &str = "youtube/thumbnails";
 
-/// Where tracks live. The id is that of the video, a dot, and one of the track's own.
+/// Collection of the caption tracks. An id is that of the video, a dot, and one of the track's own.
 pub(super) const CAPTIONS: &str = "youtube/captions";
 
-/// The most tracks of a video.
+/// Maximum number of tracks of a video.
 pub(super) const MOST_TRACKS: usize = 1000;
 
-/// The parts that a call names.
+/// The parts of a resource that a call names.
 #[derive(Debug)]
 pub(super) struct Parts<'a>(Vec<&'a str>);
 
 impl<'a> Parts<'a> {
-    /// Those of the query. Each has to be a field of the schema.
+    /// Reads the parts of the query. Each must be a field of the schema.
     pub(super) fn of(call: &Call<'a>, schema: &str) -> Result<Self, Rejection> {
         let parts: Vec<_> = listed(call, "part").collect();
         let schema = call.api.schema(schema);
@@ -50,17 +50,17 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Whether no part is named.
+    /// Returns whether no part is named.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this part is named.
+    /// Returns whether this part is named.
     pub(super) fn has(&self, part: &str) -> bool {
         self.0.contains(&part)
     }
 
-    /// Leaves of a resource what is named. What identifies it is always shown.
+    /// Removes the fields that are not named, except those that identify the resource.
     pub(super) fn of_resource(&self, mut resource: Fields) -> Fields {
         let always = ["kind", "etag", "id"];
         resource.retain(|name, _| always.contains(&name.as_str()) || self.has(name));
@@ -68,20 +68,20 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The values of a parameter that may be given more than once, and with commas.
+/// Returns the values of a parameter, which may be repeated and may have lists with commas.
 pub(super) fn listed<'a>(call: &Call<'a>, name: &'static str) -> impl Iterator<Item = &'a str> {
     let values = call.query.iter().filter(move |(key, _)| *key == name);
     let values = values.flat_map(|(_, value)| value.split(','));
     values.map(str::trim).filter(|value| !value.is_empty())
 }
 
-/// Resources, and the token of what follows them.
+/// Resources, and the token of the next page.
 pub(super) struct Page {
     pub(super) resources: Vec<Resource>,
     pub(super) next: Option<String>,
 }
 
-/// The page that the query asks for, of the resources whose ids begin with `prefix`.
+/// Returns the page that the query asks for, of the resources whose ids begin with `prefix`.
 pub(super) async fn page(
     call: &Call<'_>,
     collection: &str,
@@ -117,18 +117,19 @@ fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
     size.ok_or_else(|| invalid_parameter("maxResults", problem()))
 }
 
-/// The video of this id.
+/// Returns the video of this id.
 pub(super) async fn video(call: &Call<'_>, id: &str) -> Result<Resource, Rejection> {
     found(call, "video", VIDEOS, id).await
 }
 
-/// The change that holds on to a video while something that belongs to it is made.
+/// Returns a change of a video that only increments its version. It conflicts with a concurrent
+/// deletion of the video.
 pub(super) fn touched(call: &Call<'_>, video: Resource) -> ResourceChange {
     let fields = fields_of(&video);
     replacing(record::next(call, video, &fields, None))
 }
 
-/// The change that gives a video its thumbnails.
+/// Returns the change that gives a video its thumbnails.
 pub(super) fn with_thumbnails(
     call: &Call<'_>,
     video: Resource,
@@ -139,14 +140,14 @@ pub(super) fn with_thumbnails(
     replacing(record::next(call, video, &fields, None))
 }
 
-/// An id of 11 characters: 64 random bits.
+/// Returns an id of 11 characters: 64 random bits.
 pub(super) fn fresh_id(call: &Call<'_>) -> String {
     let fresh = u128::from_str_radix(call.fresh_id, 16).unwrap_or_default();
     let [_, _, _, _, _, _, _, _, random @ ..] = fresh.to_be_bytes();
     URL_SAFE_NO_PAD.encode(random)
 }
 
-/// The tracks of a video.
+/// Returns the tracks of a video.
 pub(super) async fn caption_tracks(
     call: &Call<'_>,
     video: &str,

@@ -1,4 +1,4 @@
-//! Videos: what clients say of them, part by part, and their media.
+//! Methods on videos: their media, and the parts that clients write.
 
 use serde_json::{Value, json};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
@@ -10,10 +10,10 @@ use super::resources::{
 use super::{id_in_body, id_in_query, invalid_parameter, missing, resources};
 use crate::record::{self, Fields, etag, fields_of, removing, replacing, rfc3339};
 
-/// The one channel.
+/// Id of the only channel.
 const CHANNEL: &str = "UC0000000000000000000000";
 
-/// The parts that clients write.
+/// Parts that clients may write.
 const WRITTEN: [&str; 5] = [
     "snippet",
     "status",
@@ -22,36 +22,36 @@ const WRITTEN: [&str; 5] = [
     "paidProductPlacementDetails",
 ];
 
-/// The most characters of a title, as the service has it.
+/// Maximum number of characters of a title, as in the service.
 const LONGEST_TITLE: usize = 100;
 
-/// The most bytes of a description, as the service has it.
+/// Maximum number of bytes of a description, as in the service.
 const LONGEST_DESCRIPTION: usize = 5000;
 
-/// The most characters of all tags together, as the service has it.
+/// Maximum number of characters of all tags together, as in the service.
 const LONGEST_TAGS: usize = 500;
 
-/// The most bytes of all parts together, as JSON. Lists read many videos at a time.
+/// Maximum number of bytes of all parts together, as JSON. Lists read many videos at a time.
 const MOST_FIELDS: usize = 32 * 1024;
 
-/// Who may see a video.
+/// Values of `privacyStatus`.
 const PRIVACY: [&str; 3] = ["private", "public", "unlisted"];
 
-/// How far the service is with a video. There is nothing to be done with one: who asks later is told
-/// that it is done.
+/// Processing stage of a video. Videos are not processed, so the reply to the upload shows the first
+/// stage and all later replies the last.
 #[derive(Clone, Copy)]
 enum Stage {
     Uploaded,
     Processed,
 }
 
-/// Whether a video may be uploaded with these parts.
+/// Checks whether a video may be uploaded with these parts.
 pub(super) fn admit(call: &Call<'_>) -> Result<(), Rejection> {
     let parts = Parts::of(call, "Video")?;
     written(call, &parts, Fields::new()).map(drop)
 }
 
-/// Keeps a video.
+/// `videos.insert`
 pub(super) fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Video")?;
     let fields = written(call, &parts, Fields::new())?;
@@ -62,7 +62,7 @@ pub(super) fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejecti
     })
 }
 
-/// Shows the videos of these ids, or all of them.
+/// `videos.list`: by ids, or all videos.
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Video")?;
     let page = match call.query.first("chart") {
@@ -80,7 +80,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(super::shown(body))
 }
 
-/// What is not there is left out.
+/// Ids of videos that do not exist are ignored.
 async fn by_ids(call: &Call<'_>) -> Result<Page, Rejection> {
     let ids: Vec<_> = listed(call, "id").collect();
     if ids.is_empty() || ids.len() > LARGEST_PAGE {
@@ -95,7 +95,7 @@ async fn by_ids(call: &Call<'_>) -> Result<Page, Rejection> {
     Ok(Page { resources, next })
 }
 
-/// Replaces the parts that are named.
+/// `videos.update`: replaces the parts that the call names.
 pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     let parts = Parts::of(call, "Video")?;
     let old = video(call, id_in_body(call)?).await?;
@@ -111,7 +111,7 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     })
 }
 
-/// Deletes a video with all that belongs to it.
+/// `videos.delete`: with its thumbnail and caption tracks.
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     let video = video(call, id_in_query(call)?).await?;
     call.check_conditions(&etag(&video))?;
@@ -127,7 +127,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer { changes, body })
 }
 
-/// The parts after the call has written those that it names; what it leaves out of them is gone.
+/// Returns the parts after the call has replaced those that it names.
 fn written(call: &Call<'_>, parts: &Parts<'_>, mut fields: Fields) -> Result<Fields, Rejection> {
     for part in WRITTEN.into_iter().filter(|part| parts.has(part)) {
         match call.metadata.get(part) {
@@ -202,7 +202,7 @@ fn check_status(status: Option<&Value>) -> Result<(), Rejection> {
     Err(Rejection::invalid_field("status.privacyStatus", problem))
 }
 
-/// The video with all its parts.
+/// Returns the video with all its parts.
 fn show(video: &Resource, stage: Stage) -> Fields {
     let mut fields = fields_of(video);
     let thumbnails = fields.shift_remove(THUMBNAIL).unwrap_or_else(|| json!({}));

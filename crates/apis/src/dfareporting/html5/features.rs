@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use memchr::{memchr, memmem};
 
-/// How much of a field's tag is read, in bytes.
+/// Maximum number of bytes that are read of the tag of an input field.
 const LONGEST_TAG: usize = 1024;
 
-/// Words in lower case, and what they need.
+/// Words in lower case, and the feature that each requires.
 const WORDS: [(Feature, &[&str]); 42] = [
     (Feature("CSS_FONT_FACE"), &["@font-face"]),
     (Feature("CSS_BACKGROUND_SIZE"), &["background-size"]),
@@ -132,7 +132,7 @@ const INPUT_ATTRIBUTES: [(&str, Feature); 10] = [
     ("step", Feature("INPUT_ATTR_STEP")),
 ];
 
-/// The longest name and the longest URL that are told of, in bytes.
+/// Longest name and the longest URL that are reported, in bytes.
 const LONGEST_NAME: usize = 64;
 
 const LONGEST_URL: usize = 1024;
@@ -146,13 +146,13 @@ impl Feature {
     pub(super) const POST_MESSAGE: Self = Self("POST_MESSAGE");
     pub(super) const SESSION_STORAGE: Self = Self("SESSION_STORAGE");
 
-    /// Its name in the API.
+    /// Returns its name in the API.
     pub(in crate::dfareporting) fn name(self) -> &'static str {
         self.0
     }
 }
 
-/// Adds what a text needs. `lower` is the text in lower case.
+/// Adds the features that a text requires. `lower` is the text in lower case.
 pub(super) fn find(lower: &str, is_page: bool, features: &mut BTreeSet<Feature>) {
     for (feature, words) in WORDS {
         let has = |word: &&str| memmem::find(lower.as_bytes(), word.as_bytes()).is_some();
@@ -198,7 +198,7 @@ pub(in crate::dfareporting) struct ClickTag {
     pub(in crate::dfareporting) url: Option<String>,
 }
 
-/// The click tags that a text sets, and whether it does so outside of all braces. `lower` is the
+/// Returns the click tags that a text sets, and whether it does so outside of all braces. `lower` is the
 /// text in lower case.
 pub(super) fn find_click_tags<'a>(
     text: &'a str,
@@ -237,7 +237,7 @@ impl Depth {
     }
 }
 
-/// The click tag that is given a value here: `name = "..."`, as a variable or in `window`.
+/// Returns the click tag that is given a value here: `name = "..."`, as a variable or in `window`.
 fn set_at(text: &str, at: usize) -> Option<ClickTag> {
     let before = text[..at].trim_end_matches("window.");
     let inside_a_name = |letter: char| letter.is_ascii_alphanumeric() || "_$.".contains(letter);

@@ -1,12 +1,12 @@
-//! What a text names: other files and other hosts.
+//! References of a text to other files and hosts.
 
 use memchr::memmem;
 use percent_encoding::percent_decode_str;
 
-/// The longest target that is read, in bytes.
+/// Longest target that is read, in bytes.
 const LONGEST: usize = 2048;
 
-/// How far before an attribute its tag begins at most, in bytes.
+/// Maximum distance from the beginning of a tag to an attribute, in bytes.
 const TAG_WITHIN: usize = 1024;
 
 /// Hosts of the service itself.
@@ -25,12 +25,12 @@ pub(super) struct Reference<'a> {
     pub(super) target: &'a str,
 }
 
-/// What becomes of a target.
+/// Use of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     /// It is loaded.
     Load,
-    /// It is gone to by a click.
+    /// A click opens it.
     Click,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn visit<'a>(text: &'a str, lower: &str, mut visitor: impl FnMut(Refe
     }
 }
 
-/// The quoted value of the attribute that begins here.
+/// Returns the quoted value of the attribute that begins here.
 fn value(text: &str, at: usize, length: usize) -> Option<&str> {
     let before = text[..at].chars().next_back().unwrap_or(' ');
     if !before.is_whitespace() && !"\"'.:".contains(before) {
@@ -83,7 +83,7 @@ fn in_parentheses(text: &str) -> Option<&str> {
     Some(text[..end].trim())
 }
 
-/// Whether the tag around an attribute is `<a>` or `<area>`.
+/// Returns whether the tag around an attribute is `<a>` or `<area>`.
 fn is_in_a_link(lower: &str, at: usize) -> bool {
     let around = &lower.as_bytes()[at.saturating_sub(TAG_WITHIN)..at];
     let tag = memchr::memrchr(b'<', around).map_or(&[][..], |start| &around[start + 1..]);
@@ -91,7 +91,7 @@ fn is_in_a_link(lower: &str, at: usize) -> bool {
     matches!(name, Some(b"a" | b"area"))
 }
 
-/// Whether a target is on a host that it names.
+/// Returns whether a target is on a host that it names.
 pub(super) fn is_absolute(target: &str) -> bool {
     host(target).is_some()
 }
@@ -102,7 +102,7 @@ pub(super) fn is_insecure(target: &str) -> bool {
         .is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"))
 }
 
-/// Whether the host that a target names is the service's.
+/// Returns whether the host that a target names is the service's.
 pub(super) fn is_own_host(target: &str) -> bool {
     let host = host(target).unwrap_or_default().to_ascii_lowercase();
     OWN_HOSTS.iter().any(|own| {
@@ -120,7 +120,7 @@ fn host(target: &str) -> Option<&str> {
     rest.split(['/', '?', '#', ':']).next()
 }
 
-/// The name in the bundle that a relative target means in the file `from`; `None` when it means no
+/// Returns the name in the bundle that a relative target means in the file `from`; `None` when it means no
 /// file.
 pub(super) fn resolve(from: &str, target: &str) -> Option<String> {
     let path = target.split(['?', '#']).next()?;
@@ -158,7 +158,7 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = String> + '_ {
         })
 }
 
-/// The size that `<meta name="ad.size" content="width=300,height=250">` states.
+/// Returns the size that `<meta name="ad.size" content="width=300,height=250">` states.
 pub(super) fn stated_size(lower: &str) -> Option<(u32, u32)> {
     let at = lower.find("ad.size")?;
     let rest = &lower[at..];

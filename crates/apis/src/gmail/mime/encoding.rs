@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 const MAX_CHARSET: usize = 64;
 
-/// How the bytes of a body were made fit for transfer.
+/// Transfer encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransferEncoding {
-    /// The body is as it is: `7bit`, `8bit`, `binary`, and whatever is not known.
+    /// No encoding: `7bit`, `8bit`, `binary`, and unknown ones.
     #[default]
     Identity,
     /// RFC 2045, 6.8.
@@ -89,13 +89,13 @@ fn quoted_printable(body: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// The byte that two hexadecimal digits at the start of `bytes` stand for.
+/// Returns the byte that two hexadecimal digits at the start of `bytes` stand for.
 pub(super) fn hex_pair(bytes: &[u8]) -> Option<u8> {
     let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
-/// The length of a line end at the start of `bytes`, with blanks before it; nothing at all ends a line too.
+/// Returns the length of a line end at the start of `bytes`, with blanks before it; nothing at all ends a line too.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     let blanks = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
     let blanks = blanks.count();
@@ -107,7 +107,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The text that bytes stand for in a charset, or `None` if there is no such charset.
+/// Returns the text that bytes stand for in a charset, or `None` if there is no such charset.
 pub(super) fn decode_charset(charset: &str, bytes: &[u8]) -> Option<String> {
     if is_unicode_charset(charset) {
         return Some(String::from_utf8_lossy(bytes).into_owned());
@@ -115,7 +115,7 @@ pub(super) fn decode_charset(charset: &str, bytes: &[u8]) -> Option<String> {
     Some(charset_decoder(charset.as_bytes())?(bytes))
 }
 
-/// The text of bytes that come without a charset: UTF-8 if they can be, else what most of the older
+/// Returns the text of bytes that come without a charset: UTF-8 if they can be, else what most of the older
 /// senders used.
 pub(super) fn guess_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
@@ -124,27 +124,28 @@ pub(super) fn guess_text(bytes: &[u8]) -> String {
     }
 }
 
-/// Whether [`text`] is something in this charset.
+/// Returns whether [`decode_charset`] knows this charset.
 pub(super) fn is_known_charset(charset: &str) -> bool {
     is_unicode_charset(charset) || charset_decoder(charset.as_bytes()).is_some()
 }
 
-/// Whether text in this charset has to be converted to be UTF-8, and can be.
+/// Returns whether text in this charset has to be converted to be UTF-8, and can be.
 pub(super) fn is_foreign_charset(charset: &str) -> bool {
     !is_unicode_charset(charset) && is_known_charset(charset)
 }
 
-/// Whether bytes in this charset are UTF-8 already.
+/// Returns whether bytes in this charset are UTF-8 already.
 fn is_unicode_charset(charset: &str) -> bool {
     let names = ["utf-8", "utf8", "us-ascii", "ascii"];
     names.iter().any(|name| charset.eq_ignore_ascii_case(name))
 }
 
-/// The text with its encoded words decoded. A word that is not one, or of an unknown charset, stays as it
+/// Returns the text with its encoded words decoded. A word that is not one, or of an unknown charset, stays as it
 /// is. Blanks between two words vanish; a character may be cut in two by the end of a word.
 pub(super) fn decode_words(text: &str) -> String {
     let mut decoded = Decoded::default();
-    // No word begins after the last end: without it each beginning would be a search for an end in vain.
+    // No word begins after the last end. Without this bound each beginning would search to the end of the
+    // text in vain.
     let last_end = text.rfind("?=").unwrap_or(0);
     let mut at = 0;
     while at < last_end
@@ -172,7 +173,7 @@ struct Word<'a> {
 }
 
 impl<'a> Word<'a> {
-    /// The word at the start of `input`, which begins with `=?`.
+    /// Returns the word at the start of `input`, which begins with `=?`.
     fn parse(input: &'a str) -> Option<Self> {
         let body = &input[2..];
         let charset_len = body.bytes().take(MAX_CHARSET).position(|b| b == b'?')?;

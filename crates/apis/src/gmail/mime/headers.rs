@@ -26,19 +26,19 @@ impl Field {
         encoding::guess_text(&raw[self.name.clone()])
     }
 
-    /// The value without line ends and control characters, with encoded words as they are.
+    /// Returns the value without line ends and control characters, with encoded words as they are.
     pub(super) fn unfolded(&self, raw: &[u8]) -> String {
         let value = encoding::guess_text(&raw[self.value.clone()]);
         printable(&value)
     }
 
-    /// The value as text for people: unfolded, encoded words decoded.
+    /// Returns the value as text for people: unfolded, encoded words decoded.
     pub(super) fn text(&self, raw: &[u8]) -> String {
         printable(&encoding::decode_words(&self.unfolded(raw)))
     }
 }
 
-/// The unfolded value of the first field of this name.
+/// Returns the unfolded value of the first field of this name.
 pub(super) fn value(raw: &[u8], fields: &[Field], name: &str) -> Option<String> {
     let field = fields.iter().find(|field| field.is(raw, name))?;
     Some(field.unfolded(raw))
@@ -49,12 +49,12 @@ fn printable(value: &str) -> String {
     chars.collect::<String>().trim().to_owned()
 }
 
-/// The header block at the start of a message, whole.
+/// Returns the header block at the start of a message, whole.
 pub(super) fn of_message(raw: &[u8]) -> Vec<Field> {
     read(raw, 0, usize::MAX, |_| false).0
 }
 
-/// The header block at the start of `at`: its fields, and where the body begins.
+/// Returns the header block at the start of `at`: its fields, and where the body begins.
 ///
 /// The block ends with an empty line, and also before a line that cannot belong to it: one without a
 /// name and a colon, or one that `is_delimiter`. Lines that begin with `From ` are of mailbox files and are skipped.
@@ -105,13 +105,13 @@ fn field(text: &[u8], line: &Range<usize>) -> Option<Field> {
     })
 }
 
-/// The line that begins at `at`, with its end.
+/// Returns the line that begins at `at`, with its end.
 pub(super) fn line(raw: &[u8], at: usize) -> Range<usize> {
     let end = memchr::memchr(b'\n', &raw[at..]);
     at..end.map_or(raw.len(), |end| at + end + 1)
 }
 
-/// A line without the line feed, or carriage return and line feed, at its end.
+/// Returns a line without the line feed, or carriage return and line feed, at its end.
 pub(super) fn without_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
@@ -136,7 +136,7 @@ impl Params {
         }
     }
 
-    /// A parameter as text. The extended form of RFC 2231, in one piece or in many, goes before the plain
+    /// Returns a parameter as text. The extended form of RFC 2231, in one piece or in many, goes before the plain
     /// one; encoded words do not belong into the plain one but are decoded, since many senders write them.
     pub(super) fn param(&self, name: &str) -> Option<String> {
         self.extended(name).or_else(|| {
@@ -260,7 +260,7 @@ fn parameter(segment: &str) -> Option<(String, String)> {
     (!name.is_empty()).then(|| (name.to_ascii_lowercase(), value))
 }
 
-/// Only quotes and backslashes can be escaped, so that paths of Windows survive.
+/// Unescapes quotes and backslashes only, so that Windows paths are kept.
 fn unquoted(quoted: &str) -> String {
     let mut value = String::with_capacity(quoted.len());
     let mut chars = quoted.chars().peekable();
@@ -274,23 +274,23 @@ fn unquoted(quoted: &str) -> String {
     value
 }
 
-/// A comment is told from a file name such as `a(1).txt` by the blank before it.
+/// Returns a comment is told from a file name such as `a(1).txt` by the blank before it.
 fn without_comment(value: &str) -> &str {
     value.split_once(" (").map_or(value, |(value, _)| value)
 }
 
-/// What a message is given on sending if its author left it out.
+/// Values for header fields that the author of a sent message left out.
 #[derive(Debug, Clone)]
 pub struct DefaultHeaders {
     /// The value of `From`.
     pub from: String,
     /// The value of `Message-ID`, with angle brackets.
     pub message_id: String,
-    /// When it is sent, in milliseconds since the epoch.
+    /// The value of `Date`, in milliseconds since the epoch.
     pub date: i64,
 }
 
-/// The message as others get it: without `Bcc` and `Resent-Bcc` in its header. Nothing else is changed.
+/// Returns the message as others get it: without `Bcc` and `Resent-Bcc` in its header. Nothing else is changed.
 pub fn without_bcc(raw: &[u8]) -> Vec<u8> {
     let fields = of_message(raw);
     let mut kept = Vec::with_capacity(raw.len());
@@ -305,7 +305,7 @@ pub fn without_bcc(raw: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// The header fields to put before a message so that it has `From`, `Date` and `Message-ID`. Those that it
+/// Returns the header fields to put before a message so that it has `From`, `Date` and `Message-ID`. Those that it
 /// has are left alone. Lines end as the first of the message does.
 pub fn missing_headers(raw: &[u8], defaults: &DefaultHeaders) -> Vec<u8> {
     let fields = of_message(raw);
@@ -323,7 +323,7 @@ pub fn missing_headers(raw: &[u8], defaults: &DefaultHeaders) -> Vec<u8> {
     let mut missing = Vec::new();
     for (name, value) in wanted {
         if !fields.iter().any(|field| field.is(raw, name)) {
-            // A line end in a value would be the end of the field.
+            // A line end in a value would end the field and inject another one.
             let value = value.chars().filter(|c| !c.is_control());
             missing.extend(format!("{name}: {}{end}", value.collect::<String>()).bytes());
         }

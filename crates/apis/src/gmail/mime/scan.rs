@@ -6,7 +6,7 @@ use super::encoding::TransferEncoding;
 use super::headers::{Field, Params};
 use super::{MAX_DEPTH, MAX_FIELDS, MAX_HEADER_BYTES, MAX_PARTS, Malformed, headers};
 
-/// A part as it lies in the message.
+/// A part of a message, as ranges of it.
 #[derive(Debug)]
 pub(super) struct Entity {
     pub(super) id: String,
@@ -18,7 +18,7 @@ pub(super) struct Entity {
 }
 
 impl Entity {
-    /// The media type in lower case.
+    /// Returns the media type in lower case.
     pub(super) fn mime_type(&self) -> &str {
         &self.content_type.value
     }
@@ -39,7 +39,7 @@ impl Entity {
     }
 }
 
-/// The parts of a message in the order in which they begin; the first is the root.
+/// Returns the parts of a message in the order in which they begin; the first is the root.
 pub(super) fn scan(raw: &[u8]) -> Result<Vec<Entity>, Malformed> {
     let mut scan = Scan {
         raw,
@@ -187,13 +187,13 @@ impl Scan<'_> {
         }
     }
 
-    /// The line end before a delimiter belongs to the delimiter.
+    /// Returns the line end before a delimiter belongs to the delimiter.
     fn before_line_end(&self, at: usize) -> usize {
         headers::without_end(&self.raw[..at]).len()
     }
 }
 
-/// The innermost open part goes first, so that a boundary used twice does not lose what follows the inner
+/// Returns the innermost open part goes first, so that a boundary used twice does not lose what follows the inner
 /// end. A delimiter takes its whole line: one boundary may be the beginning of another.
 fn delimiter(open: &[Open], line: &[u8]) -> Option<Delimiter> {
     let line = line.strip_prefix(b"--")?.trim_ascii_end();
@@ -207,7 +207,7 @@ fn delimiter(open: &[Open], line: &[u8]) -> Option<Delimiter> {
         })
 }
 
-/// A type that is none counts as text, as RFC 2045 (5.2) suggests.
+/// Returns a type that is none counts as text, as RFC 2045 (5.2) suggests.
 fn content_type(raw: &[u8], fields: &[Field], default: &str) -> Params {
     let value = headers::value(raw, fields, "content-type");
     let mut params = Params::parse(value.as_deref().unwrap_or(default));

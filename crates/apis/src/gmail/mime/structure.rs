@@ -54,7 +54,7 @@ pub struct Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
-    /// There is none of its own, only parts.
+    /// It has no body of its own, only parts.
     Multipart,
     /// It is shown with the message.
     Inline,
@@ -74,7 +74,7 @@ impl Structure {
         }
     }
 
-    /// The bytes of the whole message: Gmail's `sizeEstimate`.
+    /// Returns the bytes of the whole message: Gmail's `sizeEstimate`.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -84,23 +84,23 @@ impl Structure {
         &self.parts
     }
 
-    /// The part with this id. The root's is empty.
+    /// Returns the part with this id. The root's is empty.
     pub fn part(&self, id: &str) -> Option<&Part> {
         self.parts.iter().find(|part| part.id == id)
     }
 
-    /// The parts whose bodies are shown with the message, for [`payload`](Self::payload).
+    /// Returns the parts whose bodies are shown with the message, for [`payload`](Self::payload).
     pub fn inline_parts(&self) -> impl Iterator<Item = &Part> {
         let parts = self.parts.iter();
         parts.filter(|part| part.content == Content::Inline)
     }
 
-    /// The header of the message.
+    /// Returns the header of the message.
     pub fn headers(&self) -> &[Header] {
         self.parts.first().map_or(&[], |root| &root.headers)
     }
 
-    /// The value of the first header field of this name, in any case.
+    /// Returns the value of the first header field of this name, in any case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let is_named = |header: &&Header| header.name.eq_ignore_ascii_case(name);
         Some(&self.headers().iter().find(is_named)?.value)
@@ -154,32 +154,32 @@ impl Part {
         }
     }
 
-    /// The id within the message: empty for the root, else e.g. `0.1`.
+    /// Returns the id within the message: empty for the root, else e.g. `0.1`.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The media type without parameters, in lower case. A type that is none is `text/plain`.
+    /// Returns the media type without parameters, in lower case. An invalid type is `text/plain`.
     pub fn mime_type(&self) -> &str {
         &self.mime_type
     }
 
-    /// The name of the file that is attached, or nothing.
+    /// Returns the name of the file that is attached, or nothing.
     pub fn file_name(&self) -> &str {
         &self.file_name
     }
 
-    /// The header fields of the part.
+    /// Returns the header fields of the part.
     pub fn headers(&self) -> &[Header] {
         &self.headers
     }
 
-    /// Where the body lies in the message, encoded as it is there.
+    /// Returns the range of the encoded body in the message.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
 
-    /// The transfer encoding of the body.
+    /// Returns the transfer encoding of the body.
     pub fn encoding(&self) -> TransferEncoding {
         self.encoding
     }
@@ -189,12 +189,12 @@ impl Part {
         self.content
     }
 
-    /// The bytes of the body as [`data`](Self::data) gives it.
+    /// Returns the bytes of the body as [`data`](Self::data) gives it.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether the body has to be fetched by an attachment id.
+    /// Returns whether the body has to be fetched by an attachment id.
     pub fn is_fetched(&self) -> bool {
         matches!(self.content, Content::Large | Content::Attachment)
     }
@@ -209,12 +209,12 @@ impl Part {
         }
     }
 
-    /// The text that the beginning of a body holds, whether it is inline or not.
+    /// Returns the text that the beginning of a body holds, whether it is inline or not.
     pub(super) fn text(&self, body: &[u8]) -> String {
         encoding::guess_text(&self.converted(self.decoded(body)))
     }
 
-    /// How many parts this one is within.
+    /// Returns how many parts this one is within.
     pub(super) fn depth(&self) -> usize {
         match self.id.as_str() {
             "" => 0,
@@ -235,7 +235,7 @@ impl Part {
     }
 }
 
-/// The file name of a part, and whether it is an attachment.
+/// Returns the file name of a part, and whether it is an attachment.
 fn attachment(raw: &[u8], entity: &Entity) -> (String, bool) {
     let disposition = headers::value(raw, &entity.fields, "content-disposition");
     let disposition = Params::parse(&disposition.unwrap_or_default());
@@ -259,11 +259,11 @@ fn headers(raw: &[u8], entity: &Entity) -> Vec<Header> {
     entity.fields.iter().map(header).collect()
 }
 
-/// The bytes of [`Part::range`] by [`Part::id`], as they lie in the message.
+/// The bytes of [`Part::range`] by [`Part::id`], as encoded in the message.
 pub type Bodies = HashMap<String, Vec<u8>>;
 
 impl Structure {
-    /// The payload of a message with `format=full`: the tree of its parts.
+    /// Returns the payload of a message with `format=full`: the tree of its parts.
     ///
     /// `bodies` holds those of [`inline_parts`](Self::inline_parts); a part whose body is not there is
     /// shown without its data. `attachment_id` names the parts that are fetched.
@@ -278,7 +278,7 @@ impl Structure {
             .map_or(Value::Null, |root| render.part(root, &mut parts))
     }
 
-    /// The payload of a message with `format=metadata`: the media type and the header fields with these
+    /// Returns the payload of a message with `format=metadata`: the media type and the header fields with these
     /// names, in any case, or all of them if there are no names.
     pub fn headers_only(&self, names: &[impl AsRef<str>]) -> Value {
         let is_asked_for = |header: &&Header| {
@@ -290,7 +290,7 @@ impl Structure {
         json!({ "mimeType": mime_type, "headers": headers })
     }
 
-    /// The bodies of the inline parts, taken from the whole message that this is the structure of.
+    /// Returns the bodies of the inline parts, taken from the whole message that this is the structure of.
     pub fn bodies(&self, raw: &[u8]) -> Bodies {
         let body = |part: &Part| (part.id().to_owned(), part.body_in(raw).to_vec());
         self.inline_parts().map(body).collect()
@@ -298,7 +298,7 @@ impl Structure {
 }
 
 impl Part {
-    /// The body as it lies in the whole message; nothing if the message is another one and too short.
+    /// Returns the body as it lies in the whole message; nothing if the message is another one and too short.
     pub(super) fn body_in<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
         let range = self.range();
@@ -312,7 +312,8 @@ struct Render<'a, F> {
 }
 
 impl<F: Fn(&Part) -> String> Render<'_, F> {
-    /// Takes what follows the part and lies deeper as its children. As deep as the parts are nested, which is bounded.
+    /// Renders the following deeper parts as children. Recursion is bounded by the nesting of parts,
+    /// [`MAX_DEPTH`](super::MAX_DEPTH).
     fn part(&self, part: &Part, rest: &mut Peekable<Iter<'_, Part>>) -> Value {
         let mut children = Vec::new();
         while let Some(child) = rest.next_if(|next| next.depth() > part.depth()) {

@@ -1,4 +1,4 @@
-//! What a mailbox sorts and searches messages by.
+//! The summary of a message, by which a mailbox sorts and searches.
 
 use mail_parser::HeaderValue;
 use mail_parser::decoders::html::html_to_text;
@@ -28,16 +28,16 @@ const WITHIN_WORDS: [&str; 20] = [
     "span", "strike", "strong", "sub", "sup", "u", "wbr",
 ];
 
-/// What a message is found by.
+/// The searchable properties of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// Who wrote it.
+    /// Authors.
     pub from: Vec<Address>,
-    /// Whom it is for.
+    /// Recipients.
     pub to: Vec<Address>,
-    /// Who gets a copy.
+    /// Recipients of copies.
     pub cc: Vec<Address>,
-    /// Who gets a copy that the others do not see.
+    /// Recipients of blind copies.
     pub bcc: Vec<Address>,
     /// The subject as text.
     pub subject: String,
@@ -57,11 +57,11 @@ pub struct Summary {
     pub has_attachment: bool,
     /// The [`words`](super::words) of the parts that are text, with a blank between; at most 64 KiB.
     pub text: String,
-    /// The beginning of the text, as Gmail shows it beside the subject.
+    /// The beginning of the text, as Gmail shows it next to the subject.
     pub snippet: String,
 }
 
-/// A mailbox, and whose it is.
+/// A mailbox with the name of its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// The name as text; often nothing.
@@ -71,7 +71,7 @@ pub struct Address {
 }
 
 impl Structure {
-    /// The summary of the message that this is the structure of.
+    /// Returns the summary of the message that this is the structure of.
     pub fn summary(&self, raw: &[u8]) -> Summary {
         let fields = headers::of_message(raw);
         let header = Header { raw, fields };
@@ -102,7 +102,7 @@ impl Structure {
         }
     }
 
-    /// The words of all texts, and the snippet of the first that says something.
+    /// Returns the words of all texts, and the snippet of the first that says something.
     fn text(&self, raw: &[u8]) -> (String, String) {
         let (mut all, mut snippet) = (String::new(), String::new());
         let mut source_left = MAX_TEXT_SOURCE;
@@ -124,7 +124,7 @@ impl Structure {
     }
 }
 
-/// The text that a reader would see of the body of a part.
+/// Returns the text that a reader would see of the body of a part.
 fn readable(part: &Part, body: &[u8]) -> Option<String> {
     if !matches!(part.content(), Content::Inline | Content::Large) {
         return None;
@@ -136,7 +136,7 @@ fn readable(part: &Part, body: &[u8]) -> Option<String> {
     }
 }
 
-/// Whether all words had room.
+/// Returns whether all words had room.
 fn append_words(all: &mut String, text: &str) -> bool {
     for word in words(text) {
         if all.len() + word.len() + 1 > MAX_TEXT {
@@ -150,7 +150,7 @@ fn append_words(all: &mut String, text: &str) -> bool {
     true
 }
 
-/// Counts commas, which is quick and never too few.
+/// Checks the number of addresses by counting commas: fast, and never too low.
 pub(super) fn check_addresses(raw: &[u8], fields: &[Field]) -> Result<(), Malformed> {
     let named = |field: &&Field| ADDRESS_FIELDS.iter().any(|name| field.is(raw, name));
     let addresses =
@@ -223,14 +223,14 @@ fn address(found: &mail_parser::Addr<'_>) -> Option<Address> {
     })
 }
 
-/// The words of a text in lower case: what is between everything that is neither letter nor digit. Texts
+/// Returns the words of a text in lower case: what is between everything that is neither letter nor digit. Texts
 /// and queries that are split by it can be compared.
 pub fn words(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|c: char| !c.is_alphanumeric());
     words.filter(|word| !word.is_empty()).map(str::to_lowercase)
 }
 
-/// The text of an HTML document: no tags, no comments, no styles, no scripts, entities resolved.
+/// Returns the text of an HTML document: no tags, no comments, no styles, no scripts, entities resolved.
 pub(super) fn of_html(html: &str) -> String {
     let mut spaced = String::with_capacity(html.len());
     let mut pieces = html.split('<');
@@ -252,7 +252,7 @@ fn separates_words(tag: &str) -> bool {
     !WITHIN_WORDS.iter().any(is_named)
 }
 
-/// The beginning of a text on one line, with the characters that mean something in HTML as entities, as
+/// Returns the beginning of a text on one line, with the characters that mean something in HTML as entities, as
 /// Gmail gives it.
 pub(super) fn snippet_of(text: &str) -> String {
     let mut line = String::new();

@@ -8,7 +8,7 @@ mod shown;
 
 use super::{Content, Structure, parse};
 
-/// The tree of a message: a line for each part with its id, type, content, size and file name.
+/// Returns the tree of a message: a line for each part with its id, type, content, size and file name.
 fn tree(message: &Structure) -> Vec<String> {
     let line = |part: &super::Part| {
         let content = match part.content() {
@@ -33,7 +33,7 @@ fn check_tree(raw: impl AsRef<[u8]>, expected: &[&str]) -> Structure {
     message
 }
 
-/// The data of a part as a client gets it.
+/// Returns the data of a part as a client gets it.
 fn data(message: &Structure, raw: &[u8], id: &str) -> Vec<u8> {
     let part = message.part(id).unwrap();
     part.data(part.body_in(raw))
