@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_document_lacks_is_added_and_what_it_has_stays() {
+    fn missing_methods_are_added_and_existing_ones_kept() {
         let own = api(&json!({
             "get": method("get", "GET", "calves/one"),
             "insert": method("insert", "POST", "calves"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_has_the_paths_already_stays_as_it_is() {
+    fn document_with_conflicting_paths_is_unchanged() {
         let own = api(&json!({"get": method("get", "GET", "calves")}));
         let published = api(&json!({"all": method("all", "GET", "calves")}));
         let completed = augmented(published, &own, &["farm.animals.calves.get"]);

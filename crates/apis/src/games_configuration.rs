@@ -77,7 +77,7 @@ impl ApiHandler for ImageConfigurations {
         Some(format!("{COLLECTION}/{}", key.id()))
     }
 
-    /// Returns the URL of an image stays when the image is replaced, so nobody may show it unasked.
+    /// An image keeps its URL when it is replaced, so caches must revalidate it.
     fn media_headers(&self, resource: &Resource) -> HeaderMap {
         if resource.collection != COLLECTION {
             return DefaultHandler.media_headers(resource);
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_declared_type_means_a_format_whatever_its_spelling() {
+    fn declared_type_names_format_in_any_spelling() {
         let table = [
             ("image/png", Format::Png, true),
             ("IMAGE/PNG", Format::Png, true),

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_in_utc_so_that_they_compare_as_texts() {
+    fn timestamps_are_normalized_to_utc() {
         let table = [
             ("2026-11-21T10:00:00Z", Some("2026-11-21T10:00:00.000Z")),
             (

@@ -157,7 +157,7 @@ fn check_sizes(entries: &[Entry], length: u64) -> Result<(), ArchiveError> {
     if entries.iter().map(|entry| entry.packed).sum::<u64>() > length {
         return Err(ArchiveError::TooLarge);
     }
-    // The sum of at most 65,535 numbers of 32 bits cannot overflow.
+    // The sum of at most MOST_ENTRIES numbers of 32 bits cannot overflow.
     if entries.iter().map(|entry| entry.unpacked).sum::<u64>() > MOST_UNPACKED {
         return Err(ArchiveError::TooLarge);
     }

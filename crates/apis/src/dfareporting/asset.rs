@@ -410,7 +410,7 @@ fn invalid(name: &str, problem: impl Into<String>) -> Rejection {
 mod tests {
     use super::*;
     #[test]
-    fn bytes_are_what_they_begin_like() {
+    fn content_type_is_detected_by_signature() {
         let table: [(&[u8], &str); 27] = [
             (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR", "a PNG image"),
             (b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG image"),
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_have_to_be_what_name_and_type_say() {
+    fn content_that_contradicts_name_or_type_is_refused() {
         use crate::inspect::Format::{Jpeg, Png};
         let table = [
             ("a.png", "HTML_IMAGE", Content::Image(Png), None),

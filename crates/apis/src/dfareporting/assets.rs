@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_named_by_what_it_is() {
+    fn file_name_follows_the_content_type() {
         let name = |content| filename("7", content);
         assert_eq!(name(Content::Html), "asset-7.html");
         assert_eq!(name(Content::Video("video/x-flv")), "asset-7.flv");

@@ -452,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_have_commas_between_them_and_desc_behind() {
+    fn sort_keys_are_separated_by_commas_and_followed_by_desc() {
         let order = Order::parse("folder, modifiedTime desc,name").unwrap();
         let keys = [
             (Key::Folder, Direction::Ascending),
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn natural_names_count_and_others_spell() {
+    fn natural_names_compare_numbers_and_plain_names_compare_characters() {
         let mut names = ["a10", "a9", "b1", "a", "a9b"];
         names.sort_by_key(|name| natural(name));
         assert_eq!(names, ["a", "a9", "a9b", "a10", "b1"]);
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_comes_back_from_its_texts_and_only_in_its_own_order() {
+    fn position_round_trips_in_its_own_order_only() {
         let order = Order::parse("name desc,folder").unwrap();
         let texts = ["zoo", "0", "1abc"].map(str::to_owned).to_vec();
         let position = order.position_of(texts.clone()).unwrap();

@@ -337,7 +337,7 @@ mod tests {
     use crate::gmail::rows::{Key, Member};
 
     #[test]
-    fn answers_have_the_subject_of_what_they_answer() {
+    fn base_subject_of_answer_equals_that_of_the_original() {
         for subject in [
             "Hay  prices",
             "Re: hay prices",
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_counts_once_for_a_label_and_is_unread_where_one_of_the_label_is() {
+    fn thread_counts_once_per_label_and_is_unread_if_one_of_its_messages_is() {
         let member = |id: &str, labels: &[&str]| Member {
             id: id.to_owned(),
             key: Key::new(0, 0),

@@ -261,14 +261,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_look_alike_in_a_search_are_one() {
+    fn label_names_that_search_alike_are_equal() {
         for name in ["Hay/Prices 2024", "hay-prices-2024", "HAY PRICES/2024"] {
             assert_eq!(folded_label_name(name), "hay-prices-2024");
         }
     }
 
     #[test]
-    fn a_name_has_levels_of_which_none_is_empty() {
+    fn label_name_with_empty_level_is_refused() {
         for name in ["hay", "farm/hay", "farm/hay/2024", "сено"] {
             assert!(check_name(name).is_ok(), "{name}");
         }

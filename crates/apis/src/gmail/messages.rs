@@ -438,7 +438,7 @@ mod tests {
     use crate::gmail::mime;
 
     #[test]
-    fn an_attachment_id_opens_its_part_of_its_message_and_nothing_else() {
+    fn attachment_id_finds_only_its_part_of_its_message() {
         let raw = b"Content-Type: multipart/mixed; boundary=x\r\n\r\n\
             --x\r\n\r\ntext\r\n--x\r\nContent-Disposition: attachment; filename=a.txt\r\n\r\nfile\r\n--x--\r\n";
         let structure = mime::parse(raw).unwrap();

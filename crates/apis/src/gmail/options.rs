@@ -272,7 +272,7 @@ fn is_domain(domain: &str) -> bool {
 mod tests {
     use super::*;
     #[test]
-    fn the_domain_of_me_is_local_and_others_as_they_are_listed() {
+    fn domain_of_me_and_listed_domains_are_local() {
         let options = Options {
             domains: vec!["farm.test".to_owned()],
             ..Options::default()
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_where_a_relay_is_and_how_it_is_protected() {
+    fn relay_url_gives_host_port_and_security() {
         let table = [
             ("smtp://mail.test", Security::StartTls, 587, None),
             ("smtps://mail.test/", Security::Tls, 465, None),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_relay_is_told_without_repeating_it() {
+    fn invalid_relay_url_is_not_repeated_in_the_error() {
         let table = [
             ("", NotARelay::Form),
             ("mail.test", NotARelay::Form),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn password_is_not_in_debug_output() {
         let credentials = Credentials {
             username: "cow".to_owned(),
             password: "moo".to_owned(),

@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_some_are_refused_goes_to_each_alone() {
+    fn partly_refused_message_is_split_by_recipient() {
         let each: Vec<_> = outbound(1000, 3).per_recipient(5000).collect();
         assert_eq!(each.len(), 2);
         assert!(

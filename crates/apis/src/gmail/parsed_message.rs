@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_ends_at_the_first_empty_line() {
+    fn header_ends_at_the_first_empty_line() {
         for (raw, expected) in [
             ("a: b\r\nc: d\r\n\r\nbody\r\n\r\n", "a: b\r\nc: d\r\n"),
             ("a: b\n\nbody", "a: b\n"),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_a_message_are_those_of_its_bytes() {
+    fn range_of_composition_equals_range_of_its_bytes() {
         let media = b"bcc: x\nto: y\n\nbody";
         let composed = Composition::new(b"from: z\n".to_vec(), 7, media.len() as u64);
         let whole = composed.compose(media);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_composition_written_and_read_is_the_same() {
+    fn composition_round_trips_through_json() {
         let composed = Composition::new(vec![0, 255, 10], 3, 10);
         let text = serde_json::to_string(&composed).unwrap();
         assert_eq!(

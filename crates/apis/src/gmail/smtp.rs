@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_as_the_relay_expects_however_they_ended() {
+    fn line_ends_are_converted_to_crlf() {
         let table: [(&[u8], &[u8]); 6] = [
             (b"", b""),
             (b"a\r\nb\r\n", b"a\r\nb\r\n"),

@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
     #[test]
-    fn a_name_keeps_the_rules_of_the_service() {
+    fn bucket_name_follows_the_rules_of_the_service() {
         let longest = "a".repeat(63);
         let dotted = [longest.as_str(), &longest, &longest].join(".");
         for name in [
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_fills_in_is_passed_over_and_places_are_in_capitals() {
+    fn output_fields_of_bucket_are_ignored_and_locations_upper_cased() {
         let fields =
             parsed(&json!({"name": "barn", "etag": "x", "location": "eu", "labels": {"a": "b"}}));
         let expected = json!({"location": "EU", "labels": {"a": "b"}});
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn promises_that_would_be_broken_are_refused() {
+    fn unsupported_guarantees_are_refused() {
         for metadata in [
             json!({"versioning": {"enabled": true}}),
             json!({"retentionPolicy": {"retentionPeriod": "9"}}),

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_fills_in_is_passed_over() {
+    fn output_fields_of_object_are_ignored() {
         let change = change(&json!({"size": "7", "generation": 1, "cacheControl": "no-store"}));
         assert_eq!(
             change.unwrap().fields,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_what_they_should_be_are_refused() {
+    fn fields_of_wrong_type_are_refused() {
         for metadata in [
             json!({"cacheControl": "no-store\r\nX-Evil: 1"}),
             json!({"contentDisposition": 7}),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_that_is_not_asked_for_is_none() {
+    fn unset_hold_is_accepted() {
         let metadata = json!({"temporaryHold": false, "kmsKeyName": "", "retention": null});
         assert!(change(&metadata).unwrap().is_empty());
     }

@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn behind_all_of_a_prefix_comes_the_first_name_without_it() {
+    fn cursor_after_prefix_is_before_the_first_name_without_it() {
         let table = [
             ("a/", Some("a0")),
             ("a", Some("b")),

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_path_a_name_is_one_segment() {
+    fn object_name_is_one_path_segment() {
         assert_eq!(in_path("a/b c?%").to_string(), "a%2Fb%20c%3F%25");
     }
 }

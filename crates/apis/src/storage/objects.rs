@@ -170,7 +170,7 @@ async fn destination(call: &Call<'_>) -> Result<Destination, Rejection> {
     })
 }
 
-/// Returns the parameter counts before the metadata.
+/// Returns the name of an upload. The parameter takes precedence over the metadata.
 fn upload_name<'a>(call: &Call<'a>) -> Option<&'a str> {
     let stated = call.metadata.get("name").and_then(Value::as_str);
     call.query.first("name").or(stated)

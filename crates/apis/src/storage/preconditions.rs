@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_hold_or_do_not() {
+    fn preconditions_compare_generation_and_metageneration() {
         let table = [
             ("", "proceed", "proceed"),
             ("ifGenerationMatch=7", "proceed", "not met"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_it_is_told_so() {
+    fn read_of_unchanged_object_is_not_modified() {
         assert_eq!(
             verdict("ifGenerationNotMatch=7", THERE, Access::Read),
             "not modified"
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_is_no_number_is_refused() {
+    fn non_numeric_precondition_is_refused() {
         for query in [
             "ifGenerationMatch=x",
             "ifGenerationNotMatch=9223372036854775808",

@@ -75,7 +75,7 @@ async fn an_image_is_an_asset_in_every_version_and_by_every_way_to_upload() {
 }
 
 #[tokio::test]
-async fn an_html_bundle_is_looked_into() {
+async fn html_bundle_is_inspected() {
     let world = world();
     let metadata = identifier("banner.zip", "HTML");
     let reply = world
@@ -303,7 +303,7 @@ async fn studio_takes_any_file_of_an_advertiser() {
 /// Like a published document of an older version, whose reply has no `richMedia`.
 fn published(version: &str, method: &str) -> Value {
     let path = "userprofiles/{+profileId}/creativeAssets/{+advertiserId}/creativeAssets";
-    let (collection, verb) = method.split_once('.').expect("a collection and a verb");
+    let (collection, http_method) = method.split_once('.').expect("a collection and a verb");
     let id = json!({"type": "string", "format": "int64", "location": "path", "required": true, "pattern": "^[^/]+$"});
     json!({
         "name": "dfareporting", "version": version, "servicePath": format!("dfareporting/{version}/"),
@@ -315,7 +315,7 @@ fn published(version: &str, method: &str) -> Value {
                 "kind": {"type": "string"},
             }},
         },
-        "resources": {collection: {"methods": {verb: {
+        "resources": {collection: {"methods": {http_method: {
             "id": format!("dfareporting.{method}"), "httpMethod": "POST", "path": path,
             "parameters": {"profileId": id, "advertiserId": id},
             "request": {"$ref": "CreativeAssetMetadata"},

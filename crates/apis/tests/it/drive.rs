@@ -108,7 +108,7 @@ async fn a_file_has_a_name_and_the_type_that_is_stated_or_that_of_its_media() {
 }
 
 #[tokio::test]
-async fn what_would_have_to_be_converted_is_refused_before_media_comes() {
+async fn type_that_needs_conversion_is_refused_before_media_is_received() {
     let drive = drive();
 
     for media_type in [FOLDER, "application/vnd.google-apps.document"] {
@@ -126,7 +126,7 @@ async fn what_would_have_to_be_converted_is_refused_before_media_comes() {
 }
 
 #[tokio::test]
-async fn a_file_is_in_a_folder_that_there_is() {
+async fn file_in_unknown_folder_is_refused() {
     let drive = drive();
 
     let nowhere = json!({"parents": ["nowhere"]});
@@ -372,7 +372,7 @@ async fn a_folder_is_deleted_with_all_that_is_in_it() {
 }
 
 #[tokio::test]
-async fn more_than_a_call_deletes_is_left_whole() {
+async fn deletion_above_the_limit_deletes_nothing() {
     let drive = drive();
     let farm = folder(&drive, "farm", "root").await;
     let body = json!({"name": "llama", "parents": [farm]});
@@ -446,7 +446,7 @@ async fn a_copy_shares_the_media_and_outlives_its_source() {
 }
 
 #[tokio::test]
-async fn the_limit_of_uploads_is_told() {
+async fn about_shows_the_upload_limit() {
     let about = drive().call("GET", "/drive/v3/about").await.resource();
     assert_eq!(about["maxUploadSize"], "5497558138880");
     assert_eq!(about["user"]["me"], true);

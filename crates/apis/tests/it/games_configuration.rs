@@ -91,7 +91,7 @@ async fn the_type_of_the_image_is_one_of_two() {
 }
 
 #[tokio::test]
-async fn what_is_no_image_or_another_than_declared_is_refused() {
+async fn invalid_or_wrongly_declared_image_is_refused() {
     let world = world();
     let mut damaged = png(512, 512);
     damaged[30] ^= 1;

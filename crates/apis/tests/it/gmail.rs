@@ -1,4 +1,4 @@
-//! The Gmail API.
+//! Tests of the Gmail API.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE, URL_SAFE_NO_PAD};
@@ -19,7 +19,7 @@ mod threads;
 
 const ME: &str = "me@windlass.localhost";
 
-/// The Gmail API with some verbs.
+/// A server of the Gmail API, with its calls.
 pub(crate) struct Gmail(World<ManualClock>);
 
 impl Gmail {
@@ -38,10 +38,18 @@ impl Gmail {
     }
 
     /// Uploads a message with metadata.
-    async fn upload_with(&self, verb: &str, method: &str, metadata: &Value, raw: &str) -> Reply {
+    async fn upload_with(
+        &self,
+        http_method: &str,
+        method: &str,
+        metadata: &Value,
+        raw: &str,
+    ) -> Reply {
         let path = format!("/gmail/v1/users/{method}");
         let media = ("message/rfc822", raw.as_bytes());
-        self.0.multipart_by(verb, &path, metadata, media).await
+        self.0
+            .multipart_by(http_method, &path, metadata, media)
+            .await
     }
 
     /// Puts a message into my mailbox and returns the resource.
@@ -66,9 +74,9 @@ impl Gmail {
         self.0.call("DELETE", &uri).await
     }
 
-    async fn call(&self, verb: &str, path: &str, body: &Value) -> Reply {
+    async fn call(&self, http_method: &str, path: &str, body: &Value) -> Reply {
         let uri = format!("/gmail/v1/users/{path}");
-        self.0.json(verb, &uri, body).await
+        self.0.json(http_method, &uri, body).await
     }
 
     async fn post(&self, path: &str, body: &Value) -> Value {
@@ -128,8 +136,8 @@ fn header(message: &Value, name: &str) -> Option<String> {
     Some(text(&found["value"]))
 }
 
-/// A message with a subject and a text.
-fn letter(subject: &str, body: &str) -> String {
+/// Returns a message with a subject and a text.
+fn sample_message(subject: &str, body: &str) -> String {
     format!(
         "From: Ann <ann@farm.test>\r\nTo: {ME}\r\nSubject: {subject}\r\n\
          Date: Mon, 01 Apr 2024 10:00:00 +0000\r\nMessage-ID: <{}@farm.test>\r\n\r\n{body}\r\n",
@@ -137,7 +145,7 @@ fn letter(subject: &str, body: &str) -> String {
     )
 }
 
-/// Its answer.
+/// Returns an answer to a [`sample_message`].
 fn answer(subject: &str, number: u32) -> String {
     let id = subject.replace(' ', "-");
     format!(

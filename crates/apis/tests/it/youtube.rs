@@ -79,7 +79,7 @@ async fn a_video_shows_the_parts_that_are_named_and_no_others() {
 }
 
 #[tokio::test]
-async fn parts_and_fields_that_are_none_are_refused_before_media_comes() {
+async fn invalid_parts_and_fields_are_refused_before_media_is_received() {
     let youtube = youtube();
     let uri = |part: &str| format!("{VIDEOS}?{part}");
     let start = async |part: &str, metadata: Value| {
@@ -244,7 +244,7 @@ async fn a_thumbnail_is_served_where_the_reply_says() {
 }
 
 #[tokio::test]
-async fn captions_are_kept_track_by_track_and_given_as_they_came() {
+async fn captions_are_stored_per_track_and_returned_unchanged() {
     let youtube = youtube();
     let id = video(&youtube).await;
     let uri = "/youtube/v3/captions?part=snippet";

@@ -17,7 +17,7 @@ fn unpack(files: &[Packed]) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
 }
 
 #[test]
-fn files_come_out_as_they_went_in() {
+fn unpacked_files_equal_the_packed_ones() {
     let mut stored = Packed::new("img/a.png", b"stored");
     (stored.method, stored.data) = (0, b"stored".to_vec());
     let files = [
@@ -45,7 +45,7 @@ fn of_a_long_file_only_the_beginning_is_kept_and_all_of_it_checked() {
 }
 
 #[test]
-fn a_comment_at_the_end_is_no_hindrance() {
+fn archive_with_comment_is_read() {
     let mut bytes = zip(&[Packed::new("a", b"x")]);
     let comment_length = bytes.len() - 2;
     bytes[comment_length] = 7;
@@ -54,7 +54,7 @@ fn a_comment_at_the_end_is_no_hindrance() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused() {
+fn names_that_leave_the_archive_are_refused() {
     let long = "n".repeat(256);
     for name in [
         "/etc/passwd",
@@ -77,7 +77,7 @@ fn names_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn entries_that_must_not_be_unpacked_are_refused() {
+fn unsupported_entries_are_refused() {
     let plain = Packed::new("a", b"text");
     let with = |change: fn(&mut Packed)| {
         let mut changed = plain.clone();
@@ -101,7 +101,7 @@ fn entries_that_must_not_be_unpacked_are_refused() {
 }
 
 #[test]
-fn a_bomb_is_known_by_its_list_or_when_it_lies() {
+fn bomb_is_refused_by_its_directory_or_while_unpacking() {
     let zeros = vec![0; 4 * 1024 * 1024];
     let bomb = Packed::new("bomb", &zeros);
     let error = unpack(std::slice::from_ref(&bomb)).unwrap_err();
@@ -119,7 +119,7 @@ fn a_bomb_is_known_by_its_list_or_when_it_lies() {
 }
 
 #[test]
-fn the_list_is_bounded_before_it_is_read() {
+fn directory_length_is_checked_before_reading() {
     let many = vec![Packed::new("a", b""); usize::from(MOST_ENTRIES) + 1];
     let error = open(zip(&many)).unwrap_err();
     assert!(
@@ -152,7 +152,7 @@ fn an_archive_cut_off_anywhere_is_refused() {
 
 /// Entries that share their bytes would make work of many times the archive.
 #[test]
-fn entries_cannot_have_more_bytes_together_than_the_archive() {
+fn overlapping_entries_are_refused() {
     let archive = open(zip(&[Packed::new("a", b"one"), Packed::new("b", b"two")])).unwrap();
     let packed: u64 = archive.entries().iter().map(|entry| entry.packed).sum();
     check_sizes(archive.entries(), packed).unwrap();

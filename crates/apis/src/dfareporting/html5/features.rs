@@ -272,7 +272,7 @@ fn is_url(value: &str) -> bool {
 mod tests {
     use super::*;
     #[test]
-    fn features_are_told_by_their_words() {
+    fn features_are_detected_by_their_words() {
         let table = [
             (
                 "div { border-radius: 3px; color: rgba(0,0,0,.5) }",
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_click_tag_is_none() {
+    fn similar_variables_are_not_click_tags() {
         for text in [
             "window.open(clickTag)",
             "if (clickTag == \"https://a.example\") {}",

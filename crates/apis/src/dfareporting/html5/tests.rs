@@ -51,7 +51,7 @@ fn a_good_bundle_has_a_click_tag_and_breaks_no_rule() {
 }
 
 #[test]
-fn files_that_a_bundle_should_not_have_are_told_of() {
+fn unexpected_files_of_bundle_are_reported() {
     let table: [(&str, &[u8], &[&str]); 5] = [
         ("img/unused.png", PNG, &["ORPHANED_ASSET"]),
         ("run.exe", b"MZ", &["ORPHANED_ASSET", "FILE_TYPE_INVALID"]),
@@ -70,7 +70,7 @@ fn files_that_a_bundle_should_not_have_are_told_of() {
 }
 
 #[test]
-fn what_a_page_does_wrong_is_told_of() {
+fn broken_rules_of_page_are_reported() {
     let tag = "<script>var clickTag = 'https://a.example/';</script>";
     let table = [
         ("<p>", &["CLICK_TAG_MISSING"][..]),
@@ -164,7 +164,7 @@ fn an_archive_in_an_archive_is_refused_whatever_it_is_called() {
 }
 
 #[test]
-fn what_may_be_named_in_text_that_is_not_read_is_no_orphan() {
+fn file_is_no_orphan_if_unread_text_may_name_it() {
     let unused = ("unused.png", PNG);
     let long = vec![b' '; usize::try_from(MOST_TEXT).unwrap()];
     assert_eq!(

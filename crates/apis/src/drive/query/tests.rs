@@ -26,7 +26,7 @@ fn matches(query: &str, trashed: bool) -> bool {
 }
 
 #[test]
-fn a_query_wants_what_its_terms_say() {
+fn query_matches_by_its_terms() {
     let table = [
         ("", true),
         ("  ", true),
@@ -76,13 +76,13 @@ fn a_query_wants_what_its_terms_say() {
 }
 
 #[test]
-fn and_and_or_are_taken_from_left_to_right() {
+fn and_and_or_have_equal_precedence_from_left_to_right() {
     assert!(!matches("starred or starred and trashed", false));
     assert!(matches("starred or (starred and trashed)", false));
 }
 
 #[test]
-fn a_folder_is_known_when_all_wanted_files_are_in_it() {
+fn query_implies_folder_when_all_matches_are_in_it() {
     let table = [
         ("'a' in parents", Some("a")),
         ("trashed=false and ('a' in parents) and starred", Some("a")),
@@ -96,7 +96,7 @@ fn a_folder_is_known_when_all_wanted_files_are_in_it() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_with_the_reason() {
+fn invalid_query_is_refused_with_the_reason() {
     let table = [
         ("name = 'a", "a quotation mark is not closed"),
         ("name = 'a\\'", "a quotation mark is not closed"),
@@ -150,7 +150,7 @@ fn what_cannot_be_read_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_deep_or_long_query_is_refused_before_it_costs_anything() {
+fn deep_or_long_query_is_refused() {
     for part in ["(", "not ", "starred and "] {
         let query = part.repeat(100_000);
         assert_eq!(Query::parse(&query), Err(QueryError::TooLong), "{part}");

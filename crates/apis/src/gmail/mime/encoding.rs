@@ -95,7 +95,7 @@ pub(super) fn hex_pair(bytes: &[u8]) -> Option<u8> {
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
-/// Returns the length of a line end at the start of `bytes`, with blanks before it; nothing at all ends a line too.
+/// Returns the length of a line end at the start of `bytes`, with blanks before it. The end of the bytes is a line end, too.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     let blanks = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
     let blanks = blanks.count();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_decoded_and_everything_else_stays() {
+    fn encoded_words_are_decoded_and_other_text_is_kept() {
         let cases = [
             ("plain", "plain"),
             ("=?utf-8?q?caf=C3=A9?=", "café"),

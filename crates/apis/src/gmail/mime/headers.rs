@@ -274,7 +274,8 @@ fn unquoted(quoted: &str) -> String {
     value
 }
 
-/// Returns a comment is told from a file name such as `a(1).txt` by the blank before it.
+/// Returns the text before a comment. A blank precedes a comment, unlike the parenthesis in a file name
+/// such as `a(1).txt`.
 fn without_comment(value: &str) -> &str {
     value.split_once(" (").map_or(value, |(value, _)| value)
 }
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_shows_that_there_are_too_many() {
+    fn header_fields_are_read_up_to_one_above_the_limit() {
         let raw = b"A:\nB:\nC:\nD:\n\n";
         let (fields, at) = read(raw, 0, 2, |_| false);
         assert_eq!((fields.len(), at), (3, 9));
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_is_what_stands_before_the_parameters() {
+    fn value_is_the_text_before_the_parameters() {
         let cases = [
             ("Text/Plain", "text/plain"),
             (" text/plain ; charset=x", "text/plain"),
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_are_read_as_senders_write_them() {
+    fn file_names_are_read_in_all_common_encodings() {
         let cases = [
             ("a; name=report.pdf", "report.pdf"),
             ("a; NAME = \"my report.pdf\"", "my report.pdf"),
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_parameter_is_left_out() {
+    fn invalid_parameters_are_ignored() {
         for text in [
             "a",
             "a; name",
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn blind_copies_are_dropped_and_nothing_else() {
+    fn without_bcc_removes_only_bcc_fields() {
         let cases: [(&[u8], &[u8]); 6] = [
             (
                 b"To: a\r\nBcc: b,\r\n c\r\nSubject: s\r\n\r\nBcc: stays\r\n",
@@ -478,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_put_in_front() {
+    fn missing_headers_are_prepended() {
         let defaults = DefaultHeaders {
             from: "Ann <ann@example.com>\r\nBcc: x".to_owned(),
             message_id: "<1@example.com>".to_owned(),

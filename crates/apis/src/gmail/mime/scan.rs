@@ -187,14 +187,14 @@ impl Scan<'_> {
         }
     }
 
-    /// Returns the line end before a delimiter belongs to the delimiter.
+    /// Returns the end of a body before a delimiter, to which the preceding line end belongs.
     fn before_line_end(&self, at: usize) -> usize {
         headers::without_end(&self.raw[..at]).len()
     }
 }
 
-/// Returns the innermost open part goes first, so that a boundary used twice does not lose what follows the inner
-/// end. A delimiter takes its whole line: one boundary may be the beginning of another.
+/// Returns the delimiter of a line. The innermost open part is checked first, so that a boundary used
+/// twice does not lose the parts after the inner end. A delimiter takes its whole line: one boundary may be the beginning of another.
 fn delimiter(open: &[Open], line: &[u8]) -> Option<Delimiter> {
     let line = line.strip_prefix(b"--")?.trim_ascii_end();
     let levels = open.iter().enumerate().rev();
@@ -207,7 +207,7 @@ fn delimiter(open: &[Open], line: &[u8]) -> Option<Delimiter> {
         })
 }
 
-/// Returns a type that is none counts as text, as RFC 2045 (5.2) suggests.
+/// Returns the content type. An invalid one is read as text, as RFC 2045 (5.2) suggests.
 fn content_type(raw: &[u8], fields: &[Field], default: &str) -> Params {
     let value = headers::value(raw, fields, "content-type");
     let mut params = Params::parse(value.as_deref().unwrap_or(default));

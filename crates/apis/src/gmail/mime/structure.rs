@@ -298,7 +298,8 @@ impl Structure {
 }
 
 impl Part {
-    /// Returns the body as it lies in the whole message; nothing if the message is another one and too short.
+    /// Returns the encoded body in the whole message; nothing if the message is too short, and thus another
+    /// one.
     pub(super) fn body_in<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
         let range = self.range();

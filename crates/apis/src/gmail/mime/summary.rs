@@ -223,7 +223,7 @@ fn address(found: &mail_parser::Addr<'_>) -> Option<Address> {
     })
 }
 
-/// Returns the words of a text in lower case: what is between everything that is neither letter nor digit. Texts
+/// Returns the words of a text in lower case: maximal runs of letters and digits. Texts
 /// and queries that are split by it can be compared.
 pub fn words(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|c: char| !c.is_alphanumeric());
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn html_is_read_as_it_looks() {
+    fn html_text_is_the_visible_text() {
         let cases = [
             ("<p>a &amp; b</p><p>c</p>", "a & b c"),
             ("<div>one</div><div>two</div>", "one two"),

@@ -36,7 +36,7 @@ fn finds(query: &str) -> bool {
 }
 
 #[test]
-fn operators_find_what_they_are_about() {
+fn operators_match_their_field() {
     for query in [
         "",
         "from:ann",
@@ -82,7 +82,7 @@ fn operators_find_what_they_are_about() {
 }
 
 #[test]
-fn operators_do_not_find_what_they_are_not_about() {
+fn operators_do_not_match_other_fields() {
     for query in [
         "from:an",
         "from:anna",
@@ -154,7 +154,7 @@ fn terms_are_bound_by_and_or_minus_and_parentheses() {
 }
 
 #[test]
-fn what_hangs_on_the_text_waits_for_it_and_nothing_else_does() {
+fn only_terms_on_the_text_need_the_text() {
     let matches_entry = |query: &str| Query::parse(query, NOW).unwrap().matches(&entry(), None);
     assert_eq!(matches_entry("goes"), None);
     assert_eq!(matches_entry("-goes"), None);
@@ -164,7 +164,7 @@ fn what_hangs_on_the_text_waits_for_it_and_nothing_else_does() {
 }
 
 #[test]
-fn spam_and_trash_are_looked_into_when_they_are_asked_for() {
+fn query_for_spam_or_trash_includes_them() {
     let everywhere = |query: &str| Query::parse(query, NOW).unwrap().includes_spam_and_trash();
     assert!(everywhere("in:anywhere"));
     assert!(everywhere("hay OR in:anywhere"));
@@ -175,7 +175,7 @@ fn spam_and_trash_are_looked_into_when_they_are_asked_for() {
 }
 
 #[test]
-fn a_query_has_bounds() {
+fn query_length_and_depth_are_bounded() {
     let deep = format!("{}hay", "(".repeat(51));
     assert_eq!(Query::parse(&deep, NOW), Err(QueryError::TooDeep));
     let deep = format!("{}hay", "-".repeat(51));
@@ -201,14 +201,14 @@ fn a_label_is_read_as_one_name() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_without_harm(text in "[ -~\\PC]{0,60}") {
+    fn any_text_is_a_query_or_an_error(text in "[ -~\\PC]{0,60}") {
         if let Ok(query) = Query::parse(&text, NOW) {
             prop_assert!(query.matches(&entry(), Some(TEXT)).is_some());
         }
     }
 
     #[test]
-    fn any_mix_of_syntax_is_read_without_harm(
+    fn any_mix_of_syntax_is_a_query_or_an_error(
         pieces in proptest::collection::vec(
             proptest::sample::select(vec!["(", ")", "{", "}", "-", "\"", " ", "OR", "from:", "hay", "|", ":", "subject:("]),
             0..40,

@@ -117,7 +117,7 @@ async fn a_call_looks_at_a_bounded_number_of_files() {
 }
 
 #[tokio::test]
-async fn sizes_orders_and_tokens_that_are_none_are_refused() {
+async fn invalid_sizes_orders_and_tokens_are_refused() {
     let drive = drive();
     for query in [
         "pageSize=0",

@@ -56,7 +56,7 @@ async fn an_update_replaces_the_message_and_keeps_the_name() {
 }
 
 #[tokio::test]
-async fn a_draft_that_is_sent_is_a_draft_no_more() {
+async fn sent_draft_is_deleted() {
     let gmail = Gmail::new();
     let draft = create(&gmail, "dry").await;
     let sent = gmail
@@ -99,7 +99,7 @@ async fn media_that_comes_with_the_sending_replaces_that_of_the_draft() {
 #[tokio::test]
 async fn an_answer_that_was_drafted_stays_in_its_thread() {
     let gmail = Gmail::new();
-    let first = gmail.insert(&[], &letter("hay", "?")).await;
+    let first = gmail.insert(&[], &sample_message("hay", "?")).await;
     let fields = json!({"message": {"threadId": id(&first)}});
     let draft = gmail
         .upload_with("POST", "me/drafts", &fields, &answer("hay", 1))

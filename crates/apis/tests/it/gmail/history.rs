@@ -9,10 +9,12 @@ async fn since(gmail: &Gmail, start: &Value, query: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn history_tells_what_happened_in_its_order() {
+async fn history_lists_events_in_order() {
     let gmail = Gmail::new();
     let start = gmail.get("me/profile").await["historyId"].clone();
-    let message = id(&gmail.insert(&["INBOX"], &letter("hay", "dry")).await);
+    let message = id(&gmail
+        .insert(&["INBOX"], &sample_message("hay", "dry"))
+        .await);
     let path = format!("me/messages/{message}");
     let body = json!({"addLabelIds": ["STARRED"], "removeLabelIds": ["INBOX"]});
     let changed = gmail.post(&format!("{path}/modify"), &body).await;
@@ -55,7 +57,7 @@ async fn history_is_filtered_and_comes_in_pages() {
     for number in 0..5 {
         let label = if number % 2 == 0 { "INBOX" } else { "SPAM" };
         let message = gmail
-            .insert(&[label], &letter(&number.to_string(), "x"))
+            .insert(&[label], &sample_message(&number.to_string(), "x"))
             .await;
         let body = json!({"addLabelIds": ["STARRED"]});
         gmail
@@ -83,7 +85,7 @@ async fn history_is_filtered_and_comes_in_pages() {
 async fn history_that_is_unknown_or_forgotten_is_not_found() {
     let gmail = Gmail::new();
     let start = gmail.get("me/profile").await["historyId"].clone();
-    gmail.insert(&[], &letter("one", "x")).await;
+    gmail.insert(&[], &sample_message("one", "x")).await;
     let future = gmail.try_get("me/history?startHistoryId=99").await;
     assert_eq!(future.refused(), (404, "notFound".into()));
     for wrong in ["me/history", "me/history?startHistoryId=x"] {
@@ -93,8 +95,8 @@ async fn history_that_is_unknown_or_forgotten_is_not_found() {
         .0
         .clock
         .advance(Duration::from_secs(31 * 24 * 60 * 60));
-    let second = gmail.insert(&[], &letter("two", "x")).await;
-    let third = gmail.insert(&[], &letter("three", "x")).await;
+    let second = gmail.insert(&[], &sample_message("two", "x")).await;
+    let third = gmail.insert(&[], &sample_message("three", "x")).await;
     let old = format!("me/history?startHistoryId={}", text(&start));
     assert_eq!(
         gmail.try_get(&old).await.refused(),

@@ -105,9 +105,11 @@ async fn names_that_a_search_cannot_tell_apart_are_duplicates() {
 async fn a_label_counts_its_messages_and_threads() {
     let gmail = Gmail::new();
     let hay = create(&gmail, "hay").await;
-    let first = id(&gmail.insert(&[&hay, "UNREAD"], &letter("one", "x")).await);
+    let first = id(&gmail
+        .insert(&[&hay, "UNREAD"], &sample_message("one", "x"))
+        .await);
     gmail.insert(&[&hay], &answer("one", 1)).await;
-    gmail.insert(&[&hay], &letter("two", "x")).await;
+    gmail.insert(&[&hay], &sample_message("two", "x")).await;
     let counts = async || {
         let label = gmail.get(&format!("me/labels/{hay}")).await;
         let count = |name: &str| label[name].as_i64().expect("a number");
@@ -135,7 +137,9 @@ async fn a_label_counts_its_messages_and_threads() {
 async fn messages_lose_a_label_that_is_deleted() {
     let gmail = Gmail::new();
     let hay = create(&gmail, "hay").await;
-    let message = id(&gmail.insert(&[&hay, "INBOX"], &letter("one", "x")).await);
+    let message = id(&gmail
+        .insert(&[&hay, "INBOX"], &sample_message("one", "x"))
+        .await);
     gmail.delete(&format!("me/labels/{hay}")).await.resource();
     let path = format!("me/messages/{message}");
     assert_eq!(labels(&gmail.get(&path).await), ["INBOX"]);

@@ -10,7 +10,7 @@ async fn messages_are_listed_newest_first_in_pages() {
         all.insert(
             0,
             id(&gmail
-                .insert(&["INBOX"], &letter(&number.to_string(), "x"))
+                .insert(&["INBOX"], &sample_message(&number.to_string(), "x"))
                 .await),
         );
         gmail.0.clock.advance(Duration::from_secs(1));
@@ -42,9 +42,9 @@ async fn messages_are_listed_newest_first_in_pages() {
 #[tokio::test]
 async fn an_old_message_that_comes_late_is_listed_by_its_date() {
     let gmail = Gmail::new();
-    let new = id(&gmail.insert(&[], &letter("new", "x")).await);
+    let new = id(&gmail.insert(&[], &sample_message("new", "x")).await);
     let old = id(&gmail
-        .upload("me/messages/import", &letter("old", "x"))
+        .upload("me/messages/import", &sample_message("old", "x"))
         .await
         .resource());
     assert_eq!(gmail.list("").await, [new, old]);
@@ -53,9 +53,11 @@ async fn an_old_message_that_comes_late_is_listed_by_its_date() {
 #[tokio::test]
 async fn spam_and_trash_are_listed_when_they_are_asked_for() {
     let gmail = Gmail::new();
-    let inbox = id(&gmail.insert(&["INBOX"], &letter("a", "x")).await);
-    let spam = id(&gmail.insert(&["SPAM"], &letter("b", "x")).await);
-    let trash = id(&gmail.insert(&["TRASH", "INBOX"], &letter("c", "x")).await);
+    let inbox = id(&gmail.insert(&["INBOX"], &sample_message("a", "x")).await);
+    let spam = id(&gmail.insert(&["SPAM"], &sample_message("b", "x")).await);
+    let trash = id(&gmail
+        .insert(&["TRASH", "INBOX"], &sample_message("c", "x"))
+        .await);
     assert_eq!(gmail.list("").await, [inbox.as_str()]);
     assert_eq!(gmail.list("labelIds=INBOX").await, [inbox.as_str()]);
     assert_eq!(gmail.list("includeSpamTrash=true").await.len(), 3);
@@ -75,7 +77,7 @@ async fn a_search_finds_messages_by_their_header_their_labels_and_their_text() {
         .post("me/labels", &json!({"name": "Farm/Hay 24"}))
         .await);
     let dry = id(&gmail
-        .insert(&["INBOX", &label], &letter("hay", "it is dry"))
+        .insert(&["INBOX", &label], &sample_message("hay", "it is dry"))
         .await);
     let wet = id(&gmail.insert(&["UNREAD"], &answer("straw", 1)).await);
     for (query, expected) in [

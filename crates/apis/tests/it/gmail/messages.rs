@@ -9,7 +9,7 @@ const ATTACHED: &str = "From: ann@farm.test\r\nSubject: offer\r\nMIME-Version: 1
 #[tokio::test]
 async fn an_inserted_message_is_a_resource_and_comes_back_as_it_was() {
     let gmail = Gmail::new();
-    let raw = letter("hay", "The hay is in & dry.");
+    let raw = sample_message("hay", "The hay is in & dry.");
     let message = gmail.upload("me/messages", &raw).await.resource();
     let id = id(&message);
     assert_eq!(id.len(), 16);
@@ -29,7 +29,7 @@ async fn an_inserted_message_is_a_resource_and_comes_back_as_it_was() {
 #[tokio::test]
 async fn a_message_comes_as_media_as_multipart_in_a_session_and_inside_of_json() {
     let gmail = Gmail::new();
-    let raw = letter("hay", "dry");
+    let raw = sample_message("hay", "dry");
     let fields = json!({"labelIds": ["STARRED"]});
     let multipart = gmail
         .upload_with("POST", "me/messages", &fields, &raw)
@@ -55,9 +55,11 @@ async fn a_message_comes_as_media_as_multipart_in_a_session_and_inside_of_json()
 }
 
 #[tokio::test]
-async fn formats_show_so_much_and_no_more() {
+async fn formats_show_their_fields_only() {
     let gmail = Gmail::new();
-    let id = id(&gmail.insert(&["INBOX"], &letter("hay", "dry")).await);
+    let id = id(&gmail
+        .insert(&["INBOX"], &sample_message("hay", "dry"))
+        .await);
     let minimal = gmail.get(&format!("me/messages/{id}?format=minimal")).await;
     assert!(minimal.get("payload").is_none() && minimal.get("raw").is_none());
     assert_eq!(labels(&minimal), ["INBOX"]);
@@ -101,7 +103,7 @@ async fn an_attachment_is_fetched_by_its_id() {
 #[tokio::test]
 async fn insert_dates_by_arrival_and_import_by_the_header_unless_told_otherwise() {
     let gmail = Gmail::new();
-    let raw = letter("hay", "dry");
+    let raw = sample_message("hay", "dry");
     let arrival = crate::world::START.to_string();
     let header = "1711965600000";
     for (method, expected) in [
@@ -126,7 +128,7 @@ async fn insert_dates_by_arrival_and_import_by_the_header_unless_told_otherwise(
 #[tokio::test]
 async fn an_imported_message_is_in_the_inbox_and_one_that_is_deleted_at_once_nowhere() {
     let gmail = Gmail::new();
-    let raw = letter("hay", "dry");
+    let raw = sample_message("hay", "dry");
     let message = gmail.upload("me/messages/import", &raw).await.resource();
     assert_eq!(labels(&message), ["INBOX", "UNREAD"]);
     let fields = json!({"labelIds": ["SPAM"]});
@@ -146,9 +148,9 @@ async fn an_imported_message_is_in_the_inbox_and_one_that_is_deleted_at_once_now
 async fn labels_change_one_by_one_and_in_batches() {
     let gmail = Gmail::new();
     let one = id(&gmail
-        .insert(&["INBOX", "UNREAD"], &letter("one", "x"))
+        .insert(&["INBOX", "UNREAD"], &sample_message("one", "x"))
         .await);
-    let two = id(&gmail.insert(&["INBOX"], &letter("two", "x")).await);
+    let two = id(&gmail.insert(&["INBOX"], &sample_message("two", "x")).await);
     let body = json!({"addLabelIds": ["STARRED"], "removeLabelIds": ["UNREAD"]});
     let changed = gmail
         .post(&format!("me/messages/{one}/modify"), &body)

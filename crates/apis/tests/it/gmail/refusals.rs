@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_is_no_message_is_refused_and_nothing_is_stored() {
+async fn invalid_message_is_refused_and_not_stored() {
     let gmail = Gmail::new();
     for raw in ["", "no header at all", "\r\n\r\nbody", "\0\u{1}\u{2}"] {
         for method in [
@@ -22,7 +22,7 @@ async fn what_is_no_message_is_refused_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn a_message_to_nobody_or_to_what_is_no_address_is_not_sent() {
+async fn message_without_valid_recipient_is_not_sent() {
     let gmail = Gmail::new();
     for header in [
         "Subject: x\r\n",
@@ -52,7 +52,7 @@ async fn a_message_to_nobody_or_to_what_is_no_address_is_not_sent() {
 #[tokio::test]
 async fn labels_that_are_unknown_or_not_for_clients_are_refused() {
     let gmail = Gmail::new();
-    let raw = letter("hay", "x");
+    let raw = sample_message("hay", "x");
     let message = id(&gmail.insert(&[], &raw).await);
     let invalid = (400, "invalidArgument".to_owned());
     for label in ["Label_9", "inbox", "DRAFT", ""] {
@@ -83,7 +83,7 @@ async fn labels_that_are_unknown_or_not_for_clients_are_refused() {
 #[tokio::test]
 async fn a_batch_that_names_an_unknown_message_changes_none() {
     let gmail = Gmail::new();
-    let message = id(&gmail.insert(&["INBOX"], &letter("hay", "x")).await);
+    let message = id(&gmail.insert(&["INBOX"], &sample_message("hay", "x")).await);
     let body = json!({"ids": [message, "ff"], "addLabelIds": ["STARRED"]});
     let refused = gmail.call("POST", "me/messages/batchModify", &body).await;
     assert_eq!(refused.refused(), (404, "notFound".into()));
@@ -100,8 +100,11 @@ async fn a_batch_that_names_an_unknown_message_changes_none() {
 async fn media_of_another_type_and_json_without_a_message_are_refused() {
     let gmail = Gmail::new();
     let path = "/gmail/v1/users/me/messages";
-    let letter = letter("hay", "x");
-    let refused = gmail.0.simple(path, "image/png", letter.as_bytes()).await;
+    let sample_message = sample_message("hay", "x");
+    let refused = gmail
+        .0
+        .simple(path, "image/png", sample_message.as_bytes())
+        .await;
     assert_eq!(refused.status, 400);
     for (body, reason) in [
         (json!({}), "invalidArgument"),
@@ -119,7 +122,7 @@ async fn media_of_another_type_and_json_without_a_message_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found_and_what_is_not_made_is_not_implemented() {
+async fn unknown_resources_are_not_found_and_other_methods_not_implemented() {
     let gmail = Gmail::new();
     for path in [
         "me/messages/ff",

@@ -11,7 +11,7 @@ use super::*;
 
 /// What the peer got in one connection.
 #[derive(Debug, Default, PartialEq)]
-struct Taken {
+struct Received {
     from: String,
     to: Vec<String>,
     message: String,
@@ -43,19 +43,19 @@ impl Peer {
 
     /// Serves one connection. `verdict` answers each command, or the message when it is `.`; `None` is
     /// a yes.
-    async fn serve(&self, verdict: impl Fn(&str) -> Option<&'static str>) -> Taken {
+    async fn serve(&self, verdict: impl Fn(&str) -> Option<&'static str>) -> Received {
         let (stream, _) = self.0.accept().await.expect("the worker connects");
         let mut lines = BufReader::new(stream);
-        let mut taken = Taken::default();
+        let mut taken = Received::default();
         say(&mut lines, "220 peer").await;
         loop {
             let command = line(&mut lines).await;
-            let (verb, rest) = command.split_at(command.len().min(4));
-            if verb == "EHLO" {
+            let (http_method, rest) = command.split_at(command.len().min(4));
+            if http_method == "EHLO" {
                 say(&mut lines, "250 peer").await;
                 continue;
             }
-            if verb.is_empty() || verb == "QUIT" {
+            if http_method.is_empty() || http_method == "QUIT" {
                 return taken;
             }
             match verdict(command.trim()) {
@@ -63,10 +63,10 @@ impl Peer {
                     say(&mut lines, refusal).await;
                     continue;
                 }
-                None if verb == "DATA" => {}
+                None if http_method == "DATA" => {}
                 None => say(&mut lines, "250 yes").await,
             }
-            match verb {
+            match http_method {
                 "MAIL" => taken.from = address(rest),
                 "RCPT" => taken.to.push(address(rest)),
                 "DATA" => {
@@ -168,7 +168,7 @@ async fn others_get_a_message_by_the_relay_without_its_blind_copies() {
 }
 
 #[tokio::test]
-async fn a_relay_that_is_busy_is_asked_again_later() {
+async fn temporary_refusal_of_relay_is_retried() {
     let peer = Peer::new().await;
     let gmail = peer.gmail();
     with_worker(&gmail, async {
@@ -244,7 +244,7 @@ async fn a_refusal_goes_back_to_the_sender_and_the_others_get_the_message() {
 }
 
 #[tokio::test]
-async fn after_three_days_without_a_relay_the_sender_is_told() {
+async fn sender_gets_bounce_after_three_days_without_relay() {
     let peer = Peer::new().await;
     let gmail = peer.gmail();
     drop(peer);

@@ -43,7 +43,7 @@ async fn a_message_to_oneself_is_one_message() {
 }
 
 #[tokio::test]
-async fn what_the_author_left_out_is_put_in_front_and_the_same_for_all() {
+async fn missing_headers_are_added_alike_for_all_recipients() {
     let gmail = Gmail::new();
     let raw = to("To: bob@windlass.localhost\r\n");
     let sent = gmail.upload("me/messages/send", &raw).await.resource();
@@ -84,7 +84,7 @@ async fn blind_copies_are_seen_by_the_sender_alone() {
 }
 
 #[tokio::test]
-async fn media_that_is_shared_lives_as_long_as_one_has_it() {
+async fn shared_media_is_kept_until_the_last_message_is_deleted() {
     let gmail = Gmail::new();
     let raw = format!(
         "To: bob@windlass.localhost\r\n\r\n{}",
@@ -100,7 +100,7 @@ async fn media_that_is_shared_lives_as_long_as_one_has_it() {
 }
 
 #[tokio::test]
-async fn many_senders_at_once_leave_one_story() {
+async fn concurrent_senders_leave_consistent_mailboxes() {
     let gmail = std::sync::Arc::new(Gmail::new());
     let start = gmail.get("bob@windlass.localhost/profile").await["historyId"].clone();
     let mut senders = tokio::task::JoinSet::new();

@@ -7,7 +7,9 @@ fn thread(message: &Value) -> String {
 #[tokio::test]
 async fn an_answer_is_in_the_thread_of_what_it_answers() {
     let gmail = Gmail::new();
-    let first = gmail.insert(&["INBOX"], &letter("hay prices", "?")).await;
+    let first = gmail
+        .insert(&["INBOX"], &sample_message("hay prices", "?"))
+        .await;
     let second = gmail
         .insert(&["INBOX", "UNREAD"], &answer("hay prices", 1))
         .await;
@@ -38,7 +40,7 @@ async fn an_answer_is_in_the_thread_of_what_it_answers() {
 #[tokio::test]
 async fn an_answer_to_what_is_deleted_begins_a_thread() {
     let gmail = Gmail::new();
-    let first = gmail.insert(&[], &letter("hay", "?")).await;
+    let first = gmail.insert(&[], &sample_message("hay", "?")).await;
     gmail
         .delete(&format!("me/messages/{}", id(&first)))
         .await
@@ -50,7 +52,7 @@ async fn an_answer_to_what_is_deleted_begins_a_thread() {
 #[tokio::test]
 async fn a_wanted_thread_takes_a_message_that_answers_it_and_no_other() {
     let gmail = Gmail::new();
-    let first = gmail.insert(&[], &letter("hay", "?")).await;
+    let first = gmail.insert(&[], &sample_message("hay", "?")).await;
     let wanted = json!({"threadId": id(&first)});
     let insert = async |raw: String| {
         gmail
@@ -61,7 +63,7 @@ async fn a_wanted_thread_takes_a_message_that_answers_it_and_no_other() {
     assert_eq!(thread(&insert(answer("hay", 1)).await), id(&first));
     let other_subject = insert(answer("hay", 2).replace("Re: hay", "straw")).await;
     assert_eq!(thread(&other_subject), id(&other_subject));
-    let no_answer = insert(letter("hay", "again").replace("<hay@", "<new@")).await;
+    let no_answer = insert(sample_message("hay", "again").replace("<hay@", "<new@")).await;
     assert_eq!(thread(&no_answer), id(&no_answer));
     let unknown = json!({"threadId": "00000000000000ff"});
     let refused = gmail
@@ -73,9 +75,9 @@ async fn a_wanted_thread_takes_a_message_that_answers_it_and_no_other() {
 #[tokio::test]
 async fn threads_are_listed_once_and_where_their_newest_match_is() {
     let gmail = Gmail::new();
-    let one = id(&gmail.insert(&["INBOX"], &letter("one", "?")).await);
+    let one = id(&gmail.insert(&["INBOX"], &sample_message("one", "?")).await);
     gmail.0.clock.advance(std::time::Duration::from_secs(1));
-    let two = id(&gmail.insert(&["INBOX"], &letter("two", "?")).await);
+    let two = id(&gmail.insert(&["INBOX"], &sample_message("two", "?")).await);
     gmail.0.clock.advance(std::time::Duration::from_secs(1));
     gmail.insert(&["STARRED"], &answer("one", 1)).await;
     for page in 1..=3 {
@@ -93,10 +95,10 @@ async fn threads_are_listed_once_and_where_their_newest_match_is() {
 }
 
 #[tokio::test]
-async fn what_happens_to_a_thread_happens_to_all_its_messages() {
+async fn changes_of_thread_apply_to_all_its_messages() {
     let gmail = Gmail::new();
     let first = id(&gmail
-        .insert(&["INBOX", "UNREAD"], &letter("hay", "?"))
+        .insert(&["INBOX", "UNREAD"], &sample_message("hay", "?"))
         .await);
     let second = id(&gmail.insert(&["INBOX", "UNREAD"], &answer("hay", 1)).await);
     let body = json!({"addLabelIds": ["STARRED"], "removeLabelIds": ["UNREAD"]});
@@ -140,7 +142,7 @@ async fn what_happens_to_a_thread_happens_to_all_its_messages() {
 async fn a_thread_that_is_too_large_for_one_reply_is_shown_without_its_text() {
     let gmail = Gmail::new();
     let pad = "hay ".repeat(250_000);
-    let first = gmail.insert(&[], &letter("hay", &pad)).await;
+    let first = gmail.insert(&[], &sample_message("hay", &pad)).await;
     for number in 1..27 {
         gmail.insert(&[], &(answer("hay", number) + &pad)).await;
     }
@@ -152,9 +154,9 @@ async fn a_thread_that_is_too_large_for_one_reply_is_shown_without_its_text() {
 }
 
 #[tokio::test]
-async fn a_thread_of_a_hundred_messages_is_followed_by_another() {
+async fn thread_of_a_hundred_messages_is_full() {
     let gmail = Gmail::new();
-    let first = gmail.insert(&[], &letter("hay", "?")).await;
+    let first = gmail.insert(&[], &sample_message("hay", "?")).await;
     for number in 1..100 {
         let next = gmail.insert(&[], &answer("hay", number)).await;
         assert_eq!(thread(&next), id(&first));

@@ -8,7 +8,7 @@ use crate::world::{ORIGIN, World};
 const BUCKETS: &str = "/storage/v1/b?project=farm";
 
 #[tokio::test]
-async fn a_bucket_shows_what_was_said_of_it() {
+async fn bucket_shows_the_written_fields() {
     let storage = Storage::new().await;
     let said = json!({"name": "stall", "location": "eu", "labels": {"herd": "north"}});
     let bucket = storage.json("POST", BUCKETS, &said).await.resource();
@@ -34,7 +34,7 @@ async fn a_bucket_shows_what_was_said_of_it() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_there_is_not_made_again() {
+async fn existing_bucket_is_not_created_again() {
     let storage = Storage::new().await;
     storage.bucket("barn").await.refusal(409, "conflict");
     storage.bucket("Barn").await.refusal(400, "invalid");
@@ -87,7 +87,7 @@ async fn a_patch_adds_and_an_update_replaces() {
 }
 
 #[tokio::test]
-async fn versions_and_retention_are_not_promised() {
+async fn versioning_and_retention_are_refused() {
     let storage = Storage::new().await;
     for body in [
         json!({"versioning": {"enabled": true}}),

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{LARGE, OBJECTS, Storage};
 
-fn to(verb: &str, name: &str) -> String {
-    format!("{OBJECTS}/cow/{verb}/b/barn/o/{name}")
+fn to(http_method: &str, name: &str) -> String {
+    format!("{OBJECTS}/cow/{http_method}/b/barn/o/{name}")
 }
 
 #[tokio::test]

@@ -53,7 +53,8 @@ async fn reads_and_writes_keep_their_conditions() {
         let cow = storage.put("cow", b"moo").await;
         let query = query.replace("THIS", cow["generation"].as_str().unwrap());
         let cow = format!("{OBJECTS}/cow?{query}");
-        let status = async |verb, uri: String| storage.call(verb, &uri).await.status.as_u16();
+        let status =
+            async |http_method, uri: String| storage.call(http_method, &uri).await.status.as_u16();
         assert_eq!(status("GET", cow.clone()).await, read, "get, {query}");
         assert_eq!(
             status("GET", format!("{cow}&alt=media")).await,

@@ -69,15 +69,15 @@ fn old(of: &[u8]) -> Vec<u8> {
     of.iter().rev().copied().collect()
 }
 
-/// Runs `verb` from `cow`, and deletes `cow` when that has been looked up. If there is `new` media, `cow` is uploaded
+/// Runs `http_method` from `cow`, and deletes `cow` when that has been looked up. If there is `new` media, `cow` is uploaded
 /// again with it.
-async fn raced(paced: &Paced, verb: &str, before: &[u8], new: Option<&[u8]>) -> u16 {
+async fn raced(paced: &Paced, http_method: &str, before: &[u8], new: Option<&[u8]>) -> u16 {
     let Paced {
         storage, ledger, ..
     } = paced;
     storage.put("cow", before).await;
     let stopped = ledger.stop_at("calf");
-    let uri = format!("{OBJECTS}/cow/{verb}");
+    let uri = format!("{OBJECTS}/cow/{http_method}");
     let meanwhile = async {
         stopped.reached().await;
         assert_eq!(paced.delete("cow").await, 204);
@@ -94,16 +94,16 @@ async fn raced(paced: &Paced, verb: &str, before: &[u8], new: Option<&[u8]>) -> 
 async fn a_source_that_is_uploaded_again_keeps_its_new_media() {
     for paced in [Paced::in_memory().await, Paced::on_disk().await] {
         for new in [LARGE, b"moo"] {
-            for verb in ["copyTo/b/barn/o/calf", "rewriteTo/b/barn/o/calf"] {
-                assert_eq!(raced(&paced, verb, &old(new), Some(new)).await, 200);
-                assert!(paced.storage.media("cow").await == new, "{verb}");
-                assert!(paced.storage.media("calf").await == new, "{verb}");
+            for http_method in ["copyTo/b/barn/o/calf", "rewriteTo/b/barn/o/calf"] {
+                assert_eq!(raced(&paced, http_method, &old(new), Some(new)).await, 200);
+                assert!(paced.storage.media("cow").await == new, "{http_method}");
+                assert!(paced.storage.media("calf").await == new, "{http_method}");
                 assert_eq!(paced.delete("cow").await, 204);
                 assert_eq!(paced.delete("calf").await, 204);
             }
-            let verb = "moveTo/o/calf";
-            assert_eq!(raced(&paced, verb, &old(new), Some(new)).await, 200);
-            assert!(paced.storage.media("calf").await == new, "{verb}");
+            let http_method = "moveTo/o/calf";
+            assert_eq!(raced(&paced, http_method, &old(new), Some(new)).await, 200);
+            assert!(paced.storage.media("calf").await == new, "{http_method}");
             assert_eq!(paced.delete("calf").await, 204);
             assert_eq!(paced.delete("cow").await, 404);
         }
@@ -140,9 +140,13 @@ async fn a_source_that_is_uploaded_again_is_another_object_although_its_old_medi
 async fn a_source_that_is_deleted_meanwhile_is_not_found() {
     for paced in [Paced::in_memory().await, Paced::on_disk().await] {
         for media in [LARGE, b"moo"] {
-            for verb in ["copyTo/b/barn/o/calf", "moveTo/o/calf"] {
-                assert_eq!(raced(&paced, verb, media, None).await, 404, "{verb}");
-                assert_eq!(paced.delete("calf").await, 404, "{verb}");
+            for http_method in ["copyTo/b/barn/o/calf", "moveTo/o/calf"] {
+                assert_eq!(
+                    raced(&paced, http_method, media, None).await,
+                    404,
+                    "{http_method}"
+                );
+                assert_eq!(paced.delete("calf").await, 404, "{http_method}");
             }
         }
     }

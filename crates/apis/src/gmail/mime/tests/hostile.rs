@@ -79,7 +79,7 @@ fn headers_are_counted_over_all_parts() {
 }
 
 #[test]
-fn addresses_are_counted_over_all_who_are_named() {
+fn addresses_are_counted_over_all_address_fields() {
     let list = |count: usize| vec!["a@b"; count].join(",");
     let fits = format!(
         "To: {}\nCc: {}\n",
@@ -117,7 +117,7 @@ fn large_text_is_fetched_and_keeps_its_bytes() {
 }
 
 #[test]
-fn texts_are_inline_only_as_long_as_there_is_room_for_all() {
+fn texts_are_inline_up_to_the_total_limit() {
     let part = format!("--b\n\n{}\n", "x".repeat(1_000_000));
     let raw = "Content-Type: multipart/mixed; boundary=b\n\n".to_owned() + &part.repeat(9);
     let message = parse(raw.as_bytes()).unwrap();

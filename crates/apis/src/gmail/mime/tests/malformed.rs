@@ -4,7 +4,7 @@ use super::*;
 use crate::gmail::mime::Malformed;
 
 #[test]
-fn what_has_no_header_is_no_message() {
+fn bytes_without_header_are_refused() {
     assert_eq!(parse(b""), Err(Malformed::Empty));
     let cases: [&[u8]; 7] = [
         b"hello",
@@ -54,7 +54,7 @@ fn an_inner_boundary_that_never_ends_ends_with_the_outer_one() {
 }
 
 #[test]
-fn a_boundary_that_never_comes_leaves_the_text() {
+fn missing_boundary_leaves_the_text() {
     for boundary in ["boundary=b", "boundary=", "boundary=\"\"", "x=y"] {
         let raw = format!("Content-Type: multipart/mixed; {boundary}\n\n--c\n--\nHi\n");
         check_tree(raw, &["- multipart/mixed inline 10"]);
@@ -145,7 +145,7 @@ fn nuls_and_control_characters_stay_out_of_headers_and_names() {
 }
 
 #[test]
-fn bad_base64_is_decoded_as_far_as_it_goes() {
+fn invalid_base64_is_decoded_up_to_the_error() {
     check_data(
         "Content-Transfer-Encoding: base64\n\naGVs*bG8\n",
         "",

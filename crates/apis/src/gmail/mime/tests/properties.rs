@@ -97,7 +97,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
     #[test]
-    fn any_bytes_are_a_message_or_are_not(raw in bytes()) {
+    fn any_bytes_are_a_message_or_an_error(raw in bytes()) {
         check_message(&raw);
     }
 
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn no_blind_copy_is_left_and_every_stamp_is_found(raw in bytes()) {
+    fn no_bcc_is_left_and_every_default_header_is_found(raw in bytes()) {
         let sent = without_bcc(&raw);
         let defaults = DefaultHeaders {
             from: "a@example.com".to_owned(),

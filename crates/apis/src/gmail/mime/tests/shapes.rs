@@ -118,7 +118,7 @@ fn reports_signatures_and_invitations_are_parts_like_others() {
 }
 
 #[test]
-fn what_says_that_it_is_attached_or_has_a_name_is_a_file() {
+fn part_with_attachment_disposition_or_name_is_a_file() {
     let part = |header: &str| format!("{MIXED}--out\n{header}\n\nx\n--out--");
     let cases = [
         ("Content-Type: image/png", "0 image/png inline 1"),
@@ -162,7 +162,7 @@ fn what_says_that_it_is_attached_or_has_a_name_is_a_file() {
 }
 
 #[test]
-fn inline_text_is_utf_8_whatever_it_was() {
+fn inline_text_is_converted_to_utf_8() {
     let part = |charset: &str, body: &[u8]| {
         let head = format!("Content-Type: text/plain; charset={charset}\n\n");
         [head.as_bytes(), body].concat()

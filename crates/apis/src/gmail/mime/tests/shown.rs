@@ -104,7 +104,7 @@ fn header_fields_keep_their_order_and_their_names() {
 }
 
 #[test]
-fn a_summary_is_what_a_message_is_found_by() {
+fn summary_has_the_searchable_properties() {
     let address = |name: &str, address: &str| Address {
         name: name.to_owned(),
         address: address.to_owned(),
@@ -134,7 +134,7 @@ fn a_summary_is_what_a_message_is_found_by() {
 }
 
 #[test]
-fn a_summary_of_little_is_little() {
+fn summary_of_minimal_message_is_empty() {
     let raw = b"X: y\nDate: soon\nReferences:\nList-Id:\nMessage-ID: broken@example.com\nTo: Nobody:;\n\n";
     let expected = Summary {
         message_id: Some("broken@example.com".to_owned()),
@@ -144,7 +144,7 @@ fn a_summary_of_little_is_little() {
 }
 
 #[test]
-fn the_snippet_is_of_the_first_text_that_says_something() {
+fn snippet_is_of_the_first_part_with_text() {
     let raw = b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\n \n--b\nContent-Type: text/calendar\n\n\
         BEGIN:VCALENDAR\n--b\nContent-Type: text/html\n\n<b>html</b>\n--b\n\nplain\n--b--";
     let summary = parse(raw).unwrap().summary(raw);
@@ -153,7 +153,7 @@ fn the_snippet_is_of_the_first_text_that_says_something() {
 }
 
 #[test]
-fn refusals_say_what_the_limit_is() {
+fn errors_state_the_limit() {
     assert_eq!(
         Malformed::TooManyParts.to_string(),
         "the message has more than 1000 parts"
