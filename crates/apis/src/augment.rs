@@ -1,13 +1,14 @@
 //! Published descriptions, augmented with methods that Windlass adds.
 //!
 //! Some published documents have lost a method, and none has a method to read an asset back. A
-//! description from elsewhere gets what it lacks from the one that comes with Windlass, so that both
-//! are served alike.
+//! description from elsewhere gets what it lacks from the one that comes with Windlass, so that
+//! both are served alike.
 
 use windlass_discovery::Api;
 use windlass_discovery::document::{Collection, Document, MethodDescription};
 
-/// Returns the API with those of `methods` that it lacks, copied from `own` with the schemas they need.
+/// Returns the API with those of `methods` that it lacks, copied from `own` with the schemas they
+/// need.
 ///
 /// Returns the API unchanged if their paths conflict with its own.
 pub(crate) fn augmented(api: Api, own: &Api, methods: &[&str]) -> Api {

@@ -1,8 +1,8 @@
 //! The Campaign Manager 360 API: creative assets, which are inspected when they are uploaded.
 //!
-//! The type of an asset is that of its bytes, and its metadata must agree. HTML assets, alone or with
-//! their files in a ZIP archive, are searched for click tags, required browser features and broken
-//! rules. All other methods of a document are served by the default handler.
+//! The type of an asset is that of its bytes, and its metadata must agree. HTML assets, alone or
+//! with their files in a ZIP archive, are searched for click tags, required browser features and
+//! broken rules. All other methods of a document are served by the default handler.
 
 use std::sync::Arc;
 

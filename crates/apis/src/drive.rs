@@ -1,8 +1,8 @@
 //! Google Drive, version 3: files with media up to 5120 GB, in folders that can be searched.
 //!
-//! Files, folders, the trash and searches behave as in the service. There is one user, the owner of all
-//! files, and no conversion to other formats. Permissions, comments and replies are stored as clients
-//! write them and have no effect.
+//! Files, folders, the trash and searches behave as in the service. There is one user, the owner of
+//! all files, and no conversion to other formats. Permissions, comments and replies are stored as
+//! clients write them and have no effect.
 
 use async_trait::async_trait;
 use serde_json::{Value, json};

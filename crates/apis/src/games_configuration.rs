@@ -1,8 +1,8 @@
 //! The Play Games Services Publishing API: icons of achievements and leaderboards.
 //!
 //! The published document no longer has the methods on images. The description here has them, and a
-//! method to read an image back, at the `url` of a reply. All other methods of a document are served by
-//! the default handler.
+//! method to read an image back, at the `url` of a reply. All other methods of a document are
+//! served by the default handler.
 
 use async_trait::async_trait;
 use http::header::CACHE_CONTROL;

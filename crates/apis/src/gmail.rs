@@ -1,7 +1,8 @@
 //! The Gmail API: mailboxes whose messages are uploaded, sent, read and searched.
 //!
-//! Methods are selected by id, so one handler serves the description that comes with Windlass and the
-//! published one. The settings of a mailbox, push notifications and spam filters are not implemented.
+//! Methods are selected by id, so one handler serves the description that comes with Windlass and
+//! the published one. The settings of a mailbox, push notifications and spam filters are not
+//! implemented.
 //!
 //! A module imports only modules of the rows below its own:
 //!

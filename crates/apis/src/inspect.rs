@@ -1,6 +1,7 @@
 //! Inspection of uploaded media: reads on blocking threads, and the headers of images.
 //!
-//! Only the header of an image is read: its format and its size in pixels. Image data is not decoded.
+//! Only the header of an image is read: its format and its size in pixels. Image data is not
+//! decoded.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::time::Duration;
@@ -26,7 +27,8 @@ pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 /// Maximum number of chunks that are skipped. Encoders write a few, or one for every 8 KiB.
 const MOST_CHUNKS: usize = 65_536;
 
-/// Maximum number of segments that are skipped. A camera writes a dozen; a colour profile may take 255.
+/// Maximum number of segments that are skipped. A camera writes a dozen; a colour profile may take
+/// 255.
 const MOST_SEGMENTS: usize = 4096;
 
 /// Fill bytes that may stand before a marker.

@@ -1,8 +1,8 @@
 //! The APIs that come with Windlass, ready to be served.
 //!
 //! Each API is a folder: its description in the short TOML form and, where the resources of the API
-//! have a meaning of their own, an [`ApiHandler`](windlass_server::handler::ApiHandler). The rules of
-//! the upload protocol and storage are in other crates.
+//! have a meaning of their own, an [`ApiHandler`](windlass_server::handler::ApiHandler). The rules
+//! of the upload protocol and storage are in other crates.
 //!
 //! Each API but Farm is a feature of this crate, on by default. Farm is always included: it has no
 //! dependencies, and `windlass serve` serves it by default.
@@ -56,6 +56,8 @@ pub mod gmail;
     feature = "games-configuration",
     feature = "youtube"
 ))]
+// Only creative assets use all of it.
+#[cfg_attr(not(feature = "dfareporting"), allow(dead_code))]
 mod inspect;
 #[cfg(any(feature = "drive", feature = "storage", feature = "youtube"))]
 // Each of the three uses a part of it.
@@ -84,7 +86,8 @@ struct ApiProvider {
     name: &'static str,
     /// Returns the versions that come with Windlass, the newest last.
     built_in: fn(&Options) -> Vec<ServedApi>,
-    /// Serves a description from elsewhere, such as a published document, with the provider's handler.
+    /// Serves a description from elsewhere, such as a published document, with the provider's
+    /// handler.
     from_document: fn(Api, &Options) -> ServedApi,
 }
 
@@ -109,14 +112,14 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|provider| provider.name)
 }
 
-/// Returns the APIs of this name, one for each version, the newest last; `None` if this build has no
-/// API of the name.
+/// Returns the APIs of this name, one for each version, the newest last; `None` if this build has
+/// no API of the name.
 pub fn by_name(name: &str, options: &Options) -> Option<Vec<ServedApi>> {
     Some((provider(name)?.built_in)(options))
 }
 
-/// Serves an API that a file describes: with the handler for APIs of its name if this build has one,
-/// else with the default handler.
+/// Serves an API that a file describes: with the handler for APIs of its name if this build has
+/// one, else with the default handler.
 pub fn from_document(api: Api, options: &Options) -> ServedApi {
     match provider(api.name()) {
         Some(provider) => (provider.from_document)(api, options),

@@ -82,8 +82,8 @@ pub(crate) fn rfc3339(time: Timestamp) -> String {
     written(time)
 }
 
-/// Normalizes a client's timestamp to the form of [`rfc3339`], in which timestamps compare as texts. One
-/// without an offset is in UTC.
+/// Normalizes a client's timestamp to the form of [`rfc3339`], in which timestamps compare as
+/// texts. One without an offset is in UTC.
 pub(crate) fn normal_time(text: &str) -> Option<String> {
     let absolute = text.parse::<jiff::Timestamp>().ok();
     let time = absolute.or_else(|| {

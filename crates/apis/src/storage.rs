@@ -34,7 +34,8 @@ use object::Object;
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
     name: "storage",
     built_in: |_| vec![served(own_description())],
-    // Client libraries rely on details that no discovery document states; they are in our description.
+    // Client libraries rely on details that no discovery document states; they are in our
+    // description.
     from_document: |api, _| served(api.with_settings(own_description().settings().clone())),
 };
 

@@ -1,5 +1,5 @@
-//! The data API of `YouTube`, version 3: videos up to 256 GB, with their thumbnails and captions, and the
-//! images of a channel and of playlists.
+//! The data API of `YouTube`, version 3: videos up to 256 GB, with their thumbnails and captions,
+//! and the images of a channel and of playlists.
 //!
 //! There is one channel. Nothing is transcoded, scaled or translated: media is served as it was
 //! uploaded. The published description has no methods to read media, so they are added to it.

@@ -1,9 +1,10 @@
 //! Untrusted ZIP archives: files are unpacked one by one, up to a limit of the caller.
 //!
-//! No value of an archive is trusted. No memory is reserved by a length in a header, every length is
-//! bounded before use, and every entry is unpacked once, with its size and checksum verified. Only the
-//! subset that tools for HTML5 assets write is accepted: no encryption, no multi-part archives, no ZIP64,
-//! no links, no names that leave the archive. The format is PKWARE's APPNOTE 6.3.
+//! No value of an archive is trusted. No memory is reserved by a length in a header, every length
+//! is bounded before use, and every entry is unpacked once, with its size and checksum verified.
+//! Only the subset that tools for HTML5 assets write is accepted: no encryption, no multi-part
+//! archives, no ZIP64, no links, no names that leave the archive. The format is PKWARE's APPNOTE
+//! 6.3.
 
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, copy, sink};
 
@@ -23,8 +24,8 @@ pub(super) const MOST_UNPACKED: u64 = 128 * 1024 * 1024;
 /// A file that unpacks to more than this many times its packed size, and is not small, is a bomb.
 const MOST_RATIO: u64 = 200;
 
-/// Unpacked size in bytes up to which the ratio is not checked: a small file may well be one repeated
-/// letter.
+/// Unpacked size in bytes up to which the ratio is not checked: a small file may well be one
+/// repeated letter.
 const SMALL: u64 = 1024 * 1024;
 
 /// The record at the very end, without its comment.

@@ -1,5 +1,5 @@
-//! What an asset is: the type of its content, which the bytes decide, and the identifier that a client
-//! gives it.
+//! What an asset is: the type of its content, which the bytes decide, and the identifier that a
+//! client gives it.
 
 use std::fmt;
 
@@ -164,8 +164,8 @@ impl Content {
         }
     }
 
-    /// Returns the same, knowing the suffix of the file's name: the bytes of some MP4 files do not tell whether
-    /// there is more than sound in them.
+    /// Returns the same, knowing the suffix of the file's name: the bytes of some MP4 files do not
+    /// tell whether there is more than sound in them.
     pub(super) fn in_file_named(self, suffix: &str) -> Self {
         match self {
             Self::Video("video/mp4") if suffix == "m4a" => Self::Audio("audio/mp4"),
@@ -248,8 +248,8 @@ pub(super) enum AssetType {
 }
 
 impl AssetIdentifier {
-    /// Reads the identifier from the metadata of a call, and checks that the suffix of the name fits the
-    /// type.
+    /// Reads the identifier from the metadata of a call, and checks that the suffix of the name
+    /// fits the type.
     pub(super) fn of(metadata: &Map<String, Value>) -> Result<Self, Rejection> {
         let given = metadata.get("assetIdentifier").ok_or_else(|| missing(""))?;
         let field = |name: &str| match given.get(name) {
@@ -323,8 +323,8 @@ impl AssetName {
         self.split().1.map(str::to_ascii_lowercase)
     }
 
-    /// What is before and behind the last dot. Versions and dates have dots too: a suffix is short and
-    /// has a letter.
+    /// What is before and behind the last dot. Versions and dates have dots too: a suffix is short
+    /// and has a letter.
     fn split(&self) -> (&str, Option<&str>) {
         let is_suffix = |(_, suffix): &(&str, &str)| {
             let bytes = suffix.as_bytes();

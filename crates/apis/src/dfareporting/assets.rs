@@ -14,8 +14,8 @@ use super::asset::{AssetIdentifier, AssetName, Content, HEAD};
 use super::html5::{Findings, MOST_TEXT};
 use crate::inspect::{self, ImageHeader, ImageHeaderError, invalid, refusal};
 
-/// Maximum number of numbered names that are tried. More than one is needed only if a client has chosen
-/// such a name itself.
+/// Maximum number of numbered names that are tried. More than one is needed only if a client has
+/// chosen such a name itself.
 const TRIES: u64 = 100;
 
 const STUDIO_ASSETS: &str = "dfareporting/studio/assets";
@@ -107,8 +107,9 @@ fn number(call: &Call<'_>, parameter: &str) -> Result<i64, Rejection> {
     })
 }
 
-/// Returns a new id: a positive number of 64 bits that grows with time. The fresh id begins with 48 bits of
-/// milliseconds, of which 41 are in use until the year 2039, and 42 until 2109; the rest is random.
+/// Returns a new id: a positive number of 64 bits that grows with time. The fresh id begins with 48
+/// bits of milliseconds, of which 41 are in use until the year 2039, and 42 until 2109; the rest is
+/// random.
 pub(super) fn numeric_id(call: &Call<'_>) -> String {
     let fresh = u128::from_str_radix(call.fresh_id, 16).unwrap_or_default();
     let id = fresh >> (80 - 21) & 0x7fff_ffff_ffff_ffff;

@@ -81,8 +81,8 @@ pub(super) fn own_fields(metadata: &Fields) -> Result<Fields, Rejection> {
     Ok(own)
 }
 
-/// Returns the fields after a change: named fields are set, nulls clear, and properties are merged one by
-/// one.
+/// Returns the fields after a change: named fields are set, nulls clear, and properties are merged
+/// one by one.
 pub(super) fn patched(mut fields: Fields, changes: Fields) -> Result<Fields, Rejection> {
     for (name, value) in changes {
         match value {

@@ -267,8 +267,8 @@ fn root(call: &Call<'_>) -> Resource {
     constant(call, FILES, ROOT, &fields)
 }
 
-/// Returns a resource that never changes, such as a row of an index or the root. Its version is known
-/// without reading it.
+/// Returns a resource that never changes, such as a row of an index or the root. Its version is
+/// known without reading it.
 fn constant(call: &Call<'_>, collection: impl Into<String>, id: &str, fields: &Fields) -> Resource {
     Resource {
         version: 1,
@@ -333,8 +333,8 @@ pub(super) fn rows(
         .collect()
 }
 
-/// Tells whether files are in the trash, themselves or by a folder above. Caches folders, so that a list
-/// reads each only once.
+/// Tells whether files are in the trash, themselves or by a folder above. Caches folders, so that a
+/// list reads each only once.
 #[derive(Default)]
 pub(super) struct Trash {
     folders: HashMap<String, bool>,
@@ -416,7 +416,8 @@ struct Deletion {
 }
 
 impl Deletion {
-    /// Adds a file with its whole subtree. Returns false, and adds nothing, if that exceeds the limit.
+    /// Adds a file with its whole subtree. Returns false, and adds nothing, if that exceeds the
+    /// limit.
     async fn add(&mut self, call: &Call<'_>, id: String) -> Result<bool, Rejection> {
         let (mut changes, mut ids) = (Vec::new(), HashSet::new());
         let mut left = vec![id];

@@ -1,7 +1,7 @@
 //! `files.list`: the files that match a query, in order, in pages.
 //!
-//! A call reads a bounded number of files and returns a token to continue. If the order is not that of
-//! ids, all candidates are read for each page, so their number is limited.
+//! A call reads a bounded number of files and returns a token to continue. If the order is not that
+//! of ids, all candidates are read for each page, so their number is limited.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -180,8 +180,8 @@ impl<'a> Search<'a> {
         Ok(self.query.matches(&fields, trashed))
     }
 
-    /// Returns the next batch of files that may match, in the order of ids: from a folder if the query names
-    /// one, else from all files.
+    /// Returns the next batch of files that may match, in the order of ids: from a folder if the
+    /// query names one, else from all files.
     async fn candidates(&self, after: Option<&Position>) -> Result<Vec<Candidate>, Rejection> {
         let after = after.map(|after| after.id.as_str());
         let lookup = &self.call.lookup;

@@ -8,8 +8,8 @@
 //! value = "'" *( any character / "\'" / "\\" ) "'" / "true" / "false"
 //! ```
 //!
-//! A flag alone means that it is set. Names are compared without regard to case; `contains` finds the
-//! beginnings of words in names, and anything in types.
+//! A flag alone means that it is set. Names are compared without regard to case; `contains` finds
+//! the beginnings of words in names, and anything in types.
 
 use thiserror::Error;
 

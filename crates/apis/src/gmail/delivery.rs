@@ -65,8 +65,8 @@ async fn file(
     let entry = mailbox.add(new).await?;
     let body = messages::filed(&mut mailbox, &entry, &parsed.structure).await?;
     let answer = body_of(body);
-    // Gmail keeps such a message for administrators (Google Vault). Here it would be visible to nobody,
-    // so it is not stored.
+    // Gmail keeps such a message for administrators (Google Vault). Here it would be visible to
+    // nobody, so it is not stored.
     let is_gone_at_once = request.flag("deleted");
     Ok(if is_gone_at_once {
         answer
@@ -226,8 +226,8 @@ fn defaults(request: &Request<'_>) -> DefaultHeaders {
 /// Returns all recipients of a message.
 ///
 /// # Errors
-/// [`Rejection::InvalidArgument`] if there are none or more than [`MOST_RECIPIENTS`], or if one is not
-/// an address.
+/// [`Rejection::InvalidArgument`] if there are none or more than [`MOST_RECIPIENTS`], or if one is
+/// not an address.
 fn recipients(summary: &Summary) -> Result<BTreeSet<Address>, Rejection> {
     let mut recipients = BTreeSet::new();
     let fields = [

@@ -153,8 +153,8 @@ impl Mailbox<'_, '_> {
         }
     }
 
-    /// Indexes the `Message-ID`, which answers name. Of several messages with the same one, the newest
-    /// wins.
+    /// Indexes the `Message-ID`, which answers name. Of several messages with the same one, the
+    /// newest wins.
     async fn index_message_id(&mut self, entry: &Entry) -> Result<(), Rejection> {
         if let Some(message_id) = &entry.message_id {
             self.known(message_id).await?;
@@ -265,8 +265,8 @@ pub(super) fn padded(words: &str) -> String {
     format!(" {words} ")
 }
 
-/// Returns the subject without prefixes such as `Re:`, in lower case, with blanks folded. All messages
-/// of a thread share it.
+/// Returns the subject without prefixes such as `Re:`, in lower case, with blanks folded. All
+/// messages of a thread share it.
 pub(super) fn base_subject(subject: &str) -> String {
     let folded: Vec<_> = subject.split_whitespace().collect();
     let mut rest = folded.join(" ").to_lowercase();

@@ -1,7 +1,7 @@
 //! Lists of messages and threads, newest first, through a filter.
 //!
-//! A call reads a bounded number of entries. If they do not fill the page, it returns a shorter page and
-//! a token to continue.
+//! A call reads a bounded number of entries. If they do not fill the page, it returns a shorter
+//! page and a token to continue.
 
 use std::collections::HashSet;
 

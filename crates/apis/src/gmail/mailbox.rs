@@ -1,7 +1,7 @@
 //! A mailbox that is open for a call: reads and writes of its rows, its labels, its history.
 //!
-//! Methods change messages only through `filing`, which keeps entries, threads, counters and history
-//! consistent.
+//! Methods change messages only through `filing`, which keeps entries, threads, counters and
+//! history consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,8 @@ pub(super) const MOST_EVENTS: u64 = 10_000;
 /// Age up to which events are kept: 30 days, in milliseconds.
 pub(super) const EVENT_LIFETIME: u64 = 30 * 24 * 60 * 60 * 1000;
 
-/// Number of old events that are checked with each new one. More than one, so that a backlog shrinks.
+/// Number of old events that are checked with each new one. More than one, so that a backlog
+/// shrinks.
 pub(super) const FORGOTTEN_AT_ONCE: usize = 2;
 
 /// One mailbox, open for a call.
@@ -138,8 +139,8 @@ impl<'r, 'a> Mailbox<'r, 'a> {
         self.rows.delete(&collection, id);
     }
 
-    /// Returns those of the labels that still exist. Deleting a label does not touch its messages; they
-    /// lose it here, when they are next read.
+    /// Returns those of the labels that still exist. Deleting a label does not touch its messages;
+    /// they lose it here, when they are next read.
     pub(super) async fn existing_labels(&mut self, labels: &Labels) -> Result<Labels, Rejection> {
         let mut existing = Labels::new();
         for id in labels {
@@ -236,8 +237,8 @@ pub(super) fn is_system_label(id: &str) -> bool {
     SYSTEM_LABELS.contains(&id)
 }
 
-/// Returns a label name as searches write it. Names that differ only in case, blanks and slashes would
-/// be equal there, so only one of them can exist.
+/// Returns a label name as searches write it. Names that differ only in case, blanks and slashes
+/// would be equal there, so only one of them can exist.
 pub(super) fn folded_label_name(name: &str) -> String {
     let dash = |c: char| if matches!(c, ' ' | '/') { '-' } else { c };
     name.to_lowercase().chars().map(dash).collect()

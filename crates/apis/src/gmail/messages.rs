@@ -13,12 +13,12 @@ use super::mime::{Bodies, Part, Structure};
 use super::request::{Request, body_of, check_labels, finish, texts};
 use super::rows::{Content, Entry, Labels};
 
-/// Size in bytes up to which a message is read in one piece. Of larger ones only the shown parts are
-/// read.
+/// Size in bytes up to which a message is read in one piece. Of larger ones only the shown parts
+/// are read.
 const READ_WHOLE: u64 = 1024 * 1024;
 
-/// Number of bytes of a message that are encoded in base64 at a time. A multiple of three, so that no
-/// padding is written between pieces.
+/// Number of bytes of a message that are encoded in base64 at a time. A multiple of three, so that
+/// no padding is written between pieces.
 const PIECE: u64 = 3 * 256 * 1024;
 
 /// Maximum number of labels that one call adds or removes, as in Gmail.
@@ -165,8 +165,8 @@ pub(super) async fn minimal(
     }))
 }
 
-/// Returns a message that has just been filed: with its tree of parts, but without their texts, which
-/// the client has sent.
+/// Returns a message that has just been filed: with its tree of parts, but without their texts,
+/// which the client has sent.
 pub(super) async fn filed(
     mailbox: &mut Mailbox<'_, '_>,
     entry: &Entry,
@@ -336,8 +336,8 @@ pub(super) async fn batch_modify(request: &Request<'_>) -> Result<Answer, Reject
     Ok(finish(rows, Answer::default()))
 }
 
-/// `users.messages.batchDelete`. Ids of messages that do not exist are ignored: the service gives no
-/// guarantee about them.
+/// `users.messages.batchDelete`. Ids of messages that do not exist are ignored: the service gives
+/// no guarantee about them.
 pub(super) async fn batch_delete(request: &Request<'_>) -> Result<Answer, Rejection> {
     let mut rows = request.rows();
     let mut mailbox = Mailbox::open(&mut rows, &request.address);

@@ -21,8 +21,8 @@ pub struct Options {
     /// Domains whose addresses are mailboxes on this server, in lower case, in addition to that of
     /// [`me`](Self::me). Mailboxes are not created; each address has one. Default: none.
     pub domains: Vec<String>,
-    /// Relay for messages to all other domains. Default: none; such messages stay with their sender, and a
-    /// warning is logged.
+    /// Relay for messages to all other domains. Default: none; such messages stay with their
+    /// sender, and a warning is logged.
     pub relay: Option<Relay>,
 }
 

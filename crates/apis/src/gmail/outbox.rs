@@ -1,9 +1,10 @@
 //! The queue of messages for the relay, the worker that sends them, and bounces.
 //!
 //! The change set that sends a message inserts a row here. The worker sends the message after that
-//! change set is durable and retries with growing delays. If the relay refuses the message for good, or
-//! after three days, the sender gets a delivery status notification (RFC 3464). Delivery is at least
-//! once: a crash after the relay's acceptance and before the row is deleted sends the message again.
+//! change set is durable and retries with growing delays. If the relay refuses the message for
+//! good, or after three days, the sender gets a delivery status notification (RFC 3464). Delivery
+//! is at least once: a crash after the relay's acceptance and before the row is deleted sends the
+//! message again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -196,8 +197,8 @@ impl OutboxWorker {
         Ok(smtp::send(options, relay, &outbound.sender, &recipients, &message).await)
     }
 
-    /// Deletes, splits, postpones or gives up the row, by the outcome of the attempt. Returns the time of
-    /// the next attempt, if any.
+    /// Deletes, splits, postpones or gives up the row, by the outcome of the attempt. Returns the
+    /// time of the next attempt, if any.
     async fn record_outcome(
         &self,
         context: &WorkerContext,
@@ -317,8 +318,8 @@ fn to_bytes(outbound: &Outbound) -> bytes::Bytes {
     text.expect("rows can be written").into()
 }
 
-/// Files a notification in the mailbox of the sender. Its ids are derived from `row`, the id of the row
-/// in the outbox.
+/// Files a notification in the mailbox of the sender. Its ids are derived from `row`, the id of the
+/// row in the outbox.
 pub(super) async fn file_bounce(
     rows: &mut Rows<'_>,
     options: &Options,

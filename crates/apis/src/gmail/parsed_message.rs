@@ -2,8 +2,8 @@
 //!
 //! The bytes of a message may differ from the uploaded media: a sent message gets the header fields
 //! that its author left out, and its recipients do not see `Bcc`. All variants share the media. A
-//! variant is a [`Composition`]: a new beginning, kept in the row, and the offset from which the media
-//! follows.
+//! variant is a [`Composition`]: a new beginning, kept in the row, and the offset from which the
+//! media follows.
 
 use std::ops::Range;
 
@@ -84,7 +84,8 @@ impl ParsedMessage {
 }
 
 impl Outgoing {
-    /// Parses the media with the header fields that it lacks, and the copy for recipients without `Bcc`.
+    /// Parses the media with the header fields that it lacks, and the copy for recipients without
+    /// `Bcc`.
     pub(super) async fn open(
         uploaded: Uploaded,
         defaults: DefaultHeaders,
@@ -113,7 +114,8 @@ impl Outgoing {
     }
 }
 
-/// Runs `read` on a blocking thread: parsing a large message would delay other tasks of the runtime.
+/// Runs `read` on a blocking thread: parsing a large message would delay other tasks of the
+/// runtime.
 async fn off_the_runtime<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, Malformed> + Send + 'static,
 ) -> Result<T, Rejection> {
@@ -134,7 +136,8 @@ fn header(raw: &[u8]) -> &[u8] {
     &raw[..starts.find(is_empty).unwrap_or(raw.len())]
 }
 
-/// Takes the message from the JSON of a method; see `windlass_server::handler::ApiHandler::embedded`.
+/// Takes the message from the JSON of a method; see
+/// `windlass_server::handler::ApiHandler::embedded`.
 pub(super) fn embedded(fields: &mut Map<String, Value>) -> Result<Option<Embedded>, Rejection> {
     let raw = match fields.shift_remove("raw") {
         None | Some(Value::Null) => return Ok(None),

@@ -1,7 +1,7 @@
 //! The search language of Gmail, as a test on messages.
 //!
-//! Texts are compared word by word: `from:ann` finds `Ann Lee <ann@example.com>` and `Lee <x@ann.org>`,
-//! not `Anna`. Words in quotes must be adjacent, in this order.
+//! Texts are compared word by word: `from:ann` finds `Ann Lee <ann@example.com>` and `Lee
+//! <x@ann.org>`, not `Anna`. Words in quotes must be adjacent, in this order.
 
 use windlass_server::handler::Rejection;
 

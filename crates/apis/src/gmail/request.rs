@@ -55,7 +55,8 @@ impl<'a> Request<'a> {
         self.call.path.value("id").unwrap_or_default()
     }
 
-    /// Returns the id for a message that this call creates: 16 hexadecimal digits that ascend with time.
+    /// Returns the id for a message that this call creates: 16 hexadecimal digits that ascend with
+    /// time.
     pub(super) fn fresh_id(&self) -> String {
         self.call.fresh_id[1..17].to_owned()
     }
@@ -86,8 +87,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the fields of the message: the metadata itself, or its `message` if the method is one of
-    /// drafts.
+    /// Returns the fields of the message: the metadata itself, or its `message` if the method is
+    /// one of drafts.
     pub(super) fn message_fields(&self) -> Result<&'a Map<String, Value>, Rejection> {
         let metadata = self.call.metadata;
         if self.call.method.collection() != "users.drafts" {
@@ -105,7 +106,8 @@ impl<'a> Request<'a> {
         text(self.message_fields()?, "threadId")
     }
 
-    /// Returns the labels that the client names for a new message; `None` if there is no such field.
+    /// Returns the labels that the client names for a new message; `None` if there is no such
+    /// field.
     pub(super) fn wanted_labels(&self) -> Result<Option<Labels>, Rejection> {
         let fields = self.message_fields()?;
         if !fields.contains_key("labelIds") {

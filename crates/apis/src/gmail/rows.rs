@@ -164,8 +164,8 @@ impl<'a> Rows<'a> {
         self.entry(collection, id).pending = Some(PendingWrite::Deleted);
     }
 
-    /// Returns the changes. Deletions are last, so that media that moves from one row to another always
-    /// has an owner.
+    /// Returns the changes. Deletions are last, so that media that moves from one row to another
+    /// always has an owner.
     pub(super) fn into_changes(self) -> Vec<ResourceChange> {
         let now = self.now;
         let rows = self.cached.into_iter();
@@ -269,8 +269,8 @@ impl Default for Account {
     }
 }
 
-/// The fields of a message that lists show and searches compare. Texts are words with a blank around
-/// each; see [`words_of`].
+/// The fields of a message that lists show and searches compare. Texts are words with a blank
+/// around each; see [`words_of`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) id: String,
@@ -437,7 +437,8 @@ pub(super) enum EventKind {
     LabelRemoved,
 }
 
-/// Returns the row id for a `Message-ID`: a hash, since the value may be long and hold any characters.
+/// Returns the row id for a `Message-ID`: a hash, since the value may be long and hold any
+/// characters.
 pub(super) fn message_id_row(message_id: &str) -> String {
     let hash: [u8; 32] = Sha256::digest(message_id.as_bytes()).into();
     let (first, _) = hash.split_at(16);

@@ -53,8 +53,8 @@ pub(super) async fn send(
     sent.map(drop).map_err(|error| refusal(&error))
 }
 
-/// Returns the message with CRLF as the only line end. Some relays accept a bare LF or CR as a line end,
-/// so that an unescaped `.` between two of them would end the message and smuggle in commands
+/// Returns the message with CRLF as the only line end. Some relays accept a bare LF or CR as a line
+/// end, so that an unescaped `.` between two of them would end the message and smuggle in commands
 /// (RFC 5321, 2.3.8).
 fn with_line_ends(message: &[u8]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(message.len() + message.len() / 64);

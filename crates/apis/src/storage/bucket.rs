@@ -172,7 +172,8 @@ fn to_body(record: &Record) -> bytes::Bytes {
         .into()
 }
 
-/// The name of a bucket. The rules are those of the service, so that names that work here work there.
+/// The name of a bucket. The rules are those of the service, so that names that work here work
+/// there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BucketName(String);
 
@@ -215,7 +216,8 @@ fn fault(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the fields to be stored: all but those that the server sets. Only `storageClass` has an effect.
+/// Returns the fields to be stored: all but those that the server sets. Only `storageClass` has an
+/// effect.
 ///
 /// # Errors
 /// If they ask for a guarantee that this server does not give: versioning, or retention of objects.

@@ -65,8 +65,8 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(change(call, bucket, fields))
 }
 
-/// `buckets.delete`. An object that is inserted concurrently may be missed. It would reappear in a new
-/// bucket of the same name.
+/// `buckets.delete`. An object that is inserted concurrently may be missed. It would reappear in a
+/// new bucket of the same name.
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Write).await?;
     let objects = object::collection(bucket.name());

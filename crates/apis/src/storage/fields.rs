@@ -60,8 +60,8 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Reads the writable fields of an object resource. Other fields are ignored, as in the service:
-    /// clients send back resources that they have read.
+    /// Reads the writable fields of an object resource. Other fields are ignored, as in the
+    /// service: clients send back resources that they have read.
     pub(super) fn parse(metadata: &Map<String, Value>) -> Result<Self, Rejection> {
         if let Some(name) = NOT_SERVED
             .into_iter()

@@ -203,7 +203,8 @@ impl Cursor {
         Self(format!("{name}\0"))
     }
 
-    /// Returns the position after all names that begin with this text; `None` if no name can follow.
+    /// Returns the position after all names that begin with this text; `None` if no name can
+    /// follow.
     pub(super) fn after_prefix(prefix: &str) -> Option<Self> {
         let mut start = prefix.to_owned();
         while let Some(last) = start.pop() {

@@ -295,8 +295,8 @@ pub(super) fn retyped(media: Media, content_type: Option<String>) -> Media {
     }
 }
 
-/// Returns a generation: microseconds, as in the service. It is above that of `current`, and very unlikely
-/// that of an object which was deleted in the same millisecond.
+/// Returns a generation: microseconds, as in the service. It is above that of `current`, and very
+/// unlikely that of an object which was deleted in the same millisecond.
 fn generation(call: &Call<'_>, current: Option<&Object>) -> u64 {
     let random = call
         .fresh_id

@@ -1,8 +1,8 @@
 //! Methods on single objects.
 //!
-//! A copy names the same media as its source and does not change the source, so copies of one object
-//! do not wait for each other. If the source and its media are deleted meanwhile, the ledger refuses
-//! the copy, and it is tried again.
+//! A copy names the same media as its source and does not change the source, so copies of one
+//! object do not wait for each other. If the source and its media are deleted meanwhile, the ledger
+//! refuses the copy, and it is tried again.
 
 use serde_json::{Map, Value};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};

@@ -32,7 +32,8 @@ struct Condition {
     other_than: Option<i64>,
 }
 
-/// Names of the parameters: generation matches, does not match, metageneration matches, does not match.
+/// Names of the parameters: generation matches, does not match, metageneration matches, does not
+/// match.
 type Names = [&'static str; 4];
 
 const TARGET: Names = [

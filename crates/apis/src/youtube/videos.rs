@@ -37,8 +37,8 @@ const MOST_FIELDS: usize = 32 * 1024;
 /// Values of `privacyStatus`.
 const PRIVACY: [&str; 3] = ["private", "public", "unlisted"];
 
-/// Processing stage of a video. Videos are not processed, so the reply to the upload shows the first
-/// stage and all later replies the last.
+/// Processing stage of a video. Videos are not processed, so the reply to the upload shows the
+/// first stage and all later replies the last.
 #[derive(Clone, Copy)]
 enum Stage {
     Uploaded,

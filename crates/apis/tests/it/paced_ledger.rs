@@ -11,7 +11,8 @@ use windlass_store::{
 };
 use windlass_testkit::wait::PATIENCE;
 
-/// A [`Ledger`] that lets other calls go on after each lookup, and stops one lookup when it is asked to.
+/// A [`Ledger`] that lets other calls go on after each lookup, and stops one lookup when it is
+/// asked to.
 pub(crate) struct PacedLedger {
     inner: Arc<dyn Ledger>,
     stop: Mutex<Option<(String, Arc<Stopped>)>>,

@@ -198,8 +198,8 @@ pub(in crate::dfareporting) struct ClickTag {
     pub(in crate::dfareporting) url: Option<String>,
 }
 
-/// Returns the click tags that a text sets, and whether it does so outside of all braces. `lower` is the
-/// text in lower case.
+/// Returns the click tags that a text sets, and whether it does so outside of all braces. `lower`
+/// is the text in lower case.
 pub(super) fn find_click_tags<'a>(
     text: &'a str,
     lower: &'a str,

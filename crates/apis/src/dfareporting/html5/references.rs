@@ -120,8 +120,8 @@ fn host(target: &str) -> Option<&str> {
     rest.split(['/', '?', '#', ':']).next()
 }
 
-/// Returns the name in the bundle that a relative target means in the file `from`; `None` when it means no
-/// file.
+/// Returns the name in the bundle that a relative target means in the file `from`; `None` when it
+/// means no file.
 pub(super) fn resolve(from: &str, target: &str) -> Option<String> {
     let path = target.split(['?', '#']).next()?;
     let is_template = path.contains(['{', '$', '<', '%']) && !path.contains("%20");
@@ -142,8 +142,8 @@ pub(super) fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// What may be the last part of a file's name, in lower case. Names with spaces are found as a whole
-/// and as words.
+/// What may be the last part of a file's name, in lower case. Names with spaces are found as a
+/// whole and as words.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     let ends = |letter: char| "'\"`()/\\?#<>=,;&|\n\r\t".contains(letter);
     let spoken = move |piece: &str| {

@@ -95,7 +95,8 @@ pub(super) fn hex_pair(bytes: &[u8]) -> Option<u8> {
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
-/// Returns the length of a line end at the start of `bytes`, with blanks before it. The end of the bytes is a line end, too.
+/// Returns the length of a line end at the start of `bytes`, with blanks before it. The end of the
+/// bytes is a line end, too.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     let blanks = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
     let blanks = blanks.count();
@@ -115,8 +116,8 @@ pub(super) fn decode_charset(charset: &str, bytes: &[u8]) -> Option<String> {
     Some(charset_decoder(charset.as_bytes())?(bytes))
 }
 
-/// Returns the text of bytes that come without a charset: UTF-8 if they can be, else what most of the older
-/// senders used.
+/// Returns the text of bytes that come without a charset: UTF-8 if they can be, else what most of
+/// the older senders used.
 pub(super) fn guess_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -140,12 +141,13 @@ fn is_unicode_charset(charset: &str) -> bool {
     names.iter().any(|name| charset.eq_ignore_ascii_case(name))
 }
 
-/// Returns the text with its encoded words decoded. A word that is not one, or of an unknown charset, stays as it
-/// is. Blanks between two words vanish; a character may be cut in two by the end of a word.
+/// Returns the text with its encoded words decoded. A word that is not one, or of an unknown
+/// charset, stays as it is. Blanks between two words vanish; a character may be cut in two by the
+/// end of a word.
 pub(super) fn decode_words(text: &str) -> String {
     let mut decoded = Decoded::default();
-    // No word begins after the last end. Without this bound each beginning would search to the end of the
-    // text in vain.
+    // No word begins after the last end. Without this bound each beginning would search to the end
+    // of the text in vain.
     let last_end = text.rfind("?=").unwrap_or(0);
     let mut at = 0;
     while at < last_end

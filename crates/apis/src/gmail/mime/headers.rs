@@ -1,5 +1,5 @@
-//! Header fields: where they are in a message, their values and parameters (RFC 2045, RFC 2231), and
-//! the fields that a server adds and removes when it sends a message.
+//! Header fields: where they are in a message, their values and parameters (RFC 2045, RFC 2231),
+//! and the fields that a server adds and removes when it sends a message.
 
 use std::ops::Range;
 
@@ -56,9 +56,9 @@ pub(super) fn of_message(raw: &[u8]) -> Vec<Field> {
 
 /// Returns the header block at the start of `at`: its fields, and where the body begins.
 ///
-/// The block ends with an empty line, and also before a line that cannot belong to it: one without a
-/// name and a colon, or one that `is_delimiter`. Lines that begin with `From ` are of mailbox files and are skipped.
-/// One field more than `limit` is read, and then no more.
+/// The block ends with an empty line, and also before a line that cannot belong to it: one without
+/// a name and a colon, or one that `is_delimiter`. Lines that begin with `From ` are of mailbox
+/// files and are skipped. One field more than `limit` is read, and then no more.
 pub(super) fn read(
     raw: &[u8],
     mut at: usize,
@@ -136,8 +136,9 @@ impl Params {
         }
     }
 
-    /// Returns a parameter as text. The extended form of RFC 2231, in one piece or in many, goes before the plain
-    /// one; encoded words do not belong into the plain one but are decoded, since many senders write them.
+    /// Returns a parameter as text. The extended form of RFC 2231, in one piece or in many, goes
+    /// before the plain one; encoded words do not belong into the plain one but are decoded, since
+    /// many senders write them.
     pub(super) fn param(&self, name: &str) -> Option<String> {
         self.extended(name).or_else(|| {
             let (_, value) = self.params.iter().find(|(param, _)| param == name)?;
@@ -274,8 +275,8 @@ fn unquoted(quoted: &str) -> String {
     value
 }
 
-/// Returns the text before a comment. A blank precedes a comment, unlike the parenthesis in a file name
-/// such as `a(1).txt`.
+/// Returns the text before a comment. A blank precedes a comment, unlike the parenthesis in a file
+/// name such as `a(1).txt`.
 fn without_comment(value: &str) -> &str {
     value.split_once(" (").map_or(value, |(value, _)| value)
 }
@@ -291,7 +292,8 @@ pub struct DefaultHeaders {
     pub date: i64,
 }
 
-/// Returns the message as others get it: without `Bcc` and `Resent-Bcc` in its header. Nothing else is changed.
+/// Returns the message as others get it: without `Bcc` and `Resent-Bcc` in its header. Nothing else
+/// is changed.
 pub fn without_bcc(raw: &[u8]) -> Vec<u8> {
     let fields = of_message(raw);
     let mut kept = Vec::with_capacity(raw.len());
@@ -306,8 +308,8 @@ pub fn without_bcc(raw: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// Returns the header fields to put before a message so that it has `From`, `Date` and `Message-ID`. Those that it
-/// has are left alone. Lines end as the first of the message does.
+/// Returns the header fields to put before a message so that it has `From`, `Date` and
+/// `Message-ID`. Those that it has are left alone. Lines end as the first of the message does.
 pub fn missing_headers(raw: &[u8], defaults: &DefaultHeaders) -> Vec<u8> {
     let fields = of_message(raw);
     let end = match raw[line(raw, 0)] {

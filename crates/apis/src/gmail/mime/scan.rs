@@ -27,7 +27,8 @@ impl Entity {
         matches!(self.mime_type(), "message/rfc822" | "message/global")
     }
 
-    /// What separates the children of a multipart. A sole blank or nothing would be found everywhere.
+    /// What separates the children of a multipart. A sole blank or nothing would be found
+    /// everywhere.
     fn boundary(&self) -> Option<String> {
         let is_multipart = self.mime_type().starts_with("multipart/");
         let boundary = self
@@ -94,8 +95,8 @@ impl Scan<'_> {
         self.begin()
     }
 
-    /// Reads the header of the part that begins here, as a child of the innermost open one; and that of the
-    /// message within, if the part is one.
+    /// Reads the header of the part that begins here, as a child of the innermost open one; and
+    /// that of the message within, if the part is one.
     fn begin(&mut self) -> Result<(), Malformed> {
         loop {
             let entity = self.header()?;
@@ -193,8 +194,9 @@ impl Scan<'_> {
     }
 }
 
-/// Returns the delimiter of a line. The innermost open part is checked first, so that a boundary used
-/// twice does not lose the parts after the inner end. A delimiter takes its whole line: one boundary may be the beginning of another.
+/// Returns the delimiter of a line. The innermost open part is checked first, so that a boundary
+/// used twice does not lose the parts after the inner end. A delimiter takes its whole line: one
+/// boundary may be the beginning of another.
 fn delimiter(open: &[Open], line: &[u8]) -> Option<Delimiter> {
     let line = line.strip_prefix(b"--")?.trim_ascii_end();
     let levels = open.iter().enumerate().rev();

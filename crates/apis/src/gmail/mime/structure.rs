@@ -19,7 +19,8 @@ use super::{MAX_INLINE_BYTES, MAX_INLINE_TOTAL, encoding, headers};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Structure {
     size: u64,
-    /// In the order in which they begin, which is that of a walk through the tree. The first is the root.
+    /// In the order in which they begin, which is that of a walk through the tree. The first is the
+    /// root.
     parts: Vec<Part>,
 }
 
@@ -199,8 +200,8 @@ impl Part {
         matches!(self.content, Content::Large | Content::Attachment)
     }
 
-    /// What a client gets of the body, given the bytes of [`range`](Self::range): without its transfer
-    /// encoding, and in UTF-8 if it is inline text.
+    /// What a client gets of the body, given the bytes of [`range`](Self::range): without its
+    /// transfer encoding, and in UTF-8 if it is inline text.
     pub fn data(&self, body: &[u8]) -> Vec<u8> {
         let decoded = self.decoded(body);
         match self.content {
@@ -265,8 +266,8 @@ pub type Bodies = HashMap<String, Vec<u8>>;
 impl Structure {
     /// Returns the payload of a message with `format=full`: the tree of its parts.
     ///
-    /// `bodies` holds those of [`inline_parts`](Self::inline_parts); a part whose body is not there is
-    /// shown without its data. `attachment_id` names the parts that are fetched.
+    /// `bodies` holds those of [`inline_parts`](Self::inline_parts); a part whose body is not there
+    /// is shown without its data. `attachment_id` names the parts that are fetched.
     pub fn payload(&self, bodies: &Bodies, attachment_id: impl Fn(&Part) -> String) -> Value {
         let render = Render {
             bodies,
@@ -278,8 +279,8 @@ impl Structure {
             .map_or(Value::Null, |root| render.part(root, &mut parts))
     }
 
-    /// Returns the payload of a message with `format=metadata`: the media type and the header fields with these
-    /// names, in any case, or all of them if there are no names.
+    /// Returns the payload of a message with `format=metadata`: the media type and the header
+    /// fields with these names, in any case, or all of them if there are no names.
     pub fn headers_only(&self, names: &[impl AsRef<str>]) -> Value {
         let is_asked_for = |header: &&Header| {
             let mut names = names.iter().map(AsRef::as_ref);
@@ -290,7 +291,8 @@ impl Structure {
         json!({ "mimeType": mime_type, "headers": headers })
     }
 
-    /// Returns the bodies of the inline parts, taken from the whole message that this is the structure of.
+    /// Returns the bodies of the inline parts, taken from the whole message that this is the
+    /// structure of.
     pub fn bodies(&self, raw: &[u8]) -> Bodies {
         let body = |part: &Part| (part.id().to_owned(), part.body_in(raw).to_vec());
         self.inline_parts().map(body).collect()
@@ -298,8 +300,8 @@ impl Structure {
 }
 
 impl Part {
-    /// Returns the encoded body in the whole message; nothing if the message is too short, and thus another
-    /// one.
+    /// Returns the encoded body in the whole message; nothing if the message is too short, and thus
+    /// another one.
     pub(super) fn body_in<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
         let range = self.range();
@@ -313,8 +315,8 @@ struct Render<'a, F> {
 }
 
 impl<F: Fn(&Part) -> String> Render<'_, F> {
-    /// Renders the following deeper parts as children. Recursion is bounded by the nesting of parts,
-    /// [`MAX_DEPTH`](super::MAX_DEPTH).
+    /// Renders the following deeper parts as children. Recursion is bounded by the nesting of
+    /// parts, [`MAX_DEPTH`](super::MAX_DEPTH).
     fn part(&self, part: &Part, rest: &mut Peekable<Iter<'_, Part>>) -> Value {
         let mut children = Vec::new();
         while let Some(child) = rest.next_if(|next| next.depth() > part.depth()) {

@@ -41,7 +41,8 @@ pub struct Summary {
     pub bcc: Vec<Address>,
     /// The subject as text.
     pub subject: String,
-    /// Milliseconds since the epoch, as the header `Date` says; `None` without one that makes sense.
+    /// Milliseconds since the epoch, as the header `Date` says; `None` without one that makes
+    /// sense.
     pub date: Option<i64>,
     /// Without angle brackets.
     pub message_id: Option<String>,
@@ -55,7 +56,8 @@ pub struct Summary {
     pub filenames: Vec<String>,
     /// Whether anything is attached, with a name or without.
     pub has_attachment: bool,
-    /// The [`words`](super::words) of the parts that are text, with a blank between; at most 64 KiB.
+    /// The [`words`](super::words) of the parts that are text, with a blank between; at most 64
+    /// KiB.
     pub text: String,
     /// The beginning of the text, as Gmail shows it next to the subject.
     pub snippet: String,
@@ -230,7 +232,8 @@ pub fn words(text: &str) -> impl Iterator<Item = String> {
     words.filter(|word| !word.is_empty()).map(str::to_lowercase)
 }
 
-/// Returns the text of an HTML document: no tags, no comments, no styles, no scripts, entities resolved.
+/// Returns the text of an HTML document: no tags, no comments, no styles, no scripts, entities
+/// resolved.
 pub(super) fn of_html(html: &str) -> String {
     let mut spaced = String::with_capacity(html.len());
     let mut pieces = html.split('<');
@@ -252,8 +255,8 @@ fn separates_words(tag: &str) -> bool {
     !WITHIN_WORDS.iter().any(is_named)
 }
 
-/// Returns the beginning of a text on one line, with the characters that mean something in HTML as entities, as
-/// Gmail gives it.
+/// Returns the beginning of a text on one line, with the characters that mean something in HTML as
+/// entities, as Gmail gives it.
 pub(super) fn snippet_of(text: &str) -> String {
     let mut line = String::new();
     let mut chars = 0;

@@ -8,7 +8,8 @@ mod shown;
 
 use super::{Content, Structure, parse};
 
-/// Returns the tree of a message: a line for each part with its id, type, content, size and file name.
+/// Returns the tree of a message: a line for each part with its id, type, content, size and file
+/// name.
 fn tree(message: &Structure) -> Vec<String> {
     let line = |part: &super::Part| {
         let content = match part.content() {

@@ -119,7 +119,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses the operand of an operator: a text, or several in parentheses, as in `from:(ann bob)`.
+    /// Parses the operand of an operator: a text, or several in parentheses, as in `from:(ann
+    /// bob)`.
     fn operand(&mut self, operator: &str) -> Result<Option<Term>, QueryError> {
         let close = match self.eat_any(&['(', '{']) {
             None => return Ok(self.test(operator)),
@@ -243,7 +244,8 @@ const OPERATORS: [&str; 26] = [
     "to",
 ];
 
-/// Returns the test of an operator and its value; `None` if the value does not fit, and both are words.
+/// Returns the test of an operator and its value; `None` if the value does not fit, and both are
+/// words.
 fn meaning(operator: &str, value: &str, now: u64) -> Option<Test> {
     let within = |fields: &'static [Field]| {
         let phrase = words_of([value]);

@@ -41,8 +41,8 @@ impl Peer {
         })
     }
 
-    /// Serves one connection. `verdict` answers each command, or the message when it is `.`; `None` is
-    /// a yes.
+    /// Serves one connection. `verdict` answers each command, or the message when it is `.`; `None`
+    /// is a yes.
     async fn serve(&self, verdict: impl Fn(&str) -> Option<&'static str>) -> Received {
         let (stream, _) = self.0.accept().await.expect("the worker connects");
         let mut lines = BufReader::new(stream);

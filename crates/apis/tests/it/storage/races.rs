@@ -69,8 +69,8 @@ fn old(of: &[u8]) -> Vec<u8> {
     of.iter().rev().copied().collect()
 }
 
-/// Runs `http_method` from `cow`, and deletes `cow` when that has been looked up. If there is `new` media, `cow` is uploaded
-/// again with it.
+/// Runs `http_method` from `cow`, and deletes `cow` when that has been looked up. If there is `new`
+/// media, `cow` is uploaded again with it.
 async fn raced(paced: &Paced, http_method: &str, before: &[u8], new: Option<&[u8]>) -> u16 {
     let Paced {
         storage, ledger, ..
@@ -110,7 +110,8 @@ async fn a_source_that_is_uploaded_again_keeps_its_new_media() {
     }
 }
 
-/// The old media is still there, in a copy: only the version tells that the source is another object now.
+/// The old media is still there, in a copy: only the version tells that the source is another
+/// object now.
 #[tokio::test]
 async fn a_source_that_is_uploaded_again_is_another_object_although_its_old_media_is_still_in_use()
 {
