@@ -16,10 +16,10 @@ use thiserror::Error;
 pub(super) const MOST_ENTRIES: u16 = 1000;
 
 /// Longest central directory, in bytes.
-pub(super) const LONGEST_DIRECTORY: u32 = 1024 * 1024;
+const LONGEST_DIRECTORY: u32 = 1024 * 1024;
 
 /// Maximum number of bytes that an archive may unpack to.
-pub(super) const MOST_UNPACKED: u64 = 128 * 1024 * 1024;
+const MOST_UNPACKED: u64 = 128 * 1024 * 1024;
 
 /// A file that unpacks to more than this many times its packed size, and is not small, is a bomb.
 const MOST_RATIO: u64 = 200;
@@ -194,7 +194,7 @@ pub(super) enum Compression {
 }
 
 /// Returns the entries that are files. Folders are left out.
-pub(super) fn read_directory(reader: &mut (impl Read + Seek)) -> Result<Vec<Entry>, ArchiveError> {
+fn read_directory(reader: &mut (impl Read + Seek)) -> Result<Vec<Entry>, ArchiveError> {
     let end = end_record(reader)?;
     let entries = number16(&end, 10);
     let length = number32(&end, 12);

@@ -110,7 +110,7 @@ fn number(call: &Call<'_>, parameter: &str) -> Result<i64, Rejection> {
 /// Returns a new id: a positive number of 64 bits that grows with time. The fresh id begins with 48
 /// bits of milliseconds, of which 41 are in use until the year 2039, and 42 until 2109; the rest is
 /// random.
-pub(super) fn numeric_id(call: &Call<'_>) -> String {
+fn numeric_id(call: &Call<'_>) -> String {
     let fresh = u128::from_str_radix(call.fresh_id, 16).unwrap_or_default();
     let id = fresh >> (80 - 21) & 0x7fff_ffff_ffff_ffff;
     id.to_string()
@@ -199,7 +199,7 @@ impl Inspected {
 }
 
 /// Inspects the media and checks that the identifier fits.
-pub(super) async fn inspect_asset(
+async fn inspect_asset(
     given: &AssetIdentifier,
     source: &MediaSource,
 ) -> Result<Inspected, Rejection> {
@@ -213,7 +213,7 @@ pub(super) async fn inspect_asset(
 }
 
 /// Returns the content type of the media, by its first bytes.
-pub(super) async fn inspect_head(source: &MediaSource) -> Result<Content, Rejection> {
+async fn inspect_head(source: &MediaSource) -> Result<Content, Rejection> {
     Ok(Content::of(&source.read(0..HEAD).await?))
 }
 
@@ -271,12 +271,12 @@ pub(super) struct ReservedName {
 }
 
 /// Returns the collection of an advertiser's names.
-pub(super) fn name_collection(advertiser: i64) -> String {
+fn name_collection(advertiser: i64) -> String {
     format!("dfareporting/{advertiser}/names")
 }
 
 /// Reserves the name, or the next free numbered one.
-pub(super) async fn reserve_name(
+async fn reserve_name(
     call: &Call<'_>,
     advertiser: i64,
     name: &AssetName,

@@ -248,7 +248,7 @@ pub(super) async fn file(call: &Call<'_>, id: &str) -> Result<Resource, Rejectio
 }
 
 /// Returns the file that the call's path names, if it is one that can be changed.
-pub(super) async fn changeable(call: &Call<'_>) -> Result<Resource, Rejection> {
+async fn changeable(call: &Call<'_>) -> Result<Resource, Rejection> {
     match named(call).await? {
         file if file.id == ROOT => Err(Rejection::FailedPrecondition {
             problem: "the folder root cannot be changed".to_owned(),
@@ -277,11 +277,7 @@ fn constant(call: &Call<'_>, collection: impl Into<String>, id: &str, fields: &F
 }
 
 /// Checks that the parent exists, and that a folder would not be inside itself or nested too deep.
-pub(super) async fn check_parent(
-    call: &Call<'_>,
-    id: &str,
-    fields: &Fields,
-) -> Result<(), Rejection> {
+async fn check_parent(call: &Call<'_>, id: &str, fields: &Fields) -> Result<(), Rejection> {
     let mut above = parent(fields).to_owned();
     for _ in 0..DEEPEST {
         if above == ROOT {

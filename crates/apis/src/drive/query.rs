@@ -157,7 +157,7 @@ fn moment(value: String) -> Result<String, QueryError> {
 }
 
 /// Maximum number of terms, brackets and words that are read. It bounds the depth, too.
-pub(super) const MOST_PARTS: usize = 600;
+const MOST_PARTS: usize = 600;
 
 /// A word, a value, or a sign.
 #[derive(Debug, Clone, PartialEq, Eq)]

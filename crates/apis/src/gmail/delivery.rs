@@ -130,7 +130,7 @@ impl Submission {
 
 /// Files a message for its sender and its local recipients, and queues it for all others.
 /// `draft_thread` is the thread of the draft that it was.
-pub(super) async fn deliver(
+async fn deliver(
     request: &Request<'_>,
     mut rows: Rows<'_>,
     sent: Submission,

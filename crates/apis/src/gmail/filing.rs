@@ -16,19 +16,19 @@ use super::rows::{
 };
 
 /// Longest `Message-ID` that is stored, in bytes.
-pub(super) const LONGEST_MESSAGE_ID: usize = 1000;
+const LONGEST_MESSAGE_ID: usize = 1000;
 
 /// Latest date that is stored: the end of the year 9999, in milliseconds since the epoch.
-pub(super) const LATEST: u64 = 253_402_300_799_999;
+const LATEST: u64 = 253_402_300_799_999;
 
 /// Maximum number of messages of a thread, as in Gmail. The next one starts a new thread.
-pub(super) const LONGEST_THREAD: usize = 100;
+const LONGEST_THREAD: usize = 100;
 
 /// Maximum number of referenced messages that are looked up.
-pub(super) const MOST_NAMED: usize = 100;
+const MOST_NAMED: usize = 100;
 
 /// Prefixes of the subjects of answers and forwarded messages.
-pub(super) const PREFIXES: [&str; 8] = ["re", "fw", "fwd", "aw", "wg", "sv", "antw", "rv"];
+const PREFIXES: [&str; 8] = ["re", "fw", "fwd", "aw", "wg", "sv", "antw", "rv"];
 
 /// A message to be filed.
 #[derive(Debug)]
@@ -232,7 +232,7 @@ impl Mailbox<'_, '_> {
     }
 }
 
-pub(super) fn entry_of(new: &NewMessage<'_>) -> Entry {
+fn entry_of(new: &NewMessage<'_>) -> Entry {
     let summary = &new.parsed.summary;
     let people = |people: &[super::mime::Address]| {
         let texts = people.iter().flat_map(|it| [&it.name, &it.address]);
@@ -261,7 +261,7 @@ pub(super) fn entry_of(new: &NewMessage<'_>) -> Entry {
     }
 }
 
-pub(super) fn padded(words: &str) -> String {
+fn padded(words: &str) -> String {
     format!(" {words} ")
 }
 
@@ -316,7 +316,7 @@ pub(super) async fn find_thread(
 }
 
 /// Returns the counters of each label over one thread.
-pub(super) fn counts_by_label(thread: &Thread) -> BTreeMap<&str, Counts> {
+fn counts_by_label(thread: &Thread) -> BTreeMap<&str, Counts> {
     let mut counts: BTreeMap<&str, Counts> = BTreeMap::new();
     for member in &thread.messages {
         let unread = i64::from(member.labels.contains("UNREAD"));

@@ -33,14 +33,14 @@ pub(super) const SYSTEM_LABELS: [&str; 14] = [
 ];
 
 /// Number of events that are kept.
-pub(super) const MOST_EVENTS: u64 = 10_000;
+const MOST_EVENTS: u64 = 10_000;
 
 /// Age up to which events are kept: 30 days, in milliseconds.
-pub(super) const EVENT_LIFETIME: u64 = 30 * 24 * 60 * 60 * 1000;
+const EVENT_LIFETIME: u64 = 30 * 24 * 60 * 60 * 1000;
 
 /// Number of old events that are checked with each new one. More than one, so that a backlog
 /// shrinks.
-pub(super) const FORGOTTEN_AT_ONCE: usize = 2;
+const FORGOTTEN_AT_ONCE: usize = 2;
 
 /// One mailbox, open for a call.
 #[derive(Debug)]
@@ -261,7 +261,7 @@ pub(super) async fn log_event(
 }
 
 /// Deletes up to [`FORGOTTEN_AT_ONCE`] events that exceed the limits of age or number.
-pub(super) async fn forget_events(
+async fn forget_events(
     mailbox: &mut Mailbox<'_, '_>,
     account: &mut Account,
     now: u64,
@@ -292,6 +292,6 @@ pub(super) fn event_row_id(id: u64) -> String {
 }
 
 /// Refuses an unknown thread.
-pub(super) fn unknown_thread(id: &str) -> Rejection {
+fn unknown_thread(id: &str) -> Rejection {
     not_found("thread", id)
 }

@@ -150,10 +150,7 @@ pub(super) async fn show(
 }
 
 /// Returns the fields that every format shows.
-pub(super) async fn minimal(
-    mailbox: &mut Mailbox<'_, '_>,
-    entry: &Entry,
-) -> Result<Value, Rejection> {
+async fn minimal(mailbox: &mut Mailbox<'_, '_>, entry: &Entry) -> Result<Value, Rejection> {
     Ok(json!({
         "id": entry.id,
         "threadId": entry.thread,

@@ -320,7 +320,7 @@ fn to_bytes(outbound: &Outbound) -> bytes::Bytes {
 
 /// Files a notification in the mailbox of the sender. Its ids are derived from `row`, the id of the
 /// row in the outbox.
-pub(super) async fn file_bounce(
+async fn file_bounce(
     rows: &mut Rows<'_>,
     options: &Options,
     row: &str,

@@ -31,7 +31,7 @@ use super::mime::{Structure, words};
 use super::parsed_message::Composition;
 
 /// Longest list of words that is stored of a header field, in bytes.
-pub(super) const LONGEST_FIELD: usize = 4096;
+const LONGEST_FIELD: usize = 4096;
 
 /// Rows by collection and id, with the changes of the call.
 #[derive(Debug)]

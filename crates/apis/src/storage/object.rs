@@ -345,7 +345,7 @@ impl fmt::Display for ObjectName {
 }
 
 /// Returns a name as one segment of a path.
-pub(super) fn in_path(name: &str) -> impl fmt::Display {
+fn in_path(name: &str) -> impl fmt::Display {
     utf8_percent_encode(name, ALL_BUT_UNRESERVED)
 }
 

@@ -137,13 +137,13 @@ pub(super) async fn unset_watermark(call: &Call<'_>) -> Result<Answer, Rejection
 
 /// Returns the URL of an image. Each version has a different one, so that caches do not serve an
 /// old version.
-pub(super) fn url(call: &Call<'_>, collection: &str, image: &Resource) -> String {
+fn url(call: &Call<'_>, collection: &str, image: &Resource) -> String {
     let (base, id, version) = (call.base_url, &image.id, image.version);
     format!("{base}/youtube/v3/{collection}/{id}?v={version}")
 }
 
 /// Returns the change that inserts or replaces an image.
-pub(super) async fn put(
+async fn put(
     call: &Call<'_>,
     collection: &str,
     id: &str,
