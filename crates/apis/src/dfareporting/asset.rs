@@ -1,5 +1,4 @@
-//! What an asset is: the type of its content, which the bytes decide, and the identifier that a
-//! client gives it.
+//! Content types of assets, which their bytes decide, and the identifiers that clients send.
 
 use std::fmt;
 
@@ -122,7 +121,7 @@ pub(super) enum Content {
     Video(&'static str),
     /// Sound, by media type.
     Audio(&'static str),
-    /// What holds sound alone or a video with it, by the media type that a video of it has.
+    /// A container of sound alone or of video, by the media type of its video.
     Container(&'static str),
     /// A font, by media type.
     Font(&'static str),
@@ -133,7 +132,7 @@ pub(super) enum Content {
 type Signature = (usize, &'static [u8], Content);
 
 impl Content {
-    /// What begins like this. [`HEAD`] bytes are enough.
+    /// Returns the content type that begins like this. [`HEAD`] bytes are enough.
     pub(super) fn of(head: &[u8]) -> Self {
         if let Some(format) = Format::of(head) {
             return Self::Image(format);
@@ -173,7 +172,7 @@ impl Content {
         }
     }
 
-    /// What a file of this suffix may be.
+    /// Returns the content types that a file of this suffix may have.
     pub(super) fn named(suffix: &str) -> impl Iterator<Item = Self> {
         let named = SUFFIXES.iter().filter(move |(known, _)| *known == suffix);
         named.map(|(_, content)| *content)
@@ -323,7 +322,7 @@ impl AssetName {
         self.split().1.map(str::to_ascii_lowercase)
     }
 
-    /// What is before and behind the last dot. Versions and dates have dots too: a suffix is short
+    /// Splits the name at the last dot. Versions and dates have dots too: a suffix is short
     /// and has a letter.
     fn split(&self) -> (&str, Option<&str>) {
         let is_suffix = |(_, suffix): &(&str, &str)| {

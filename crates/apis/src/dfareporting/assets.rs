@@ -116,7 +116,7 @@ fn numeric_id(call: &Call<'_>) -> String {
     id.to_string()
 }
 
-/// What the API tells of an asset (`CreativeAssetMetadata`).
+/// Returns the fields that describe an asset (`CreativeAssetMetadata`).
 fn described(id: &str, identifier: &AssetIdentifier, inspected: &Inspected) -> Map<String, Value> {
     let mut asset = object(json!({
         "kind": "dfareporting#creativeAssetMetadata",
@@ -148,7 +148,7 @@ fn described(id: &str, identifier: &AssetIdentifier, inspected: &Inspected) -> M
     asset
 }
 
-/// What is told of the file (`CreativeAsset`).
+/// Returns the fields that describe the file (`CreativeAsset`).
 fn file_fields(name: &AssetName, inspected: &Inspected, media: &Media) -> Map<String, Value> {
     let length = media.length.to_string();
     let mut fields = Map::new();

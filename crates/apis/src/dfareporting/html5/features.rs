@@ -146,7 +146,7 @@ impl Feature {
     pub(super) const POST_MESSAGE: Self = Self("POST_MESSAGE");
     pub(super) const SESSION_STORAGE: Self = Self("SESSION_STORAGE");
 
-    /// Returns its name in the API.
+    /// Returns the name in the API.
     pub(in crate::dfareporting) fn name(self) -> &'static str {
         self.0
     }

@@ -142,8 +142,8 @@ pub(super) fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// What may be the last part of a file's name, in lower case. Names with spaces are found as a
-/// whole and as words.
+/// Returns the words that may be the last part of a file's name, in lower case. Names with spaces
+/// are found as a whole and as words.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     let ends = |letter: char| "'\"`()/\\?#<>=,;&|\n\r\t".contains(letter);
     let spoken = move |piece: &str| {

@@ -1,4 +1,4 @@
-//! What queries mean, over one file, and what is refused.
+//! Queries over one file, and refused queries.
 
 use serde_json::{Value, json};
 

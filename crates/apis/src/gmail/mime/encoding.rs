@@ -116,8 +116,8 @@ pub(super) fn decode_charset(charset: &str, bytes: &[u8]) -> Option<String> {
     Some(charset_decoder(charset.as_bytes())?(bytes))
 }
 
-/// Returns the text of bytes that come without a charset: UTF-8 if they can be, else what most of
-/// the older senders used.
+/// Returns the text of bytes that come without a charset: UTF-8 if they are valid, else
+/// windows-1252, which most older senders used.
 pub(super) fn guess_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -209,7 +209,7 @@ impl<'a> Word<'a> {
     }
 }
 
-/// What has been decoded so far, and the bytes of the words just before, whose charset is the same.
+/// The text decoded so far, and the bytes of the words just before, whose charset is the same.
 #[derive(Default)]
 struct Decoded<'a> {
     text: String,

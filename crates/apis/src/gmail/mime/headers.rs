@@ -13,7 +13,7 @@ pub(super) struct Field {
     /// All of its lines, with their ends.
     pub(super) lines: Range<usize>,
     pub(super) name: Range<usize>,
-    /// What follows the colon, with the line ends within.
+    /// The text after the colon, with the line ends within.
     pub(super) value: Range<usize>,
 }
 
@@ -120,7 +120,7 @@ pub(super) fn without_end(line: &[u8]) -> &[u8] {
 /// A value and the parameters after it, e.g. `text/plain; charset="utf-8"`.
 #[derive(Debug, Default)]
 pub(super) struct Params {
-    /// What stands before the first semicolon, in lower case.
+    /// The text before the first semicolon, in lower case.
     pub(super) value: String,
     params: Vec<(String, String)>,
 }
@@ -170,7 +170,7 @@ impl Params {
     }
 }
 
-/// What the name of a parameter of RFC 2231 says: `*`, `*0` or `*0*` after the name proper.
+/// The suffix of the name of a parameter of RFC 2231: `*`, `*0` or `*0*` after the name proper.
 struct Piece {
     index: u32,
     percent: bool,

@@ -27,7 +27,7 @@ impl Entity {
         matches!(self.mime_type(), "message/rfc822" | "message/global")
     }
 
-    /// What separates the children of a multipart. A sole blank or nothing would be found
+    /// Returns the boundary of a multipart. An empty or blank one is ignored: it would be found
     /// everywhere.
     fn boundary(&self) -> Option<String> {
         let is_multipart = self.mime_type().starts_with("multipart/");
@@ -171,7 +171,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Ends what is open where the message ends, as if the delimiter that is missing were there.
+    /// Ends all open parts at the end of the message, as if the missing delimiters were there.
     fn end(&mut self) {
         let awaited = self.open.iter().position(|open| open.boundary.is_some());
         if let Some(level) = awaited {
@@ -180,7 +180,7 @@ impl Scan<'_> {
         self.close(0, self.raw.len());
     }
 
-    /// Ends the parts at `level` and within.
+    /// Ends the open parts from `level` inwards.
     fn close(&mut self, level: usize, end: usize) {
         for open in self.open.drain(level..) {
             let body = &mut self.entities[open.entity].body;

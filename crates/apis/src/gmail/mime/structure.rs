@@ -1,4 +1,4 @@
-//! What is stored of a message besides its bytes, and its JSON in the Gmail API.
+//! The structure of a message, which is stored besides its bytes, and its JSON in the Gmail API.
 
 use std::collections::HashMap;
 use std::iter::Peekable;
@@ -200,7 +200,7 @@ impl Part {
         matches!(self.content, Content::Large | Content::Attachment)
     }
 
-    /// What a client gets of the body, given the bytes of [`range`](Self::range): without its
+    /// Returns the body that a client gets, given the bytes of [`range`](Self::range): without its
     /// transfer encoding, and in UTF-8 if it is inline text.
     pub fn data(&self, body: &[u8]) -> Vec<u8> {
         let decoded = self.decoded(body);

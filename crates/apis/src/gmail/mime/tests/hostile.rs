@@ -1,4 +1,4 @@
-//! What a message must not be able to do: take much memory, or much time.
+//! Hostile messages: memory and time are bounded.
 
 use super::*;
 use crate::gmail::mime::{

@@ -1,4 +1,4 @@
-//! What holds of any bytes.
+//! Properties of all inputs.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What clients and mailboxes get to see.
+//! The JSON for clients, and the summary for mailboxes.
 
 use serde_json::json;
 
