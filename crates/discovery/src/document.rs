@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Place};
+use crate::error::{Error, FieldPath};
 use crate::schema::{Schema, is_false};
 use crate::template::without_leading_slash;
 
@@ -284,9 +284,14 @@ impl Document {
     }
 
     /// Every method with its place, those outside of collections first, else by name.
-    pub(crate) fn described_methods(&self) -> Vec<(Place, &MethodDescription)> {
+    pub(crate) fn described_methods(&self) -> Vec<(FieldPath, &MethodDescription)> {
         let mut found = Vec::new();
-        find_methods(&self.methods, &self.collections, &Place::root(), &mut found);
+        find_methods(
+            &self.methods,
+            &self.collections,
+            &FieldPath::root(),
+            &mut found,
+        );
         found
     }
 
@@ -304,19 +309,24 @@ impl Document {
 fn find_methods<'a>(
     methods: &'a BTreeMap<String, MethodDescription>,
     collections: &'a BTreeMap<String, Collection>,
-    place: &Place,
-    found: &mut Vec<(Place, &'a MethodDescription)>,
+    field_path: &FieldPath,
+    found: &mut Vec<(FieldPath, &'a MethodDescription)>,
 ) {
-    let methods_place = place.field("methods");
+    let methods_path = field_path.field("methods");
     found.extend(
         methods
             .iter()
-            .map(|(name, method)| (methods_place.field(name), method)),
+            .map(|(name, method)| (methods_path.field(name), method)),
     );
-    let collections_place = place.field("resources");
+    let collections_path = field_path.field("resources");
     for (name, collection) in collections {
-        let place = collections_place.field(name);
-        find_methods(&collection.methods, &collection.collections, &place, found);
+        let field_path = collections_path.field(name);
+        find_methods(
+            &collection.methods,
+            &collection.collections,
+            &field_path,
+            found,
+        );
     }
 }
 

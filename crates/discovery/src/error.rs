@@ -124,41 +124,41 @@ pub enum Fault {
 
 /// A fault, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Misfit {
+pub(crate) struct LocatedFault {
     pub(crate) path: String,
     pub(crate) fault: Fault,
 }
 
-impl From<Misfit> for Error {
-    fn from(Misfit { path, fault }: Misfit) -> Self {
+impl From<LocatedFault> for Error {
+    fn from(LocatedFault { path, fault }: LocatedFault) -> Self {
         Self::Document { path, fault }
     }
 }
 
 /// All that is wrong with a document, in the order in which it was found.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Vec<Misfit>);
+pub(crate) struct Faults(Vec<LocatedFault>);
 
 impl Faults {
-    pub(crate) fn push(&mut self, misfit: Misfit) {
-        self.0.push(misfit);
+    pub(crate) fn push(&mut self, located: LocatedFault) {
+        self.0.push(located);
     }
 
     /// What was made, unless it could not be: then that is remembered.
-    pub(crate) fn keep<T>(&mut self, made: Result<T, Misfit>) -> Option<T> {
-        made.map_err(|misfit| self.push(misfit)).ok()
+    pub(crate) fn keep<T>(&mut self, made: Result<T, LocatedFault>) -> Option<T> {
+        made.map_err(|located| self.push(located)).ok()
     }
 
-    pub(crate) fn into_vec(self) -> Vec<Misfit> {
+    pub(crate) fn into_vec(self) -> Vec<LocatedFault> {
         self.0
     }
 }
 
 /// A place in a document, for the path of an error.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(String);
+pub(crate) struct FieldPath(String);
 
-impl Place {
+impl FieldPath {
     pub(crate) fn root() -> Self {
         Self(String::new())
     }
@@ -176,15 +176,15 @@ impl Place {
         Self(format!("{}[{index}]", self.0))
     }
 
-    pub(crate) fn fault(&self, fault: impl Into<Fault>) -> Misfit {
-        Misfit {
+    pub(crate) fn fault(&self, fault: impl Into<Fault>) -> LocatedFault {
+        LocatedFault {
             path: self.0.clone(),
             fault: fault.into(),
         }
     }
 
     /// The value of the field at this place, which must be there.
-    pub(crate) fn required<'a>(&self, value: Option<&'a str>) -> Result<&'a str, Misfit> {
+    pub(crate) fn required<'a>(&self, value: Option<&'a str>) -> Result<&'a str, LocatedFault> {
         value.ok_or_else(|| self.fault(Fault::Missing))
     }
 

@@ -22,7 +22,7 @@ use thiserror::Error;
 
 use crate::api::{compile, unknown_references};
 use crate::document::{Document, MediaUploadDescription, MethodDescription, ParameterDescription};
-use crate::error::{Fault, Misfit, Place};
+use crate::error::{Fault, FieldPath, LocatedFault};
 use crate::method::join;
 use crate::parameter::{Numbers, Parameter};
 use crate::pattern::NotAPattern;
@@ -44,7 +44,7 @@ pub enum Problem {
     Fault(#[from] Fault),
     /// The document can be used, and probably says what nobody meant.
     #[error(transparent)]
-    Oddity(#[from] Oddity),
+    LintWarning(#[from] LintWarning),
 }
 
 /// How bad a finding is.
@@ -59,7 +59,7 @@ pub enum Severity {
 /// What is odd at one place of a document that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Oddity {
+pub enum LintWarning {
     /// A method says that it takes media and not how.
     #[error("there is no `mediaUpload`, so no media is taken")]
     FlagWithoutUpload,
@@ -115,7 +115,7 @@ impl Finding {
     pub fn severity(&self) -> Severity {
         match self.problem {
             Problem::Fault(_) => Severity::Error,
-            Problem::Oddity(_) => Severity::Warning,
+            Problem::LintWarning(_) => Severity::Warning,
         }
     }
 }
@@ -136,8 +136,8 @@ impl fmt::Display for Severity {
     }
 }
 
-impl From<Misfit> for Finding {
-    fn from(Misfit { path, fault }: Misfit) -> Self {
+impl From<LocatedFault> for Finding {
+    fn from(LocatedFault { path, fault }: LocatedFault) -> Self {
         let problem = fault.into();
         Self { path, problem }
     }
@@ -152,13 +152,16 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         service_path: document.service_path.as_deref().unwrap_or_default(),
         found: Vec::new(),
     };
-    for (place, described) in document.described_methods() {
-        linter.lint_method(described, &place);
+    for (field_path, described) in document.described_methods() {
+        linter.lint_method(described, &field_path);
         let compiled = methods
             .iter()
             .find(|it| described.id.as_ref() == Some(&it.id));
         for parameter in compiled.iter().flat_map(|method| &method.parameters) {
-            linter.lint_compiled(parameter, &place.field("parameters").field(&parameter.name));
+            linter.lint_compiled(
+                parameter,
+                &field_path.field("parameters").field(&parameter.name),
+            );
         }
     }
     linter.lint_references(document, &found);
@@ -172,33 +175,36 @@ struct Linter<'a> {
 }
 
 impl Linter<'_> {
-    fn push(&mut self, place: &Place, oddity: Oddity) {
+    fn push(&mut self, field_path: &FieldPath, warning: LintWarning) {
         self.found.push(Finding {
-            path: place.clone().into_path(),
-            problem: oddity.into(),
+            path: field_path.clone().into_path(),
+            problem: warning.into(),
         });
     }
 
-    fn lint_method(&mut self, method: &MethodDescription, place: &Place) {
+    fn lint_method(&mut self, method: &MethodDescription, field_path: &FieldPath) {
         match (&method.media_upload, method.supports_media_upload) {
             (None, true) => {
                 self.push(
-                    &place.field("supportsMediaUpload"),
-                    Oddity::FlagWithoutUpload,
+                    &field_path.field("supportsMediaUpload"),
+                    LintWarning::FlagWithoutUpload,
                 );
             }
-            (Some(_), false) => self.push(&place.field("mediaUpload"), Oddity::UploadWithoutFlag),
+            (Some(_), false) => self.push(
+                &field_path.field("mediaUpload"),
+                LintWarning::UploadWithoutFlag,
+            ),
             (Some(_), true) | (None, false) => {}
         }
         if let Some(upload) = &method.media_upload {
-            self.lint_upload(method, upload, &place.field("mediaUpload"));
+            self.lint_upload(method, upload, &field_path.field("mediaUpload"));
             if method.response.is_none() {
-                self.push(place, Oddity::NoResponse);
+                self.push(field_path, LintWarning::NoResponse);
             }
         }
         for (name, parameter) in &method.parameters {
-            let place = place.field("parameters").field(name);
-            self.lint_parameter(method, name, parameter, &place);
+            let field_path = field_path.field("parameters").field(name);
+            self.lint_parameter(method, name, parameter, &field_path);
         }
     }
 
@@ -206,10 +212,10 @@ impl Linter<'_> {
         &mut self,
         method: &MethodDescription,
         upload: &MediaUploadDescription,
-        place: &Place,
+        field_path: &FieldPath,
     ) {
         let protocols = &upload.protocols;
-        let place_of = |name| place.field("protocols").field(name).field("path");
+        let path_of = |name| field_path.field("protocols").field(name).field("path");
         let simple = format!(
             "/upload/{}",
             join(
@@ -223,14 +229,14 @@ impl Linter<'_> {
             ("resumable", &protocols.resumable, resumable),
         ] {
             if protocol.as_ref().is_some_and(|it| it.path != expected) {
-                self.push(&place_of(name), Oddity::UploadPath { expected });
+                self.push(&path_of(name), LintWarning::UploadPath { expected });
             }
         }
         if protocols.simple.is_none() && protocols.resumable.is_none() {
-            self.push(&place.field("protocols"), Oddity::NoProtocol);
+            self.push(&field_path.field("protocols"), LintWarning::NoProtocol);
         }
         if upload.max_size.is_none() {
-            self.push(place, Oddity::Unlimited);
+            self.push(field_path, LintWarning::Unlimited);
         }
     }
 
@@ -239,41 +245,47 @@ impl Linter<'_> {
         method: &MethodDescription,
         name: &str,
         parameter: &ParameterDescription,
-        place: &Place,
+        field_path: &FieldPath,
     ) {
         if parameter.location.as_deref() == Some("path") {
             let variables = [format!("{{{name}}}"), format!("{{+{name}}}")];
             let path = method.path.as_deref().unwrap_or_default();
             if !variables.iter().any(|variable| path.contains(variable)) {
                 let name = name.to_owned();
-                self.push(place, Oddity::UnusedParameter { name });
+                self.push(field_path, LintWarning::UnusedParameter { name });
             } else if !parameter.required {
-                self.push(place, Oddity::OptionalVariable);
+                self.push(field_path, LintWarning::OptionalVariable);
             }
         }
         let allowed = &parameter.allowed_values;
         let default = parameter.default.as_ref();
         if let Some(default) = default.filter(|it| !allowed.is_empty() && !allowed.contains(it)) {
             let default = default.clone();
-            self.push(&place.field("default"), Oddity::Default { default });
+            self.push(
+                &field_path.field("default"),
+                LintWarning::Default { default },
+            );
         }
     }
 
-    fn lint_compiled(&mut self, parameter: &Parameter, place: &Place) {
+    fn lint_compiled(&mut self, parameter: &Parameter, field_path: &FieldPath) {
         if let Some(problem) = parameter.pattern.as_ref().and_then(|it| it.problem()) {
-            self.push(&place.field("pattern"), Oddity::Pattern(problem.clone()));
+            self.push(
+                &field_path.field("pattern"),
+                LintWarning::Pattern(problem.clone()),
+            );
         }
         if parameter.numbers.as_ref().is_some_and(Numbers::is_empty) {
-            self.push(place, Oddity::NoNumbers);
+            self.push(field_path, LintWarning::NoNumbers);
         }
     }
 
     fn lint_references(&mut self, document: &Document, errors: &[Finding]) {
-        for (place, name) in unknown_references(document) {
-            let path = place.clone().into_path();
+        for (field_path, name) in unknown_references(document) {
+            let path = field_path.clone().into_path();
             if !errors.iter().any(|error| error.path == path) {
                 let name = name.to_owned();
-                self.push(&place, Oddity::UnknownSchema { name });
+                self.push(&field_path, LintWarning::UnknownSchema { name });
             }
         }
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::byte_size::ByteSize;
 use crate::document::{MediaUploadDescription, MethodDescription, UploadProtocol};
-use crate::error::{Fault, Faults, Misfit, Place};
+use crate::error::{Fault, Faults, FieldPath, LocatedFault};
 use crate::media_range::{self, MediaRange, MediaTypeError};
 use crate::parameter::{Location, Parameter, Patterns};
 use crate::schema::Schema;
@@ -62,7 +62,7 @@ pub struct MediaUpload {
 
 /// What the methods of one API have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner<'a> {
+pub(crate) struct ApiHeader<'a> {
     pub(crate) name: &'a str,
     pub(crate) version: &'a str,
     pub(crate) service_path: &'a str,
@@ -91,25 +91,25 @@ impl Method {
     }
 
     pub(crate) fn compile(
-        owner: Owner<'_>,
+        header: ApiHeader<'_>,
         described: &MethodDescription,
-        place: &Place,
+        field_path: &FieldPath,
         patterns: &mut Patterns,
         faults: &mut Faults,
     ) -> Option<Self> {
-        let parameters = compile_parameters(described, place, patterns, faults);
-        check_parameter_order(described, &place.field("parameterOrder"), faults);
-        let template = compile_path(owner, described, &parameters, &place.field("path"));
+        let parameters = compile_parameters(described, field_path, patterns, faults);
+        check_parameter_order(described, &field_path.field("parameterOrder"), faults);
+        let template = compile_path(header, described, &parameters, &field_path.field("path"));
         let template = faults.keep(template);
-        let upload_place = place.field("mediaUpload");
+        let upload_path = field_path.field("mediaUpload");
         let upload = described.media_upload.as_ref();
-        let upload = upload.map(|it| MediaUpload::compile(it, &parameters, &upload_place, faults));
-        let id = faults.keep(place.field("id").required(described.id.as_deref()));
-        let http_method = compile_http_method(described, &place.field("httpMethod"));
+        let upload = upload.map(|it| MediaUpload::compile(it, &parameters, &upload_path, faults));
+        let id = faults.keep(field_path.field("id").required(described.id.as_deref()));
+        let http_method = compile_http_method(described, &field_path.field("httpMethod"));
         let http_method = faults.keep(http_method);
         Some(Self {
-            api_name: owner.name.to_owned(),
-            api_version: owner.version.to_owned(),
+            api_name: header.name.to_owned(),
+            api_version: header.version.to_owned(),
             id: id?.to_owned(),
             http_method: http_method?,
             template: template?,
@@ -134,26 +134,26 @@ impl MediaUpload {
     fn compile(
         described: &MediaUploadDescription,
         parameters: &[Parameter],
-        place: &Place,
+        field_path: &FieldPath,
         faults: &mut Faults,
     ) -> Self {
-        let max_size_place = place.field("maxSize");
+        let max_size_path = field_path.field("maxSize");
         let max_size = described.max_size.as_ref();
         let max_size = max_size.and_then(|written| {
-            faults.keep(compile_size(written).map_err(|fault| max_size_place.fault(fault)))
+            faults.keep(compile_size(written).map_err(|fault| max_size_path.fault(fault)))
         });
-        let protocols_place = place.field("protocols");
+        let protocols_path = field_path.field("protocols");
         let mut template_of = |protocol: &Option<UploadProtocol>, name| {
-            let path_place = protocols_place.field(name).field("path");
+            let template_path = protocols_path.field(name).field("path");
             let path = &protocol.as_ref()?.path;
-            faults.keep(compile_template(path, parameters, &path_place))
+            faults.keep(compile_template(path, parameters, &template_path))
         };
         let protocols = &described.protocols;
         let simple_path = template_of(&protocols.simple, "simple");
         let resumable_path = template_of(&protocols.resumable, "resumable");
         let simple_multipart = protocols.simple.as_ref().is_some_and(|it| it.multipart);
         Self {
-            accept: compile_accept(&described.accept, &place.field("accept"), faults),
+            accept: compile_accept(&described.accept, &field_path.field("accept"), faults),
             max_size,
             simple_path,
             simple_multipart,
@@ -164,13 +164,13 @@ impl MediaUpload {
 
 fn compile_parameters(
     described: &MethodDescription,
-    place: &Place,
+    field_path: &FieldPath,
     patterns: &mut Patterns,
     faults: &mut Faults,
 ) -> Vec<Parameter> {
-    let place = place.field("parameters");
+    let field_path = field_path.field("parameters");
     let mut compile = |(name, it): (&String, _)| {
-        Parameter::compile(name, it, &place.field(name), patterns, faults)
+        Parameter::compile(name, it, &field_path.field(name), patterns, faults)
     };
     described
         .parameters
@@ -179,29 +179,40 @@ fn compile_parameters(
         .collect()
 }
 
-fn check_parameter_order(described: &MethodDescription, place: &Place, faults: &mut Faults) {
+fn check_parameter_order(
+    described: &MethodDescription,
+    field_path: &FieldPath,
+    faults: &mut Faults,
+) {
     for (at, name) in described.parameter_order.iter().enumerate() {
         if !described.parameters.contains_key(name) {
             let name = name.clone();
-            faults.push(place.element(at).fault(Fault::UnknownParameter { name }));
+            faults.push(
+                field_path
+                    .element(at)
+                    .fault(Fault::UnknownParameter { name }),
+            );
         }
     }
 }
 
 fn compile_path(
-    owner: Owner<'_>,
+    header: ApiHeader<'_>,
     described: &MethodDescription,
     parameters: &[Parameter],
-    place: &Place,
-) -> Result<Template, Misfit> {
-    let path = place.required(described.path.as_deref())?;
-    compile_template(&join(owner.service_path, path), parameters, place)
+    field_path: &FieldPath,
+) -> Result<Template, LocatedFault> {
+    let path = field_path.required(described.path.as_deref())?;
+    compile_template(&join(header.service_path, path), parameters, field_path)
 }
 
-fn compile_http_method(described: &MethodDescription, place: &Place) -> Result<HttpMethod, Misfit> {
-    let written = place.required(described.http_method.as_deref())?;
+fn compile_http_method(
+    described: &MethodDescription,
+    field_path: &FieldPath,
+) -> Result<HttpMethod, LocatedFault> {
+    let written = field_path.required(described.http_method.as_deref())?;
     let fault = |_| {
-        place.fault(Fault::HttpMethod {
+        field_path.fault(Fault::HttpMethod {
             http_method: written.to_owned(),
         })
     };
@@ -211,27 +222,31 @@ fn compile_http_method(described: &MethodDescription, place: &Place) -> Result<H
 fn compile_template(
     path: &str,
     parameters: &[Parameter],
-    place: &Place,
-) -> Result<Template, Misfit> {
+    field_path: &FieldPath,
+) -> Result<Template, LocatedFault> {
     let in_path = |name: &str| {
         let mut parameters = parameters.iter();
         parameters.find(|it| it.name == name && it.location == Location::Path)
     };
     let pattern_of = |name: &str| Some(in_path(name)?.pattern.as_ref()?.as_str());
     let template =
-        Template::parse_with_patterns(path, pattern_of).map_err(|error| place.fault(error))?;
+        Template::parse_with_patterns(path, pattern_of).map_err(|error| field_path.fault(error))?;
     if let Some(name) = template.variables().find(|name| in_path(name).is_none()) {
-        return Err(place.fault(Fault::UndescribedVariable {
+        return Err(field_path.fault(Fault::UndescribedVariable {
             name: name.to_owned(),
         }));
     }
     Ok(template)
 }
 
-fn compile_accept(accept: &[String], place: &Place, faults: &mut Faults) -> Vec<MediaRange> {
+fn compile_accept(
+    accept: &[String],
+    field_path: &FieldPath,
+    faults: &mut Faults,
+) -> Vec<MediaRange> {
     let range_at = |(at, range): (usize, &String)| {
         let range = range.parse();
-        faults.keep(range.map_err(|error: MediaTypeError| place.element(at).fault(error)))
+        faults.keep(range.map_err(|error: MediaTypeError| field_path.element(at).fault(error)))
     };
     accept.iter().enumerate().filter_map(range_at).collect()
 }

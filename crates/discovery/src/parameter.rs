@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use serde_json::Value;
 
 use crate::document::ParameterDescription;
-use crate::error::{Fault, Faults, Misfit, Place};
+use crate::error::{Fault, Faults, FieldPath, LocatedFault};
 use crate::pattern::Pattern;
 
 /// A parameter in the path or in the query.
@@ -82,12 +82,12 @@ impl Parameter {
     pub(crate) fn compile(
         name: &str,
         described: &ParameterDescription,
-        place: &Place,
+        field_path: &FieldPath,
         patterns: &mut Patterns,
         faults: &mut Faults,
     ) -> Option<Self> {
-        let location = faults.keep(compile_location(described, &place.field("location")));
-        let numbers = faults.keep(compile_numbers(described, place));
+        let location = faults.keep(compile_location(described, &field_path.field("location")));
+        let numbers = faults.keep(compile_numbers(described, field_path));
         let pattern = described.pattern.as_deref();
         Some(Self {
             name: name.to_owned(),
@@ -108,11 +108,14 @@ fn json_type(described: &ParameterDescription) -> &str {
     described.json_type.as_deref().unwrap_or("string")
 }
 
-fn compile_location(described: &ParameterDescription, place: &Place) -> Result<Location, Misfit> {
-    match place.required(described.location.as_deref())? {
+fn compile_location(
+    described: &ParameterDescription,
+    field_path: &FieldPath,
+) -> Result<Location, LocatedFault> {
+    match field_path.required(described.location.as_deref())? {
         "path" => Ok(Location::Path),
         "query" => Ok(Location::Query),
-        other => Err(place.fault(Fault::Location {
+        other => Err(field_path.fault(Fault::Location {
             location: other.to_owned(),
         })),
     }
@@ -120,8 +123,8 @@ fn compile_location(described: &ParameterDescription, place: &Place) -> Result<L
 
 fn compile_numbers(
     described: &ParameterDescription,
-    place: &Place,
-) -> Result<Option<Numbers>, Misfit> {
+    field_path: &FieldPath,
+) -> Result<Option<Numbers>, LocatedFault> {
     let of_the_type = match (json_type(described), described.format.as_deref()) {
         ("integer", Some("int32")) => Numbers::Whole(i32::MIN.into()..=i32::MAX.into()),
         ("integer", Some("uint32")) => Numbers::Whole(0..=u32::MAX.into()),
@@ -132,7 +135,10 @@ fn compile_numbers(
         ("number", _) => Numbers::Real(f64::NEG_INFINITY..=f64::INFINITY),
         _ => return Ok(None),
     };
-    let bounds = Bounds { described, place };
+    let bounds = Bounds {
+        described,
+        field_path,
+    };
     let narrowed = match of_the_type {
         Numbers::Whole(all) => {
             let (least, greatest) = bounds.read::<i128>()?;
@@ -151,15 +157,15 @@ fn compile_numbers(
 /// The bounds as a document writes them: `"500"`, or 500.
 struct Bounds<'a> {
     described: &'a ParameterDescription,
-    place: &'a Place,
+    field_path: &'a FieldPath,
 }
 
 impl Bounds<'_> {
-    fn read<T: std::str::FromStr>(&self) -> Result<(Option<T>, Option<T>), Misfit> {
+    fn read<T: std::str::FromStr>(&self) -> Result<(Option<T>, Option<T>), LocatedFault> {
         let bound = |written: &Option<Value>, name| {
             let written = written.as_ref();
-            let place = self.place.field(name);
-            written.map(|it| read_bound(it, &place)).transpose()
+            let field_path = self.field_path.field(name);
+            written.map(|it| read_bound(it, &field_path)).transpose()
         };
         Ok((
             bound(&self.described.minimum, "minimum")?,
@@ -168,13 +174,16 @@ impl Bounds<'_> {
     }
 }
 
-fn read_bound<T: std::str::FromStr>(written: &Value, place: &Place) -> Result<T, Misfit> {
+fn read_bound<T: std::str::FromStr>(
+    written: &Value,
+    field_path: &FieldPath,
+) -> Result<T, LocatedFault> {
     let text = match written {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     text.parse()
-        .map_err(|_| place.fault(Fault::NotABound { written: text }))
+        .map_err(|_| field_path.fault(Fault::NotABound { written: text }))
 }
 
 #[cfg(test)]
@@ -183,9 +192,9 @@ mod tests {
 
     use super::*;
 
-    fn numbers(described: Value) -> Result<Option<Numbers>, Misfit> {
+    fn numbers(described: Value) -> Result<Option<Numbers>, LocatedFault> {
         let described = serde_json::from_value(described).unwrap();
-        compile_numbers(&described, &Place::root().field("size"))
+        compile_numbers(&described, &FieldPath::root().field("size"))
     }
 
     #[test]
@@ -236,10 +245,10 @@ mod tests {
             ("integer", json!(true), "true"),
             ("number", json!([1]), "[1]"),
         ] {
-            let misfit = numbers(json!({"type": json_type, "maximum": bound})).unwrap_err();
-            assert_eq!(misfit.path, "size.maximum");
+            let located = numbers(json!({"type": json_type, "maximum": bound})).unwrap_err();
+            assert_eq!(located.path, "size.maximum");
             let written = written.to_owned();
-            assert_eq!(misfit.fault, Fault::NotABound { written });
+            assert_eq!(located.fault, Fault::NotABound { written });
         }
     }
 

@@ -24,7 +24,7 @@ mod media;
 mod method;
 mod name;
 mod parameter;
-mod written;
+mod type_or_table;
 
 use std::collections::BTreeMap;
 

@@ -320,12 +320,12 @@ fn a_fault_reads_as_place_and_reason() {
 fn two_methods_never_share_an_id_or_their_paths() {
     let copy = |id, path| json!({"id": id, "path": path, "httpMethod": "GET"});
     let first = || text("methods.search");
-    let place = "resources.shelves.methods.copy";
+    let field_path = "resources.shelves.methods.copy";
     let check = |method, field: &str, fault| {
         check_fault(
             "/resources/shelves/methods/copy",
             method,
-            &format!("{place}.{field}"),
+            &format!("{field_path}.{field}"),
             fault,
         );
     };

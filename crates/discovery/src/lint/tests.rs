@@ -176,7 +176,7 @@ fn all_that_is_wrong_is_told_before_all_that_is_odd() {
             json!({"properties": {"text": {"$ref": "Text"}}}),
         ),
     ]);
-    let places: Vec<_> = found
+    let field_paths: Vec<_> = found
         .iter()
         .map(|it| it.rsplit_once(": ").unwrap().0)
         .collect();
@@ -199,7 +199,7 @@ fn all_that_is_wrong_is_told_before_all_that_is_odd() {
         format!("warning: {protocols}.simple.path"),
         "warning: schemas.Page.properties.text.$ref".to_owned(),
     ];
-    assert_eq!(places, expected, "{found:#?}");
+    assert_eq!(field_paths, expected, "{found:#?}");
 }
 
 #[test]

@@ -21,15 +21,15 @@ pub(super) struct CollectionForm {
     description: Option<String>,
     #[serde(default)]
     pub(super) schema: Fields<OwnFieldName>,
-    #[serde(default = "Verb::all")]
-    methods: Vec<Verb>,
+    #[serde(default = "StandardMethod::all")]
+    methods: Vec<StandardMethod>,
     media: Option<Spanned<MediaForm>>,
 }
 
 /// The methods that a collection can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Verb {
+enum StandardMethod {
     Insert,
     Update,
     Patch,
@@ -51,9 +51,9 @@ impl CollectionForm {
 
     /// Its methods with its name before them: `animals.insert`.
     pub(super) fn method_names(&self, name: &Identifier) -> Vec<String> {
-        let verbs = self.methods.iter();
-        verbs
-            .map(|verb| format!("{name}.{}", verb.name()))
+        let methods = self.methods.iter();
+        methods
+            .map(|method| format!("{name}.{}", method.name()))
             .collect()
     }
 
@@ -63,9 +63,9 @@ impl CollectionForm {
 
     /// The media, if none of the methods takes it.
     pub(super) fn unused_media(&self) -> Option<&Spanned<MediaForm>> {
-        let mut verbs = self.methods.iter();
+        let mut methods = self.methods.iter();
         let media = self.media.as_ref();
-        media.filter(|_| !verbs.any(|verb| verb.takes_metadata()))
+        media.filter(|_| !methods.any(|method| method.takes_metadata()))
     }
 
     /// What the schema of one of the collection is called: `Animal`.
@@ -93,8 +93,8 @@ pub(super) struct CollectionCompiler<'a> {
 
 impl CollectionCompiler<'_> {
     pub(super) fn collection(&self) -> Collection {
-        let verbs = self.form.methods.iter();
-        let methods = verbs.map(|verb| (verb.name().to_owned(), self.method(*verb)));
+        let methods = self.form.methods.iter();
+        let methods = methods.map(|method| (method.name().to_owned(), self.method(*method)));
         Collection {
             methods: methods.collect(),
             ..Collection::default()
@@ -103,7 +103,7 @@ impl CollectionCompiler<'_> {
 
     pub(super) fn schemas(&self) -> Vec<(String, Schema)> {
         let mut schemas = vec![self.resource_schema()];
-        if self.form.methods.contains(&Verb::List) {
+        if self.form.methods.contains(&StandardMethod::List) {
             schemas.push(self.list_schema());
         }
         schemas
@@ -156,24 +156,24 @@ impl CollectionCompiler<'_> {
         }
     }
 
-    fn method(&self, verb: Verb) -> MethodDescription {
-        let path = self.path(verb);
-        let upload = self.form.media().filter(|_| verb.takes_metadata());
+    fn method(&self, method: StandardMethod) -> MethodDescription {
+        let path = self.path(method);
+        let upload = self.form.media().filter(|_| method.takes_metadata());
         MethodDescription {
-            id: Some(format!("{}.{}.{}", self.api_name, self.name, verb.name())),
-            http_method: Some(verb.http_method().to_owned()),
-            description: Some(self.describe(verb)),
-            parameters: self.parameters(verb),
-            parameter_order: if verb.names_a_resource() {
+            id: Some(format!("{}.{}.{}", self.api_name, self.name, method.name())),
+            http_method: Some(method.http_method().to_owned()),
+            description: Some(self.describe(method)),
+            parameters: self.parameters(method),
+            parameter_order: if method.names_a_resource() {
                 vec![self.id_name()]
             } else {
                 Vec::new()
             },
-            request: verb
+            request: method
                 .takes_metadata()
                 .then(|| Schema::reference_to(self.schema_name())),
-            response: self.response(verb).map(Schema::reference_to),
-            supports_media_download: verb == Verb::Get && self.form.media.is_some(),
+            response: self.response(method).map(Schema::reference_to),
+            supports_media_download: method == StandardMethod::Get && self.form.media.is_some(),
             supports_media_upload: upload.is_some(),
             media_upload: upload.map(|media| media.description(self.service_path, &path)),
             scopes: self.scopes.to_vec(),
@@ -183,19 +183,22 @@ impl CollectionCompiler<'_> {
         }
     }
 
-    fn path(&self, verb: Verb) -> String {
-        if verb.names_a_resource() {
+    fn path(&self, method: StandardMethod) -> String {
+        if method.names_a_resource() {
             format!("{}/{{{}}}", self.name, self.id_name())
         } else {
             self.name.to_string()
         }
     }
 
-    fn parameters(&self, verb: Verb) -> BTreeMap<String, ParameterDescription> {
-        match verb {
-            Verb::List => list_parameters(),
-            Verb::Insert => BTreeMap::new(),
-            Verb::Update | Verb::Patch | Verb::Get | Verb::Delete => {
+    fn parameters(&self, method: StandardMethod) -> BTreeMap<String, ParameterDescription> {
+        match method {
+            StandardMethod::List => list_parameters(),
+            StandardMethod::Insert => BTreeMap::new(),
+            StandardMethod::Update
+            | StandardMethod::Patch
+            | StandardMethod::Get
+            | StandardMethod::Delete => {
                 let description = format!("The id of the {}.", self.resource);
                 let parameter = ParameterDescription {
                     required: true,
@@ -206,23 +209,26 @@ impl CollectionCompiler<'_> {
         }
     }
 
-    fn response(&self, verb: Verb) -> Option<String> {
-        match verb {
-            Verb::Insert | Verb::Update | Verb::Patch | Verb::Get => Some(self.schema_name()),
-            Verb::List => Some(self.list_schema_name()),
-            Verb::Delete => None,
+    fn response(&self, method: StandardMethod) -> Option<String> {
+        match method {
+            StandardMethod::Insert
+            | StandardMethod::Update
+            | StandardMethod::Patch
+            | StandardMethod::Get => Some(self.schema_name()),
+            StandardMethod::List => Some(self.list_schema_name()),
+            StandardMethod::Delete => None,
         }
     }
 
-    fn describe(&self, verb: Verb) -> String {
+    fn describe(&self, method: StandardMethod) -> String {
         let resource = &self.resource;
-        match verb {
-            Verb::Insert => format!("Creates a new {resource}."),
-            Verb::Update => format!("Replaces a given {resource}."),
-            Verb::Patch => format!("Changes some fields of a given {resource}."),
-            Verb::Get => format!("Gets a given {resource}, or its media with alt=media."),
-            Verb::List => format!("Lists the {}, page by page.", self.name),
-            Verb::Delete => format!("Deletes a given {resource}."),
+        match method {
+            StandardMethod::Insert => format!("Creates a new {resource}."),
+            StandardMethod::Update => format!("Replaces a given {resource}."),
+            StandardMethod::Patch => format!("Changes some fields of a given {resource}."),
+            StandardMethod::Get => format!("Gets a given {resource}, or its media with alt=media."),
+            StandardMethod::List => format!("Lists the {}, page by page.", self.name),
+            StandardMethod::Delete => format!("Deletes a given {resource}."),
         }
     }
 
@@ -245,7 +251,7 @@ impl CollectionCompiler<'_> {
     }
 }
 
-impl Verb {
+impl StandardMethod {
     fn all() -> Vec<Self> {
         vec![
             Self::Insert,

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::schema::{Annotations, Schema};
 
 use super::name::{MethodName, SchemaName};
-use super::written::{scalar, type_or_table};
+use super::type_or_table::{scalar, type_or_table};
 
 /// The types of JSON.
 const JSON_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object", "any"];

@@ -18,7 +18,7 @@ use super::parameter::ParameterForm;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MethodForm {
-    http: Verb,
+    http: HttpVerb,
     path: PathForm,
     description: Option<String>,
     pub(super) request: Option<Spanned<SchemaName>>,
@@ -37,7 +37,7 @@ pub(super) struct MethodForm {
 /// The HTTP methods that the server knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-enum Verb {
+enum HttpVerb {
     Get,
     Post,
     Put,
@@ -97,8 +97,8 @@ impl MethodForm {
     /// The HTTP method, if no media goes with it.
     pub(super) fn http_method_without_media(&self) -> Option<HttpMethod> {
         match self.http {
-            Verb::Post | Verb::Put | Verb::Patch => None,
-            Verb::Get | Verb::Delete => Some(self.http.http_method()),
+            HttpVerb::Post | HttpVerb::Put | HttpVerb::Patch => None,
+            HttpVerb::Get | HttpVerb::Delete => Some(self.http.http_method()),
         }
     }
 
@@ -142,7 +142,7 @@ impl MethodForm {
     }
 }
 
-impl Verb {
+impl HttpVerb {
     fn http_method(self) -> HttpMethod {
         match self {
             Self::Get => HttpMethod::GET,

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::document::ParameterDescription;
 
-use super::written::{scalar, type_or_table};
+use super::type_or_table::{scalar, type_or_table};
 
 /// A declared parameter: its type, or a table with its type and more.
 #[derive(Clone, Debug)]

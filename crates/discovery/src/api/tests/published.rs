@@ -44,7 +44,7 @@ fn a_value_of_a_wrong_json_type_is_refused_with_its_path() {
 fn an_unknown_reference_is_found_however_deep_it_is() {
     let chapter = |inner: Value| json!({"id": "Chapter", "properties": {"pages": inner}});
     let unknown = || Fault::UnknownSchema { name: text("Page") };
-    for (inner, place) in [
+    for (inner, field_path) in [
         (json!({"$ref": "Page"}), "$ref"),
         (json!({"items": {"$ref": "Page"}}), "items.$ref"),
         (
@@ -56,10 +56,10 @@ fn an_unknown_reference_is_found_however_deep_it_is() {
             "Book": {"properties": {"chapters": {"items": {"$ref": "Chapter"}}}},
             "Chapter": chapter(inner.clone()),
         });
-        let path = format!("schemas.Chapter.properties.pages.{place}");
+        let path = format!("schemas.Chapter.properties.pages.{field_path}");
         check_fault("/schemas", schemas, &path, unknown());
         let unused = json!({"Book": {}, "Chapter": chapter(inner)});
-        assert!(compile_with("/schemas", unused).is_ok(), "{place}");
+        assert!(compile_with("/schemas", unused).is_ok(), "{field_path}");
     }
     let inline = json!({"properties": {"page": {"$ref": "Page"}}});
     check_insert_fault("request", inline, "request.properties.page.$ref", unknown());
