@@ -5,10 +5,10 @@ use clap::{Parser, Subcommand};
 
 mod backup;
 mod cancel;
+mod common;
 mod completions;
 mod discovery;
 mod download;
-mod line;
 mod man;
 mod resume;
 mod serve;
@@ -21,10 +21,10 @@ mod verify;
 
 pub(crate) use backup::BackupArgs;
 pub(crate) use cancel::CancelArgs;
+pub(crate) use common::{ConnectionArgs, JournalArgs, TokenArgs, TransferArgs, VerbosityArgs};
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use discovery::DiscoveryArgs;
 pub(crate) use download::DownloadArgs;
-pub(crate) use line::{JournalArgs, LineArgs, PaceArgs, TalkArgs, TokenArgs};
 pub(crate) use man::ManArgs;
 pub(crate) use resume::ResumeArgs;
 pub(crate) use serve::ServeArgs;

@@ -1,19 +1,19 @@
 //! The commands, a room each, and what those of the client have in common.
 
-mod advice;
 mod backup;
 mod cancel;
-mod carry_on;
 mod completions;
+mod connection;
 mod discovery;
 mod download;
 mod error;
 #[cfg(feature = "failpoints")]
 mod failpoints;
+mod hints;
 mod journal;
-mod line;
 mod man;
 mod resume;
+mod resume_command;
 mod serve;
 mod signals;
 mod status;
@@ -38,12 +38,12 @@ pub(crate) fn run(command: Command) -> Result<Code, Error> {
         }
         Command::Backup(args) => backup::run(&args),
         Command::Verify(args) => verify::run(&args),
-        Command::Upload(args) => line::block_on(upload::run(args)),
-        Command::Resume(args) => line::block_on(resume::run(args)),
+        Command::Upload(args) => connection::block_on(upload::run(args)),
+        Command::Resume(args) => connection::block_on(resume::run(args)),
         Command::Uploads(args) => uploads::run(&args),
-        Command::Status(args) => line::block_on(status::run(args)),
-        Command::Cancel(args) => line::block_on(cancel::run(args)),
-        Command::Download(args) => line::block_on(download::run(args)),
+        Command::Status(args) => connection::block_on(status::run(args)),
+        Command::Cancel(args) => connection::block_on(cancel::run(args)),
+        Command::Download(args) => connection::block_on(download::run(args)),
         Command::Discovery(args) => Ok(discovery::run(&args)?),
         Command::Completions(args) => {
             completions::run(&args);

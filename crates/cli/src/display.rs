@@ -1,7 +1,7 @@
 //! How far things are, for people and for programs.
 //!
 //! A [`Display`] is what a command shows itself on: bars where standard error is a terminal, lines
-//! where it is not, events on standard output where they were asked for. A [`Track`] is one source on
+//! where it is not, events on standard output where they were asked for. A [`ProgressHandle`] is one source on
 //! it. What is written is made of a [`View`] by functions without a terminal or a clock, in
 //! [`text`], [`mod@line`] and [`event`].
 
@@ -12,21 +12,21 @@ mod bars;
 mod event;
 mod line;
 mod meter;
-mod pace;
+mod progress;
 mod text;
-mod track;
+mod throttle;
 mod view;
 
 pub(crate) use event::{Downloaded, Event, Failed, Uploaded, checked};
 pub(crate) use line::{bytes_of, committed};
 pub(crate) use meter::Meter;
-pub(crate) use text::{age, json_shown, percent, shown, size};
-pub(crate) use track::Track;
-pub(crate) use view::{Doing, View, Waiting, Way};
+pub(crate) use progress::ProgressHandle;
+pub(crate) use text::{age, escaped, escaped_json, percent, size};
+pub(crate) use view::{Activity, Direction, View, Waiting};
 
-use crate::args::TalkArgs;
+use crate::args::VerbosityArgs;
 use crate::output;
-use bars::Bars;
+use bars::ProgressBars;
 
 /// What a command shows itself on. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub(crate) struct Display(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    talk: Talk,
+    verbosity: Verbosity,
     /// Whether events go to standard output.
     events: bool,
     /// Whether nothing is to be said but what goes wrong.
@@ -43,35 +43,35 @@ struct Inner {
 
 /// What people see.
 #[derive(Debug)]
-enum Talk {
-    Bars(Bars),
+enum Verbosity {
+    ProgressBars(ProgressBars),
     Lines,
     Silence,
 }
 
 impl Display {
     /// What was asked for, as far as standard error can do it.
-    pub(crate) fn new(asked: TalkArgs) -> Self {
+    pub(crate) fn new(asked: VerbosityArgs) -> Self {
         let bars = std::io::stderr().is_terminal();
         // Events and bars on one terminal would be a mess.
         let mess = asked.json && std::io::stdout().is_terminal();
-        let talk = if bars && !mess && !asked.quiet {
-            Talk::Bars(Bars::new())
+        let verbosity = if bars && !mess && !asked.quiet {
+            Verbosity::ProgressBars(ProgressBars::new())
         } else if asked.quiet || asked.json {
-            Talk::Silence
+            Verbosity::Silence
         } else {
-            Talk::Lines
+            Verbosity::Lines
         };
         Self(Arc::new(Inner {
-            talk,
+            verbosity,
             events: asked.json,
             quiet: asked.quiet,
         }))
     }
 
     /// Shows one more thing: a source of an upload, `-` for standard input, or a URL.
-    pub(crate) fn track(&self, source: impl Into<String>) -> Track {
-        Track::new(self.clone(), source.into())
+    pub(crate) fn add_progress(&self, source: impl Into<String>) -> ProgressHandle {
+        ProgressHandle::new(self.clone(), source.into())
     }
 
     /// Whether results are events.
@@ -81,10 +81,10 @@ impl Display {
 
     /// Says something that is worth knowing.
     pub(crate) fn note(&self, what: &str) {
-        match &self.0.talk {
-            Talk::Silence => {}
-            Talk::Bars(bars) => bars.suspend(|| output::note(what)),
-            Talk::Lines => output::note(what),
+        match &self.0.verbosity {
+            Verbosity::Silence => {}
+            Verbosity::ProgressBars(bars) => bars.suspend(|| output::note(what)),
+            Verbosity::Lines => output::note(what),
         }
     }
 
@@ -107,16 +107,16 @@ impl Display {
 
     /// Shows no progress any more: somebody wants to go.
     pub(crate) fn leave(&self) {
-        if let Talk::Bars(bars) = &self.0.talk {
+        if let Verbosity::ProgressBars(bars) = &self.0.verbosity {
             bars.leave();
         }
     }
 
     /// Prints with the bars out of the way.
     fn aside(&self, print: impl FnOnce()) {
-        match &self.0.talk {
-            Talk::Bars(bars) => bars.suspend(print),
-            Talk::Lines | Talk::Silence => print(),
+        match &self.0.verbosity {
+            Verbosity::ProgressBars(bars) => bars.suspend(print),
+            Verbosity::Lines | Verbosity::Silence => print(),
         }
     }
 

@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
-use crate::display::{json_shown, shown};
+use crate::display::{escaped, escaped_json};
 use crate::settings::LogFilter;
 
 /// The first failure to write data.
@@ -46,25 +46,25 @@ pub(crate) fn announce(what: impl Display) {
 
 /// Prints an error with its causes, and what can be done about it.
 pub(crate) fn error(error: &dyn Error, hint: Option<&str>) {
-    talk("error", with_causes(error), hint);
+    message("error", with_causes(error), hint);
 }
 
 /// Prints what failed, in words, and what can be done about it.
 pub(crate) fn failure(what: &str, hint: Option<&str>) {
-    talk("error", what, hint);
+    message("error", what, hint);
 }
 
 /// Prints what is worth knowing, on one line.
 pub(crate) fn note(what: impl Display) {
     let what = what.to_string();
-    writeln!(std::io::stderr().lock(), "{}", shown(&what)).ok();
+    writeln!(std::io::stderr().lock(), "{}", escaped(&what)).ok();
 }
 
 /// Asks something, with the cursor left behind it.
 pub(crate) fn ask(what: impl Display) {
     let what = what.to_string();
     let mut stderr = std::io::stderr().lock();
-    write!(stderr, "{} ", shown(&what))
+    write!(stderr, "{} ", escaped(&what))
         .and_then(|()| stderr.flush())
         .ok();
 }
@@ -76,7 +76,7 @@ pub(crate) fn raw(data: &[u8]) {
 
 /// Prints what is odd but no error.
 pub(crate) fn warning(warning: impl Display, hint: Option<&str>) {
-    talk("warning", warning, hint);
+    message("warning", warning, hint);
 }
 
 /// Lets the log go to standard error from now on.
@@ -89,12 +89,12 @@ pub(crate) fn log_to_stderr(filter: &LogFilter) {
         .init();
 }
 
-fn talk(word: &str, what: impl Display, hint: Option<&str>) {
+fn message(word: &str, what: impl Display, hint: Option<&str>) {
     let what = what.to_string();
     let mut stderr = std::io::stderr().lock();
-    writeln!(stderr, "{word}: {}", shown(&what)).ok();
+    writeln!(stderr, "{word}: {}", escaped(&what)).ok();
     if let Some(hint) = hint {
-        writeln!(stderr, "hint: {}", shown(hint)).ok();
+        writeln!(stderr, "hint: {}", escaped(hint)).ok();
     }
 }
 
@@ -122,7 +122,7 @@ fn unless_gone(error: io::Error) -> io::Result<()> {
 /// JSON that does nothing to a terminal; programs get it as it is. It means the same.
 fn for_reader(json: &str) -> String {
     if std::io::stdout().is_terminal() {
-        json_shown(json)
+        escaped_json(json)
     } else {
         json.to_owned()
     }

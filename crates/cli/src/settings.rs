@@ -13,8 +13,8 @@ mod file;
 mod key;
 mod log_filter;
 mod rule;
-mod slot;
-mod toml_fault;
+mod toml_error;
+mod value;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -28,8 +28,8 @@ pub(crate) use environment::FAILPOINT_VARIABLE;
 pub(crate) use environment::{Environment, JOURNAL_VARIABLE, TOKEN_VARIABLE, client_variable};
 pub(crate) use error::Error;
 pub(crate) use log_filter::LogFilter;
-pub(crate) use slot::Given;
-pub(crate) use toml_fault::TomlFault;
+pub(crate) use toml_error::TomlError;
+pub(crate) use value::RawValue;
 
 use key::{KEYS, Key};
 
@@ -78,7 +78,7 @@ pub(crate) struct Sources {
     /// The configuration file of the flag `--config`.
     pub(crate) config: Option<PathBuf>,
     /// What the flags say, by their names.
-    pub(crate) flags: Vec<(&'static str, Given)>,
+    pub(crate) flags: Vec<(&'static str, RawValue)>,
     /// The variables.
     pub(crate) environment: Environment,
 }
@@ -99,17 +99,17 @@ impl Sources {
             merged.set_from_file(path)?;
         }
         for (key, variable, text) in self.environment.settings() {
-            let given = Given::Text(text.to_owned());
+            let raw = RawValue::Text(text.to_owned());
             merged.set(
                 key,
-                &given,
+                &raw,
                 Origin::Variable(variable.to_owned()),
                 Path::new(""),
             )?;
         }
-        for (flag, given) in &self.flags {
+        for (flag, raw) in &self.flags {
             let key = Key::of_flag(flag).expect("a test looks every flag up");
-            merged.set(key, given, Origin::Flag(flag), Path::new(""))?;
+            merged.set(key, raw, Origin::Flag(flag), Path::new(""))?;
         }
         merged.check()?;
         Ok(merged)
@@ -124,7 +124,7 @@ impl Merged {
                 path: path.to_owned(),
                 line: entry.line,
             };
-            self.set(entry.key, &entry.given, origin, base)?;
+            self.set(entry.key, &entry.raw, origin, base)?;
         }
         Ok(())
     }
@@ -132,11 +132,11 @@ impl Merged {
     fn set(
         &mut self,
         key: &'static Key,
-        given: &Given,
+        raw: &RawValue,
         origin: Origin,
         base: &Path,
     ) -> Result<(), Error> {
-        match key.set(&mut self.settings, given, base) {
+        match key.set(&mut self.settings, raw, base) {
             Ok(()) => {
                 self.origins.insert(key.name, origin);
                 Ok(())
@@ -150,12 +150,12 @@ impl Merged {
     }
 
     fn check(&self) -> Result<(), Error> {
-        match rule::broken(&self.settings) {
+        match rule::first_violated(&self.settings) {
             None => Ok(()),
             Some(rule) => Err(Error::Rule {
                 key: rule.key,
                 origin: self.origin(rule.key).clone(),
-                says: rule.says,
+                requirement: rule.requirement,
             }),
         }
     }

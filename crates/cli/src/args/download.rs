@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use url::Url;
 
 use super::value::{Rate, parse_url};
-use super::{LineArgs, TalkArgs};
+use super::{ConnectionArgs, VerbosityArgs};
 use crate::exit;
 
 /// Download the media of a resource.
@@ -40,10 +40,10 @@ pub(crate) struct DownloadArgs {
     pub(crate) max_rate: Option<Rate>,
 
     #[command(flatten)]
-    pub(crate) line: LineArgs,
+    pub(crate) connection: ConnectionArgs,
 
     #[command(flatten)]
-    pub(crate) talk: TalkArgs,
+    pub(crate) verbosity: VerbosityArgs,
 }
 
 const EXAMPLES: &str = "\

@@ -1,6 +1,6 @@
 //! `windlass resume`.
 
-use super::{JournalArgs, LineArgs, PaceArgs, TalkArgs};
+use super::{ConnectionArgs, JournalArgs, TransferArgs, VerbosityArgs};
 use crate::exit;
 
 /// Carry on with unfinished uploads.
@@ -20,16 +20,16 @@ pub(crate) struct ResumeArgs {
     pub(crate) all: bool,
 
     #[command(flatten)]
-    pub(crate) pace: PaceArgs,
+    pub(crate) transfer: TransferArgs,
 
     #[command(flatten)]
     pub(crate) journal: JournalArgs,
 
     #[command(flatten)]
-    pub(crate) line: LineArgs,
+    pub(crate) connection: ConnectionArgs,
 
     #[command(flatten)]
-    pub(crate) talk: TalkArgs,
+    pub(crate) verbosity: VerbosityArgs,
 }
 
 const EXAMPLES: &str = "\

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::settings::Given;
+use crate::settings::RawValue;
 
 /// Serve APIs whose methods take media.
 ///
@@ -112,15 +112,15 @@ Exit codes:
 
 impl ServeArgs {
     /// What the flags say about the settings, by the names of the flags.
-    pub(crate) fn given(&self) -> Vec<(&'static str, Given)> {
-        let one = |flag, value: &Option<String>| Some((flag, Given::Text(value.clone()?)));
+    pub(crate) fn raw_values(&self) -> Vec<(&'static str, RawValue)> {
+        let one = |flag, value: &Option<String>| Some((flag, RawValue::Text(value.clone()?)));
         let apis = Some(&self.api).filter(|apis| !apis.is_empty());
         let given = [
             one("listen", &self.listen),
             one("tls-cert", &self.tls_cert),
             one("tls-key", &self.tls_key),
             one("data", &self.data),
-            apis.map(|apis| ("api", Given::List(apis.clone()))),
+            apis.map(|apis| ("api", RawValue::List(apis.clone()))),
             one("public-url", &self.public_url),
             one("trust-forwarded", &self.trust_forwarded),
             one("allow-unsafe-filesystem", &self.allow_unsafe_filesystem),

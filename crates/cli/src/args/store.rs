@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::settings::Given;
+use crate::settings::RawValue;
 
 /// The data directory, found as `windlass serve` finds it.
 #[derive(Debug, Default, clap::Args)]
@@ -21,9 +21,9 @@ pub(crate) struct StoreArgs {
 
 impl StoreArgs {
     /// What the flags say about the settings, by the names of the flags.
-    pub(crate) fn given(&self) -> Vec<(&'static str, Given)> {
+    pub(crate) fn raw_values(&self) -> Vec<(&'static str, RawValue)> {
         let data = self.data.clone();
-        data.map(|data| ("data", Given::Text(data)))
+        data.map(|data| ("data", RawValue::Text(data)))
             .into_iter()
             .collect()
     }

@@ -4,7 +4,7 @@ use clap::CommandFactory as _;
 
 use super::*;
 use crate::exit::Code;
-use crate::settings::Given;
+use crate::settings::RawValue;
 
 fn parse(words: &str) -> Result<Command, clap::Error> {
     Ok(Args::try_parse_from(words.split(' '))?.command)
@@ -24,8 +24,8 @@ fn upload(words: &str) -> UploadArgs {
     }
 }
 
-fn text(text: &str) -> Given {
-    Given::Text(text.to_owned())
+fn text(text: &str) -> RawValue {
+    RawValue::Text(text.to_owned())
 }
 
 /// The long help of a command, as in a terminal of 100 columns.
@@ -93,14 +93,14 @@ fn the_commands_about_stores_document_their_exit_codes_and_give_examples() {
 
 #[test]
 fn flags_that_are_not_given_say_nothing() {
-    assert_eq!(serve("windlass serve").given(), []);
+    assert_eq!(serve("windlass serve").raw_values(), []);
 }
 
 #[test]
 fn a_flag_gives_its_text_and_api_may_be_repeated() {
     let args = serve("windlass serve --listen x --api farm --api a.toml");
-    let apis = Given::List(vec!["farm".to_owned(), "a.toml".to_owned()]);
-    assert_eq!(args.given(), [("listen", text("x")), ("api", apis)]);
+    let apis = RawValue::List(vec!["farm".to_owned(), "a.toml".to_owned()]);
+    assert_eq!(args.raw_values(), [("listen", text("x")), ("api", apis)]);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_switch_needs_no_value_and_can_be_switched_off() {
     ];
     for (words, expected) in cases {
         let expected = [("data", text("d")), ("trust-forwarded", text(expected))];
-        assert_eq!(serve(words).given(), expected, "{words}");
+        assert_eq!(serve(words).raw_values(), expected, "{words}");
     }
 }
 
@@ -135,13 +135,13 @@ fn the_last_word_of_an_upload_is_the_url_and_those_before_are_sources() {
     for (words, sources) in cases {
         let args = upload(words);
         let given: Vec<_> = args
-            .places
+            .positional
             .sources
             .iter()
             .filter_map(|path| path.to_str())
             .collect();
         assert_eq!(given, sources, "{words}");
-        assert_eq!(args.places.url.as_str(), "http://x/u");
+        assert_eq!(args.positional.url.as_str(), "http://x/u");
     }
 }
 

@@ -10,8 +10,8 @@ use url::Url;
 use windlass_client::{ChunkSize, HttpMethod, UploadType};
 
 use super::value::parse_url;
-use super::{JournalArgs, LineArgs, PaceArgs, TalkArgs};
-use crate::display::shown;
+use super::{ConnectionArgs, JournalArgs, TransferArgs, VerbosityArgs};
+use crate::display::escaped;
 use crate::exit;
 
 /// Upload media to an API.
@@ -29,7 +29,7 @@ use crate::exit;
 )]
 pub(crate) struct UploadArgs {
     #[command(flatten)]
-    pub(crate) places: Places,
+    pub(crate) positional: SourcesAndUrl,
 
     /// The metadata: a JSON object, or @FILE
     ///
@@ -62,53 +62,54 @@ pub(crate) struct UploadArgs {
     pub(crate) chunk_size: Option<ChunkSize>,
 
     #[command(flatten)]
-    pub(crate) pace: PaceArgs,
+    pub(crate) transfer: TransferArgs,
 
     #[command(flatten)]
     pub(crate) journal: JournalArgs,
 
     #[command(flatten)]
-    pub(crate) earlier: EarlierArgs,
+    pub(crate) existing: ExistingUploadArgs,
 
     #[command(flatten)]
-    pub(crate) line: LineArgs,
+    pub(crate) connection: ConnectionArgs,
 
     #[command(flatten)]
-    pub(crate) talk: TalkArgs,
+    pub(crate) verbosity: VerbosityArgs,
 }
 
 /// From where, and to where: the last word is the URL.
 ///
 /// They are one list to clap: two lists could not have flags between them.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct SourcesAndUrl {
     /// The files; `-` is standard input.
     pub(crate) sources: Vec<PathBuf>,
     /// The URL of the upload method.
     pub(crate) url: Url,
 }
 
-const PLACES: &str = "places";
+const SOURCES_AND_URL: &str = "sources_and_url";
 
-const PLACES_HELP: &str = "The files (`-` is standard input), then the URL of the upload method";
+const SOURCES_AND_URL_HELP: &str =
+    "The files (`-` is standard input), then the URL of the upload method";
 
-const PLACES_LONG_HELP: &str = "\
+const SOURCES_AND_URL_LONG_HELP: &str = "\
 The files (`-` is standard input), then the URL of the upload method
 
 Standard input and pipes can be read only once: nothing of them survives the process. The URL is \
 http(s)://.../upload/...; `uploadType` is added to it, or taken from it if it is there.";
 
-impl clap::Args for Places {
+impl clap::Args for SourcesAndUrl {
     fn augment_args(command: clap::Command) -> clap::Command {
-        let places = clap::Arg::new(PLACES)
+        let sources_and_url = clap::Arg::new(SOURCES_AND_URL)
             .required(true)
             .action(ArgAction::Append)
             .value_names(["SOURCE", "URL"])
             .num_args(1..)
             .value_parser(clap::value_parser!(OsString))
-            .help(PLACES_HELP)
-            .long_help(PLACES_LONG_HELP);
-        command.arg(places)
+            .help(SOURCES_AND_URL_HELP)
+            .long_help(SOURCES_AND_URL_LONG_HELP);
+        command.arg(sources_and_url)
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -116,19 +117,21 @@ impl clap::Args for Places {
     }
 }
 
-impl clap::FromArgMatches for Places {
+impl clap::FromArgMatches for SourcesAndUrl {
     fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
-        let words = matches.get_many::<OsString>(PLACES).unwrap_or_default();
+        let words = matches
+            .get_many::<OsString>(SOURCES_AND_URL)
+            .unwrap_or_default();
         let mut sources: Vec<PathBuf> = words.map(PathBuf::from).collect();
         let last = sources.pop().unwrap_or_default();
         let last = last.to_string_lossy();
-        let shown = shown(&last);
+        let word = escaped(&last);
         if sources.is_empty() {
-            let message = format!("a <SOURCE> and a <URL> are required, there is only '{shown}'");
+            let message = format!("a <SOURCE> and a <URL> are required, there is only '{word}'");
             return Err(wrong(ErrorKind::MissingRequiredArgument, message));
         }
         let url = parse_url(&last).map_err(|error| {
-            let message = format!("invalid value '{shown}' for '<URL>': {error}");
+            let message = format!("invalid value '{word}' for '<URL>': {error}");
             wrong(ErrorKind::ValueValidation, message)
         })?;
         Ok(Self { sources, url })
@@ -149,7 +152,7 @@ fn wrong(kind: ErrorKind, message: impl Display) -> clap::Error {
 /// What becomes of uploads that are not finished.
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[command(next_help_heading = "Unfinished uploads")]
-pub(crate) struct EarlierArgs {
+pub(crate) struct ExistingUploadArgs {
     /// Remember nothing: what is not finished when this process ends is lost
     #[arg(long, conflicts_with_all = ["journal", "resume", "restart"])]
     pub(crate) no_journal: bool,

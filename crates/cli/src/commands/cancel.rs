@@ -2,19 +2,19 @@
 
 use windlass_client::{Client, Journal, Record, SessionUri, Status};
 
-use super::{Error, journal, line, warnings};
+use super::{Error, connection, journal, warnings};
 use crate::args::{CancelArgs, Target};
 use crate::exit::Code;
 use crate::output;
 
 /// Gives an upload up.
 pub(super) async fn run(args: CancelArgs) -> Result<Code, Error> {
-    warnings::hear();
+    warnings::print_warnings();
     let journal = journal::open(&args.journal)?;
     if args.forget {
         return forget(&journal, &args.target);
     }
-    let (client, _) = line::client(&args.token)?;
+    let (client, _) = connection::client(&args.token)?;
     match &args.target {
         Target::Id(id) => {
             let record = journal::named(&journal, id)?;

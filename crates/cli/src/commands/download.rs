@@ -8,21 +8,23 @@ use tokio::time::timeout;
 use url::Url;
 use windlass_client::{Client, Download, DownloadProgress, Downloaded, RateLimit};
 
-use super::advice::{self, Surroundings, Task};
+use super::hints::{self, HintContext, Task};
 use super::signals::Signals;
-use super::{Error, line, uploads, warnings};
+use super::{Error, connection, uploads, warnings};
 use crate::args::DownloadArgs;
-use crate::display::{self, Display, Doing, Event, Failed, Track, View, Waiting, Way};
+use crate::display::{
+    self, Activity, Direction, Display, Event, Failed, ProgressHandle, View, Waiting,
+};
 use crate::exit::Code;
 use crate::output;
 
 /// Downloads media to a file.
 pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
-    let display = Display::new(args.talk);
-    warnings::hear_on(&display);
+    let display = Display::new(args.verbosity);
+    warnings::print_warnings_on(&display);
     let target = target(&args)?;
-    let (client, has_token) = line::client(&args.line.token)?;
+    let (client, has_token) = connection::client(&args.connection.token)?;
     let url = if args.exact_url {
         args.url.clone()
     } else {
@@ -30,27 +32,27 @@ pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
     };
     let mut download = Download::new(url.clone(), &target)
         .overwrite(args.overwrite)
-        .schedule(line::patience(&args.line).schedule);
+        .schedule(connection::retry_policy(&args.connection).schedule);
     if let Some(rate) = args.max_rate {
         download = download.rate_limit(RateLimit::new(rate.0));
     }
-    let shown = Shown {
-        track: display.track(uploads::place(url.as_str())),
+    let running = RunningDownload {
+        handle: display.add_progress(uploads::place(url.as_str())),
         target,
         has_token,
     };
-    let work = shown.download(&client, &download);
+    let work = running.download(&client, &download);
     let ended = tokio::select! {
         biased;
         () = signals.next() => Ended::Interrupted,
         ended = async {
-            match args.line.timeout {
+            match args.connection.timeout {
                 None => ended(work.await),
                 Some(limit) => timeout(limit, work).await.map_or(Ended::TimeOver, ended),
             }
         } => ended,
     };
-    Ok(shown.end(ended))
+    Ok(running.end(ended))
 }
 
 /// How a download came to its end.
@@ -66,24 +68,24 @@ fn ended(result: Result<Downloaded, windlass_client::Error>) -> Ended {
 }
 
 /// A download and where it is shown.
-struct Shown {
-    track: Track,
+struct RunningDownload {
+    handle: ProgressHandle,
     target: PathBuf,
     has_token: bool,
 }
 
-impl Shown {
+impl RunningDownload {
     async fn download(
         &self,
         client: &Client,
         download: &Download,
     ) -> Result<Downloaded, windlass_client::Error> {
-        let pace = Mutex::new(Pace::default());
+        let meter = Mutex::new(RateMeter::default());
         let progress = |progress: DownloadProgress| {
-            let mut pace = pace
+            let mut meter = meter
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-            self.track.show(&pace.view(progress, Instant::now()));
+            self.handle.show(&meter.view(progress, Instant::now()));
         };
         client.download(download, progress).await
     }
@@ -97,7 +99,7 @@ impl Shown {
             Ended::Failed(error) => self.failed(&error),
             Ended::TimeOver => self.broken_off("timeout", "not done in time"),
             Ended::Interrupted => {
-                self.track.display().leave();
+                self.handle.display().leave();
                 self.broken_off("interrupted", "stopped")
             }
         }
@@ -105,8 +107,8 @@ impl Shown {
 
     fn done(&self, downloaded: Downloaded) {
         let file = self.target.display().to_string();
-        self.track.event(&Event::Downloaded(display::Downloaded {
-            source: self.track.source(),
+        self.handle.event(&Event::Downloaded(display::Downloaded {
+            source: self.handle.source(),
             file: &file,
             size: downloaded.size,
             verified: downloaded.verified,
@@ -117,24 +119,24 @@ impl Shown {
             "not checked"
         };
         let size = display::size(downloaded.size);
-        self.track
+        self.handle
             .display()
             .note(&format!("{file}: {size} downloaded, {checked}"));
     }
 
     fn failed(&self, error: &windlass_client::Error) -> Code {
-        let code = advice::exit_code(error);
+        let code = hints::exit_code(error);
         let message = output::with_causes(error);
-        let around = Surroundings {
+        let context = HintContext {
             task: Task::Download,
             has_token: self.has_token,
-            ..Surroundings::default()
+            ..HintContext::default()
         };
-        let hint = advice::hint(error, around);
-        self.track.fail(&Failed {
-            source: self.track.source(),
+        let hint = hints::hint(error, context);
+        self.handle.fail(&Failed {
+            source: self.handle.source(),
             message: &message,
-            kind: advice::kind_name(error.kind()),
+            kind: hints::kind_name(error.kind()),
             status: error.status().map(|status| status.as_u16()),
             reason: error.reason(),
             upload: None,
@@ -146,7 +148,7 @@ impl Shown {
 
     fn broken_off(&self, kind: &'static str, what: &str) -> Code {
         let received = self
-            .track
+            .handle
             .last()
             .map(|view| display::bytes_of(view.committed, view.total));
         let message = match received {
@@ -154,8 +156,8 @@ impl Shown {
             None => what.to_owned(),
         };
         let hint = "the same command, run again, goes on with what is there";
-        self.track.fail(&Failed {
-            source: self.track.source(),
+        self.handle.fail(&Failed {
+            source: self.handle.source(),
             message: &message,
             kind,
             status: None,
@@ -170,11 +172,11 @@ impl Shown {
 
 /// How fast it goes, on the whole: a download that is carried on begins with what is there.
 #[derive(Debug, Default)]
-struct Pace {
+struct RateMeter {
     begin: Option<(Instant, u64)>,
 }
 
-impl Pace {
+impl RateMeter {
     fn view(&mut self, progress: DownloadProgress, now: Instant) -> View {
         let (since, had) = *self.begin.get_or_insert((now, progress.received));
         let millis = now.duration_since(since).as_millis();
@@ -186,15 +188,15 @@ impl Pace {
             .map(|total| total.saturating_sub(progress.received));
         let left = left.and_then(|left| left.checked_div(rate));
         View {
-            way: Way::Down,
+            direction: Direction::Down,
             committed: progress.received,
             sent: progress.received,
             total: progress.total,
             rate,
             left: left.map(std::time::Duration::from_secs),
-            doing: match progress.waiting {
-                None => Doing::Receiving,
-                Some(delay) => Doing::Waiting(Waiting {
+            activity: match progress.waiting {
+                None => Activity::Receiving,
+                Some(delay) => Activity::Waiting(Waiting {
                     delay,
                     tries: None,
                     cause: "the connection broke".to_owned(),

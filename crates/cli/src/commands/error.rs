@@ -9,7 +9,7 @@ use windlass_client::{InvalidTokenSource, JournalError, RecordId};
 use windlass_store_local::backup::BackupError;
 use windlass_store_local::verify::VerifyError;
 
-use super::{advice, backup, discovery, journal, serve, verify};
+use super::{backup, discovery, hints, journal, serve, verify};
 use crate::exit::Code;
 use crate::settings;
 
@@ -78,7 +78,7 @@ impl Error {
             Self::Discovery(error) => error.exit_code(),
             Self::Verify(error) => verify::exit_code(error),
             Self::Backup(error) => backup::exit_code(error),
-            Self::Client(error) => advice::exit_code(error),
+            Self::Client(error) => hints::exit_code(error),
             Self::Settings(_)
             | Self::Token(_)
             | Self::NotUnicode { .. }
@@ -108,12 +108,12 @@ impl Error {
             Self::Settings(error) => return error.hint(),
             Self::Verify(error) => return verify::hint(error).map(str::to_owned),
             Self::Backup(error) => return backup::hint(error).map(str::to_owned),
-            Self::Client(error) => return advice::hint(error, advice::Surroundings::default()),
+            Self::Client(error) => return hints::hint(error, hints::HintContext::default()),
             Self::NoHome => {
                 "choose a directory with --journal, or remember nothing with --no-journal"
             }
             Self::Damaged { id, source } => return journal::damage_hint(id, source),
-            Self::Journal(error) => return advice::journal_hint(error).map(str::to_owned),
+            Self::Journal(error) => return hints::journal_hint(error).map(str::to_owned),
             Self::MetadataNotJson(_) => {
                 "metadata is a JSON object, as in --metadata '{\"name\": \"Bella\"}', or @FILE"
             }

@@ -147,11 +147,11 @@ fn no_such(text: &str) -> Error {
 
 /// The file that an upload is of, as it is shown.
 pub(super) fn source_of(record: &Record) -> String {
-    shown(record.source.path())
+    relative_to_cwd(record.source.path())
 }
 
 /// A path below the current directory is shown as it would be typed.
-fn shown(path: &Path) -> String {
+fn relative_to_cwd(path: &Path) -> String {
     let here = std::env::current_dir().ok();
     let below = here.and_then(|here| path.strip_prefix(here).ok());
     below.unwrap_or(path).display().to_string()

@@ -2,12 +2,12 @@
 
 use windlass_client::{Journal, RateLimit, Record, Upload};
 
-use super::carry_on::CarryOn;
 use super::journal::Unfinished;
+use super::resume_command::ResumeCommand;
 use super::signals::Signals;
 use super::transfers::{Job, Transfers, Work};
-use super::upload::watched;
-use super::{Error, journal, line, uploads, warnings};
+use super::upload::with_progress;
+use super::{Error, connection, journal, uploads, warnings};
 use crate::args::ResumeArgs;
 use crate::display::Display;
 use crate::exit::Code;
@@ -16,9 +16,9 @@ use crate::output;
 /// Carries on with the uploads that are asked for.
 pub(super) async fn run(args: ResumeArgs) -> Result<Code, Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
-    let display = Display::new(args.talk);
-    warnings::hear_on(&display);
-    let (client, has_token) = line::client(&args.line.token)?;
+    let display = Display::new(args.verbosity);
+    warnings::print_warnings_on(&display);
+    let (client, has_token) = connection::client(&args.connection.token)?;
     let journal = journal::open(&args.journal)?;
     let found = wanted(&args, &journal)?;
     found.warn(|what, hint| output::warning(what, hint));
@@ -28,17 +28,19 @@ pub(super) async fn run(args: ResumeArgs) -> Result<Code, Error> {
     let transfers = Transfers {
         client,
         display,
-        journal: Some((journal.clone(), CarryOn::new(&args.journal))),
+        journal: Some((journal.clone(), ResumeCommand::new(&args.journal))),
         to_upload_url: true,
         has_token,
     };
-    let limit = args.pace.max_rate.map(|rate| RateLimit::new(rate.0));
+    let limit = args.transfer.max_rate.map(|rate| RateLimit::new(rate.0));
     let jobs = found
         .records
         .iter()
         .map(|record| transfers.job(&journal, record, &args, limit.clone()))
         .collect::<Result<_, _>>()?;
-    let code = transfers.run(jobs, args.pace.concurrency, signals).await;
+    let code = transfers
+        .run(jobs, args.transfer.concurrency, signals)
+        .await;
     Ok(code.max(found.code()))
 }
 
@@ -71,14 +73,14 @@ impl Transfers {
         args: &ResumeArgs,
         limit: Option<RateLimit>,
     ) -> Result<Job, Error> {
-        let track = self.display.track(journal::source_of(record));
-        let upload = Upload::of_record(record)?.verify(!args.pace.no_verify);
-        let mut upload = watched(line::patient(upload, &args.line), &track);
+        let handle = self.display.add_progress(journal::source_of(record));
+        let upload = Upload::of_record(record)?.verify(!args.transfer.no_verify);
+        let mut upload = with_progress(connection::with_retries(upload, &args.connection), &handle);
         if let Some(limit) = limit {
             upload = upload.rate_limit(limit);
         }
         let (client, journal, id) = (self.client.clone(), journal.clone(), record.id.clone());
-        let work: Work = Box::pin(async move { client.resume(upload, journal.lock(&id)?).await });
-        Ok(Job { track, work })
+        let work: Work = Box::pin(async move { client.resume(upload, journal.hold(&id)?).await });
+        Ok(Job { handle, work })
     }
 }

@@ -1,9 +1,9 @@
 //! `windlass serve`: a server of its own process, over a store on the local disk.
 
 mod certificate;
+mod certificate_reload;
 mod descriptors;
 mod error;
-mod hang_up;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use windlass_server::config::Limits;
 use windlass_server::{Ended, Listener, Registry, Server, Stores, SystemClock};
 use windlass_store_local::{Durability, LocalStore};
 
-use super::signals::{Signals, outlive_the_file_limit};
+use super::signals::{Signals, ignore_file_size_signal};
 use crate::args::ServeArgs;
 use crate::exit::Code;
 use crate::output;
@@ -33,7 +33,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     let sources = Sources {
         config: args.config.clone(),
-        flags: args.given(),
+        flags: args.raw_values(),
         environment: Environment::new(std::env::vars_os())?,
     };
     warn_of_ignored(&sources.environment);
@@ -124,7 +124,7 @@ async fn serve(
     certificate: Option<Arc<Certificate>>,
 ) -> Result<(), Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
-    outlive_the_file_limit().map_err(Error::Signals)?;
+    ignore_file_size_signal().map_err(Error::Signals)?;
     let (listener, address) = listen(settings.listen).await?;
     // It blocks, but nothing else runs yet.
     let store = LocalStore::open(&settings.data, settings.store)?;
@@ -138,7 +138,7 @@ async fn serve(
         None => Listener::plain(listener),
         Some(certificate) => {
             let config = certificate.config();
-            hang_up::reload_at_each(certificate).map_err(Error::Signals)?;
+            certificate_reload::reload_on_sighup(certificate).map_err(Error::Signals)?;
             Listener::tls(listener, config)
         }
     };

@@ -8,7 +8,7 @@ use crate::exit;
 use crate::output;
 
 /// Lets a write beyond the limit of file sizes fail, as on a full disk. Without it the system ends the process (SIGXFSZ).
-pub(super) fn outlive_the_file_limit() -> io::Result<()> {
+pub(super) fn ignore_file_size_signal() -> io::Result<()> {
     // Once caught it stays caught; nobody has to listen.
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }

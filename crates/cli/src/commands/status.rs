@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use windlass_client::{Client, Record, SessionUri, Status};
 
-use super::advice::{self, Surroundings};
-use super::{Error, journal, line, uploads, warnings};
+use super::hints::{self, HintContext};
+use super::{Error, connection, journal, uploads, warnings};
 use crate::args::{StatusArgs, Target};
 use crate::display;
 use crate::exit::Code;
@@ -12,14 +12,14 @@ use crate::output;
 
 /// Asks servers how far uploads are.
 pub(super) async fn run(args: StatusArgs) -> Result<Code, Error> {
-    warnings::hear();
-    let (client, has_token) = line::client(&args.token)?;
+    warnings::print_warnings();
+    let (client, has_token) = connection::client(&args.token)?;
     let mut worst = Code::Success;
     let asked = match &args.target {
-        Some(Target::Session(session)) => vec![Asked::of_session(session)],
+        Some(Target::Session(session)) => vec![StatusQuery::of_session(session)],
         Some(Target::Id(id)) => {
             let journal = journal::open(&args.journal)?;
-            vec![Asked::of_record(journal::named(&journal, id)?)]
+            vec![StatusQuery::of_record(journal::named(&journal, id)?)]
         }
         None => {
             let journal = journal::open(&args.journal)?;
@@ -29,7 +29,11 @@ pub(super) async fn run(args: StatusArgs) -> Result<Code, Error> {
                 output::note("there is no unfinished upload");
             }
             worst = found.code();
-            found.records.into_iter().map(Asked::of_record).collect()
+            found
+                .records
+                .into_iter()
+                .map(StatusQuery::of_record)
+                .collect()
         }
     };
     for asked in &asked {
@@ -39,12 +43,12 @@ pub(super) async fn run(args: StatusArgs) -> Result<Code, Error> {
 }
 
 /// A session that is asked about, and what the journal knows of it.
-struct Asked {
+struct StatusQuery {
     session: SessionUri,
     record: Option<Record>,
 }
 
-impl Asked {
+impl StatusQuery {
     fn of_session(session: &SessionUri) -> Self {
         Self {
             session: session.clone(),
@@ -65,7 +69,7 @@ impl Asked {
                 if json {
                     output::json(self.to_json(&status));
                 } else {
-                    output::data(display::shown(&self.line(&status)));
+                    output::data(display::escaped(&self.line(&status)));
                 }
                 match status {
                     Status::Active { .. } | Status::Finished { .. } => Code::Success,
@@ -73,13 +77,13 @@ impl Asked {
                 }
             }
             Err(error) => {
-                let around = Surroundings {
+                let context = HintContext {
                     has_token,
-                    ..Surroundings::default()
+                    ..HintContext::default()
                 };
                 let message = format!("{}: {}", self.name(), output::with_causes(&error));
-                output::failure(&message, advice::hint(&error, around).as_deref());
-                advice::exit_code(&error)
+                output::failure(&message, hints::hint(&error, context).as_deref());
+                hints::exit_code(&error)
             }
         }
     }

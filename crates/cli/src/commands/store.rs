@@ -11,7 +11,7 @@ use crate::settings::{self, Environment, Sources};
 pub(super) fn directory(args: &StoreArgs) -> Result<PathBuf, settings::Error> {
     let sources = Sources {
         config: args.config.clone(),
-        flags: args.given(),
+        flags: args.raw_values(),
         environment: Environment::new(std::env::vars_os())?,
     };
     Ok(sources.merge()?.settings.data)

@@ -9,20 +9,20 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use windlass_client::{Client, Error, Journal, RecordId, SessionUri, Status, Uploaded};
 
-use super::advice::{self, Surroundings, Task};
-use super::carry_on::CarryOn;
+use super::hints::{self, HintContext, Task};
+use super::resume_command::ResumeCommand;
 use super::signals::Signals;
-use crate::display::{self, Display, Event, Failed, Track};
+use crate::display::{self, Display, Event, Failed, ProgressHandle};
 use crate::exit::Code;
 use crate::output;
 
 /// How long servers are asked how much they have when somebody wants to go.
-const FAREWELL: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An upload that is to be done.
 pub(super) struct Job {
     /// Where it is shown.
-    pub(super) track: Track,
+    pub(super) handle: ProgressHandle,
     /// It.
     pub(super) work: Work,
 }
@@ -39,7 +39,7 @@ pub(super) struct Transfers {
     pub(super) client: Client,
     pub(super) display: Display,
     /// What remembers them, if anything does, and how they are carried on.
-    pub(super) journal: Option<(Journal, CarryOn)>,
+    pub(super) journal: Option<(Journal, ResumeCommand)>,
     pub(super) to_upload_url: bool,
     pub(super) has_token: bool,
 }
@@ -52,8 +52,8 @@ impl Transfers {
         at_once: NonZeroUsize,
         mut signals: Signals,
     ) -> Code {
-        let tracks: Vec<_> = jobs.iter().map(|job| job.track.clone()).collect();
-        let mut unfinished: Vec<_> = tracks.iter().map(|_| true).collect();
+        let handles: Vec<_> = jobs.iter().map(|job| job.handle.clone()).collect();
+        let mut unfinished: Vec<_> = handles.iter().map(|_| true).collect();
         let mut waiting = jobs.into_iter().map(|job| job.work).enumerate();
         let mut running = JoinSet::new();
         let mut worst = Code::Success;
@@ -68,8 +68,8 @@ impl Transfers {
                 () = signals.next() => {
                     tokio::spawn(signals.end_process(Code::Unfinished));
                     running.shutdown().await;
-                    let stopped = tracks.iter().zip(unfinished).filter(|(_, stopped)| *stopped);
-                    return worst.max(self.stopped(stopped.map(|(track, _)| track)).await);
+                    let stopped = handles.iter().zip(unfinished).filter(|(_, stopped)| *stopped);
+                    return worst.max(self.stopped(stopped.map(|(handle, _)| handle)).await);
                 }
                 ended = running.join_next() => ended,
             };
@@ -77,26 +77,26 @@ impl Transfers {
                 None => return worst,
                 Some(Ok((index, result))) => {
                     unfinished[index] = false;
-                    worst = worst.max(self.ended(&tracks[index], result));
+                    worst = worst.max(self.ended(&handles[index], result));
                 }
                 Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
             }
         }
     }
 
-    fn ended(&self, track: &Track, result: Result<Uploaded, Error>) -> Code {
+    fn ended(&self, handle: &ProgressHandle, result: Result<Uploaded, Error>) -> Code {
         match result {
             Ok(uploaded) => {
-                self.uploaded(track, &uploaded);
+                self.uploaded(handle, &uploaded);
                 Code::Success
             }
-            Err(error) => self.failed(track, &error),
+            Err(error) => self.failed(handle, &error),
         }
     }
 
-    fn uploaded(&self, track: &Track, uploaded: &Uploaded) {
-        track.event(&Event::Uploaded(display::Uploaded {
-            source: track.source(),
+    fn uploaded(&self, handle: &ProgressHandle, uploaded: &Uploaded) {
+        handle.event(&Event::Uploaded(display::Uploaded {
+            source: handle.source(),
             size: uploaded.size,
             upload_type: uploaded.upload_type.as_str(),
             verified: uploaded.verified,
@@ -106,7 +106,7 @@ impl Transfers {
         let size = display::size(uploaded.size);
         let checked = display::checked(uploaded.verified);
         self.display
-            .note(&format!("{}: {size} uploaded, {checked}", track.label()));
+            .note(&format!("{}: {size} uploaded, {checked}", handle.label()));
         if !self.display.has_events()
             && let Some(resource) = &uploaded.resource
         {
@@ -114,24 +114,24 @@ impl Transfers {
         }
     }
 
-    fn failed(&self, track: &Track, error: &Error) -> Code {
-        let code = advice::exit_code(error);
+    fn failed(&self, handle: &ProgressHandle, error: &Error) -> Code {
+        let code = hints::exit_code(error);
         let message = output::with_causes(error);
         let upload = error.upload().cloned();
-        let hint = advice::hint(
+        let hint = hints::hint(
             error,
-            Surroundings {
+            HintContext {
                 task: Task::Upload {
                     to_upload_url: self.to_upload_url,
                 },
                 has_token: self.has_token,
-                carry_on: upload.as_ref().and_then(|id| self.carry_on(id)),
+                resume_command: upload.as_ref().and_then(|id| self.resume_command(id)),
             },
         );
-        track.fail(&Failed {
-            source: track.source(),
+        handle.fail(&Failed {
+            source: handle.source(),
             message: &message,
-            kind: advice::kind_name(error.kind()),
+            kind: hints::kind_name(error.kind()),
             status: error.status().map(|status| status.as_u16()),
             reason: error.reason(),
             upload,
@@ -141,35 +141,35 @@ impl Transfers {
         code
     }
 
-    fn carry_on(&self, id: &RecordId) -> Option<String> {
-        let (_, carry_on) = self.journal.as_ref()?;
-        Some(carry_on.command(id))
+    fn resume_command(&self, id: &UploadRef) -> Option<String> {
+        let (_, resume_command) = self.journal.as_ref()?;
+        Some(resume_command.command(id))
     }
 
     /// Says of each upload how much of it is there, and how it is carried on.
-    async fn stopped(&self, tracks: impl Iterator<Item = &Track>) -> Code {
+    async fn stopped(&self, handles: impl Iterator<Item = &ProgressHandle>) -> Code {
         self.display.leave();
-        let tracks: Vec<_> = tracks.collect();
-        let committed = self.committed(&tracks).await;
-        for track in &tracks {
-            self.interrupted(track, &committed);
+        let handles: Vec<_> = handles.collect();
+        let committed = self.committed(&handles).await;
+        for handle in &handles {
+            self.interrupted(handle, &committed);
         }
-        if tracks.is_empty() {
+        if handles.is_empty() {
             Code::Success
         } else {
             Code::Unfinished
         }
     }
 
-    fn interrupted(&self, track: &Track, committed: &Committed) {
-        let upload = track.upload();
-        let (message, hint) = match (track.last(), &upload) {
+    fn interrupted(&self, handle: &ProgressHandle, committed: &Committed) {
+        let upload = handle.upload();
+        let (message, hint) = match (handle.last(), &upload) {
             (None, _) => ("not begun".to_owned(), None),
             (Some(view), Some(id)) => {
                 let committed = committed.get(&id.to_string()).copied();
                 let much = display::committed(committed.unwrap_or(view.committed), view.total);
                 let hint = self
-                    .carry_on(id)
+                    .resume_command(id)
                     .map(|command| format!("`{command}` carries on"));
                 (format!("stopped; {much} so far"), hint)
             }
@@ -178,8 +178,8 @@ impl Transfers {
                 Some("only resumable uploads of files that are remembered can be".to_owned()),
             ),
         };
-        track.fail(&Failed {
-            source: track.source(),
+        handle.fail(&Failed {
+            source: handle.source(),
             message: &message,
             kind: "interrupted",
             status: None,
@@ -192,13 +192,13 @@ impl Transfers {
 
     /// How much servers have of these uploads, as far as they say so soon: they keep what arrived before
     /// the connections were cut. All are asked at once.
-    async fn committed(&self, tracks: &[&Track]) -> Committed {
+    async fn committed(&self, handles: &[&ProgressHandle]) -> Committed {
         let mut asked = JoinSet::new();
-        for (id, session) in self.sessions(tracks) {
+        for (id, session) in self.sessions(handles) {
             let client = self.client.clone();
             asked.spawn(async move { (id, client.status(&session).await) });
         }
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + STATUS_TIMEOUT;
         let mut committed = Committed::new();
         while let Ok(Some(answer)) = timeout_at(deadline, asked.join_next()).await {
             if let Ok((id, Ok(Status::Active { committed: bytes }))) = answer {
@@ -209,8 +209,11 @@ impl Transfers {
     }
 
     /// The sessions of these uploads.
-    fn sessions(&self, tracks: &[&Track]) -> Vec<(String, SessionUri)> {
-        let ids: HashSet<_> = tracks.iter().filter_map(|track| track.upload()).collect();
+    fn sessions(&self, handles: &[&ProgressHandle]) -> Vec<(String, SessionUri)> {
+        let ids: HashSet<_> = handles
+            .iter()
+            .filter_map(|handle| handle.upload())
+            .collect();
         let Some((journal, _)) = self.journal.as_ref().filter(|_| !ids.is_empty()) else {
             return Vec::new();
         };

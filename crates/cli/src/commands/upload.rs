@@ -9,19 +9,19 @@ use windlass_client::{
     UploadType,
 };
 
-use super::carry_on::CarryOn;
+use super::resume_command::ResumeCommand;
 use super::signals::Signals;
 use super::transfers::{Job, Transfers, Work};
-use super::{Error, journal, line, warnings};
+use super::{Error, connection, journal, warnings};
 use crate::args::UploadArgs;
-use crate::display::{Display, Track, View};
+use crate::display::{Display, ProgressHandle, View};
 use crate::exit::Code;
 
 mod content_type;
-mod earlier;
+mod existing_upload;
 mod metadata;
 
-use earlier::{Choice, Earlier};
+use existing_upload::{Choice, ExistingUploads};
 
 /// The name of standard input.
 const STDIN: &str = "-";
@@ -32,26 +32,26 @@ pub(super) const LARGEST_WINDOW: u64 = 1 << 30;
 /// Uploads all sources.
 pub(super) async fn run(args: UploadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
-    let display = Display::new(args.talk);
-    warnings::hear_on(&display);
+    let display = Display::new(args.verbosity);
+    warnings::print_warnings_on(&display);
     check_stdin(&args)?;
-    let (client, has_token) = line::client(&args.line.token)?;
+    let (client, has_token) = connection::client(&args.connection.token)?;
     let journal = journal(&args, &display)?;
     let plan = Plan::new(&args, client.clone(), journal.clone(), display.clone())?;
     let planned = tokio::select! {
         biased;
         () = signals.next() => return Ok(Code::Unfinished),
-        planned = plan.jobs(&args.places.sources) => planned?,
+        planned = plan.jobs(&args.positional.sources) => planned?,
     };
     let transfers = Transfers {
         client,
         display,
-        journal: journal.map(|journal| (journal, CarryOn::new(&args.journal))),
-        to_upload_url: is_upload_url(&args.places.url),
+        journal: journal.map(|journal| (journal, ResumeCommand::new(&args.journal))),
+        to_upload_url: is_upload_url(&args.positional.url),
         has_token,
     };
     let code = transfers
-        .run(planned.jobs, args.pace.concurrency, signals)
+        .run(planned.jobs, args.transfer.concurrency, signals)
         .await;
     Ok(code.max(planned.left))
 }
@@ -66,7 +66,11 @@ fn is_stdin(source: &Path) -> bool {
 
 /// It can be read once, and what is read of it must be kept until the server has it.
 fn check_stdin(args: &UploadArgs) -> Result<(), Error> {
-    let from_stdin = args.places.sources.iter().filter(|source| is_stdin(source));
+    let from_stdin = args
+        .positional
+        .sources
+        .iter()
+        .filter(|source| is_stdin(source));
     let from_stdin = from_stdin.count();
     if from_stdin > 1 {
         return Err(Error::StdinTwice);
@@ -82,11 +86,17 @@ fn journal(args: &UploadArgs, display: &Display) -> Result<Option<Journal>, Erro
     let is_one_request = args
         .upload_type
         .is_some_and(|asked| UploadType::from(asked) != UploadType::Resumable);
-    if args.earlier.no_journal || is_one_request {
+    if args.existing.no_journal || is_one_request {
         return Ok(None);
     }
     let is_chosen = journal::named_directory(&args.journal).is_some();
-    if !is_chosen && args.places.sources.iter().all(|source| is_stdin(source)) {
+    if !is_chosen
+        && args
+            .positional
+            .sources
+            .iter()
+            .all(|source| is_stdin(source))
+    {
         return Ok(None);
     }
     journal::open_if_possible(&args.journal, display)
@@ -100,7 +110,7 @@ struct Plan {
     window: Option<u64>,
     client: Client,
     display: Display,
-    earlier: Option<Earlier>,
+    existing: Option<ExistingUploads>,
 }
 
 /// What came of the sources.
@@ -117,10 +127,10 @@ impl Plan {
         journal: Option<Journal>,
         display: Display,
     ) -> Result<Self, Error> {
-        let upload = Upload::new(args.places.url.clone())?
-            .http_method(args.method.into())
-            .verify(!args.pace.no_verify);
-        let mut upload = line::patient(upload, &args.line);
+        let upload = Upload::new(args.positional.url.clone())?
+            .verb(args.method.into())
+            .verify(!args.transfer.no_verify);
+        let mut upload = connection::with_retries(upload, &args.connection);
         if let Some(text) = &args.metadata {
             upload = upload.metadata(&metadata::read(text)?)?;
         }
@@ -133,7 +143,7 @@ impl Plan {
         if let Some(size) = args.chunk_size {
             upload = upload.chunking(Chunking::Fixed(size));
         }
-        if let Some(rate) = args.pace.max_rate {
+        if let Some(rate) = args.transfer.max_rate {
             upload = upload.rate_limit(RateLimit::new(rate.0));
         }
         if let Some(journal) = journal.clone() {
@@ -143,8 +153,8 @@ impl Plan {
             upload,
             guess: args.content_type.is_none(),
             window: args.chunk_size.map(|size| size.bytes().min(LARGEST_WINDOW)),
-            earlier: journal
-                .map(|journal| Earlier::new(client.clone(), journal, display.clone(), args))
+            existing: journal
+                .map(|journal| ExistingUploads::new(client.clone(), journal, display.clone(), args))
                 .transpose()?,
             client,
             display,
@@ -176,19 +186,26 @@ impl Plan {
         {
             upload = upload.content_type(&guessed)?;
         }
-        let choice = match &self.earlier {
-            Some(earlier) => earlier.choose(&upload, path).await,
+        let choice = match &self.existing {
+            Some(existing) => existing.choose(&upload, path).await,
             None => Ok(Choice::Begin),
         };
         if matches!(choice, Ok(Choice::Leave)) {
             return Ok(None);
         }
-        let track = self.display.track(path.display().to_string());
-        let upload = watched(upload, &track);
-        let (client, source) = (self.client.clone(), kept(Source::path(path), self.window));
-        let journal = self.earlier.as_ref().map(Earlier::journal).cloned();
+        let handle = self.display.add_progress(path.display().to_string());
+        let upload = with_progress(upload, &handle);
+        let (client, source) = (
+            self.client.clone(),
+            with_window(Source::path(path), self.window),
+        );
+        let journal = self
+            .existing
+            .as_ref()
+            .map(ExistingUploads::journal)
+            .cloned();
         let work: Work = Box::pin(async move {
-            if let (Choice::CarryOn(id), Some(journal)) = (choice?, journal)
+            if let (Choice::Resume(id), Some(journal)) = (choice?, journal)
                 && let Some(held) = hold(&journal, &id)?
             {
                 return client.resume(upload, held).await;
@@ -196,13 +213,13 @@ impl Plan {
             // Earlier uploads were looked for already.
             client.upload(upload.ignore_journal(), source).await
         });
-        Ok(Some(Job { track, work }))
+        Ok(Some(Job { handle, work }))
     }
 
     /// Its first bytes are looked at before they go on their way.
     fn job_of_stdin(&self) -> Job {
-        let track = self.display.track(STDIN);
-        let mut upload = watched(self.upload.clone(), &track);
+        let handle = self.display.add_progress(STDIN);
+        let mut upload = with_progress(self.upload.clone(), &handle);
         let (client, guess, window) = (self.client.clone(), self.guess, self.window);
         let work: Work = Box::pin(async move {
             let mut stdin = tokio::io::stdin();
@@ -215,18 +232,18 @@ impl Plan {
                     upload = upload.content_type(guessed)?;
                 }
             }
-            let source = kept(
+            let source = with_window(
                 Source::reader(std::io::Cursor::new(head).chain(stdin)),
                 window,
             );
             client.upload(upload, source).await
         });
-        Job { track, work }
+        Job { handle, work }
     }
 }
 
 /// A source of which so much is kept to be sent again, if it can be read only once.
-fn kept(source: Source, window: Option<u64>) -> Source {
+fn with_window(source: Source, window: Option<u64>) -> Source {
     match window {
         Some(window) => source.with_window(window),
         None => source,
@@ -243,7 +260,7 @@ fn hold(journal: &Journal, id: &RecordId) -> Result<Option<LockedRecord>, Journa
 }
 
 /// An upload that shows itself.
-pub(super) fn watched(upload: Upload, track: &Track) -> Upload {
-    let track = track.clone();
-    upload.on_progress(move |progress| track.show(&View::from(progress)))
+pub(super) fn with_progress(upload: Upload, handle: &ProgressHandle) -> Upload {
+    let handle = handle.clone();
+    upload.on_progress(move |progress| handle.show(&View::from(progress)))
 }

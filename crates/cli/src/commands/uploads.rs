@@ -37,8 +37,8 @@ pub(super) fn table(records: &[Record]) -> String {
             display::bytes_of(record.committed, Some(record.total)),
             format!("{} %", display::percent(record.committed, record.total)),
             age(record),
-            display::shown(&journal::source_of(record)).into_owned(),
-            display::shown(&place(&record.url)).into_owned(),
+            display::escaped(&journal::source_of(record)).into_owned(),
+            display::escaped(&place(&record.url)).into_owned(),
         ]
     });
     aligned(&std::iter::once(head).chain(rows).collect::<Vec<_>>())

@@ -67,8 +67,8 @@ fn line(finding: &Finding, repair: bool) -> String {
     format!(
         "{}: {}: {}\n  {}",
         severity(finding),
-        display::shown(&subject),
-        display::shown(&fault),
+        display::escaped(&subject),
+        display::escaped(&fault),
         next(finding, repair)
     )
 }

@@ -20,38 +20,38 @@ use crate::output;
 const OURS: &str = "windlass";
 
 /// Says warnings on standard error from now on.
-pub(super) fn hear() {
-    hear_with(|line| output::warning(line, None));
+pub(super) fn print_warnings() {
+    install(|line| output::warning(line, None));
 }
 
 /// Says warnings on a display from now on.
-pub(super) fn hear_on(display: &Display) {
+pub(super) fn print_warnings_on(display: &Display) {
     let display = display.clone();
-    hear_with(move |line| display.warning(line, None));
+    install(move |line| display.warning(line, None));
 }
 
-/// Hands every warning to `say`, each of them once.
-fn hear_with(say: impl Fn(&str) + Send + Sync + 'static) {
+/// Hands every warning to `print`, each of them once.
+fn install(print: impl Fn(&str) + Send + Sync + 'static) {
     // Another subscriber can only be one of a test.
-    tracing::subscriber::set_global_default(subscriber(say)).ok();
+    tracing::subscriber::set_global_default(subscriber(print)).ok();
 }
 
-fn subscriber(say: impl Fn(&str) + Send + Sync + 'static) -> impl Subscriber + Send + Sync {
+fn subscriber(print: impl Fn(&str) + Send + Sync + 'static) -> impl Subscriber + Send + Sync {
     let ours = Targets::new().with_target(OURS, LevelFilter::WARN);
-    tracing_subscriber::registry().with(Warnings::new(say).with_filter(ours))
+    tracing_subscriber::registry().with(Warnings::new(print).with_filter(ours))
 }
 
 struct Warnings<F> {
-    say: F,
+    print: F,
     /// An upload of many chunks may fail to be remembered at each of them.
-    said: Mutex<HashSet<String>>,
+    printed: Mutex<HashSet<String>>,
 }
 
 impl<F> Warnings<F> {
-    fn new(say: F) -> Self {
+    fn new(print: F) -> Self {
         Self {
-            say,
-            said: Mutex::default(),
+            print,
+            printed: Mutex::default(),
         }
     }
 }
@@ -61,10 +61,10 @@ impl<S: Subscriber, F: Fn(&str) + 'static> Layer<S> for Warnings<F> {
         let mut line = Line::default();
         event.record(&mut line);
         let line = line.0;
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.insert(line.clone()) {
-            drop(said);
-            (self.say)(&line);
+        let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+        if printed.insert(line.clone()) {
+            drop(printed);
+            (self.print)(&line);
         }
     }
 }
@@ -96,9 +96,9 @@ mod tests {
     #[test]
     fn warnings_of_our_crates_are_lines_and_are_said_once() {
         let heard = Arc::new(Mutex::new(Vec::new()));
-        let said = Arc::clone(&heard);
+        let printed = Arc::clone(&heard);
         let subscriber = subscriber(move |line| {
-            said.lock().expect("nobody panics").push(line.to_owned());
+            printed.lock().expect("nobody panics").push(line.to_owned());
         });
         tracing::subscriber::with_default(subscriber, || {
             for _ in 0..2 {

@@ -11,13 +11,13 @@ const USUAL_COLUMNS: usize = 80;
 
 /// All bars of a command.
 #[derive(Debug)]
-pub(super) struct Bars(MultiProgress);
+pub(super) struct ProgressBars(MultiProgress);
 
 /// One of them.
 #[derive(Debug, Clone)]
 pub(super) struct Bar(ProgressBar);
 
-impl Bars {
+impl ProgressBars {
     pub(super) fn new() -> Self {
         Self(MultiProgress::with_draw_target(
             ProgressDrawTarget::stderr_with_hz(10),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use windlass_client::{RecordId, Verified};
 
-use super::{Doing, View};
+use super::{Activity, View};
 use crate::exit::Code;
 
 /// Something happened.
@@ -65,13 +65,13 @@ fn progress(source: &str, view: &View) -> Value {
     let mut event = json!({
         "event": "progress",
         "source": source,
-        "state": view.doing.name(),
+        "state": view.activity.name(),
         "committed": view.committed,
         "sent": view.sent,
         "total": view.total,
         "rate": view.rate,
     });
-    if let Doing::Waiting(wait) = &view.doing {
+    if let Activity::Waiting(wait) = &view.activity {
         event["wait"] = json!({
             "seconds": wait.delay.as_secs_f64(),
             "attempt": wait.tries.map(|(attempt, _)| attempt),
@@ -161,7 +161,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::display::{Waiting, Way};
+    use crate::display::{Direction, Waiting};
 
     #[test]
     fn the_fields_of_events_are_those_of_the_document() {
@@ -171,13 +171,13 @@ mod tests {
             cause: "the connection broke".to_owned(),
         };
         let view = View {
-            way: Way::Up,
+            direction: Direction::Up,
             committed: 1,
             sent: 2,
             total: None,
             rate: 3,
             left: None,
-            doing: Doing::Waiting(wait),
+            activity: Activity::Waiting(wait),
             upload: "mzxw6ytb".parse().ok(),
         };
         let resource = json!({"id": "7"});

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::text::{percent, seconds, shown, size, span};
-use super::{Doing, View, Waiting, Way};
+use super::text::{escaped, percent, seconds, size, span};
+use super::{Activity, Direction, View, Waiting};
 
 /// The widest that a name may be beside its bar.
 const NAME: usize = 24;
@@ -15,9 +15,9 @@ const WIDTHS: [usize; 3] = [30, 20, 10];
 
 /// How much is said: not all of it fits everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Words {
-    All,
-    Few,
+enum Detail {
+    Full,
+    Short,
 }
 
 /// The line of a terminal with so many columns, `since` after the view was made: name, bar and text, as
@@ -26,7 +26,7 @@ pub(super) fn with_bar(name: &str, view: &View, since: Duration, columns: usize)
     let columns = columns.saturating_sub(1);
     let name = elided(name, NAME.min(columns));
     let padding = " ".repeat(NAME.saturating_sub(name.width()));
-    let text = details(view, since, Words::All);
+    let text = details(view, since, Detail::Full);
     let room = columns.saturating_sub(NAME + 2 + 4 + text.width());
     let width = WIDTHS.into_iter().find(|width| *width <= room);
     match (view.total, width) {
@@ -36,7 +36,7 @@ pub(super) fn with_bar(name: &str, view: &View, since: Duration, columns: usize)
         }
         _ if NAME + 2 + text.width() <= columns => format!("{name}{padding}  {text}"),
         _ => {
-            let line = format!("{name}  {}", details(view, since, Words::Few));
+            let line = format!("{name}  {}", details(view, since, Detail::Short));
             beginning(&line, columns)
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn with_bar(name: &str, view: &View, since: Duration, columns: usize)
 
 /// The line of a log.
 pub(super) fn plain(name: &str, view: &View) -> String {
-    format!("{name}: {}", details(view, Duration::ZERO, Words::All))
+    format!("{name}: {}", details(view, Duration::ZERO, Detail::Full))
 }
 
 /// `=` is committed, `-` is sent, the rest is not.
@@ -66,28 +66,28 @@ fn bar(committed: u64, sent: u64, total: u64, width: usize) -> String {
     (0..width).map(cell).collect()
 }
 
-fn details(view: &View, since: Duration, words: Words) -> String {
-    let mut parts = vec![match words {
-        Words::All => how_much(view),
-        Words::Few => bytes_of(view.committed, view.total),
+fn details(view: &View, since: Duration, detail: Detail) -> String {
+    let mut parts = vec![match detail {
+        Detail::Full => amount(view),
+        Detail::Short => bytes_of(view.committed, view.total),
     }];
-    match &view.doing {
-        Doing::Sending | Doing::Receiving => parts.extend(pace(view)),
-        Doing::Waiting(wait) => parts.push(waiting(wait, since, words)),
-        doing => parts.push(state(doing).to_owned()),
+    match &view.activity {
+        Activity::Sending | Activity::Receiving => parts.extend(rate_and_time_left(view)),
+        Activity::Waiting(wait) => parts.push(waiting(wait, since, detail)),
+        activity => parts.push(state(activity).to_owned()),
     }
     parts.join(", ")
 }
 
 /// What is sent and not committed is worth a word: it can still be lost.
-fn how_much(view: &View) -> String {
+fn amount(view: &View) -> String {
     let whole = bytes_of(view.committed, view.total);
     let percent = view.total.map(|total| percent(view.sent, total));
-    match (view.way, percent) {
-        (Way::Up, Some(percent)) => format!("{percent:>3} % sent, {whole} committed"),
-        (Way::Up, None) => format!("{} sent, {whole} committed", size(view.sent)),
-        (Way::Down, Some(percent)) => format!("{percent:>3} %, {whole} received"),
-        (Way::Down, None) => format!("{whole} received"),
+    match (view.direction, percent) {
+        (Direction::Up, Some(percent)) => format!("{percent:>3} % sent, {whole} committed"),
+        (Direction::Up, None) => format!("{} sent, {whole} committed", size(view.sent)),
+        (Direction::Down, Some(percent)) => format!("{percent:>3} %, {whole} received"),
+        (Direction::Down, None) => format!("{whole} received"),
     }
 }
 
@@ -104,35 +104,35 @@ pub(crate) fn committed(bytes: u64, total: Option<u64>) -> String {
     format!("{} committed", bytes_of(bytes, total))
 }
 
-fn pace(view: &View) -> Vec<String> {
+fn rate_and_time_left(view: &View) -> Vec<String> {
     let rate = (view.rate > 0).then(|| format!("{}/s", size(view.rate)));
     let left = view.left.map(|left| format!("{} left", span(left)));
     rate.into_iter().chain(left).collect()
 }
 
-fn state(doing: &Doing) -> &'static str {
-    match doing {
-        Doing::Starting => "starting",
-        Doing::Reading => "reading",
-        Doing::Sending => "sending",
-        Doing::Receiving => "receiving",
-        Doing::Finishing => "waiting for the answer",
-        Doing::Asking => "asking how much is there",
-        Doing::Renewing => "fetching another token",
-        Doing::Checking => "checking",
-        Doing::Waiting(_) => "waiting",
+fn state(activity: &Activity) -> &'static str {
+    match activity {
+        Activity::Starting => "starting",
+        Activity::Reading => "reading",
+        Activity::Sending => "sending",
+        Activity::Receiving => "receiving",
+        Activity::Finishing => "waiting for the answer",
+        Activity::Asking => "asking how much is there",
+        Activity::Renewing => "fetching another token",
+        Activity::Checking => "checking",
+        Activity::Waiting(_) => "waiting",
     }
 }
 
-fn waiting(wait: &Waiting, since: Duration, words: Words) -> String {
+fn waiting(wait: &Waiting, since: Duration, detail: Detail) -> String {
     let delay = seconds(wait.delay.saturating_sub(since));
     let attempt = match wait.tries {
         Some((attempt, of)) => format!(", attempt {attempt} of {of}"),
         None => String::new(),
     };
-    match words {
-        Words::All => format!("waiting {delay}{attempt}: {}", shown(&wait.cause)),
-        Words::Few => format!("waiting {delay}{attempt}"),
+    match detail {
+        Detail::Full => format!("waiting {delay}{attempt}: {}", escaped(&wait.cause)),
+        Detail::Short => format!("waiting {delay}{attempt}"),
     }
 }
 
@@ -149,7 +149,7 @@ fn beginning(text: &str, width: usize) -> String {
 
 /// A name that fits: its end, which tells more than its beginning, is kept.
 fn elided(name: &str, width: usize) -> String {
-    let name = shown(name);
+    let name = escaped(name);
     if name.width() <= width {
         return name.into_owned();
     }
@@ -164,28 +164,28 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn view(committed: u64, sent: u64, total: Option<u64>, doing: Doing) -> View {
+    fn view(committed: u64, sent: u64, total: Option<u64>, activity: Activity) -> View {
         View {
-            way: Way::Up,
+            direction: Direction::Up,
             committed,
             sent,
             total,
             rate: 12 * MIB,
             left: total.map(|_| Duration::from_secs(41)),
-            doing,
+            activity,
             upload: None,
         }
     }
 
     fn down(view: View) -> View {
         View {
-            way: Way::Down,
+            direction: Direction::Down,
             ..view
         }
     }
 
-    fn broken(delay: u64) -> Doing {
-        Doing::Waiting(Waiting {
+    fn broken(delay: u64) -> Activity {
+        Activity::Waiting(Waiting {
             delay: Duration::from_millis(delay),
             tries: Some((3, 6)),
             cause: "the connection broke".to_owned(),
@@ -197,19 +197,19 @@ mod tests {
         let gib = Some(1024 * MIB);
         let cases = [
             (
-                view(256 * MIB, 512 * MIB, gib, Doing::Sending),
+                view(256 * MIB, 512 * MIB, gib, Activity::Sending),
                 "cow.jpg:  50 % sent, 256 MiB of 1 GiB committed, 12 MiB/s, 41 s left",
             ),
             (
-                view(0, 0, gib, Doing::Starting),
+                view(0, 0, gib, Activity::Starting),
                 "cow.jpg:   0 % sent, 0 B of 1 GiB committed, starting",
             ),
             (
-                view(256 * MIB, 300 * MIB, None, Doing::Sending),
+                view(256 * MIB, 300 * MIB, None, Activity::Sending),
                 "cow.jpg: 300 MiB sent, 256 MiB committed, 12 MiB/s",
             ),
             (
-                view(0, 1024 * MIB, gib, Doing::Finishing),
+                view(0, 1024 * MIB, gib, Activity::Finishing),
                 "cow.jpg: 100 % sent, 0 B of 1 GiB committed, waiting for the answer",
             ),
             (
@@ -217,11 +217,11 @@ mod tests {
                 "cow.jpg:  50 % sent, 1 MiB of 1 GiB committed, waiting 4 s, attempt 3 of 6: the connection broke",
             ),
             (
-                down(view(512 * MIB, 512 * MIB, gib, Doing::Receiving)),
+                down(view(512 * MIB, 512 * MIB, gib, Activity::Receiving)),
                 "cow.jpg:  50 %, 512 MiB of 1 GiB received, 12 MiB/s, 41 s left",
             ),
             (
-                down(view(MIB, MIB, None, Doing::Receiving)),
+                down(view(MIB, MIB, None, Activity::Receiving)),
                 "cow.jpg: 1 MiB received, 12 MiB/s",
             ),
             (
@@ -238,7 +238,7 @@ mod tests {
     fn a_wait_counts_down() {
         for (since, left) in [(0, "4 s"), (1000, "3 s"), (3100, "1 s"), (9000, "0 s")] {
             let view = view(0, 0, None, broken(4000));
-            let text = details(&view, Duration::from_millis(since), Words::Few);
+            let text = details(&view, Duration::from_millis(since), Detail::Short);
             assert_eq!(text, format!("0 B, waiting {left}, attempt 3 of 6"));
         }
     }
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_line_never_breaks_and_its_bar_takes_what_is_left() {
-        let view = view(256 * MIB, 512 * MIB, Some(1024 * MIB), Doing::Sending);
+        let view = view(256 * MIB, 512 * MIB, Some(1024 * MIB), Activity::Sending);
         let line = |columns| with_bar("cow.jpg", &view, Duration::ZERO, columns);
         let text = " 50 % sent, 256 MiB of 1 GiB committed, 12 MiB/s, 41 s left";
         assert_eq!(

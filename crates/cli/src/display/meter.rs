@@ -2,16 +2,16 @@
 
 use std::io::IsTerminal as _;
 
-use super::bars::{Bar, Bars};
+use super::bars::{Bar, ProgressBars};
 
 /// The line, taken away when it is dropped. Where standard error is no terminal there is none.
 #[derive(Debug)]
-pub(crate) struct Meter(Option<(Bars, Bar)>);
+pub(crate) struct Meter(Option<(ProgressBars, Bar)>);
 
 impl Meter {
     /// An empty line.
     pub(crate) fn new() -> Self {
-        let bars = std::io::stderr().is_terminal().then(Bars::new);
+        let bars = std::io::stderr().is_terminal().then(ProgressBars::new);
         Self(bars.map(|bars| {
             let bar = bars.add();
             (bars, bar)

@@ -74,22 +74,22 @@ pub(crate) fn seconds(time: Duration) -> String {
 
 /// A name, or a text of a server, that moves no cursor, begins no line and is read in the order in which
 /// it is written: what would do that is written `\u{1b}`.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
-    escaped(text, steers, |c, out| write!(out, "{}", c.escape_unicode()))
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+    escape_chars(text, steers, |c, out| write!(out, "{}", c.escape_unicode()))
 }
 
 /// JSON with the same written `\u001b`. Lines stay lines: outside of strings there is nothing else, and
 /// inside JSON has no raw line breaks.
-pub(crate) fn json_shown(json: &str) -> String {
+pub(crate) fn escaped_json(json: &str) -> String {
     let steers = |c| c != '\n' && steers(c);
     // All of them are of the basic plane: four digits are enough.
-    escaped(json, steers, |c, out| {
+    escape_chars(json, steers, |c, out| {
         write!(out, "\\u{:04x}", u32::from(c))
     })
     .into_owned()
 }
 
-fn escaped(
+fn escape_chars(
     text: &str,
     is_odd: impl Fn(char) -> bool,
     escape: impl Fn(char, &mut String) -> std::fmt::Result,
@@ -204,8 +204,8 @@ mod tests {
             ),
         ];
         for (text, expected) in cases {
-            assert_eq!(shown(text), expected);
-            assert_eq!(shown(expected), expected, "it can be shown twice");
+            assert_eq!(escaped(text), expected);
+            assert_eq!(escaped(expected), expected, "it can be shown twice");
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
     fn json_for_a_terminal_means_the_same() {
         let name = "\u{1b}[2J\u{9b}1m\u{7f}\u{202e}牛\n";
         let value = serde_json::json!({"name": name, "\u{85}": [1]});
-        let text = json_shown(&format!("{value:#}"));
+        let text = escaped_json(&format!("{value:#}"));
         let odd = text.chars().find(|c| *c != '\n' && steers(*c));
         assert_eq!(odd, None, "{text}");
         assert!(text.contains(r"\u009b1m\u007f\u202e牛\n"), "{text}");

@@ -8,7 +8,7 @@ use windlass_client::{Progress, RecordId, State};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View {
     /// Where it goes.
-    pub(crate) way: Way,
+    pub(crate) direction: Direction,
     /// Bytes that are safe: committed by the server, or written to the disk.
     pub(crate) committed: u64,
     /// Bytes that were handed to the network.
@@ -20,21 +20,21 @@ pub(crate) struct View {
     /// How long it will take.
     pub(crate) left: Option<Duration>,
     /// What is going on.
-    pub(crate) doing: Doing,
+    pub(crate) activity: Activity,
     /// By what name the journal knows it.
     pub(crate) upload: Option<RecordId>,
 }
 
 /// Where media goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Up,
     Down,
 }
 
 /// What is going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum Activity {
     Starting,
     Reading,
     Sending,
@@ -57,7 +57,7 @@ pub(crate) struct Waiting {
     pub(crate) cause: String,
 }
 
-impl Doing {
+impl Activity {
     /// Its name in events. They are part of the interface.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -82,19 +82,19 @@ impl From<&Progress> for View {
             _ => progress.committed,
         };
         Self {
-            way: Way::Up,
+            direction: Direction::Up,
             committed,
             sent: progress.sent,
             total: progress.total,
             rate: progress.rate,
             left: progress.time_left(),
-            doing: Doing::from(&progress.state),
+            activity: Activity::from(&progress.state),
             upload: progress.upload.clone(),
         }
     }
 }
 
-impl From<&State> for Doing {
+impl From<&State> for Activity {
     fn from(state: &State) -> Self {
         match state {
             State::Starting => Self::Starting,

@@ -11,7 +11,7 @@ use windlass_discovery::{Api, Error as DescriptionError};
 use windlass_server::{Conflict, ServedApi};
 
 use super::api_entry::ApiEntry;
-use super::toml_fault::TomlFault;
+use super::toml_error::TomlError;
 
 /// Where the description of an API comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) enum ApiError {
     #[error("{} cannot be read", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Toml(TomlFault),
+    Toml(TomlError),
     #[error("{}", path.display())]
     Description {
         path: PathBuf,
@@ -108,7 +108,7 @@ fn load_file(path: &Path, parse: Parse) -> Result<Api, ApiError> {
     })?;
     parse(&text).map_err(|error| match error {
         DescriptionError::ShortForm(ShortFormError::Toml(error)) => {
-            ApiError::Toml(TomlFault::new(path, &text, &error))
+            ApiError::Toml(TomlError::new(path, &text, &error))
         }
         source => ApiError::Description {
             path: path.to_owned(),

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use thiserror::Error as ThisError;
 
 use super::Origin;
-use super::slot::ValueError;
-use super::toml_fault::TomlFault;
+use super::toml_error::TomlError;
+use super::value::ValueError;
 
 /// Why the settings cannot be used.
 #[derive(Debug, ThisError)]
@@ -15,7 +15,7 @@ pub(crate) enum Error {
     #[error("the configuration file {} cannot be read", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Toml(TomlFault),
+    Toml(TomlError),
     #[error("{}:{line}: there is no setting `{name}`", path.display())]
     UnknownKey {
         name: String,
@@ -43,11 +43,11 @@ pub(crate) enum Error {
         origin: Origin,
         source: ValueError,
     },
-    #[error("{key} ({origin}): {says}")]
+    #[error("{key} ({origin}): {requirement}")]
     Rule {
         key: &'static str,
         origin: Origin,
-        says: &'static str,
+        requirement: &'static str,
     },
 }
 

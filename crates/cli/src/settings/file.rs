@@ -7,14 +7,14 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::Error;
 use super::key::{KEYS, Key};
-use super::slot::Given;
-use super::toml_fault::{TomlFault, line_of};
+use super::toml_error::{TomlError, line_of};
+use super::value::RawValue;
 
 /// What the file says about one setting.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: &'static Key,
-    pub(super) given: Given,
+    pub(super) raw: RawValue,
     pub(super) line: usize,
 }
 
@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Entry>, Error> {
         source,
     })?;
     let table =
-        DeTable::parse(&text).map_err(|error| Error::Toml(TomlFault::new(path, &text, &error)))?;
+        DeTable::parse(&text).map_err(|error| Error::Toml(TomlError::new(path, &text, &error)))?;
     let mut reader = Reader {
         path,
         text: &text,
@@ -57,12 +57,12 @@ impl Reader<'_> {
     ) -> Result<(), Error> {
         match (Key::named(name), value.get_ref()) {
             (Some(key), value) => {
-                let given = given(value).ok_or_else(|| Error::Kind {
+                let raw = raw_value(value).ok_or_else(|| Error::Kind {
                     key: key.name,
                     path: self.path.to_owned(),
                     line,
                 })?;
-                self.entries.push(Entry { key, given, line });
+                self.entries.push(Entry { key, raw, line });
                 Ok(())
             }
             (None, DeValue::Table(table)) if is_table(name) => {
@@ -91,17 +91,17 @@ fn is_table(name: &str) -> bool {
 
 /// Values of all kinds are text to a setting, which knows what to make of it. `None` for tables,
 /// dates and lists of anything but text.
-fn given(value: &DeValue<'_>) -> Option<Given> {
+fn raw_value(value: &DeValue<'_>) -> Option<RawValue> {
     match value {
-        DeValue::String(text) => Some(Given::Text(text.to_string())),
-        DeValue::Integer(number) => Some(Given::Text(number.to_string())),
-        DeValue::Float(number) => Some(Given::Text(number.to_string())),
-        DeValue::Boolean(switch) => Some(Given::Text(switch.to_string())),
+        DeValue::String(text) => Some(RawValue::Text(text.to_string())),
+        DeValue::Integer(number) => Some(RawValue::Text(number.to_string())),
+        DeValue::Float(number) => Some(RawValue::Text(number.to_string())),
+        DeValue::Boolean(switch) => Some(RawValue::Text(switch.to_string())),
         DeValue::Array(values) => {
             let texts = values
                 .iter()
                 .map(|value| value.get_ref().as_str().map(str::to_owned));
-            texts.collect::<Option<_>>().map(Given::List)
+            texts.collect::<Option<_>>().map(RawValue::List)
         }
         DeValue::Datetime(_) | DeValue::Table(_) => None,
     }

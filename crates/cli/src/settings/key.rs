@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::Settings;
-use super::slot::{Given, Slot, ValueError};
+use super::value::{RawValue, ValueError, ValueRef};
 
 /// What the names of all variables begin with.
 pub(super) const PREFIX: &str = "WINDLASS_";
@@ -16,135 +16,139 @@ pub(super) struct Key {
     pub(super) name: &'static str,
     /// The flag without its dashes.
     pub(super) flag: Option<&'static str>,
-    slot: fn(&mut Settings) -> Slot<'_>,
+    value_ref: fn(&mut Settings) -> ValueRef<'_>,
 }
 
 /// Keys outside of tables come first, and those of a table stand together, as in a file.
 pub(super) const KEYS: &[Key] = &[
-    Key::with_flag("listen", "listen", |all| Slot::Address(&mut all.listen)),
-    Key::with_flag("tls_cert", "tls-cert", |all| Slot::File(&mut all.tls_cert)),
-    Key::with_flag("tls_key", "tls-key", |all| Slot::File(&mut all.tls_key)),
-    Key::with_flag("data", "data", |all| Slot::Directory(&mut all.data)),
-    Key::with_flag("apis", "api", |all| Slot::Apis(&mut all.apis)),
+    Key::with_flag("listen", "listen", |all| ValueRef::Address(&mut all.listen)),
+    Key::with_flag("tls_cert", "tls-cert", |all| {
+        ValueRef::File(&mut all.tls_cert)
+    }),
+    Key::with_flag("tls_key", "tls-key", |all| ValueRef::File(&mut all.tls_key)),
+    Key::with_flag("data", "data", |all| ValueRef::Directory(&mut all.data)),
+    Key::with_flag("apis", "api", |all| ValueRef::Apis(&mut all.apis)),
     Key::with_flag("public_url", "public-url", |all| {
-        Slot::Url(&mut all.server.public_url)
+        ValueRef::Url(&mut all.server.public_url)
     }),
     Key::with_flag("trust_forwarded", "trust-forwarded", |all| {
-        Slot::Switch(&mut all.server.trust_forwarded)
+        ValueRef::Switch(&mut all.server.trust_forwarded)
     }),
-    Key::with_flag("log", "log", |all| Slot::Log(&mut all.log)),
+    Key::with_flag("log", "log", |all| ValueRef::Log(&mut all.log)),
     Key::new("durability", |all| {
-        Slot::Durability(&mut all.store.durability)
+        ValueRef::Durability(&mut all.store.durability)
     }),
-    Key::new("page_cache", |all| Slot::Switch(&mut all.store.page_cache)),
+    Key::new("page_cache", |all| {
+        ValueRef::Switch(&mut all.store.page_cache)
+    }),
     Key::with_flag(
         "allow_unsafe_filesystem",
         "allow-unsafe-filesystem",
-        |all| Slot::Switch(&mut all.store.allow_unsafe_filesystem),
+        |all| ValueRef::Switch(&mut all.store.allow_unsafe_filesystem),
     ),
     Key::new("sessions.lifetime", |all| {
-        Slot::Span(&mut all.server.session_lifetime)
+        ValueRef::Span(&mut all.server.session_lifetime)
     }),
     Key::new("sessions.idle", |all| {
-        Slot::OptionalSpan(&mut all.server.session_idle)
+        ValueRef::OptionalSpan(&mut all.server.session_idle)
     }),
     Key::new("sessions.chunks", |all| {
-        Slot::Chunks(&mut all.server.chunks)
+        ValueRef::Chunks(&mut all.server.chunks)
     }),
     Key::new("limits.small_media", |all| {
-        Slot::Size(&mut all.server.limits.small_media)
+        ValueRef::Size(&mut all.server.limits.small_media)
     }),
     Key::new("limits.metadata", |all| {
-        Slot::SizeInMemory(&mut all.server.limits.metadata)
+        ValueRef::SizeInMemory(&mut all.server.limits.metadata)
     }),
     Key::new("limits.media_memory", |all| {
-        Slot::Size(&mut all.server.limits.media_memory)
+        ValueRef::Size(&mut all.server.limits.media_memory)
     }),
     Key::new("limits.reading_memory", |all| {
-        Slot::Size(&mut all.server.limits.reading_memory)
+        ValueRef::Size(&mut all.server.limits.reading_memory)
     }),
     Key::new("limits.metadata_memory", |all| {
-        Slot::Size(&mut all.server.limits.metadata_memory)
+        ValueRef::Size(&mut all.server.limits.metadata_memory)
     }),
     Key::new("limits.reply_memory", |all| {
-        Slot::Size(&mut all.server.limits.reply_memory)
+        ValueRef::Size(&mut all.server.limits.reply_memory)
     }),
     Key::new("limits.connections", |all| {
-        Slot::Count(&mut all.server.limits.connections)
+        ValueRef::Count(&mut all.server.limits.connections)
     }),
     Key::new("limits.requests", |all| {
-        Slot::Count(&mut all.server.limits.requests)
+        ValueRef::Count(&mut all.server.limits.requests)
     }),
     Key::new("limits.uploads", |all| {
-        Slot::Count(&mut all.server.limits.uploads)
+        ValueRef::Count(&mut all.server.limits.uploads)
     }),
     Key::new("limits.downloads", |all| {
-        Slot::Count(&mut all.server.limits.downloads)
+        ValueRef::Count(&mut all.server.limits.downloads)
     }),
     Key::new("limits.head_timeout", |all| {
-        Slot::Span(&mut all.server.limits.head_timeout)
+        ValueRef::Span(&mut all.server.limits.head_timeout)
     }),
     Key::new("limits.body_timeout", |all| {
-        Slot::Span(&mut all.server.limits.body_timeout)
+        ValueRef::Span(&mut all.server.limits.body_timeout)
     }),
     Key::new("limits.takeover_timeout", |all| {
-        Slot::Span(&mut all.server.limits.takeover_timeout)
+        ValueRef::Span(&mut all.server.limits.takeover_timeout)
     }),
     Key::new("limits.gzip_ratio", |all| {
-        Slot::Ratio(&mut all.server.limits.gzip_ratio)
+        ValueRef::Ratio(&mut all.server.limits.gzip_ratio)
     }),
     Key::new("limits.linger", |all| {
-        Slot::Span(&mut all.server.limits.linger)
+        ValueRef::Span(&mut all.server.limits.linger)
     }),
     Key::new("limits.drain", |all| {
-        Slot::Span(&mut all.server.limits.drain)
+        ValueRef::Span(&mut all.server.limits.drain)
     }),
     Key::new("checkpoints.bytes", |all| {
-        Slot::Size(&mut all.server.checkpoints.bytes)
+        ValueRef::Size(&mut all.server.checkpoints.bytes)
     }),
     Key::new("checkpoints.interval", |all| {
-        Slot::Span(&mut all.server.checkpoints.interval)
+        ValueRef::Span(&mut all.server.checkpoints.interval)
     }),
     Key::new("free_space.soft", |all| {
-        Slot::Size(&mut all.server.free_space.soft)
+        ValueRef::Size(&mut all.server.free_space.soft)
     }),
     Key::new("free_space.hard", |all| {
-        Slot::Size(&mut all.server.free_space.hard)
+        ValueRef::Size(&mut all.server.free_space.hard)
     }),
-    #[cfg(feature = "gmail")]
-    Key::new("gmail.me", |all| Slot::Mailbox(&mut all.options.gmail.me)),
-    #[cfg(feature = "gmail")]
+    Key::new("gmail.me", |all| {
+        ValueRef::Mailbox(&mut all.options.gmail.me)
+    }),
     Key::new("gmail.domains", |all| {
-        Slot::Domains(&mut all.options.gmail.domains)
+        ValueRef::Domains(&mut all.options.gmail.domains)
     }),
     #[cfg(feature = "gmail")]
     Key::new("gmail.relay", |all| {
-        Slot::Relay(&mut all.options.gmail.relay)
+        ValueRef::Relay(&mut all.options.gmail.relay)
     }),
     #[cfg(feature = "gmail")]
     Key::new("gmail.relay_password_file", |all| {
-        Slot::File(&mut all.relay_password)
+        ValueRef::File(&mut all.relay_password)
     }),
 ];
 
 impl Key {
-    const fn new(name: &'static str, slot: fn(&mut Settings) -> Slot<'_>) -> Self {
+    const fn new(name: &'static str, value_ref: fn(&mut Settings) -> ValueRef<'_>) -> Self {
         Self {
             name,
             flag: None,
-            slot,
+            value_ref,
         }
     }
 
     const fn with_flag(
         name: &'static str,
         flag: &'static str,
-        slot: fn(&mut Settings) -> Slot<'_>,
+        value_ref: fn(&mut Settings) -> ValueRef<'_>,
     ) -> Self {
         Self {
             name,
             flag: Some(flag),
-            slot,
+            value_ref,
         }
     }
 
@@ -201,14 +205,14 @@ impl Key {
     pub(super) fn set(
         &self,
         settings: &mut Settings,
-        given: &Given,
+        raw: &RawValue,
         base: &Path,
     ) -> Result<(), ValueError> {
-        (self.slot)(settings).read(given, base)
+        (self.value_ref)(settings).read(raw, base)
     }
 
     /// The value as TOML; `None` when it is not set.
     pub(super) fn show(&self, settings: &Settings) -> Option<String> {
-        (self.slot)(&mut settings.clone()).write()
+        (self.value_ref)(&mut settings.clone()).write()
     }
 }

@@ -9,39 +9,39 @@ const KIB: u64 = 1024;
 /// A rule, said at the key where it is most easily mended.
 pub(super) struct Rule {
     pub(super) key: &'static str,
-    pub(super) says: &'static str,
+    pub(super) requirement: &'static str,
     holds: fn(&Settings) -> bool,
 }
 
 const RULES: &[Rule] = &[
     Rule {
         key: "tls_cert",
-        says: "it needs a tls_key beside it",
+        requirement: "it needs a tls_key beside it",
         holds: |all| all.tls_cert.is_none() || all.tls_key.is_some(),
     },
     Rule {
         key: "tls_key",
-        says: "it needs a tls_cert beside it",
+        requirement: "it needs a tls_cert beside it",
         holds: |all| all.tls_key.is_none() || all.tls_cert.is_some(),
     },
     Rule {
         key: "apis",
-        says: "it names at least one API",
+        requirement: "it names at least one API",
         holds: |all| !all.apis.is_empty(),
     },
     Rule {
         key: "sessions.lifetime",
-        says: "it is longer than 0s",
+        requirement: "it is longer than 0s",
         holds: |all| all.server.session_lifetime > Duration::ZERO,
     },
     Rule {
         key: "sessions.idle",
-        says: "it is longer than 0s, or not set",
+        requirement: "it is longer than 0s, or not set",
         holds: |all| all.server.session_idle != Some(Duration::ZERO),
     },
     Rule {
         key: "sessions.idle",
-        says: "it is not longer than sessions.lifetime, which ends a session anyway",
+        requirement: "it is not longer than sessions.lifetime, which ends a session anyway",
         holds: |all| {
             all.server
                 .session_idle
@@ -50,28 +50,28 @@ const RULES: &[Rule] = &[
     },
     Rule {
         key: "limits.small_media",
-        says: "it is at most 64KB; larger media belongs into files",
+        requirement: "it is at most 64KB; larger media belongs into files",
         holds: |all| all.server.limits.small_media <= 64 * KIB,
     },
     Rule {
         key: "limits.metadata",
-        says: "it is at least 1KB; less would refuse common requests",
+        requirement: "it is at least 1KB; less would refuse common requests",
         holds: |all| all.server.limits.metadata as u64 >= KIB,
     },
     Rule {
         key: "limits.media_memory",
-        says: "it is at least 1MB, which is one large write",
+        requirement: "it is at least 1MB, which is one large write",
         holds: |all| all.server.limits.media_memory >= KIB * KIB,
     },
     Rule {
         key: "limits.reading_memory",
-        says: "it is at least 1MB; less would let one message in at a time",
+        requirement: "it is at least 1MB; less would let one message in at a time",
         holds: |all| all.server.limits.reading_memory >= KIB * KIB,
     },
     #[cfg(feature = "gmail")]
     Rule {
         key: "gmail.relay",
-        says: "a name in it needs a gmail.relay_password_file beside it",
+        requirement: "a name in it needs a gmail.relay_password_file beside it",
         holds: |all| {
             let relay = all.options.gmail.relay.as_ref();
             all.relay_password.is_some() || relay.is_none_or(|it| it.credentials.is_none())
@@ -80,7 +80,7 @@ const RULES: &[Rule] = &[
     #[cfg(feature = "gmail")]
     Rule {
         key: "gmail.relay_password_file",
-        says: "it needs a name in gmail.relay: smtps://NAME@HOST",
+        requirement: "it needs a name in gmail.relay: smtps://NAME@HOST",
         holds: |all| {
             let relay = all.options.gmail.relay.as_ref();
             all.relay_password.is_none() || relay.is_some_and(|it| it.credentials.is_some())
@@ -88,72 +88,72 @@ const RULES: &[Rule] = &[
     },
     Rule {
         key: "limits.metadata_memory",
-        says: "it is at least 1MB; less would refuse documents that limits.metadata allows",
+        requirement: "it is at least 1MB; less would refuse documents that limits.metadata allows",
         holds: |all| all.server.limits.metadata_memory >= KIB * KIB,
     },
     Rule {
         key: "limits.reply_memory",
-        says: "it is at least 1MB; less would refuse common lists",
+        requirement: "it is at least 1MB; less would refuse common lists",
         holds: |all| all.server.limits.reply_memory >= KIB * KIB,
     },
     Rule {
         key: "limits.connections",
-        says: "it is at least 1",
+        requirement: "it is at least 1",
         holds: |all| all.server.limits.connections >= 1,
     },
     Rule {
         key: "limits.requests",
-        says: "it is at least 1",
+        requirement: "it is at least 1",
         holds: |all| all.server.limits.requests >= 1,
     },
     Rule {
         key: "limits.uploads",
-        says: "it is at least 1",
+        requirement: "it is at least 1",
         holds: |all| all.server.limits.uploads >= 1,
     },
     Rule {
         key: "limits.downloads",
-        says: "it is at least 1",
+        requirement: "it is at least 1",
         holds: |all| all.server.limits.downloads >= 1,
     },
     Rule {
         key: "limits.head_timeout",
-        says: "it is longer than 0s",
+        requirement: "it is longer than 0s",
         holds: |all| all.server.limits.head_timeout > Duration::ZERO,
     },
     Rule {
         key: "limits.body_timeout",
-        says: "it is longer than 0s",
+        requirement: "it is longer than 0s",
         holds: |all| all.server.limits.body_timeout > Duration::ZERO,
     },
     Rule {
         key: "limits.takeover_timeout",
-        says: "it is longer than 0s",
+        requirement: "it is longer than 0s",
         holds: |all| all.server.limits.takeover_timeout > Duration::ZERO,
     },
     Rule {
         key: "limits.gzip_ratio",
-        says: "it is at least 1",
+        requirement: "it is at least 1",
         holds: |all| all.server.limits.gzip_ratio >= 1,
     },
     Rule {
         key: "checkpoints.bytes",
-        says: "it is at least 256KB; each checkpoint costs a sync",
+        requirement: "it is at least 256KB; each checkpoint costs a sync",
         holds: |all| all.server.checkpoints.bytes >= 256 * KIB,
     },
     Rule {
         key: "checkpoints.interval",
-        says: "it is at least 10ms; each checkpoint costs a sync",
+        requirement: "it is at least 10ms; each checkpoint costs a sync",
         holds: |all| all.server.checkpoints.interval >= Duration::from_millis(10),
     },
     Rule {
         key: "free_space.hard",
-        says: "it is not more than free_space.soft",
+        requirement: "it is not more than free_space.soft",
         holds: |all| all.server.free_space.hard <= all.server.free_space.soft,
     },
 ];
 
 /// The first rule that is broken.
-pub(super) fn broken(settings: &Settings) -> Option<&'static Rule> {
+pub(super) fn first_violated(settings: &Settings) -> Option<&'static Rule> {
     RULES.iter().find(|rule| !(rule.holds)(settings))
 }

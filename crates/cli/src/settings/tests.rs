@@ -22,8 +22,8 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
     Environment::new(variables.collect::<Vec<(OsString, OsString)>>()).expect("Unicode")
 }
 
-fn flag(name: &'static str, value: &str) -> (&'static str, Given) {
-    (name, Given::Text(value.to_owned()))
+fn flag(name: &'static str, value: &str) -> (&'static str, RawValue) {
+    (name, RawValue::Text(value.to_owned()))
 }
 
 /// The settings of a file alone, or what is wrong with it and the hint.

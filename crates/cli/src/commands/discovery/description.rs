@@ -7,7 +7,7 @@ use windlass_discovery::short_form::{self, ShortFormError};
 use windlass_discovery::{Api, Document, Error as DescriptionError};
 
 use super::{Error, read_stdin};
-use crate::settings::{ApiSource, TomlFault};
+use crate::settings::{ApiSource, TomlError};
 
 /// What standard input is called in messages.
 const STDIN: &str = "standard input";
@@ -84,7 +84,7 @@ impl Description {
             Form::ShortForm => match short_form::compile(text) {
                 Ok((document, _)) => Ok(document),
                 Err(ShortFormError::Toml(error)) => {
-                    return Err(Error::Toml(TomlFault::new(path, text, &error)));
+                    return Err(Error::Toml(TomlError::new(path, text, &error)));
                 }
                 Err(error) => Err(DescriptionError::ShortForm(error)),
             },

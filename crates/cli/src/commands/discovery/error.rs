@@ -7,7 +7,7 @@ use thiserror::Error as ThisError;
 use windlass_discovery::Error as DescriptionError;
 
 use crate::exit::Code;
-use crate::settings::{TomlFault, UnknownApi};
+use crate::settings::{TomlError, UnknownApi};
 
 /// Why a description is not shown.
 #[derive(Debug, ThisError)]
@@ -17,7 +17,7 @@ pub(crate) enum Error {
     #[error("{} cannot be read", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Toml(TomlFault),
+    Toml(TomlError),
     #[error("{}", path.display())]
     Unusable {
         path: PathBuf,

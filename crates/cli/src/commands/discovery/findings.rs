@@ -8,7 +8,7 @@ use windlass_discovery::lint::{self, Severity};
 
 use super::Error;
 use super::description::Description;
-use crate::display::shown;
+use crate::display::escaped;
 use crate::output::with_causes;
 
 /// A finding as it is printed.
@@ -62,9 +62,9 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.severity)?;
         if let Some(path) = &self.path {
-            write!(f, "{}: ", shown(path))?;
+            write!(f, "{}: ", escaped(path))?;
         }
-        f.write_str(&shown(&self.message))
+        f.write_str(&escaped(&self.message))
     }
 }
 

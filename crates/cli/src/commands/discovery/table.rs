@@ -5,7 +5,7 @@ use std::sync::Arc;
 use windlass_discovery::{Api, MediaUpload, Method};
 
 use super::super::uploads::aligned;
-use crate::display::{shown, size};
+use crate::display::{escaped, size};
 
 /// What a line takes at most, as far as that is up to us.
 const COLUMNS: usize = 100;
@@ -27,7 +27,7 @@ pub(super) fn page(api: &Api) -> String {
         .collect();
     let title = api.document().title.as_deref().unwrap_or_default();
     let title = format!("{title} ({}:{})", api.name(), api.version());
-    let mut blocks = vec![shown(title.trim_start()).into_owned()];
+    let mut blocks = vec![escaped(title.trim_start()).into_owned()];
     if !uploads.is_empty() {
         blocks.push(table(&uploads));
     }
@@ -45,10 +45,10 @@ fn table(uploads: &[(&Arc<Method>, &MediaUpload)]) -> String {
     let mut lines: Vec<_> = cells.next().into_iter().collect();
     for (cells, (method, upload)) in cells.zip(uploads) {
         if stands_alone(&method.id) {
-            lines.push(shown(&method.id).into_owned());
+            lines.push(escaped(&method.id).into_owned());
         }
         lines.push(cells);
-        lines.push(format!("{INDENT}{}", shown(&path(method, upload))));
+        lines.push(format!("{INDENT}{}", escaped(&path(method, upload))));
         lines.extend(accepted(upload));
     }
     lines.join("\n")
@@ -62,7 +62,7 @@ fn row(method: &Method, upload: &MediaUpload) -> [String; 4] {
     };
     let largest = upload.max_size;
     [
-        shown(id).into_owned(),
+        escaped(id).into_owned(),
         method.http_method.to_string(),
         largest.map_or_else(|| "no limit".to_owned(), |largest| size(largest.bytes())),
         upload_types(upload),

@@ -17,7 +17,7 @@ use crate::display::{self, Display};
 use crate::output;
 
 /// How long a server may take to delete what it has of an upload that begins anew.
-const FAREWELL: Duration = Duration::from_secs(10);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum Choice {
     /// Begin at the first byte.
     Begin,
     /// Carry on with this one.
-    CarryOn(RecordId),
+    Resume(UploadRef),
     /// Do nothing.
     Leave,
 }
@@ -33,30 +33,30 @@ pub(super) enum Choice {
 /// What was answered to the question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    CarryOn,
+    Resume,
     Restart,
     Leave,
 }
 
 /// Looks for earlier uploads, and asks. The journal is read once, however many sources there are.
-pub(super) struct Earlier {
+pub(super) struct ExistingUploads {
     /// What the journal held at the beginning, by the paths of the files; of each, oldest first.
     records: HashMap<PathBuf, Vec<Record>>,
     client: Client,
     journal: Journal,
     display: Display,
-    manner: Manner,
+    policy: Policy,
 }
 
 /// What was said on the command line.
 #[derive(Debug, Clone, Copy)]
-enum Manner {
+enum Policy {
     Ask,
-    CarryOn,
+    Resume,
     Restart,
 }
 
-impl Earlier {
+impl ExistingUploads {
     pub(super) fn new(
         client: Client,
         journal: Journal,
@@ -66,18 +66,18 @@ impl Earlier {
         let found = unfinished(&journal)?;
         found.warn(|what, hint| display.warning(what, hint));
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        let manner = match (args.earlier.restart, args.earlier.resume) {
-            (true, _) => Manner::Restart,
-            (_, true) => Manner::CarryOn,
-            _ if is_terminal && !args.talk.quiet => Manner::Ask,
-            _ => Manner::CarryOn,
+        let policy = match (args.existing.restart, args.existing.resume) {
+            (true, _) => Policy::Restart,
+            (_, true) => Policy::Resume,
+            _ if is_terminal && !args.verbosity.quiet => Policy::Ask,
+            _ => Policy::Resume,
         };
         Ok(Self {
             records: by_path(found.records),
             client,
             journal,
             display,
-            manner,
+            policy,
         })
     }
 
@@ -96,21 +96,21 @@ impl Earlier {
         let Some(record) = found.last() else {
             return Ok(Choice::Begin);
         };
-        let carry_on = Choice::CarryOn(record.id.clone());
-        match self.manner {
-            Manner::Restart => self.discard(&found).await,
+        let resume = Choice::Resume(record.id.clone());
+        match self.policy {
+            Policy::Restart => self.discard(&found).await,
             // The client says it better.
-            _ if record.source.difference(&now).is_some() => Ok(carry_on),
-            Manner::CarryOn => {
+            _ if record.source.difference(&now).is_some() => Ok(resume),
+            Policy::Resume => {
                 self.display.note(&format!(
                     "{}: carrying on; {}",
                     path.display(),
                     so_far(record)
                 ));
-                Ok(carry_on)
+                Ok(resume)
             }
-            Manner::Ask => match ask(path, record).await {
-                Answer::CarryOn => Ok(carry_on),
+            Policy::Ask => match ask(path, record).await {
+                Answer::Resume => Ok(resume),
                 Answer::Restart => self.discard(&found).await,
                 Answer::Leave => Ok(Choice::Leave),
             },
@@ -130,7 +130,7 @@ impl Earlier {
             let Some(held) = hold(&self.journal, &record.id)? else {
                 continue;
             };
-            let cancelled = timeout(FAREWELL, self.client.cancel(&record.session)).await;
+            let cancelled = timeout(CANCEL_TIMEOUT, self.client.cancel(&record.session)).await;
             if !matches!(cancelled, Ok(Ok(_))) {
                 tracing::debug!(?cancelled, "an earlier session is left to expire");
             }
@@ -188,7 +188,7 @@ fn read_line() -> Option<String> {
 
 fn read_answer(answer: &str) -> Option<Answer> {
     match answer.trim().to_ascii_lowercase().as_str() {
-        "" | "y" | "yes" => Some(Answer::CarryOn),
+        "" | "y" | "yes" => Some(Answer::Resume),
         "n" | "no" => Some(Answer::Leave),
         "r" | "restart" => Some(Answer::Restart),
         _ => None,
@@ -234,22 +234,22 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let client = Client::new(Settings::default()).expect("a client");
-        let earlier = Earlier::new(client, journal, Display::new(args.talk), &args);
-        let earlier = earlier.expect("the journal can be read");
+        let existing = ExistingUploads::new(client, journal, Display::new(args.verbosity), &args);
+        let existing = existing.expect("the journal can be read");
         std::fs::remove_dir_all(desk.path().join("journal")).expect("it is ours");
         let upload = Upload::new(url.parse().expect("a URL")).expect("it is of the web");
-        let found = earlier.choose(&upload, &file).await;
-        assert_eq!(found.expect("nothing is read"), Choice::CarryOn(id));
+        let found = existing.choose(&upload, &file).await;
+        assert_eq!(found.expect("nothing is read"), Choice::Resume(id));
         let other = upload.content_type("image/jpeg").expect("a type");
-        let found = earlier.choose(&other, &file).await;
+        let found = existing.choose(&other, &file).await;
         assert_eq!(found.expect("nothing is read"), Choice::Begin);
     }
 
     #[test]
     fn an_empty_answer_carries_on() {
         let cases = [
-            ("\n", Some(Answer::CarryOn)),
-            ("Yes\n", Some(Answer::CarryOn)),
+            ("\n", Some(Answer::Resume)),
+            ("Yes\n", Some(Answer::Resume)),
             (" n \n", Some(Answer::Leave)),
             ("R", Some(Answer::Restart)),
             ("what?\n", None),

@@ -26,18 +26,18 @@ use super::log_filter::{LogFilter, NotALogFilter};
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// The two words of a choice, and what they mean.
-type Words<T> = [(&'static str, T); 2];
+type Choices<T> = [(&'static str, T); 2];
 
-const SWITCH: Words<bool> = [("true", true), ("false", false)];
-const DURABILITIES: Words<Durability> = [("disk", Durability::Disk), ("os", Durability::Os)];
-const CHUNK_RULES: Words<ChunkRule> = [
+const SWITCH: Choices<bool> = [("true", true), ("false", false)];
+const DURABILITIES: Choices<Durability> = [("disk", Durability::Disk), ("os", Durability::Os)];
+const CHUNK_RULES: Choices<ChunkRule> = [
     ("strict", ChunkRule::Strict),
     ("lenient", ChunkRule::Lenient),
 ];
 
 /// A value as it was written, before it is known what it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Given {
+pub(crate) enum RawValue {
     /// One value.
     Text(String),
     /// Several values.
@@ -45,7 +45,7 @@ pub(crate) enum Given {
 }
 
 /// The place of a value in the settings, which knows what it takes.
-pub(super) enum Slot<'a> {
+pub(super) enum ValueRef<'a> {
     Address(&'a mut SocketAddr),
     Directory(&'a mut PathBuf),
     File(&'a mut Option<PathBuf>),
@@ -76,10 +76,10 @@ pub(crate) enum ValueError {
     Address { text: String },
     #[error("`{text}` is not a URL such as https://up.example.com")]
     Url { text: String },
-    #[error("`{text}` is neither {} nor {}", words[0], words[1])]
+    #[error("`{text}` is neither {} nor {}", choices[0], choices[1])]
     Word {
         text: String,
-        words: [&'static str; 2],
+        choices: [&'static str; 2],
     },
     #[error("`{text}` is not a duration such as 30s or 7d")]
     Span {
@@ -113,7 +113,7 @@ pub(crate) enum ValueError {
     Empty,
 }
 
-impl Given {
+impl RawValue {
     fn text(&self) -> Result<&str, ValueError> {
         match self {
             Self::Text(text) if text.is_empty() => Err(ValueError::Empty),
@@ -131,32 +131,29 @@ impl Given {
     }
 }
 
-impl Slot<'_> {
+impl ValueRef<'_> {
     /// Reads what was given. Paths in it are relative to `base`.
-    pub(super) fn read(self, given: &Given, base: &Path) -> Result<(), ValueError> {
-        let text = given.text();
+    pub(super) fn read(self, raw: &RawValue, base: &Path) -> Result<(), ValueError> {
+        let text = raw.text();
         match self {
-            Slot::Apis(apis) => *apis = parse_apis(&given.texts(), base)?,
-            Slot::Address(address) => *address = parse_address(text?)?,
-            Slot::Directory(directory) => *directory = base.join(text?),
-            Slot::File(file) => *file = Some(base.join(text?)),
-            Slot::Url(url) => *url = Some(parse_url(text?)?),
-            Slot::Switch(switch) => *switch = parse_word(text?, SWITCH)?,
-            Slot::Log(log) => *log = text?.parse()?,
-            Slot::Durability(durability) => *durability = parse_word(text?, DURABILITIES)?,
-            Slot::Chunks(chunks) => *chunks = parse_word(text?, CHUNK_RULES)?,
-            Slot::Span(span) => *span = parse_span(text?)?,
-            Slot::OptionalSpan(span) => *span = Some(parse_span(text?)?),
-            Slot::Size(size) => *size = parse_size(text?)?,
-            Slot::SizeInMemory(size) => *size = parse_size_in_memory(text?)?,
-            Slot::Ratio(ratio) => *ratio = parse_number(text?)?,
-            Slot::Count(count) => *count = parse_number(text?)?,
-            #[cfg(feature = "gmail")]
-            Slot::Mailbox(address) => *address = text?.parse()?,
-            #[cfg(feature = "gmail")]
-            Slot::Domains(domains) => *domains = parse_domains(&given.texts())?,
-            #[cfg(feature = "gmail")]
-            Slot::Relay(relay) => *relay = Some(text?.parse()?),
+            ValueRef::Apis(apis) => *apis = parse_apis(&raw.texts(), base)?,
+            ValueRef::Address(address) => *address = parse_address(text?)?,
+            ValueRef::Directory(directory) => *directory = base.join(text?),
+            ValueRef::File(file) => *file = Some(base.join(text?)),
+            ValueRef::Url(url) => *url = Some(parse_url(text?)?),
+            ValueRef::Switch(switch) => *switch = parse_choice(text?, SWITCH)?,
+            ValueRef::Log(log) => *log = text?.parse()?,
+            ValueRef::Durability(durability) => *durability = parse_choice(text?, DURABILITIES)?,
+            ValueRef::Chunks(chunks) => *chunks = parse_choice(text?, CHUNK_RULES)?,
+            ValueRef::Span(span) => *span = parse_span(text?)?,
+            ValueRef::OptionalSpan(span) => *span = Some(parse_span(text?)?),
+            ValueRef::Size(size) => *size = parse_size(text?)?,
+            ValueRef::SizeInMemory(size) => *size = parse_size_in_memory(text?)?,
+            ValueRef::Ratio(ratio) => *ratio = parse_number(text?)?,
+            ValueRef::Count(count) => *count = parse_number(text?)?,
+            ValueRef::Mailbox(address) => *address = text?.parse()?,
+            ValueRef::Domains(domains) => *domains = parse_domains(&raw.texts())?,
+            ValueRef::Relay(relay) => *relay = Some(text?.parse()?),
         }
         Ok(())
     }
@@ -165,27 +162,24 @@ impl Slot<'_> {
     pub(super) fn write(self) -> Option<String> {
         let text = |text: &dyn Display| Some(Value::String(text.to_string()).to_string());
         match self {
-            Slot::Apis(apis) => Some(write_list(apis)),
-            Slot::Address(address) => text(address),
-            Slot::Directory(directory) => text(&directory.display()),
-            Slot::File(file) => text(&file.as_ref()?.display()),
-            Slot::Url(url) => text(url.as_ref()?),
-            Slot::Switch(switch) => Some(switch.to_string()),
-            Slot::Log(log) => text(log),
-            Slot::Durability(durability) => text(&word_of(*durability, DURABILITIES)),
-            Slot::Chunks(chunks) => text(&word_of(*chunks, CHUNK_RULES)),
-            Slot::Span(span) => text(&humantime::format_duration(*span)),
-            Slot::OptionalSpan(span) => text(&humantime::format_duration((*span)?)),
-            Slot::Size(size) => text(&ByteSize::from_bytes(*size)),
-            Slot::SizeInMemory(size) => text(&ByteSize::from_bytes(*size as u64)),
-            Slot::Ratio(ratio) => Some(ratio.to_string()),
-            Slot::Count(count) => Some(count.to_string()),
-            #[cfg(feature = "gmail")]
-            Slot::Mailbox(address) => text(address),
-            #[cfg(feature = "gmail")]
-            Slot::Domains(domains) => (!domains.is_empty()).then(|| write_list(domains)),
-            #[cfg(feature = "gmail")]
-            Slot::Relay(relay) => text(relay.as_ref()?),
+            ValueRef::Apis(apis) => Some(write_list(apis)),
+            ValueRef::Address(address) => text(address),
+            ValueRef::Directory(directory) => text(&directory.display()),
+            ValueRef::File(file) => text(&file.as_ref()?.display()),
+            ValueRef::Url(url) => text(url.as_ref()?),
+            ValueRef::Switch(switch) => Some(switch.to_string()),
+            ValueRef::Log(log) => text(log),
+            ValueRef::Durability(durability) => text(&name_of_choice(*durability, DURABILITIES)),
+            ValueRef::Chunks(chunks) => text(&name_of_choice(*chunks, CHUNK_RULES)),
+            ValueRef::Span(span) => text(&humantime::format_duration(*span)),
+            ValueRef::OptionalSpan(span) => text(&humantime::format_duration((*span)?)),
+            ValueRef::Size(size) => text(&ByteSize::from_bytes(*size)),
+            ValueRef::SizeInMemory(size) => text(&ByteSize::from_bytes(*size as u64)),
+            ValueRef::Ratio(ratio) => Some(ratio.to_string()),
+            ValueRef::Count(count) => Some(count.to_string()),
+            ValueRef::Mailbox(address) => text(address),
+            ValueRef::Domains(domains) => (!domains.is_empty()).then(|| write_list(domains)),
+            ValueRef::Relay(relay) => text(relay.as_ref()?),
         }
     }
 }
@@ -231,18 +225,18 @@ fn parse_url(text: &str) -> Result<String, ValueError> {
         })
 }
 
-fn parse_word<T: Copy>(text: &str, words: Words<T>) -> Result<T, ValueError> {
-    let found = words.iter().find(|(word, _)| *word == text);
+fn parse_choice<T: Copy>(text: &str, choices: Choices<T>) -> Result<T, ValueError> {
+    let found = choices.iter().find(|(word, _)| *word == text);
     found
         .map(|(_, value)| *value)
         .ok_or_else(|| ValueError::Word {
             text: text.to_owned(),
-            words: words.map(|(word, _)| word),
+            choices: choices.map(|(word, _)| word),
         })
 }
 
-fn word_of<T: Copy + PartialEq>(value: T, words: Words<T>) -> &'static str {
-    let found = words.iter().find(|(_, meaning)| *meaning == value);
+fn name_of_choice<T: Copy + PartialEq>(value: T, choices: Choices<T>) -> &'static str {
+    let found = choices.iter().find(|(_, meaning)| *meaning == value);
     found
         .map(|(word, _)| *word)
         .expect("every value has its word")

@@ -7,13 +7,13 @@ use crate::exit::Code;
 
 /// What there is to know beside the error itself.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Surroundings {
+pub(super) struct HintContext {
     /// What was to be done.
     pub(super) task: Task,
     /// Whether there was a token.
     pub(super) has_token: bool,
     /// The command that carries the upload on, if it can be.
-    pub(super) carry_on: Option<String>,
+    pub(super) resume_command: Option<String>,
 }
 
 /// What was to be done.
@@ -74,14 +74,14 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
 }
 
 /// What can be done about it.
-pub(super) fn hint(error: &Error, around: Surroundings) -> Option<String> {
+pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
     let status = error.status().map(|status| status.as_u16());
     let failed = Failure {
         kind: error.kind(),
         status,
         reason: error.reason(),
     };
-    failed.hint(around)
+    failed.hint(context)
 }
 
 /// An error as far as a hint depends on it.
@@ -93,15 +93,15 @@ struct Failure<'a> {
 }
 
 impl Failure<'_> {
-    fn hint(self, around: Surroundings) -> Option<String> {
-        let hint = self.what_to_do(&around).map(str::to_owned);
-        let carry_on = around
-            .carry_on
+    fn hint(self, context: HintContext) -> Option<String> {
+        let hint = self.what_to_do(&context).map(str::to_owned);
+        let resume_command = context
+            .resume_command
             .filter(|_| self.can_be_carried_on())
             .map(|command| format!("`{command}` carries on"));
-        match (hint, carry_on) {
-            (Some(hint), Some(carry_on)) => Some(format!("{hint}; {carry_on}")),
-            (hint, carry_on) => hint.or(carry_on),
+        match (hint, resume_command) {
+            (Some(hint), Some(resume_command)) => Some(format!("{hint}; {resume_command}")),
+            (hint, resume_command) => hint.or(resume_command),
         }
     }
 
@@ -110,9 +110,9 @@ impl Failure<'_> {
         self.kind != Kind::SourceChanged
     }
 
-    fn what_to_do(self, around: &Surroundings) -> Option<&'static str> {
+    fn what_to_do(self, context: &HintContext) -> Option<&'static str> {
         let hint = match self.kind {
-            Kind::Refused | Kind::Protocol => return refused(self.status?, self.reason, around),
+            Kind::Refused | Kind::Protocol => return refused(self.status?, self.reason, context),
             Kind::SourceChanged => "`windlass upload` with --restart uploads the file as it is now",
             Kind::Busy => "wait for the other windlass, or stop it",
             Kind::Token => {
@@ -123,14 +123,16 @@ impl Failure<'_> {
             Kind::SessionLost => {
                 "the server forgets one session after the other: it may let them expire too soon"
             }
-            Kind::Mismatch if around.task == Task::Download => {
+            Kind::Mismatch if context.task == Task::Download => {
                 "what came is not kept under that name; the same command, run again, downloads it anew"
             }
             Kind::Mismatch => "do not trust the resource: delete it, and upload again",
-            Kind::Connection | Kind::Unavailable | Kind::Timeout if around.task == Task::Ask => {
+            Kind::Connection | Kind::Unavailable | Kind::Timeout if context.task == Task::Ask => {
                 "is the server up?"
             }
-            Kind::Connection | Kind::Unavailable | Kind::Timeout if around.carry_on.is_none() => {
+            Kind::Connection | Kind::Unavailable | Kind::Timeout
+                if context.resume_command.is_none() =>
+            {
                 "is the server up? run the command again, or be more patient with --retries or --timeout"
             }
             _ => return None,
@@ -140,8 +142,8 @@ impl Failure<'_> {
 }
 
 /// What a refusal mostly comes from.
-fn refused(status: u16, reason: Option<&str>, around: &Surroundings) -> Option<&'static str> {
-    let not_upload = around.task
+fn refused(status: u16, reason: Option<&str>, context: &HintContext) -> Option<&'static str> {
+    let not_upload = context.task
         == Task::Upload {
             to_upload_url: false,
         };
@@ -150,13 +152,13 @@ fn refused(status: u16, reason: Option<&str>, around: &Surroundings) -> Option<&
         (200..=299, _) if not_upload => {
             "media goes to .../upload/...; this URL has no `upload` in its path"
         }
-        (200..=299, _) if around.task.is_upload() && around.carry_on.is_none() => {
+        (200..=299, _) if context.task.is_upload() && context.resume_command.is_none() => {
             "the server does not take this for an upload: check the path of the URL"
         }
-        (300..=399, _) if around.task.is_upload() && around.carry_on.is_none() => {
+        (300..=399, _) if context.task.is_upload() && context.resume_command.is_none() => {
             "the server redirects: use the URL it redirects to"
         }
-        (401, _) if around.has_token => {
+        (401, _) if context.has_token => {
             "the token is not accepted: is it expired, or of somebody else?"
         }
         (401, _) => "the server wants a token: --token env:NAME, file:PATH, cmd:COMMAND or google",
@@ -167,16 +169,16 @@ fn refused(status: u16, reason: Option<&str>, around: &Surroundings) -> Option<&
         (400 | 404 | 405, _) if not_upload => {
             "media goes to .../upload/...; this URL has no `upload` in its path"
         }
-        (404, _) if around.task.is_upload() => {
+        (404, _) if context.task.is_upload() => {
             "check the path of the URL; a resource that is replaced or changed must exist"
         }
         (404, _) => "check the path of the URL",
-        (405 | 501, _) if around.task == Task::Ask => {
+        (405 | 501, _) if context.task == Task::Ask => {
             "the server cannot cancel; `windlass cancel ID --forget` removes the record all the same"
         }
         (405, _) => "the method takes another verb: try --method POST, PUT or PATCH",
         (400, Some("parseError")) => "the metadata is not what the method expects",
-        (400 | 415, _) if around.task.is_upload() => {
+        (400 | 415, _) if context.task.is_upload() => {
             "a method takes only media of certain types and metadata of certain fields; \
              --content-type and --metadata say what they are"
         }
@@ -214,10 +216,10 @@ pub(super) fn journal_hint(error: &JournalError) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn around(to_upload_url: bool) -> Surroundings {
-        Surroundings {
+    fn context(to_upload_url: bool) -> HintContext {
+        HintContext {
             task: Task::Upload { to_upload_url },
-            ..Surroundings::default()
+            ..HintContext::default()
         }
     }
 
@@ -237,12 +239,12 @@ mod tests {
             (307, None, true, "redirects"),
         ];
         for (status, reason, to_upload_url, expected) in cases {
-            let hint = refused(status, reason, &around(to_upload_url));
+            let hint = refused(status, reason, &context(to_upload_url));
             let found = hint.is_some_and(|hint| hint.contains(expected));
             assert!(found, "{status} {reason:?}: {hint:?}");
         }
-        assert_eq!(refused(418, None, &around(true)), None);
-        assert_eq!(refused(302, None, &Surroundings::default()), None);
+        assert_eq!(refused(418, None, &context(true)), None);
+        assert_eq!(refused(302, None, &HintContext::default()), None);
     }
 
     #[track_caller]
@@ -252,17 +254,17 @@ mod tests {
             status: None,
             reason: None,
         };
-        let around = Surroundings {
+        let context = HintContext {
             task,
             has_token: false,
-            carry_on: Some("windlass resume x".to_owned()),
+            resume_command: Some("windlass resume x".to_owned()),
         };
-        failure.hint(around).expect("there is something to do")
+        failure.hint(context).expect("there is something to do")
     }
 
     #[test]
     fn a_file_that_changed_cannot_be_carried_on() {
-        let upload = around(true).task;
+        let upload = context(true).task;
         let hint_of_change = hint(Kind::SourceChanged, upload);
         assert!(hint_of_change.contains("--restart"), "{hint_of_change}");
         assert!(!hint_of_change.contains("resume"), "{hint_of_change}");
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_resource_is_deleted_when_an_upload_went_wrong_and_not_when_a_download_did() {
-        let upload = hint(Kind::Mismatch, around(true).task);
+        let upload = hint(Kind::Mismatch, context(true).task);
         assert!(upload.contains("delete"), "{upload}");
         let download = hint(Kind::Mismatch, Task::Download);
         assert!(!download.contains("delete"), "{download}");

@@ -7,12 +7,12 @@ use tokio::time::interval;
 use windlass_client::RecordId;
 
 use super::bars::{self, Bar};
-use super::pace::Pace;
-use super::{Display, Doing, Event, Failed, Talk, View, line};
+use super::throttle::ReportThrottle;
+use super::{Activity, Display, Event, Failed, Verbosity, View, line};
 
 /// Shows how far one thing is. Cheap to clone; gone from the display when all clones are.
 #[derive(Debug, Clone)]
-pub(crate) struct Track(Arc<Inner>);
+pub(crate) struct ProgressHandle(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -25,23 +25,23 @@ struct Inner {
 #[derive(Debug)]
 struct Now {
     view: Option<(View, Instant)>,
-    lines: Pace,
-    events: Pace,
+    lines: ReportThrottle,
+    events: ReportThrottle,
 }
 
-impl Track {
+impl ProgressHandle {
     pub(super) fn new(display: Display, source: String) -> Self {
-        let bar = match &display.0.talk {
-            Talk::Bars(bars) => Some(bars.add()),
-            Talk::Lines | Talk::Silence => None,
+        let bar = match &display.0.verbosity {
+            Verbosity::ProgressBars(bars) => Some(bars.add()),
+            Verbosity::Lines | Verbosity::Silence => None,
         };
         let inner = Arc::new(Inner {
             source,
             bar,
             now: Mutex::new(Now {
                 view: None,
-                lines: Pace::of_lines(),
-                events: Pace::of_events(),
+                lines: ReportThrottle::for_lines(),
+                events: ReportThrottle::for_events(),
             }),
             display,
         });
@@ -117,7 +117,7 @@ impl Inner {
         if let Some(bar) = &self.bar {
             self.draw(bar, view, at);
         }
-        if line_is_due && matches!(self.display.0.talk, Talk::Lines) {
+        if line_is_due && matches!(self.display.0.verbosity, Verbosity::Lines) {
             self.display.note(&line::plain(label(&self.source), view));
         }
         if event_is_due {
@@ -143,7 +143,7 @@ impl Inner {
         let Some(bar) = &self.bar else { return };
         let waiting = self.now().view.clone();
         if let Some((view, at)) = waiting
-            && matches!(view.doing, Doing::Waiting(_))
+            && matches!(view.activity, Activity::Waiting(_))
         {
             self.draw(bar, &view, at);
         }
@@ -167,11 +167,13 @@ fn label(source: &str) -> &str {
 }
 
 /// Nothing happens during a wait but this.
-async fn count_down(track: Weak<Inner>) {
+async fn count_down(handle: Weak<Inner>) {
     let mut tick = interval(bars::COUNTDOWN);
     loop {
         tick.tick().await;
-        let Some(track) = track.upgrade() else { return };
-        track.draw_wait();
+        let Some(handle) = handle.upgrade() else {
+            return;
+        };
+        handle.draw_wait();
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct TokenArgs {
 /// How a server is reached, and how patiently.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Reaching the server")]
-pub(crate) struct LineArgs {
+pub(crate) struct ConnectionArgs {
     #[command(flatten)]
     pub(crate) token: TokenArgs,
 
@@ -47,7 +47,7 @@ pub(crate) struct LineArgs {
 
 /// How uploads are sent, and checked at their end.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct PaceArgs {
+pub(crate) struct TransferArgs {
     /// How many uploads run at once
     #[arg(long, value_name = "COUNT", default_value = "3")]
     pub(crate) concurrency: NonZeroUsize,
@@ -77,7 +77,7 @@ pub(crate) struct JournalArgs {
 /// What is said, and how.
 #[derive(Debug, Clone, Copy, Default, Args)]
 #[command(next_help_heading = "Output")]
-pub(crate) struct TalkArgs {
+pub(crate) struct VerbosityArgs {
     /// Print events on standard output, one JSON object a line
     ///
     /// `progress` at every change of state and once a second at most, then `uploaded` or `downloaded`, or

@@ -8,14 +8,14 @@ use toml::de;
 /// What is wrong, and where.
 #[derive(Debug, Error)]
 #[error("{}:{line}: {message}, in `{source_line}`", path.display())]
-pub(crate) struct TomlFault {
+pub(crate) struct TomlError {
     path: PathBuf,
     line: usize,
     message: String,
     source_line: String,
 }
 
-impl TomlFault {
+impl TomlError {
     pub(crate) fn new(path: &Path, text: &str, error: &de::Error) -> Self {
         let at = error.span().map_or(0, |span| span.start);
         let line = line_of(text, at);

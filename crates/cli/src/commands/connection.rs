@@ -5,7 +5,7 @@ use std::future::Future;
 use windlass_client::{Client, RetryPolicy, Settings, TokenSource, Upload};
 
 use super::Error;
-use crate::args::{LineArgs, TokenArgs};
+use crate::args::{ConnectionArgs, TokenArgs};
 use crate::settings::{TOKEN_VARIABLE, client_variable};
 
 /// Runs a command of the client to its end.
@@ -29,8 +29,8 @@ pub(super) fn client(args: &TokenArgs) -> Result<(Client, bool), Error> {
 }
 
 /// An upload with this patience.
-pub(super) fn patient(upload: Upload, args: &LineArgs) -> Upload {
-    let upload = upload.retry_policy(patience(args));
+pub(super) fn with_retries(upload: Upload, args: &ConnectionArgs) -> Upload {
+    let upload = upload.patience(retry_policy(args));
     match args.timeout {
         Some(limit) => upload.timeout(limit),
         None => upload,
@@ -38,8 +38,8 @@ pub(super) fn patient(upload: Upload, args: &LineArgs) -> Upload {
 }
 
 /// How often is tried what fails.
-pub(super) fn patience(args: &LineArgs) -> RetryPolicy {
-    let mut patience = RetryPolicy::default();
+pub(super) fn retry_policy(args: &ConnectionArgs) -> Patience {
+    let mut patience = Patience::default();
     if let Some(waits) = args.retries {
         patience.schedule = patience.schedule.with_waits(waits);
     }

@@ -8,7 +8,7 @@ fn set(key: &str, text: &str) -> Result<Option<String>, ValueError> {
     let mut settings = Settings::default();
     key.set(
         &mut settings,
-        &Given::Text(text.to_owned()),
+        &RawValue::Text(text.to_owned()),
         Path::new("conf"),
     )?;
     Ok(key.show(&settings))
@@ -85,7 +85,7 @@ fn what_does_not_fit_is_refused_with_its_reason() {
 
 #[test]
 fn a_list_is_for_apis_only() {
-    let list = Given::List(vec!["info".to_owned()]);
+    let list = RawValue::List(vec!["info".to_owned()]);
     let key = Key::named("log").expect("a key");
     let result = key.set(&mut Settings::default(), &list, Path::new(""));
     assert!(matches!(result, Err(ValueError::List)));

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::text::percent;
-use super::{Doing, View};
+use super::{Activity, View};
 
 /// What was shown last, and when.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct ReportThrottle {
     /// How long until it is time again.
     every: Duration,
     /// How many percent are worth it too.
@@ -15,36 +15,36 @@ pub(super) struct Pace {
     /// What is over sooner is not worth a word, unless something goes wrong.
     grace: Duration,
     begin: Option<Instant>,
-    shown: Option<Shown>,
+    last: Option<LastReport>,
 }
 
 #[derive(Debug)]
-struct Shown {
+struct LastReport {
     at: Instant,
-    doing: Doing,
+    activity: Activity,
     percent: Option<u64>,
 }
 
-impl Pace {
+impl ReportThrottle {
     /// Lines of a log: every ten seconds or ten percent, after the first second.
-    pub(super) fn of_lines() -> Self {
+    pub(super) fn for_lines() -> Self {
         Self {
             every: Duration::from_secs(10),
             step: Some(10),
             grace: Duration::from_secs(1),
             begin: None,
-            shown: None,
+            last: None,
         }
     }
 
     /// Events: every second.
-    pub(super) fn of_events() -> Self {
+    pub(super) fn for_events() -> Self {
         Self {
             every: Duration::from_secs(1),
             step: None,
             grace: Duration::ZERO,
             begin: None,
-            shown: None,
+            last: None,
         }
     }
 
@@ -52,19 +52,19 @@ impl Pace {
     pub(super) fn is_due(&mut self, view: &View, now: Instant) -> bool {
         let percent = view.total.map(|total| percent(view.sent, total));
         let lasts = now.duration_since(*self.begin.get_or_insert(now));
-        let due = match &self.shown {
-            _ if lasts < self.grace && !matches!(view.doing, Doing::Waiting(_)) => false,
+        let due = match &self.last {
+            _ if lasts < self.grace && !matches!(view.activity, Activity::Waiting(_)) => false,
             None => true,
-            Some(shown) => {
-                shown.doing != view.doing
-                    || now.duration_since(shown.at) >= self.every
-                    || self.has_stepped(shown.percent, percent)
+            Some(last) => {
+                last.activity != view.activity
+                    || now.duration_since(last.at) >= self.every
+                    || self.has_stepped(last.percent, percent)
             }
         };
         if due {
-            self.shown = Some(Shown {
+            self.last = Some(LastReport {
                 at: now,
-                doing: view.doing.clone(),
+                activity: view.activity.clone(),
                 percent,
             });
         }
@@ -82,28 +82,28 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::display::{Waiting, Way};
+    use crate::display::{Direction, Waiting};
 
-    fn view(sent: u64, doing: Doing) -> View {
+    fn view(sent: u64, activity: Activity) -> View {
         View {
-            way: Way::Up,
+            direction: Direction::Up,
             committed: 0,
             sent,
             total: Some(100),
             rate: 0,
             left: None,
-            doing,
+            activity,
             upload: None,
         }
     }
 
     /// Milliseconds, bytes of a hundred, what goes on, whether it is shown.
-    fn check(mut pace: Pace, steps: &[(u64, u64, Doing, bool)]) {
+    fn check(mut throttle: ReportThrottle, steps: &[(u64, u64, Activity, bool)]) {
         let start = Instant::now();
-        for (millis, sent, doing, due) in steps {
+        for (millis, sent, activity, due) in steps {
             let now = start + Duration::from_millis(*millis);
             assert_eq!(
-                pace.is_due(&view(*sent, doing.clone()), now),
+                throttle.is_due(&view(*sent, activity.clone()), now),
                 *due,
                 "at {millis}"
             );
@@ -113,16 +113,16 @@ mod tests {
     #[test]
     fn a_line_is_due_at_a_change_after_ten_percent_and_after_ten_seconds() {
         check(
-            Pace::of_lines(),
+            ReportThrottle::for_lines(),
             &[
-                (0, 0, Doing::Starting, false),
-                (1, 0, Doing::Sending, false),
-                (1500, 9, Doing::Sending, true),
-                (1600, 10, Doing::Sending, true),
-                (1700, 19, Doing::Sending, false),
-                (11_599, 19, Doing::Sending, false),
-                (11_600, 19, Doing::Sending, true),
-                (11_700, 100, Doing::Finishing, true),
+                (0, 0, Activity::Starting, false),
+                (1, 0, Activity::Sending, false),
+                (1500, 9, Activity::Sending, true),
+                (1600, 10, Activity::Sending, true),
+                (1700, 19, Activity::Sending, false),
+                (11_599, 19, Activity::Sending, false),
+                (11_600, 19, Activity::Sending, true),
+                (11_700, 100, Activity::Finishing, true),
             ],
         );
     }
@@ -135,11 +135,11 @@ mod tests {
             cause: "the connection broke".to_owned(),
         };
         check(
-            Pace::of_lines(),
+            ReportThrottle::for_lines(),
             &[
-                (0, 0, Doing::Starting, false),
-                (1, 0, Doing::Waiting(wait.clone()), true),
-                (2, 0, Doing::Waiting(wait), false),
+                (0, 0, Activity::Starting, false),
+                (1, 0, Activity::Waiting(wait.clone()), true),
+                (2, 0, Activity::Waiting(wait), false),
             ],
         );
     }
@@ -147,13 +147,13 @@ mod tests {
     #[test]
     fn an_event_is_due_at_a_change_and_after_a_second() {
         check(
-            Pace::of_events(),
+            ReportThrottle::for_events(),
             &[
-                (0, 0, Doing::Sending, true),
-                (999, 90, Doing::Sending, false),
-                (1000, 90, Doing::Sending, true),
-                (1001, 90, Doing::Asking, true),
-                (1002, 90, Doing::Asking, false),
+                (0, 0, Activity::Sending, true),
+                (999, 90, Activity::Sending, false),
+                (1000, 90, Activity::Sending, true),
+                (1001, 90, Activity::Asking, true),
+                (1002, 90, Activity::Asking, false),
             ],
         );
     }

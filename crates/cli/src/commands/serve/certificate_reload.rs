@@ -10,10 +10,10 @@ use super::certificate::{Certificate, CertificateError};
 
 /// Reads the certificate again whenever the process is hung up, from now on. Runs as long as the
 /// process.
-pub(super) fn reload_at_each(certificate: Arc<Certificate>) -> io::Result<()> {
-    let mut hang_ups = signal(SignalKind::hangup())?;
+pub(super) fn reload_on_sighup(certificate: Arc<Certificate>) -> io::Result<()> {
+    let mut hangups = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
-        while hang_ups.recv().await.is_some() {
+        while hangups.recv().await.is_some() {
             let certificate = Arc::clone(&certificate);
             let reloaded = tokio::task::spawn_blocking(move || certificate.reload()).await;
             tell(&reloaded.expect("reading does not panic"));

@@ -8,11 +8,11 @@ use crate::args::JournalArgs;
 
 /// Knows which journal the command was told to use.
 #[derive(Debug, Clone)]
-pub(super) struct CarryOn {
+pub(super) struct ResumeCommand {
     journal: Option<PathBuf>,
 }
 
-impl CarryOn {
+impl ResumeCommand {
     /// For the journal of these arguments.
     pub(super) fn new(args: &JournalArgs) -> Self {
         Self {
@@ -56,7 +56,7 @@ mod tests {
         ];
         for (journal, command) in cases {
             let journal = journal.map(PathBuf::from);
-            assert_eq!(CarryOn { journal }.command(&id), command);
+            assert_eq!(ResumeCommand { journal }.command(&id), command);
         }
     }
 }
