@@ -1,12 +1,12 @@
 //! The commands of the client, as they are typed, against the real server.
 
 mod carry_on;
+mod completions;
 mod description;
 mod download;
 mod interrupt;
 mod journal;
 mod line;
-mod papers;
 mod print;
 mod refusals;
 mod run;

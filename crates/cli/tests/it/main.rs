@@ -6,6 +6,7 @@
 
 mod animals;
 mod append;
+mod architecture;
 mod bad_line;
 mod cancel;
 mod checksums;
@@ -24,7 +25,6 @@ mod full_disk;
 mod gzip;
 mod held;
 mod hosts;
-mod house;
 mod http2;
 mod kill;
 mod memory;
