@@ -1,13 +1,12 @@
 //! An API: its discovery document, checked, and its methods.
 
-mod compiler;
-mod references;
-
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::document::Document;
-use crate::error::Error;
-use crate::method::Method;
+use crate::document::{Document, MethodDescription};
+use crate::error::{Error, Fault, Faults, FieldPath, LocatedFault};
+use crate::method::{ApiHeader, Method};
+use crate::parameter::Patterns;
 use crate::schema::Schema;
 use crate::settings::Settings;
 use crate::short_form;
@@ -32,7 +31,7 @@ impl Api {
     ///
     /// Of several faults the first is told; [`lint`](crate::lint::lint) tells all.
     pub fn from_document(document: Document) -> Result<Self, Error> {
-        let (methods, faults) = compiler::compile(&document);
+        let (methods, faults) = compile(&document);
         if let Some(first) = faults.into_vec().into_iter().next() {
             return Err(first.into());
         }
@@ -114,8 +113,175 @@ fn name_prefixes(methods: &[Arc<Method>]) -> Vec<String> {
     prefixes
 }
 
-pub(crate) use compiler::compile;
-pub(crate) use references::unknown_references;
+/// The methods of a document, those outside of collections first, else by name; and what is wrong
+/// with it. Only without faults the methods are all there.
+pub(crate) fn compile(document: &Document) -> (Vec<Arc<Method>>, Faults) {
+    let mut compiler = Compiler::default();
+    let header = compiler.compile_head(document);
+    let described = document.described_methods();
+    if described.is_empty() {
+        let field_path = FieldPath::root().field("resources");
+        compiler.faults.push(field_path.fault(Fault::NoMethods));
+    }
+    for (field_path, method) in &described {
+        compiler.compile_method(header, method, field_path);
+    }
+    check_references(document, &described, &mut compiler.faults);
+    compiler.check_collisions();
+    (compiler.methods, compiler.faults)
+}
+
+/// Compiles the methods of a document one by one and remembers where each came from.
+#[derive(Default)]
+struct Compiler {
+    patterns: Patterns,
+    methods: Vec<Arc<Method>>,
+    /// The places of the methods, by the same indexes.
+    field_paths: Vec<FieldPath>,
+    by_id: HashMap<String, usize>,
+    faults: Faults,
+}
+
+impl Compiler {
+    fn compile_head<'a>(&mut self, document: &'a Document) -> ApiHeader<'a> {
+        self.faults.keep(check_protocol(document));
+        let mut name_field = |name: &'a Option<String>, field| {
+            let name = self.faults.keep(name_field(name.as_deref(), field));
+            name.unwrap_or_default()
+        };
+        ApiHeader {
+            name: name_field(&document.name, "name"),
+            version: name_field(&document.version, "version"),
+            service_path: document.service_path.as_deref().unwrap_or_default(),
+        }
+    }
+
+    fn compile_method(
+        &mut self,
+        header: ApiHeader<'_>,
+        described: &MethodDescription,
+        field_path: &FieldPath,
+    ) {
+        let (patterns, faults) = (&mut self.patterns, &mut self.faults);
+        let Some(method) = Method::compile(header, described, field_path, patterns, faults) else {
+            return;
+        };
+        let first = self.by_id.insert(method.id.clone(), self.methods.len());
+        if let Some(first) = first {
+            let first = self.field_paths[first].clone().into_path();
+            let located = field_path.field("id").fault(Fault::DuplicateId { first });
+            self.faults.push(located);
+        }
+        self.methods.push(Arc::new(method));
+        self.field_paths.push(field_path.clone());
+    }
+
+    fn check_collisions(&mut self) {
+        let mut firsts = HashMap::new();
+        for (method, field_path) in self.methods.iter().zip(&self.field_paths) {
+            let paths = (&method.http_method, method.template.paths());
+            if let Some(first) = firsts.insert(paths, field_path) {
+                let first = first.clone().into_path();
+                let located = field_path
+                    .field("path")
+                    .fault(Fault::CollidingPath { first });
+                self.faults.push(located);
+            }
+        }
+    }
+}
+
+fn check_protocol(document: &Document) -> Result<(), LocatedFault> {
+    match document.protocol.as_deref() {
+        None | Some("rest") => Ok(()),
+        Some(protocol) => {
+            let fault = Fault::NotRest {
+                protocol: protocol.to_owned(),
+            };
+            Err(FieldPath::root().field("protocol").fault(fault))
+        }
+    }
+}
+
+/// Names become segments of paths and words of ids.
+fn name_field<'a>(name: Option<&'a str>, field: &str) -> Result<&'a str, LocatedFault> {
+    let field_path = FieldPath::root().field(field);
+    let name = field_path.required(name)?;
+    let name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let begins_well = name.starts_with(|first: char| first.is_ascii_alphanumeric());
+    if begins_well && name.bytes().all(name_byte) {
+        Ok(name)
+    } else {
+        Err(field_path.fault(Fault::NotAName {
+            name: name.to_owned(),
+        }))
+    }
+}
+
+/// Checks what requests and responses are made of, however deep. Schemas that no method leads to do no
+/// harm; [`unknown_references`] looks at them too.
+fn check_references(
+    document: &Document,
+    described: &[(FieldPath, &MethodDescription)],
+    faults: &mut Faults,
+) {
+    let mut found = Vec::new();
+    for (field_path, method) in described {
+        for (field, schema) in [("request", &method.request), ("response", &method.response)] {
+            if let Some(schema) = schema {
+                collect(schema, &field_path.field(field), &mut found);
+            }
+        }
+    }
+    let (mut seen, mut next) = (HashSet::new(), 0);
+    while let Some((field_path, name)) = found.get(next).cloned() {
+        next += 1;
+        match document.schema(name) {
+            Some(schema) if seen.insert(name) => collect(schema, &path_of(name), &mut found),
+            Some(_) => {}
+            None => faults.push(field_path.fault(unknown(name))),
+        }
+    }
+}
+
+/// The references to schemas that the document does not have, anywhere in its schemas.
+pub(crate) fn unknown_references(document: &Document) -> Vec<(FieldPath, &str)> {
+    let mut found = Vec::new();
+    for (name, schema) in &document.schemas {
+        collect(schema, &path_of(name), &mut found);
+    }
+    found.retain(|(_, name)| document.schema(name).is_none());
+    found
+}
+
+/// Finds the references in a schema, without following them.
+fn collect<'a>(schema: &'a Schema, field_path: &FieldPath, found: &mut Vec<(FieldPath, &'a str)>) {
+    if let Some(name) = &schema.reference {
+        found.push((field_path.field("$ref"), name));
+    }
+    let properties = field_path.field("properties");
+    for (name, property) in &schema.properties {
+        collect(property, &properties.field(name), found);
+    }
+    for (field, inner) in [
+        ("items", &schema.items),
+        ("additionalProperties", &schema.additional_properties),
+    ] {
+        if let Some(inner) = inner {
+            collect(inner, &field_path.field(field), found);
+        }
+    }
+}
+
+fn path_of(schema: &str) -> FieldPath {
+    FieldPath::root().field("schemas").field(schema)
+}
+
+fn unknown(name: &str) -> Fault {
+    Fault::UnknownSchema {
+        name: name.to_owned(),
+    }
+}
 
 #[cfg(test)]
 mod tests;

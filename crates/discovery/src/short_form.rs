@@ -15,29 +15,27 @@
 //!
 //! Unknown keys are errors. Errors show the line and the key.
 
-mod check;
 mod collection;
-mod compile;
-mod error;
-mod field;
-mod media;
+mod fields;
 mod method;
 mod name;
-mod parameter;
-mod type_or_table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Display;
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 use toml::Spanned;
 
-use crate::document::Document;
+use crate::document::{Collection, Document, MethodDescription, ParameterDescription};
+use crate::schema::Schema;
 use crate::settings::{CreatedStatus, Settings};
+use crate::template::without_leading_slash;
 
-pub use error::ShortFormError;
+pub use crate::error::ShortFormError;
 
-use collection::CollectionForm;
-use field::Field;
+use collection::{CollectionCompiler, CollectionForm};
+use fields::Field;
 use method::MethodForm;
 use name::{FieldName, Identifier, MethodName, SchemaName};
 
@@ -97,6 +95,268 @@ impl ShortForm {
     fn method_id(&self, name: &MethodName) -> String {
         format!("{}.{name}", self.name)
     }
+}
+
+/// The parameters of every method of every API of Google's, without those that mean nothing here.
+const STANDARD_PARAMETERS: &str = include_str!("short_form/standard_parameters.json");
+
+impl ShortForm {
+    fn document(&self) -> Document {
+        let service_path = self.service_path();
+        let title = self.title.clone();
+        let mut document = Document {
+            kind: Some("discovery#restDescription".to_owned()),
+            discovery_version: Some("v1".to_owned()),
+            id: Some(format!("{}:{}", self.name, self.version)),
+            name: Some(self.name.clone()),
+            version: Some(self.version.clone()),
+            title: Some(title.unwrap_or_else(|| format!("{} API", self.name))),
+            description: self.description.clone(),
+            documentation_link: self.documentation.clone(),
+            protocol: Some("rest".to_owned()),
+            base_path: Some(format!("/{service_path}")),
+            batch_path: Some("batch".to_owned()),
+            parameters: standard_parameters(),
+            auth: self.auth(),
+            schemas: self.declared_schemas(),
+            ..Document::default()
+        };
+        self.add_collections(&mut document, &service_path);
+        self.add_methods(&mut document, &service_path);
+        document.service_path = Some(service_path);
+        document
+    }
+
+    /// With a slash at its end and none at its beginning.
+    fn service_path(&self) -> String {
+        let given = self.service_path.clone();
+        let path = given.unwrap_or_else(|| format!("{}/{}", self.name, self.version));
+        match without_leading_slash(&path).trim_end_matches('/') {
+            "" => String::new(),
+            path => format!("{path}/"),
+        }
+    }
+
+    /// All scopes of all methods, as clients look for them.
+    fn auth(&self) -> Option<Value> {
+        let of_methods = self.methods.values();
+        let of_methods = of_methods.flat_map(|method| method.scopes_or(&self.scopes));
+        let scopes: BTreeSet<_> = self.scopes.iter().chain(of_methods).collect();
+        let described = |scope: &String| (scope.clone(), json!({"description": scope}));
+        let scopes: serde_json::Map<_, _> = scopes.into_iter().map(described).collect();
+        (!scopes.is_empty()).then(|| json!({"oauth2": {"scopes": scopes}}))
+    }
+
+    fn declared_schemas(&self) -> BTreeMap<String, Schema> {
+        let schemas = self.schemas.iter().map(|(name, fields)| {
+            let name = name.get_ref().to_string();
+            let properties = fields.iter();
+            let properties = properties
+                .map(|(name, field)| (name.to_string(), field.get_ref().schema(&self.name)));
+            let schema = Schema {
+                id: Some(name.clone()),
+                properties: properties.collect(),
+                ..Schema::of_type("object")
+            };
+            (name, schema)
+        });
+        schemas.collect()
+    }
+
+    fn add_collections(&self, document: &mut Document, service_path: &str) {
+        for (name, form) in &self.collections {
+            let compiler = CollectionCompiler {
+                api_name: &self.name,
+                service_path,
+                scopes: &self.scopes,
+                resource: form.resource(name),
+                name,
+                form,
+            };
+            document.schemas.extend(compiler.schemas());
+            document
+                .collections
+                .insert(name.to_string(), compiler.collection());
+        }
+    }
+
+    fn add_methods(&self, document: &mut Document, service_path: &str) {
+        for (name, form) in &self.methods {
+            let name = name.get_ref();
+            let method = form.method(self.method_id(name), service_path, &self.scopes);
+            insert(document, name, method);
+        }
+    }
+}
+
+/// Puts a method where its name says, into collections that are made on the way.
+fn insert(document: &mut Document, name: &MethodName, method: MethodDescription) {
+    let (mut collections, verb) = name.split();
+    let verb = verb.to_owned();
+    let Some(outermost) = collections.next() else {
+        document.methods.insert(verb, method);
+        return;
+    };
+    let outermost = document
+        .collections
+        .entry(outermost.to_owned())
+        .or_default();
+    let innermost = collections.fold(outermost, |outer: &mut Collection, name| {
+        outer.collections.entry(name.to_owned()).or_default()
+    });
+    innermost.methods.insert(verb, method);
+}
+
+fn standard_parameters() -> BTreeMap<String, ParameterDescription> {
+    serde_json::from_str(STANDARD_PARAMETERS)
+        .expect("a test reads the file, which is part of the binary")
+}
+
+impl ShortForm {
+    fn check(&self, text: &str) -> Result<(), ShortFormError> {
+        if self.collections.is_empty() && self.methods.is_empty() {
+            return Err(ShortFormError::NoMethods);
+        }
+        self.check_media(text)?;
+        self.check_schemas_of_collections()?;
+        self.check_names_beside_collections(text)?;
+        self.check_references(text)
+    }
+
+    fn check_media(&self, text: &str) -> Result<(), ShortFormError> {
+        for (name, collection) in &self.collections {
+            if let Some(media) = collection.unused_media() {
+                return Err(ShortFormError::UnusedMedia {
+                    collection: name.to_string(),
+                    line: line_of(media, text),
+                });
+            }
+        }
+        for (name, method) in &self.methods {
+            if let (Some(media), Some(http_method)) =
+                (&method.media, method.http_method_without_media())
+            {
+                return Err(ShortFormError::MediaWithVerb {
+                    method: name.get_ref().to_string(),
+                    http_method: http_method.to_string(),
+                    line: line_of(media, text),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_schemas_of_collections(&self) -> Result<(), ShortFormError> {
+        let mut firsts = BTreeMap::new();
+        for (name, collection) in &self.collections {
+            for schema in collection.schema_names(name) {
+                if let Some(first) = firsts.insert(schema.clone(), name) {
+                    let (collection, first) = (name.to_string(), first.to_string());
+                    return Err(ShortFormError::SharedSchema {
+                        collection,
+                        first,
+                        schema,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_names_beside_collections(&self, text: &str) -> Result<(), ShortFormError> {
+        for (name, collection) in &self.collections {
+            let own_schemas = collection.schema_names(name);
+            let is_own = |schema: &&Spanned<SchemaName>| {
+                own_schemas
+                    .iter()
+                    .any(|own| own == schema.get_ref().as_str())
+            };
+            if let Some(schema) = self.schemas.keys().find(is_own) {
+                return Err(ShortFormError::SchemaOfCollection {
+                    schema: schema.get_ref().to_string(),
+                    collection: name.to_string(),
+                    line: line_of(schema, text),
+                });
+            }
+            let own_methods = collection.method_names(name);
+            let mut methods = self.methods.keys();
+            if let Some(method) = methods.find(|it| own_methods.contains(&it.get_ref().to_string()))
+            {
+                return Err(ShortFormError::MethodOfCollection {
+                    method: method.get_ref().to_string(),
+                    collection: name.to_string(),
+                    line: line_of(method, text),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_references(&self, text: &str) -> Result<(), ShortFormError> {
+        let of_collections = self.collections.iter();
+        let of_collections = of_collections.flat_map(|(name, it)| it.schema_names(name));
+        let described = self.schemas.keys().map(|name| name.get_ref().to_string());
+        let references = References {
+            known: of_collections.chain(described).collect(),
+            text,
+        };
+        for (name, collection) in &self.collections {
+            references.check_fields(&format!("collections.{name}.schema"), &collection.schema)?;
+        }
+        for (name, fields) in &self.schemas {
+            references.check_fields(&format!("schemas.{}", name.get_ref()), fields)?;
+        }
+        for (name, method) in &self.methods {
+            for (key, schema) in [("request", &method.request), ("response", &method.response)] {
+                if let Some(schema) = schema {
+                    let key = format!("methods.{}.{key}", name.get_ref());
+                    references.check(schema.get_ref(), key, schema)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The schemas that there are, for those that are named.
+struct References<'a> {
+    known: HashSet<String>,
+    text: &'a str,
+}
+
+impl References<'_> {
+    fn check_fields<N: Display>(
+        &self,
+        key: &str,
+        fields: &Fields<N>,
+    ) -> Result<(), ShortFormError> {
+        fields.iter().try_for_each(|(name, field)| {
+            let Some(schema) = field.get_ref().reference() else {
+                return Ok(());
+            };
+            self.check(schema, format!("{key}.{name}"), field)
+        })
+    }
+
+    fn check<T>(
+        &self,
+        schema: &SchemaName,
+        key: String,
+        at: &Spanned<T>,
+    ) -> Result<(), ShortFormError> {
+        if self.known.contains(schema.as_str()) {
+            return Ok(());
+        }
+        Err(ShortFormError::UnknownSchema {
+            key,
+            schema: schema.to_string(),
+            line: line_of(at, self.text),
+        })
+    }
+}
+
+fn line_of<T>(spanned: &Spanned<T>, text: &str) -> usize {
+    1 + text[..spanned.span().start].matches('\n').count()
 }
 
 #[cfg(test)]

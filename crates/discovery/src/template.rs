@@ -15,17 +15,10 @@
 //! Matching works on the path as it came over the wire. Nothing is normalised: a trailing slash, a
 //! doubled slash and a `..` are segments like any other, and values are decoded after the split.
 
-mod element;
-mod pattern;
-
 use std::ops::Range;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use thiserror::Error;
-
-pub(crate) use element::Element;
-use element::align;
-use pattern::shape_of_pattern;
 
 /// Everything but the unreserved characters (RFC 3986, section 2.3).
 const ALL_BUT_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
@@ -394,6 +387,121 @@ fn split_verb(text: &str) -> (&str, Option<&str>) {
 fn is_variable_name(name: &str) -> bool {
     let name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-$".contains(&byte);
     !name.is_empty() && name.bytes().all(name_byte)
+}
+
+/// What a template wants at one place of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Element {
+    /// This segment.
+    Literal(String),
+    /// Any one segment, not empty.
+    One,
+    /// One or more segments.
+    Many,
+}
+
+impl Element {
+    /// The rank of the end of a template, below everything else: see [`rank`](Self::rank).
+    const END_RANK: u8 = 3;
+
+    fn literal(&self) -> Option<&str> {
+        match self {
+            Self::Literal(text) => Some(text),
+            Self::One | Self::Many => None,
+        }
+    }
+
+    /// Whether this element may hold, or begin with, this segment.
+    fn fits(&self, segment: &str) -> bool {
+        match self {
+            Self::Literal(text) => text == segment,
+            Self::One => !segment.is_empty(),
+            Self::Many => true,
+        }
+    }
+
+    /// The narrower, the lower.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Literal(_) => 0,
+            Self::One => 1,
+            Self::Many => 2,
+        }
+    }
+}
+
+/// Finds the segment at which each element begins.
+///
+/// An element of many segments takes as few as it can, and one more when the rest does not fit. Only
+/// the latest such element needs to be tried again, so the work is at most segments times elements.
+fn align(elements: &[Element], segments: &[&str]) -> Option<Vec<usize>> {
+    let mut starts = Vec::with_capacity(elements.len());
+    let mut next = 0;
+    let mut latest_many = None;
+    loop {
+        match (elements.get(starts.len()), segments.get(next)) {
+            (None, None) => return Some(starts),
+            (Some(element), Some(segment)) if element.fits(segment) => {
+                starts.push(next);
+                next += 1;
+                if *element == Element::Many {
+                    latest_many = Some((starts.len(), next));
+                }
+            }
+            _ => {
+                let (begun, end) = latest_many?;
+                if end == segments.len() {
+                    return None;
+                }
+                starts.truncate(begun);
+                next = end + 1;
+                latest_many = Some((begun, next));
+            }
+        }
+    }
+}
+
+/// The shape of the values that a pattern allows, segment by segment.
+fn shape_of_pattern(pattern: &str) -> Vec<Element> {
+    let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
+    let pattern = pattern.strip_suffix('$').unwrap_or(pattern);
+    match split_pattern(pattern) {
+        Some(pieces) => pieces.into_iter().map(element_of_pattern).collect(),
+        None => vec![Element::Many],
+    }
+}
+
+/// Splits at the slashes outside of brackets; `None` where alternatives or brackets leave no
+/// segments to see.
+fn split_pattern(pattern: &str) -> Option<Vec<&str>> {
+    let (mut pieces, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    for (at, byte) in pattern.bytes().enumerate() {
+        match byte {
+            b'[' | b'(' => depth += 1,
+            b']' | b')' => depth = depth.checked_sub(1)?,
+            b'|' if depth == 0 => return None,
+            b'/' if depth == 0 => {
+                pieces.push(&pattern[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    pieces.push(&pattern[start..]);
+    (depth == 0).then_some(pieces)
+}
+
+fn element_of_pattern(piece: &str) -> Element {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    // `[^/]` is the one bracket in which a slash does not mean that there may be slashes.
+    let slashes = piece.replace("[^/]", "").contains('/');
+    if slashes || piece.contains(".*") || piece.contains(".+") {
+        Element::Many
+    } else if !piece.is_empty() && piece.bytes().all(word) {
+        Element::Literal(piece.to_owned())
+    } else {
+        Element::One
+    }
 }
 
 #[cfg(test)]

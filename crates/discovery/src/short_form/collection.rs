@@ -11,7 +11,7 @@ use crate::schema::Schema;
 use crate::settings::Digest;
 
 use super::Fields;
-use super::media::MediaForm;
+use super::method::MediaForm;
 use super::name::{Identifier, OwnFieldName};
 
 #[derive(Debug, Deserialize)]

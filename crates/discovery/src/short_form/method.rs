@@ -4,16 +4,21 @@ use std::collections::BTreeMap;
 
 use http::Method as HttpMethod;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use thiserror::Error;
 use toml::Spanned;
 
-use crate::document::{MethodDescription, ParameterDescription};
-use crate::schema::Schema;
-use crate::template::{Template, TemplateError};
-
-use super::media::MediaForm;
+use super::fields::ParameterForm;
 use super::name::{FieldName, SchemaName};
-use super::parameter::ParameterForm;
+use crate::byte_size::ByteSize;
+use crate::document::{
+    MediaUploadDescription, MethodDescription, ParameterDescription, UploadProtocol,
+    UploadProtocols,
+};
+use crate::media_range::MediaRange;
+use crate::schema::Schema;
+use crate::settings::Digest;
+use crate::template::{Template, TemplateError};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -163,4 +168,46 @@ impl TryFrom<String> for PathForm {
             Err(source) => Err(NotAPath { path, source }),
         }
     }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MediaForm {
+    #[serde(default)]
+    accept: Vec<MediaRange>,
+    max_size: Option<ByteSize>,
+    #[serde(default)]
+    pub(super) digests: Vec<Digest>,
+    #[serde(default = "yes")]
+    multipart: bool,
+    #[serde(default = "yes")]
+    resumable: bool,
+}
+
+impl MediaForm {
+    /// The description for a method with this path, below this service path.
+    pub(super) fn description(&self, service_path: &str, path: &str) -> MediaUploadDescription {
+        let protocol = |prefix: &str| UploadProtocol {
+            multipart: self.multipart,
+            path: format!("{prefix}/{service_path}{path}"),
+            extra: Map::new(),
+        };
+        MediaUploadDescription {
+            accept: self.accept.iter().map(ToString::to_string).collect(),
+            // Plain digits, which every client reads.
+            max_size: self
+                .max_size
+                .map(|size| Value::String(size.bytes().to_string())),
+            protocols: UploadProtocols {
+                simple: Some(protocol("/upload")),
+                resumable: self.resumable.then(|| protocol("/resumable/upload")),
+                extra: Map::new(),
+            },
+            extra: Map::new(),
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
 }

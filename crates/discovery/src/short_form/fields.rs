@@ -1,0 +1,339 @@
+//! The types of fields and parameters that a description declares.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::{MapAccessDeserializer, MapDeserializer};
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::name::{MethodName, SchemaName};
+use crate::document::ParameterDescription;
+use crate::schema::{Annotations, Schema};
+
+/// The types of JSON.
+const JSON_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object", "any"];
+
+/// The most `[]` and `{}` behind a type.
+const MOST_CONTAINERS: usize = 3;
+
+/// A declared field: its type, or a table with its type and more.
+#[derive(Clone, Debug)]
+pub(super) struct Field(FieldTable);
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FieldTable {
+    #[serde(rename = "type")]
+    field_type: FieldType,
+    description: Option<String>,
+    format: Option<String>,
+    #[serde(default, rename = "enum")]
+    allowed_values: Vec<String>,
+    pattern: Option<String>,
+    #[serde(default, deserialize_with = "scalar")]
+    default: Option<String>,
+    #[serde(default)]
+    read_only: bool,
+    #[serde(default)]
+    required: bool,
+    #[serde(default)]
+    required_for: Vec<MethodName>,
+}
+
+/// `string`; `string[]` for an array, `string{}` for a map, `Message` for a schema.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct FieldType {
+    element: Element,
+    /// From the inside out.
+    containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug)]
+enum Element {
+    Json(String),
+    Schema(SchemaName),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Container {
+    Array,
+    Map,
+}
+
+#[derive(Debug, Error)]
+#[error(
+    "`{written}` is not a type; use string, integer, number, boolean, object, any or the name of a schema, \
+     and append [] for an array, {{}} for a map"
+)]
+struct UnknownType {
+    written: String,
+}
+
+impl Field {
+    /// The property of the schema that this field becomes, in the API of this name.
+    pub(super) fn schema(&self, api_name: &str) -> Schema {
+        let Self(table) = self;
+        let element = Schema {
+            format: table.format.clone(),
+            allowed_values: table.allowed_values.clone(),
+            pattern: table.pattern.clone(),
+            ..table.field_type.element.schema()
+        };
+        let containers = table.field_type.containers.iter();
+        let whole = containers.fold(element, |inner, container| match container {
+            Container::Array => Schema::array_of(inner),
+            Container::Map => Schema::map_of(inner),
+        });
+        Schema {
+            description: table.description.clone(),
+            default: table.default.clone().map(Value::String),
+            read_only: table.read_only,
+            required: table.required,
+            annotations: table.annotations(api_name),
+            ..whole
+        }
+    }
+
+    /// The schema that the field refers to.
+    pub(super) fn reference(&self) -> Option<&SchemaName> {
+        match &self.0.field_type.element {
+            Element::Json(_) => None,
+            Element::Schema(name) => Some(name),
+        }
+    }
+}
+
+impl FieldTable {
+    fn annotations(&self, api_name: &str) -> Option<Annotations> {
+        let ids = self.required_for.iter();
+        let required: Vec<_> = ids.map(|name| format!("{api_name}.{name}")).collect();
+        (!required.is_empty()).then(|| Annotations {
+            required,
+            ..Annotations::default()
+        })
+    }
+}
+
+impl Element {
+    fn schema(&self) -> Schema {
+        match self {
+            Self::Json(json_type) => Schema::of_type(json_type),
+            Self::Schema(name) => Schema::reference_to(name.as_str()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        type_or_table(deserializer).map(Self)
+    }
+}
+
+impl TryFrom<String> for FieldType {
+    type Error = UnknownType;
+
+    fn try_from(written: String) -> Result<Self, UnknownType> {
+        let (mut name, mut containers) = (written.as_str(), Vec::new());
+        while let Some((inner, container)) = split_container(name) {
+            name = inner;
+            containers.insert(0, container);
+            if containers.len() > MOST_CONTAINERS {
+                return Err(UnknownType { written });
+            }
+        }
+        let element = if JSON_TYPES.contains(&name) {
+            Element::Json(name.to_owned())
+        } else if let Ok(name) = SchemaName::try_from(name.to_owned()) {
+            Element::Schema(name)
+        } else {
+            return Err(UnknownType { written });
+        };
+        Ok(Self {
+            element,
+            containers,
+        })
+    }
+}
+
+fn split_container(written: &str) -> Option<(&str, Container)> {
+    let array = written
+        .strip_suffix("[]")
+        .map(|inner| (inner, Container::Array));
+    array.or_else(|| Some((written.strip_suffix("{}")?, Container::Map)))
+}
+
+/// A declared parameter: its type, or a table with its type and more.
+#[derive(Clone, Debug)]
+pub(super) struct ParameterForm(ParameterTable);
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParameterTable {
+    #[serde(rename = "type")]
+    parameter_type: ParameterType,
+    description: Option<String>,
+    format: Option<String>,
+    #[serde(default)]
+    required: bool,
+    #[serde(default, rename = "enum")]
+    allowed_values: Vec<String>,
+    pattern: Option<String>,
+    #[serde(default, deserialize_with = "scalar")]
+    default: Option<String>,
+    #[serde(default, deserialize_with = "scalar")]
+    minimum: Option<String>,
+    #[serde(default, deserialize_with = "scalar")]
+    maximum: Option<String>,
+}
+
+/// `string`, or `string[]` for one that may be given more than once.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct ParameterType {
+    json_type: String,
+    repeated: bool,
+}
+
+#[derive(Debug, Error)]
+#[error(
+    "`{written}` is not a type of a parameter; use string, integer, number or boolean, and append [] if it may \
+     be given more than once"
+)]
+struct UnknownParameterType {
+    written: String,
+}
+
+impl ParameterForm {
+    /// What a parameter is where nothing is said of it.
+    pub(super) fn string() -> Self {
+        Self(ParameterTable {
+            parameter_type: ParameterType {
+                json_type: "string".to_owned(),
+                repeated: false,
+            },
+            description: None,
+            format: None,
+            required: false,
+            allowed_values: Vec::new(),
+            pattern: None,
+            default: None,
+            minimum: None,
+            maximum: None,
+        })
+    }
+
+    /// The description, in the query or in the path, where it is always required.
+    pub(super) fn description(&self, in_path: bool) -> ParameterDescription {
+        let Self(table) = self;
+        ParameterDescription {
+            location: Some(if in_path { "path" } else { "query" }.to_owned()),
+            json_type: Some(table.parameter_type.json_type.clone()),
+            format: table.format.clone(),
+            description: table.description.clone(),
+            required: in_path || table.required,
+            repeated: table.parameter_type.repeated,
+            allowed_values: table.allowed_values.clone(),
+            pattern: table.pattern.clone(),
+            default: table.default.clone(),
+            minimum: table.minimum.clone().map(Value::String),
+            maximum: table.maximum.clone().map(Value::String),
+            ..ParameterDescription::default()
+        }
+    }
+
+    pub(super) fn is_required(&self) -> bool {
+        self.0.required
+    }
+}
+
+impl<'de> Deserialize<'de> for ParameterForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        type_or_table(deserializer).map(Self)
+    }
+}
+
+impl TryFrom<String> for ParameterType {
+    type Error = UnknownParameterType;
+
+    fn try_from(written: String) -> Result<Self, UnknownParameterType> {
+        let (name, repeated) = match written.strip_suffix("[]") {
+            Some(name) => (name, true),
+            None => (written.as_str(), false),
+        };
+        if ["string", "integer", "number", "boolean"].contains(&name) {
+            Ok(Self {
+                json_type: name.to_owned(),
+                repeated,
+            })
+        } else {
+            Err(UnknownParameterType { written })
+        }
+    }
+}
+
+/// Reads the table `T`, or a text that is its `type`.
+fn type_or_table<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    deserializer.deserialize_any(TypeOrTable(PhantomData))
+}
+
+/// Reads a default, which documents write as a string whatever its type.
+fn scalar<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    deserializer.deserialize_any(Scalar).map(Some)
+}
+
+struct TypeOrTable<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for TypeOrTable<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a type such as \"string\", or a table with the key `type`")
+    }
+
+    fn visit_str<E: de::Error>(self, written: &str) -> Result<T, E> {
+        let table = std::iter::once(("type", written));
+        T::deserialize(MapDeserializer::new(table))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(table))
+    }
+}
+
+struct Scalar;
+
+impl Visitor<'_> for Scalar {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, a number or a boolean")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<String, E> {
+        Ok(flag.to_string())
+    }
+}
