@@ -1,58 +1,48 @@
-//! The commands, a room each, and what those of the client have in common.
+//! The commands of the tool, and the parts that they share.
 
-mod backup;
-mod cancel;
-mod completions;
-mod connection;
 mod discovery;
 mod download;
 mod error;
-#[cfg(feature = "failpoints")]
-mod failpoints;
+mod generate;
 mod hints;
 mod journal;
-mod man;
 mod resume;
-mod resume_command;
 mod serve;
-mod signals;
-mod status;
+mod session;
+mod setup;
 mod store;
 mod transfers;
 mod upload;
-mod uploads;
-mod verify;
-mod warnings;
 
 use crate::args::Command;
 use crate::exit::Code;
 
 pub(crate) use error::Error;
 
-/// Does what was asked for.
+/// Runs a command and returns its exit code.
 pub(crate) fn run(command: Command) -> Result<Code, Error> {
     match command {
         Command::Serve(args) => {
             serve::run(&args)?;
             Ok(Code::Success)
         }
-        Command::Backup(args) => backup::run(&args),
-        Command::Verify(args) => verify::run(&args),
-        Command::Upload(args) => connection::block_on(upload::run(args)),
-        Command::Resume(args) => connection::block_on(resume::run(args)),
-        Command::Uploads(args) => uploads::run(&args),
-        Command::Status(args) => connection::block_on(status::run(args)),
-        Command::Cancel(args) => connection::block_on(cancel::run(args)),
-        Command::Download(args) => connection::block_on(download::run(args)),
+        Command::Backup(args) => store::run_backup(&args),
+        Command::Verify(args) => store::run_verify(&args),
+        Command::Upload(args) => setup::block_on(upload::run(args)),
+        Command::Resume(args) => setup::block_on(resume::run(args)),
+        Command::Uploads(args) => journal::run_uploads(&args),
+        Command::Status(args) => setup::block_on(session::run_status(args)),
+        Command::Cancel(args) => setup::block_on(session::run_cancel(args)),
+        Command::Download(args) => setup::block_on(download::run(args)),
         Command::Discovery(args) => Ok(discovery::run(&args)?),
         Command::Completions(args) => {
-            completions::run(&args);
+            generate::completions(&args);
             Ok(Code::Success)
         }
-        Command::Man(args) => man::run(&args),
+        Command::Man(args) => generate::man(&args),
         #[cfg(feature = "failpoints")]
         Command::Failpoints => {
-            failpoints::run();
+            serve::list_failpoints();
             Ok(Code::Success)
         }
     }

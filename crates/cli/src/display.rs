@@ -3,26 +3,21 @@
 //! A [`Display`] is what a command shows itself on: bars where standard error is a terminal, lines
 //! where it is not, events on standard output where they were asked for. A [`ProgressHandle`] is one source on
 //! it. What is written is made of a [`View`] by functions without a terminal or a clock, in
-//! [`text`], [`mod@line`] and [`event`].
+//! [`view`] and [`event`].
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 mod bars;
 mod event;
-mod line;
-mod meter;
 mod progress;
-mod text;
-mod throttle;
 mod view;
 
+pub(crate) use bars::Meter;
 pub(crate) use event::{Downloaded, Event, Failed, Uploaded, checked};
-pub(crate) use line::{bytes_of, committed};
-pub(crate) use meter::Meter;
 pub(crate) use progress::ProgressHandle;
-pub(crate) use text::{age, escaped, escaped_json, percent, size};
 pub(crate) use view::{Activity, Direction, View, Waiting};
+pub(crate) use view::{bytes_of, committed};
 
 use crate::args::VerbosityArgs;
 use crate::output;

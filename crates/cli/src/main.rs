@@ -1,8 +1,9 @@
 //! The command-line tool `windlass`.
 //!
-//! [`args`] says what can be typed, [`settings`] what it means together with the environment and
-//! the configuration file, [`commands`] does it, [`display`] shows how far it is, [`output`] prints and
-//! [`exit`] ends. Nothing here knows the protocol.
+//! [`args`] defines the command line. [`settings`] merges flags, environment variables and the
+//! configuration file. [`commands`] runs the commands, [`display`] shows their progress, [`output`]
+//! prints, [`text`] formats and escapes text, and [`exit`] holds the exit codes. The protocol itself is
+//! implemented in the server and client crates.
 
 mod args;
 mod commands;
@@ -10,6 +11,7 @@ mod display;
 mod exit;
 mod output;
 mod settings;
+mod text;
 
 use std::process::ExitCode;
 
@@ -30,7 +32,8 @@ fn main() -> ExitCode {
     code.max(written()).into()
 }
 
-/// Whether all data was written. What was done before stays done; only nobody knows of it.
+/// Returns [`Code::Failure`] if data could not be written to standard output. The work of the
+/// command itself is not undone.
 fn written() -> Code {
     let Some(error) = output::lost() else {
         return Code::Success;

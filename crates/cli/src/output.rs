@@ -13,8 +13,8 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
-use crate::display::{escaped, escaped_json};
 use crate::settings::LogFilter;
+use crate::text::{escaped, escaped_json};
 
 /// The first failure to write data.
 static LOST: OnceLock<io::Error> = OnceLock::new();

@@ -5,14 +5,11 @@
 //! so what is wrong in a flag is wrong in the file too. Nothing here opens anything but the
 //! configuration file and, on demand, the descriptions of APIs.
 
-mod api_entry;
-mod api_source;
-mod environment;
+mod api;
 mod error;
-mod file;
 mod key;
-mod log_filter;
 mod rule;
+mod sources;
 mod toml_error;
 mod value;
 
@@ -21,14 +18,14 @@ use std::fmt::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-pub(crate) use api_entry::{ApiEntry, load};
-pub(crate) use api_source::{ApiError, ApiSource, UnknownApi};
-#[cfg(feature = "failpoints")]
-pub(crate) use environment::FAILPOINT_VARIABLE;
-pub(crate) use environment::{Environment, JOURNAL_VARIABLE, TOKEN_VARIABLE, client_variable};
+pub(crate) use api::{ApiEntry, load};
+pub(crate) use api::{ApiError, ApiSource, UnknownApi};
 pub(crate) use error::Error;
-pub(crate) use log_filter::LogFilter;
+#[cfg(feature = "failpoints")]
+pub(crate) use sources::FAILPOINT_VARIABLE;
+pub(crate) use sources::{Environment, JOURNAL_VARIABLE, TOKEN_VARIABLE, client_variable};
 pub(crate) use toml_error::TomlError;
+pub(crate) use value::LogFilter;
 pub(crate) use value::RawValue;
 
 use key::{KEYS, Key};
@@ -119,7 +116,7 @@ impl Sources {
 impl Merged {
     fn set_from_file(&mut self, path: &Path) -> Result<(), Error> {
         let base = path.parent().unwrap_or(Path::new(""));
-        for entry in file::read(path)? {
+        for entry in sources::read_file(path)? {
             let origin = Origin::File {
                 path: path.to_owned(),
                 line: entry.line,

@@ -9,10 +9,10 @@ use clap::{ArgAction, Args as _, ValueEnum};
 use url::Url;
 use windlass_client::{ChunkSize, HttpMethod, UploadType};
 
+use super::client::{ConnectionArgs, JournalArgs, TransferArgs, VerbosityArgs};
 use super::value::parse_url;
-use super::{ConnectionArgs, JournalArgs, TransferArgs, VerbosityArgs};
-use crate::display::escaped;
 use crate::exit;
+use crate::text::escaped;
 
 /// Upload media to an API.
 ///

@@ -9,22 +9,23 @@ use url::Url;
 use windlass_client::{Client, Download, DownloadProgress, Downloaded, RateLimit};
 
 use super::hints::{self, HintContext, Task};
-use super::signals::Signals;
-use super::{Error, connection, uploads, warnings};
+use super::setup::Signals;
+use super::{Error, journal, setup};
 use crate::args::DownloadArgs;
 use crate::display::{
     self, Activity, Direction, Display, Event, Failed, ProgressHandle, View, Waiting,
 };
 use crate::exit::Code;
 use crate::output;
+use crate::text;
 
 /// Downloads media to a file.
 pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
     let display = Display::new(args.verbosity);
-    warnings::print_warnings_on(&display);
+    setup::print_warnings_on(&display);
     let target = target(&args)?;
-    let (client, has_token) = connection::client(&args.connection.token)?;
+    let (client, has_token) = setup::client(&args.connection.token)?;
     let url = if args.exact_url {
         args.url.clone()
     } else {
@@ -32,12 +33,12 @@ pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
     };
     let mut download = Download::new(url.clone(), &target)
         .overwrite(args.overwrite)
-        .schedule(connection::retry_policy(&args.connection).schedule);
+        .schedule(setup::retry_policy(&args.connection).schedule);
     if let Some(rate) = args.max_rate {
         download = download.rate_limit(RateLimit::new(rate.0));
     }
     let running = RunningDownload {
-        handle: display.add_progress(uploads::place(url.as_str())),
+        handle: display.add_progress(journal::place(url.as_str())),
         target,
         has_token,
     };
@@ -118,7 +119,7 @@ impl RunningDownload {
         } else {
             "not checked"
         };
-        let size = display::size(downloaded.size);
+        let size = text::size(downloaded.size);
         self.handle
             .display()
             .note(&format!("{file}: {size} downloaded, {checked}"));

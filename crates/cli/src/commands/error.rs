@@ -9,7 +9,7 @@ use windlass_client::{InvalidTokenSource, JournalError, RecordId};
 use windlass_store_local::backup::BackupError;
 use windlass_store_local::verify::VerifyError;
 
-use super::{backup, discovery, hints, journal, serve, verify};
+use super::{discovery, hints, journal, serve, store};
 use crate::exit::Code;
 use crate::settings;
 
@@ -76,8 +76,8 @@ impl Error {
         match self {
             Self::Serve(error) => error.exit_code(),
             Self::Discovery(error) => error.exit_code(),
-            Self::Verify(error) => verify::exit_code(error),
-            Self::Backup(error) => backup::exit_code(error),
+            Self::Verify(error) => store::verify_exit_code(error),
+            Self::Backup(error) => store::backup_exit_code(error),
             Self::Client(error) => hints::exit_code(error),
             Self::Settings(_)
             | Self::Token(_)
@@ -106,8 +106,8 @@ impl Error {
             Self::Serve(error) => return error.hint(),
             Self::Discovery(error) => return error.hint(),
             Self::Settings(error) => return error.hint(),
-            Self::Verify(error) => return verify::hint(error).map(str::to_owned),
-            Self::Backup(error) => return backup::hint(error).map(str::to_owned),
+            Self::Verify(error) => return store::verify_hint(error).map(str::to_owned),
+            Self::Backup(error) => return store::backup_hint(error).map(str::to_owned),
             Self::Client(error) => return hints::hint(error, hints::HintContext::default()),
             Self::NoHome => {
                 "choose a directory with --journal, or remember nothing with --no-journal"

@@ -2,12 +2,11 @@
 
 use windlass_client::{Journal, RateLimit, Record, Upload};
 
+use super::hints::ResumeCommand;
 use super::journal::Unfinished;
-use super::resume_command::ResumeCommand;
-use super::signals::Signals;
-use super::transfers::{Job, Transfers, Work};
-use super::upload::with_progress;
-use super::{Error, connection, journal, uploads, warnings};
+use super::setup::Signals;
+use super::transfers::{Job, Transfers, Work, with_progress};
+use super::{Error, journal, setup};
 use crate::args::ResumeArgs;
 use crate::display::Display;
 use crate::exit::Code;
@@ -17,8 +16,8 @@ use crate::output;
 pub(super) async fn run(args: ResumeArgs) -> Result<Code, Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
     let display = Display::new(args.verbosity);
-    warnings::print_warnings_on(&display);
-    let (client, has_token) = connection::client(&args.connection.token)?;
+    setup::print_warnings_on(&display);
+    let (client, has_token) = setup::client(&args.connection.token)?;
     let journal = journal::open(&args.journal)?;
     let found = wanted(&args, &journal)?;
     found.warn(|what, hint| output::warning(what, hint));
@@ -57,7 +56,7 @@ fn wanted(args: &ResumeArgs, journal: &Journal) -> Result<Unfinished, Error> {
         return Ok(found);
     }
     found.warn(|what, hint| output::warning(what, hint));
-    for line in uploads::table(&found.records).lines() {
+    for line in journal::table(&found.records).lines() {
         output::note(line);
     }
     Err(Error::Several {
@@ -75,7 +74,7 @@ impl Transfers {
     ) -> Result<Job, Error> {
         let handle = self.display.add_progress(journal::source_of(record));
         let upload = Upload::of_record(record)?.verify(!args.transfer.no_verify);
-        let mut upload = with_progress(connection::with_retries(upload, &args.connection), &handle);
+        let mut upload = with_progress(setup::with_retries(upload, &args.connection), &handle);
         if let Some(limit) = limit {
             upload = upload.rate_limit(limit);
         }

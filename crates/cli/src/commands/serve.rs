@@ -1,30 +1,32 @@
 //! `windlass serve`: a server of its own process, over a store on the local disk.
 
 mod certificate;
-mod certificate_reload;
-mod descriptors;
 mod error;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use windlass_server::config::Limits;
 use windlass_server::{Ended, Listener, Registry, Server, Stores, SystemClock};
+#[cfg(feature = "failpoints")]
+use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
 use windlass_store_local::{Durability, LocalStore};
 
-use super::signals::{Signals, ignore_file_size_signal};
+use super::setup::{Signals, ignore_file_size_signal};
 use crate::args::ServeArgs;
 use crate::exit::Code;
 use crate::output;
 use crate::settings::{self, Environment, Settings, Sources};
+#[cfg(feature = "failpoints")]
+use crate::settings::{FAILPOINT_VARIABLE, client_variable};
+use certificate::Certificate;
 
 pub(crate) use certificate::CertificateError;
 pub(crate) use error::Error;
-
-use certificate::Certificate;
 
 /// How long the store may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -41,7 +43,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     #[cfg(feature = "gmail")]
     read_relay_password(&mut merged.settings)?;
     #[cfg(feature = "failpoints")]
-    super::failpoints::arm()?;
+    arm_failpoint()?;
     let apis = settings::load(&merged.settings.apis, &merged.settings.options)?;
     let certificate = load_certificate(&merged.settings)?;
     if args.check_config {
@@ -93,8 +95,8 @@ fn warn_of_ignored(environment: &Environment) {
 /// Lets no more in than there are descriptors for.
 fn fit_descriptors(settings: &mut Settings) {
     let limits = &mut settings.server.limits;
-    let available = descriptors::raise_limit();
-    if !descriptors::fit(limits, available) {
+    let available = raise_descriptor_limit();
+    if !fit_limits(limits, available) {
         return;
     }
     let Limits {
@@ -138,7 +140,7 @@ async fn serve(
         None => Listener::plain(listener),
         Some(certificate) => {
             let config = certificate.config();
-            certificate_reload::reload_on_sighup(certificate).map_err(Error::Signals)?;
+            certificate::reload_on_sighup(certificate).map_err(Error::Signals)?;
             Listener::tls(listener, config)
         }
     };
@@ -193,5 +195,100 @@ fn log_start(settings: &Settings, apis: &Registry) {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?apis, %data, "serving");
     if settings.store.durability == Durability::Os {
         tracing::warn!("durability is `os`: a power cut loses acknowledged bytes");
+    }
+}
+
+/// The ledger, the directories that are being synced, the listener, the runtime, the log; media that is kept open for the
+/// next chunk, and media that is looked into.
+const OTHER_DESCRIPTORS: u64 =
+    64 + windlass_server::WARM_SESSIONS as u64 + windlass_server::LOOKS as u64;
+
+/// Raises the soft limit on descriptors to the hard one, and says how many there are now.
+///
+/// The soft limit is low for the sake of programs that use `select`, which this one does not.
+fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let current = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => raised.current,
+        // Some systems refuse a soft limit without end.
+        Err(_) => limit.current,
+    };
+    current.unwrap_or(u64::MAX)
+}
+
+/// Lowers the limits until there is a descriptor for everything that may be open at the same time: a socket for each
+/// connection, and a file for each upload and each download. Says whether that was needed.
+fn fit_limits(limits: &mut Limits, descriptors: u64) -> bool {
+    let available = u128::from(descriptors.saturating_sub(OTHER_DESCRIPTORS));
+    let counts = [
+        &mut limits.connections,
+        &mut limits.uploads,
+        &mut limits.downloads,
+    ];
+    let wanted: u128 = counts.iter().map(|count| **count as u128).sum();
+    if wanted <= available {
+        return false;
+    }
+    for count in counts {
+        let share = *count as u128 * available / wanted;
+        *count = usize::try_from(share).unwrap_or(usize::MAX).max(1);
+    }
+    true
+}
+
+/// Prints the names of all failpoints, one a line.
+#[cfg(feature = "failpoints")]
+pub(super) fn list_failpoints() {
+    for point in Failpoint::ALL {
+        output::data(point.name());
+    }
+}
+
+/// Arms what the environment names, if it names one.
+#[cfg(feature = "failpoints")]
+fn arm_failpoint() -> Result<(), UnknownFailpoint> {
+    let wanted = client_variable(FAILPOINT_VARIABLE);
+    wanted.map_or(Ok(()), |wanted| failpoint::arm(&wanted.to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_descriptor_for_all_that_may_be_open() {
+        let cases = [
+            (0, [1, 1, 1]),
+            (1024, [284, 284, 71]),
+            (10_000, [4273, 4273, 1068]),
+            (18_816, [8192, 8192, 2048]),
+            (u64::MAX, [8192, 8192, 2048]),
+        ];
+        for (descriptors, expected) in cases {
+            let mut limits = Limits::default();
+            let was_needed = fit_limits(&mut limits, descriptors);
+            let counts = [limits.connections, limits.uploads, limits.downloads];
+            assert_eq!(counts, expected, "{descriptors}");
+            assert_eq!(was_needed, counts != [8192, 8192, 2048], "{descriptors}");
+            let open = counts.iter().sum::<usize>() as u64 + OTHER_DESCRIPTORS;
+            assert!(descriptors < 387 || open <= descriptors, "{descriptors}");
+        }
+    }
+
+    #[test]
+    fn limits_beyond_all_numbers_are_lowered_too() {
+        let mut limits = Limits {
+            connections: usize::MAX,
+            uploads: 1,
+            downloads: 1,
+            ..Limits::default()
+        };
+        assert!(fit_limits(&mut limits, 1024));
+        assert_eq!((limits.uploads, limits.downloads), (1, 1));
+        assert!((600..=640).contains(&limits.connections));
     }
 }

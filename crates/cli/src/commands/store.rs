@@ -1,14 +1,24 @@
-//! Finding the store that a command is about.
+//! `windlass backup` and `windlass verify`, and the store that they work on.
 
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
+use windlass_server::{Clock as _, SystemClock};
 use windlass_store_local::OpenError;
+use windlass_store_local::backup::{self, BackedUp, BackupError, BackupEvent};
+use windlass_store_local::verify::{
+    self, Fault, Finding, Severity, Subject, Verified, VerifyError, VerifyEvent, VerifyOptions,
+};
 
-use crate::args::StoreArgs;
+use super::Error;
+use crate::args::{BackupArgs, StoreArgs, VerifyArgs};
+use crate::display::Meter;
+use crate::exit::Code;
 use crate::settings::{self, Environment, Sources};
+use crate::{output, text};
 
 /// The data directory that a server with the same flags, environment and file would use.
-pub(super) fn directory(args: &StoreArgs) -> Result<PathBuf, settings::Error> {
+pub(super) fn data_directory(args: &StoreArgs) -> Result<PathBuf, settings::Error> {
     let sources = Sources {
         config: args.config.clone(),
         flags: args.raw_values(),
@@ -18,7 +28,7 @@ pub(super) fn directory(args: &StoreArgs) -> Result<PathBuf, settings::Error> {
 }
 
 /// What can be done about a store that cannot be opened.
-pub(super) fn hint(error: &OpenError) -> Option<&'static str> {
+pub(super) fn open_hint(error: &OpenError) -> Option<&'static str> {
     match error {
         OpenError::InUse { .. } => Some("stop the server, or wait for the backup, that uses it"),
         OpenError::IncompleteBackup { .. } => {
@@ -37,4 +47,275 @@ pub(super) fn hint(error: &OpenError) -> Option<&'static str> {
             None
         }
     }
+}
+
+/// Makes the backup.
+pub(super) fn run_backup(args: &BackupArgs) -> Result<Code, Error> {
+    let dir = data_directory(&args.store)?;
+    let meter = Meter::new();
+    let mut tell = |event| match event {
+        BackupEvent::Progress(so_far) => meter.show(|| backup_counts(&so_far)),
+        BackupEvent::Finding(found) if args.json => {
+            meter.aside(|| output::result(finding_json(&found)));
+        }
+        BackupEvent::Finding(found) => meter.aside(|| {
+            output::warning(format_args!("{}: {}", found.subject, found.fault), None);
+        }),
+    };
+    let backed_up = backup::backup(&dir, &args.target, &mut tell)?;
+    drop(meter);
+    if args.json {
+        output::result(backup_summary(&backed_up));
+    } else {
+        output::data(backup_counts(&backed_up));
+    }
+    Ok(if backed_up.damage == 0 {
+        Code::Success
+    } else {
+        Code::Damaged
+    })
+}
+
+/// The exit code of a backup that was not made.
+pub(super) fn backup_exit_code(error: &BackupError) -> Code {
+    match error {
+        BackupError::NoStore { .. }
+        | BackupError::Inside { .. }
+        | BackupError::NotABackup { .. }
+        | BackupError::OfAnother { .. }
+        | BackupError::Open(_) => Code::CannotBegin,
+        BackupError::Ledger(_) | BackupError::LedgerDamaged { .. } | BackupError::Io { .. } => {
+            Code::Failure
+        }
+    }
+}
+
+/// What can be done about a backup that was not made.
+pub(super) fn backup_hint(error: &BackupError) -> Option<&'static str> {
+    match error {
+        BackupError::NoStore { .. } => Some("choose the directory of a server with --data"),
+        BackupError::Inside { .. } => Some("choose a directory elsewhere, best on another disk"),
+        BackupError::NotABackup { .. } => Some(
+            "choose a new directory; a backup that a server has used is a store, and not written over",
+        ),
+        BackupError::OfAnother { .. } => Some("choose a directory for each store"),
+        BackupError::Open(error) => open_hint(error),
+        BackupError::LedgerDamaged { .. } => {
+            Some("`windlass verify` tells more; a former backup is still whole")
+        }
+        BackupError::Ledger(_) | BackupError::Io { .. } => None,
+    }
+}
+
+fn backup_counts(done: &BackedUp) -> String {
+    format!(
+        "{} sessions, {} resources, {} media with {}; {} copied, {} old media deleted",
+        done.sessions,
+        done.resources,
+        done.media,
+        text::size(done.bytes),
+        text::size(done.copied),
+        done.deleted
+    )
+}
+
+/// The end for programs.
+fn backup_summary(done: &BackedUp) -> Value {
+    json!({
+        "event": "backed_up",
+        "sessions": done.sessions,
+        "resources": done.resources,
+        "media": done.media,
+        "bytes": done.bytes,
+        "copied": done.copied,
+        "deleted": done.deleted,
+        "damage": done.damage,
+    })
+}
+
+/// Verifies the store, and repairs it if that was asked for.
+pub(super) fn run_verify(args: &VerifyArgs) -> Result<Code, Error> {
+    let dir = data_directory(&args.store)?;
+    let options = VerifyOptions {
+        repair: args.repair,
+        ..VerifyOptions::new(SystemClock.now())
+    };
+    let meter = Meter::new();
+    let mut tell = |event| match event {
+        VerifyEvent::Progress(so_far) => meter.show(|| verify_counts(&so_far)),
+        VerifyEvent::Finding(found) if args.json => {
+            meter.aside(|| output::result(finding_json(&found)));
+        }
+        VerifyEvent::Finding(found) => {
+            meter.aside(|| output::data(finding_text(&found, args.repair)));
+        }
+    };
+    let verified = verify::verify(&dir, options, &mut tell)?;
+    drop(meter);
+    if args.json {
+        output::result(verify_summary(&verified));
+    } else {
+        output::data(format_args!(
+            "{}\n{}",
+            verify_counts(&verified),
+            verdict(&verified)
+        ));
+    }
+    Ok(if verified.is_sound() {
+        Code::Success
+    } else {
+        Code::Damaged
+    })
+}
+
+/// The exit code of a verification that was not done.
+pub(super) fn verify_exit_code(error: &VerifyError) -> Code {
+    match error {
+        VerifyError::NoStore { .. } | VerifyError::Open(_) | VerifyError::DeletionLocked { .. } => {
+            Code::CannotBegin
+        }
+        VerifyError::Ledger(_) | VerifyError::Vault(_) => Code::Failure,
+    }
+}
+
+/// What can be done about a verification that was not done.
+pub(super) fn verify_hint(error: &VerifyError) -> Option<&'static str> {
+    match error {
+        VerifyError::NoStore { .. } => Some("choose the directory of a server with --data"),
+        VerifyError::Open(error) => open_hint(error),
+        VerifyError::DeletionLocked { .. } => Some("wait until the backup is done"),
+        VerifyError::Ledger(_) | VerifyError::Vault(_) => None,
+    }
+}
+
+/// A finding for people.
+fn finding_text(finding: &Finding, repair: bool) -> String {
+    let subject = finding.subject.to_string();
+    let fault = finding.fault.to_string();
+    format!(
+        "{}: {}: {}\n  {}",
+        severity(finding),
+        text::escaped(&subject),
+        text::escaped(&fault),
+        next_step(finding, repair)
+    )
+}
+
+/// What was done about a finding, or is to be done.
+fn next_step(finding: &Finding, repair: bool) -> &'static str {
+    let is_session = matches!(finding.subject, Subject::Session { .. });
+    match &finding.fault {
+        _ if finding.is_mended && is_session => {
+            "mended: the session has failed, and its client begins anew"
+        }
+        _ if finding.is_mended => "mended",
+        Fault::Database(_) => {
+            "nothing is mended in such a ledger: restore a backup, or ask SQLite's .recover for a copy"
+        }
+        Fault::IdentityMismatch(_) => "is its disk mounted? Nothing is mended by such a vault",
+        Fault::Row(_) | Fault::Contradiction(_) => {
+            "look at the row with sqlite3, or restore a backup; no repair touches it"
+        }
+        Fault::Foreign => "remove it by hand if nobody misses it; no repair touches it",
+        fault if fault.is_of_bytes() && !is_session => {
+            "no repair brings the bytes back: copy the media from a backup, or upload it again"
+        }
+        _ if repair => "not mended, because of what else was found",
+        Fault::NamedGarbage => {
+            "the next server deletes it: first let --repair take it off the list"
+        }
+        Fault::UnnamedInLedger => "--repair deletes it",
+        Fault::Garbage | Fault::Unnamed => "the server's sweep deletes it, and so does --repair",
+        _ => "--repair ends the session, so that its client begins anew",
+    }
+}
+
+fn severity(finding: &Finding) -> &'static str {
+    match finding.severity() {
+        Severity::Damage => "damage",
+        Severity::Remains => "remains",
+    }
+}
+
+/// A finding for programs.
+fn finding_json(finding: &Finding) -> Value {
+    let mut row = json!({
+        "event": "finding",
+        "severity": severity(finding),
+        "fault": finding.fault.name(),
+        "subject": finding.subject.kind(),
+        "name": finding.subject.to_string(),
+        "message": finding.fault.to_string(),
+        "mended": finding.is_mended,
+    });
+    match &finding.fault {
+        Fault::Missing { media } | Fault::Unreadable { media, .. } => {
+            row["media"] = media.to_string().into();
+        }
+        Fault::Short {
+            media,
+            len,
+            expected,
+        } => {
+            row["media"] = media.to_string().into();
+            row["bytes"] = json!([len, expected]);
+        }
+        Fault::Rotten { media, bytes, .. } => {
+            row["media"] = media.to_string().into();
+            row["bytes"] = json!([bytes.start, bytes.end]);
+        }
+        _ => {}
+    }
+    row
+}
+
+/// The end for programs.
+fn verify_summary(verified: &Verified) -> Value {
+    json!({
+        "event": "verified",
+        "sound": verified.is_sound(),
+        "beside_server": verified.beside_server,
+        "sessions": verified.sessions,
+        "resources": verified.resources,
+        "media": verified.media,
+        "bytes": verified.bytes,
+        "files": verified.files,
+        "damage": verified.damage,
+        "damage_mended": verified.damage_mended,
+        "remains": verified.remains,
+        "remains_cleared": verified.remains_cleared,
+        "ledger_damaged": verified.ledger_is_damaged,
+    })
+}
+
+fn verify_counts(verified: &Verified) -> String {
+    format!(
+        "{} sessions, {} resources, {} media with {}, {} files",
+        verified.sessions,
+        verified.resources,
+        verified.media,
+        text::size(verified.bytes),
+        verified.files
+    )
+}
+
+fn verdict(verified: &Verified) -> String {
+    let beside = if verified.beside_server {
+        " (a server is running)"
+    } else {
+        ""
+    };
+    let counts = |what, found: u64, mended: u64| match (found, mended) {
+        (0, _) => format!("no {what}"),
+        (found, 0) => format!("{what}: {found}"),
+        (found, mended) => format!("{what}: {found}, of which {mended} mended"),
+    };
+    let sound = if verified.is_sound() {
+        "sound"
+    } else {
+        "damaged"
+    };
+    let damage = counts("damage", verified.damage, verified.damage_mended);
+    let remains = counts("remains", verified.remains, verified.remains_cleared);
+    format!("{sound}{beside}: {damage}; {remains}")
 }

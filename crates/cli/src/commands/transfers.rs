@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use windlass_client::{Client, Error, Journal, RecordId, SessionUri, Status, Uploaded};
+use windlass_client::{Client, Error, Journal, SessionUri, Status, Upload, UploadRef, Uploaded};
 
+use super::hints::ResumeCommand;
 use super::hints::{self, HintContext, Task};
-use super::resume_command::ResumeCommand;
-use super::signals::Signals;
-use crate::display::{self, Display, Event, Failed, ProgressHandle};
+use super::setup::Signals;
+use crate::display::{self, Display, Event, Failed, ProgressHandle, View};
 use crate::exit::Code;
 use crate::output;
+use crate::text;
 
 /// How long servers are asked how much they have when somebody wants to go.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -103,7 +104,7 @@ impl Transfers {
             restarts: uploaded.restarts,
             resource: uploaded.resource.as_ref(),
         }));
-        let size = display::size(uploaded.size);
+        let size = text::size(uploaded.size);
         let checked = display::checked(uploaded.verified);
         self.display
             .note(&format!("{}: {size} uploaded, {checked}", handle.label()));
@@ -224,4 +225,10 @@ impl Transfers {
             .map(|record| (record.id.to_string(), record.session))
             .collect()
     }
+}
+
+/// An upload that shows itself.
+pub(super) fn with_progress(upload: Upload, handle: &ProgressHandle) -> Upload {
+    let handle = handle.clone();
+    upload.on_progress(move |progress| handle.show(&View::from(progress)))
 }

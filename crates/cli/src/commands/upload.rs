@@ -1,7 +1,11 @@
 //! `windlass upload`.
 
+mod existing_upload;
+
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+use tokio::fs::File;
 use tokio::io::AsyncReadExt as _;
 use url::Url;
 use windlass_client::{
@@ -9,18 +13,13 @@ use windlass_client::{
     UploadType,
 };
 
-use super::resume_command::ResumeCommand;
-use super::signals::Signals;
-use super::transfers::{Job, Transfers, Work};
-use super::{Error, connection, journal, warnings};
+use super::hints::ResumeCommand;
+use super::setup::Signals;
+use super::transfers::{Job, Transfers, Work, with_progress};
+use super::{Error, journal, setup};
 use crate::args::UploadArgs;
-use crate::display::{Display, ProgressHandle, View};
+use crate::display::Display;
 use crate::exit::Code;
-
-mod content_type;
-mod existing_upload;
-mod metadata;
-
 use existing_upload::{Choice, ExistingUploads};
 
 /// The name of standard input.
@@ -33,9 +32,9 @@ pub(super) const LARGEST_WINDOW: u64 = 1 << 30;
 pub(super) async fn run(args: UploadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
     let display = Display::new(args.verbosity);
-    warnings::print_warnings_on(&display);
+    setup::print_warnings_on(&display);
     check_stdin(&args)?;
-    let (client, has_token) = connection::client(&args.connection.token)?;
+    let (client, has_token) = setup::client(&args.connection.token)?;
     let journal = journal(&args, &display)?;
     let plan = Plan::new(&args, client.clone(), journal.clone(), display.clone())?;
     let planned = tokio::select! {
@@ -130,9 +129,9 @@ impl Plan {
         let upload = Upload::new(args.positional.url.clone())?
             .verb(args.method.into())
             .verify(!args.transfer.no_verify);
-        let mut upload = connection::with_retries(upload, &args.connection);
+        let mut upload = setup::with_retries(upload, &args.connection);
         if let Some(text) = &args.metadata {
-            upload = upload.metadata(&metadata::read(text)?)?;
+            upload = upload.metadata(&read_metadata(text)?)?;
         }
         if let Some(content_type) = &args.content_type {
             upload = upload.content_type(content_type)?;
@@ -182,7 +181,7 @@ impl Plan {
         }
         let mut upload = self.upload.clone();
         if self.guess
-            && let Some(guessed) = content_type::of_file(path).await
+            && let Some(guessed) = content_type_of_file(path).await
         {
             upload = upload.content_type(&guessed)?;
         }
@@ -225,10 +224,10 @@ impl Plan {
             let mut stdin = tokio::io::stdin();
             let mut head = Vec::new();
             if guess {
-                let mut beginning = (&mut stdin).take(content_type::ENOUGH);
+                let mut beginning = (&mut stdin).take(CONTENT_TYPE_PREFIX);
                 // What cannot be read now cannot be read a moment later either.
                 beginning.read_to_end(&mut head).await.ok();
-                if let Some(guessed) = content_type::of_content(&head) {
+                if let Some(guessed) = content_type_of_bytes(&head) {
                     upload = upload.content_type(guessed)?;
                 }
             }
@@ -259,8 +258,92 @@ fn hold(journal: &Journal, id: &RecordId) -> Result<Option<LockedRecord>, Journa
     }
 }
 
-/// An upload that shows itself.
-pub(super) fn with_progress(upload: Upload, handle: &ProgressHandle) -> Upload {
-    let handle = handle.clone();
-    upload.on_progress(move |progress| handle.show(&View::from(progress)))
+/// Reads JSON, or the file behind an `@`. Whether it is an object is looked at later.
+fn read_metadata(text: &str) -> Result<Value, Error> {
+    let json = match text.strip_prefix('@') {
+        None => text.to_owned(),
+        Some(path) => {
+            let path = PathBuf::from(path);
+            std::fs::read_to_string(&path).map_err(|source| Error::MetadataFile { path, source })?
+        }
+    };
+    serde_json::from_str(&json).map_err(Error::MetadataNotJson)
+}
+
+/// So many first bytes tell what they can.
+const CONTENT_TYPE_PREFIX: u64 = 512;
+
+/// Types that say how something is packed or written and not what it is: a name knows better.
+const VAGUE: [&str; 5] = [
+    "application/zip",
+    "application/gzip",
+    "text/xml",
+    "text/html",
+    "application/x-ole-storage",
+];
+
+/// The type of a file. `None` when nothing is known, or when it is no regular file: what is read of a
+/// pipe is gone.
+async fn content_type_of_file(path: &Path) -> Option<String> {
+    let by_name = mime_guess::from_path(path).first_raw();
+    let head = head_of(path).await.unwrap_or_default();
+    choose(by_name, content_type_of_bytes(&head)).map(str::to_owned)
+}
+
+/// The type of what begins with these bytes.
+fn content_type_of_bytes(head: &[u8]) -> Option<&'static str> {
+    infer::get(head).map(|found| found.mime_type())
+}
+
+async fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    if tokio::fs::metadata(path).await?.is_file() {
+        let file = File::open(path).await?;
+        file.take(CONTENT_TYPE_PREFIX)
+            .read_to_end(&mut head)
+            .await?;
+    }
+    Ok(head)
+}
+
+/// Bytes do not lie as names do, but some of them say little.
+fn choose<'a>(by_name: Option<&'a str>, by_content: Option<&'a str>) -> Option<&'a str> {
+    match (by_name, by_content) {
+        (Some(name), Some(content)) if VAGUE.contains(&content) => Some(name),
+        (name, content) => content.or(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    const ZIP: &[u8] = b"PK\x03\x04\x14\0\0\0\x08\0";
+
+    #[test]
+    fn bytes_win_over_names_where_they_tell_enough() {
+        let cases: [(&str, &[u8], Option<&str>); 8] = [
+            ("cow.png", PNG, Some("image/png")),
+            ("cow.jpg", PNG, Some("image/png")),
+            ("cow", PNG, Some("image/png")),
+            ("cow.jpg", b"", Some("image/jpeg")),
+            (
+                "herd.docx",
+                ZIP,
+                Some("application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+            ),
+            ("herd.zip", ZIP, Some("application/zip")),
+            ("herd.csv", b"name,age\n", Some("text/csv")),
+            ("herd", b"name,age\n", None),
+        ];
+        for (name, head, expected) in cases {
+            let by_name = mime_guess::from_path(name).first_raw();
+            assert_eq!(
+                choose(by_name, content_type_of_bytes(head)),
+                expected,
+                "{name}"
+            );
+        }
+    }
 }

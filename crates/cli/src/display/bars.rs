@@ -1,5 +1,6 @@
 //! Bars on a terminal. indicatif draws; what is drawn comes from [`super::line`].
 
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -65,3 +66,41 @@ pub(super) fn columns() -> usize {
 
 /// How often a wait is counted down.
 pub(super) const COUNTDOWN: Duration = Duration::from_millis(250);
+
+/// The line, taken away when it is dropped. Where standard error is no terminal there is none.
+#[derive(Debug)]
+pub(crate) struct Meter(Option<(ProgressBars, Bar)>);
+
+impl Meter {
+    /// An empty line.
+    pub(crate) fn new() -> Self {
+        let bars = std::io::stderr().is_terminal().then(ProgressBars::new);
+        Self(bars.map(|bars| {
+            let bar = bars.add();
+            (bars, bar)
+        }))
+    }
+
+    /// Shows something else on it.
+    pub(crate) fn show(&self, line: impl FnOnce() -> String) {
+        if let Self(Some((_, bar))) = self {
+            bar.show(line());
+        }
+    }
+
+    /// Prints something with the line out of the way.
+    pub(crate) fn aside(&self, print: impl FnOnce()) {
+        match &self.0 {
+            Some((bars, _)) => bars.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if let Self(Some((_, bar))) = self {
+            bar.clear();
+        }
+    }
+}

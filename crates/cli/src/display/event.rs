@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use windlass_client::{RecordId, Verified};
 
-use super::{Activity, View};
+use super::view::{Activity, View};
 use crate::exit::Code;
 
 /// Something happened.

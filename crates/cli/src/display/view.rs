@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use windlass_client::{Progress, RecordId, State};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use windlass_client::{Progress, State, UploadRef};
+
+use crate::text::{escaped, percent, seconds, size, span};
 
 /// How far something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,5 +120,289 @@ impl From<&windlass_client::Wait> for Waiting {
             tries: Some((wait.attempt, wait.of)),
             cause: wait.cause.to_string(),
         }
+    }
+}
+
+/// The widest that a name may be beside its bar.
+const NAME: usize = 24;
+
+/// How wide a bar may be: few widths, so that bars below each other mostly are alike.
+const WIDTHS: [usize; 3] = [30, 20, 10];
+
+/// How much is said: not all of it fits everywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    Full,
+    Short,
+}
+
+/// The line of a terminal with so many columns, `since` after the view was made: name, bar and text, as
+/// far as there is room.
+pub(super) fn with_bar(name: &str, view: &View, since: Duration, columns: usize) -> String {
+    let columns = columns.saturating_sub(1);
+    let name = elided(name, NAME.min(columns));
+    let padding = " ".repeat(NAME.saturating_sub(name.width()));
+    let text = details(view, since, Detail::Full);
+    let room = columns.saturating_sub(NAME + 2 + 4 + text.width());
+    let width = WIDTHS.into_iter().find(|width| *width <= room);
+    match (view.total, width) {
+        (Some(total), Some(width)) => {
+            let bar = bar(view.committed, view.sent, total, width);
+            format!("{name}{padding}  [{bar}]  {text}")
+        }
+        _ if NAME + 2 + text.width() <= columns => format!("{name}{padding}  {text}"),
+        _ => {
+            let line = format!("{name}  {}", details(view, since, Detail::Short));
+            beginning(&line, columns)
+        }
+    }
+}
+
+/// The line of a log.
+pub(super) fn plain(name: &str, view: &View) -> String {
+    format!("{name}: {}", details(view, Duration::ZERO, Detail::Full))
+}
+
+/// `=` is committed, `-` is sent, the rest is not.
+fn bar(committed: u64, sent: u64, total: u64, width: usize) -> String {
+    let cells = |bytes: u64| {
+        let cells = u128::from(bytes.min(total)) * width as u128;
+        let cells = cells
+            .checked_div(u128::from(total))
+            .unwrap_or(width as u128);
+        usize::try_from(cells).unwrap_or(width)
+    };
+    let committed = cells(committed);
+    let sent = cells(sent).max(committed);
+    let cell = |at| match at {
+        at if at < committed => '=',
+        at if at < sent => '-',
+        _ => ' ',
+    };
+    (0..width).map(cell).collect()
+}
+
+fn details(view: &View, since: Duration, detail: Detail) -> String {
+    let mut parts = vec![match detail {
+        Detail::Full => amount(view),
+        Detail::Short => bytes_of(view.committed, view.total),
+    }];
+    match &view.activity {
+        Activity::Sending | Activity::Receiving => parts.extend(rate_and_time_left(view)),
+        Activity::Waiting(wait) => parts.push(waiting(wait, since, detail)),
+        activity => parts.push(state(activity).to_owned()),
+    }
+    parts.join(", ")
+}
+
+/// What is sent and not committed is worth a word: it can still be lost.
+fn amount(view: &View) -> String {
+    let whole = bytes_of(view.committed, view.total);
+    let percent = view.total.map(|total| percent(view.sent, total));
+    match (view.direction, percent) {
+        (Direction::Up, Some(percent)) => format!("{percent:>3} % sent, {whole} committed"),
+        (Direction::Up, None) => format!("{} sent, {whole} committed", size(view.sent)),
+        (Direction::Down, Some(percent)) => format!("{percent:>3} %, {whole} received"),
+        (Direction::Down, None) => format!("{whole} received"),
+    }
+}
+
+/// `512 MiB of 1 GiB`.
+pub(crate) fn bytes_of(bytes: u64, total: Option<u64>) -> String {
+    match total {
+        Some(total) => format!("{} of {}", size(bytes), size(total)),
+        None => size(bytes),
+    }
+}
+
+/// `512 MiB of 1 GiB committed`.
+pub(crate) fn committed(bytes: u64, total: Option<u64>) -> String {
+    format!("{} committed", bytes_of(bytes, total))
+}
+
+fn rate_and_time_left(view: &View) -> Vec<String> {
+    let rate = (view.rate > 0).then(|| format!("{}/s", size(view.rate)));
+    let left = view.left.map(|left| format!("{} left", span(left)));
+    rate.into_iter().chain(left).collect()
+}
+
+fn state(activity: &Activity) -> &'static str {
+    match activity {
+        Activity::Starting => "starting",
+        Activity::Reading => "reading",
+        Activity::Sending => "sending",
+        Activity::Receiving => "receiving",
+        Activity::Finishing => "waiting for the answer",
+        Activity::Asking => "asking how much is there",
+        Activity::Renewing => "fetching another token",
+        Activity::Checking => "checking",
+        Activity::Waiting(_) => "waiting",
+    }
+}
+
+fn waiting(wait: &Waiting, since: Duration, detail: Detail) -> String {
+    let delay = seconds(wait.delay.saturating_sub(since));
+    let attempt = match wait.tries {
+        Some((attempt, of)) => format!(", attempt {attempt} of {of}"),
+        None => String::new(),
+    };
+    match detail {
+        Detail::Full => format!("waiting {delay}{attempt}: {}", escaped(&wait.cause)),
+        Detail::Short => format!("waiting {delay}{attempt}"),
+    }
+}
+
+/// As much of a text as fits.
+fn beginning(text: &str, width: usize) -> String {
+    let mut room = width;
+    let fits = |c: &char| {
+        let left = room.checked_sub(c.width().unwrap_or(0));
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    text.chars().take_while(fits).collect()
+}
+
+/// A name that fits: its end, which tells more than its beginning, is kept.
+fn elided(name: &str, width: usize) -> String {
+    let name = escaped(name);
+    if name.width() <= width {
+        return name.into_owned();
+    }
+    let backwards: String = name.chars().rev().collect();
+    let end = beginning(&backwards, width.saturating_sub(2));
+    format!("..{}", end.chars().rev().collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn view(committed: u64, sent: u64, total: Option<u64>, activity: Activity) -> View {
+        View {
+            direction: Direction::Up,
+            committed,
+            sent,
+            total,
+            rate: 12 * MIB,
+            left: total.map(|_| Duration::from_secs(41)),
+            activity,
+            upload: None,
+        }
+    }
+
+    fn down(view: View) -> View {
+        View {
+            direction: Direction::Down,
+            ..view
+        }
+    }
+
+    fn broken(delay: u64) -> Activity {
+        Activity::Waiting(Waiting {
+            delay: Duration::from_millis(delay),
+            tries: Some((3, 6)),
+            cause: "the connection broke".to_owned(),
+        })
+    }
+
+    #[test]
+    fn a_line_says_how_much_is_safe_and_what_goes_on() {
+        let gib = Some(1024 * MIB);
+        let cases = [
+            (
+                view(256 * MIB, 512 * MIB, gib, Activity::Sending),
+                "cow.jpg:  50 % sent, 256 MiB of 1 GiB committed, 12 MiB/s, 41 s left",
+            ),
+            (
+                view(0, 0, gib, Activity::Starting),
+                "cow.jpg:   0 % sent, 0 B of 1 GiB committed, starting",
+            ),
+            (
+                view(256 * MIB, 300 * MIB, None, Activity::Sending),
+                "cow.jpg: 300 MiB sent, 256 MiB committed, 12 MiB/s",
+            ),
+            (
+                view(0, 1024 * MIB, gib, Activity::Finishing),
+                "cow.jpg: 100 % sent, 0 B of 1 GiB committed, waiting for the answer",
+            ),
+            (
+                view(MIB, 512 * MIB, gib, broken(3200)),
+                "cow.jpg:  50 % sent, 1 MiB of 1 GiB committed, waiting 4 s, attempt 3 of 6: the connection broke",
+            ),
+            (
+                down(view(512 * MIB, 512 * MIB, gib, Activity::Receiving)),
+                "cow.jpg:  50 %, 512 MiB of 1 GiB received, 12 MiB/s, 41 s left",
+            ),
+            (
+                down(view(MIB, MIB, None, Activity::Receiving)),
+                "cow.jpg: 1 MiB received, 12 MiB/s",
+            ),
+            (
+                down(view(512 * MIB, 512 * MIB, gib, broken(3200))),
+                "cow.jpg:  50 %, 512 MiB of 1 GiB received, waiting 4 s, attempt 3 of 6: the connection broke",
+            ),
+        ];
+        for (view, line) in cases {
+            assert_eq!(plain("cow.jpg", &view), line);
+        }
+    }
+
+    #[test]
+    fn a_wait_counts_down() {
+        for (since, left) in [(0, "4 s"), (1000, "3 s"), (3100, "1 s"), (9000, "0 s")] {
+            let view = view(0, 0, None, broken(4000));
+            let text = details(&view, Duration::from_millis(since), Detail::Short);
+            assert_eq!(text, format!("0 B, waiting {left}, attempt 3 of 6"));
+        }
+    }
+
+    #[test]
+    fn a_bar_tells_committed_from_sent() {
+        let cases = [
+            (0, 0, 100, "          "),
+            (20, 50, 100, "==---     "),
+            (50, 20, 100, "=====     "),
+            (100, 100, 100, "=========="),
+            (0, 100, 100, "----------"),
+            (99, 99, 100, "========= "),
+            (0, 0, 0, "=========="),
+            (u64::MAX, u64::MAX, u64::MAX, "=========="),
+        ];
+        for (committed, sent, total, expected) in cases {
+            assert_eq!(
+                bar(committed, sent, total, 10),
+                expected,
+                "{committed} {sent} {total}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_never_breaks_and_its_bar_takes_what_is_left() {
+        let view = view(256 * MIB, 512 * MIB, Some(1024 * MIB), Activity::Sending);
+        let line = |columns| with_bar("cow.jpg", &view, Duration::ZERO, columns);
+        let text = " 50 % sent, 256 MiB of 1 GiB committed, 12 MiB/s, 41 s left";
+        assert_eq!(
+            line(120),
+            format!("cow.jpg                   [=======--------               ]  {text}")
+        );
+        assert_eq!(
+            line(103),
+            format!("cow.jpg                   [==---     ]  {text}")
+        );
+        assert_eq!(line(90), format!("cow.jpg                   {text}"));
+        assert_eq!(line(80), "cow.jpg  256 MiB of 1 GiB, 12 MiB/s, 41 s left");
+        assert_eq!(line(21), "cow.jpg  256 MiB of ");
+    }
+
+    #[test]
+    fn long_names_keep_their_ends_and_no_name_moves_the_cursor() {
+        assert_eq!(elided("cow.jpg", 24), "cow.jpg");
+        assert_eq!(elided("herd/of/many/cows/bella.jpg", 11), "..bella.jpg");
+        assert_eq!(elided("\u{1b}[2Jcow\n.jpg", 24), r"\u{1b}[2Jcow\u{a}.jpg");
+        assert_eq!(elided("牛牛牛牛", 6), "..牛牛");
     }
 }

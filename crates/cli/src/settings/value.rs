@@ -1,6 +1,6 @@
 //! The kinds of values that a setting can have: how each is read from text and written as TOML.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::net::SocketAddr;
 use std::num::ParseIntError;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::time::Duration;
 use http::Uri;
 use thiserror::Error;
 use toml::Value;
-#[cfg(feature = "gmail")]
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, ParseError};
 use windlass_apis::gmail::options::{NotARelay, Relay};
 #[cfg(feature = "gmail")]
 use windlass_apis::gmail::{Address, NotAnAddress};
@@ -19,8 +20,7 @@ use windlass_discovery::byte_size::ByteSizeError;
 use windlass_server::config::ChunkRule;
 use windlass_store_local::Durability;
 
-use super::api_entry::{ApiEntry, ApiEntryError};
-use super::log_filter::{LogFilter, NotALogFilter};
+use super::api::{ApiEntry, ApiEntryError};
 
 /// The longest duration that can be set. Far below what clocks can add up.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
@@ -276,6 +276,65 @@ fn parse_number<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, ValueE
         text: text.to_owned(),
         source,
     })
+}
+
+/// The start, the end and whatever goes wrong, but no line for each request.
+const DEFAULT: &str = "warn,windlass=info,windlass_server::service=warn";
+
+/// A level, or directives such as `warn,windlass_server=debug`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogFilter(String);
+
+/// Why a text is not a [`LogFilter`].
+#[derive(Debug, Error)]
+pub(crate) enum NotALogFilter {
+    #[error("`{word}` is not a log level: off, error, warn, info, debug or trace")]
+    Level { word: String },
+    #[error("`{text}` is not a log filter")]
+    Filter { text: String, source: ParseError },
+}
+
+impl LogFilter {
+    /// The filter in the form that tracing wants.
+    pub(crate) fn env_filter(&self) -> EnvFilter {
+        self.0.parse().expect("the text was parsed before")
+    }
+}
+
+impl Default for LogFilter {
+    fn default() -> Self {
+        Self(DEFAULT.to_owned())
+    }
+}
+
+impl FromStr for LogFilter {
+    type Err = NotALogFilter;
+
+    /// A single word must be a level: tracing would take any other word for a crate that alone is
+    /// logged, and a mistyped level would be silence.
+    fn from_str(text: &str) -> Result<Self, NotALogFilter> {
+        let words = text
+            .split(',')
+            .filter(|directive| !directive.contains(['=', '[']));
+        for word in words.map(str::trim) {
+            word.parse::<LevelFilter>()
+                .map_err(|_| NotALogFilter::Level {
+                    word: word.to_owned(),
+                })?;
+        }
+        text.parse::<EnvFilter>()
+            .map_err(|source| NotALogFilter::Filter {
+                text: text.to_owned(),
+                source,
+            })?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for LogFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ fn store_hint(error: &OpenError) -> Option<&'static str> {
             "bring the ledger back, or move the vault away: without its ledger all media in it would \
              be deleted",
         ),
-        OpenError::NoSpace { .. } => store::hint(error),
+        OpenError::NoSpace { .. } => store::open_hint(error),
         OpenError::Io { .. } => None,
     }
 }

@@ -15,6 +15,7 @@ use crate::args::UploadArgs;
 use crate::commands::{self, journal::unfinished};
 use crate::display::{self, Display};
 use crate::output;
+use crate::text;
 
 /// How long a server may take to delete what it has of an upload that begins anew.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -172,7 +173,7 @@ async fn ask(path: &Path, record: &Record) -> Answer {
 fn so_far(record: &Record) -> String {
     let much = display::committed(record.committed, Some(record.total));
     match record.started.elapsed() {
-        Ok(ago) => format!("{much}, begun {} ago", display::age(ago)),
+        Ok(ago) => format!("{much}, begun {} ago", text::age(ago)),
         Err(_) => much,
     }
 }

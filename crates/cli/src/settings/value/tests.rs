@@ -90,3 +90,21 @@ fn a_list_is_for_apis_only() {
     let result = key.set(&mut Settings::default(), &list, Path::new(""));
     assert!(matches!(result, Err(ValueError::List)));
 }
+
+#[test]
+fn levels_and_directives_are_filters_and_other_words_are_not() {
+    for text in [
+        "info",
+        "OFF",
+        "warn,windlass_server=debug",
+        "windlass[{session}]=trace",
+    ] {
+        let filter: LogFilter = text.parse().expect(text);
+        assert_eq!(filter.to_string(), text);
+        filter.env_filter();
+    }
+    for text in ["verbose", "info,loud", "windlass=loud"] {
+        assert!(text.parse::<LogFilter>().is_err(), "{text}");
+    }
+    LogFilter::default().env_filter();
+}

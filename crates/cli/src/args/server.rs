@@ -1,5 +1,7 @@
-//! `windlass serve`. Values stay text here; [`crate::settings`] gives them meaning, so that a flag, a
-//! variable and a key of the file are read by the same rules.
+//! The commands about a server and its store: `serve`, `backup`, `verify`.
+//!
+//! Values of flags stay text here. [`crate::settings`] parses them, so that a flag, an environment
+//! variable and a key of the configuration file follow the same rules.
 
 use std::path::PathBuf;
 
@@ -15,7 +17,7 @@ use crate::settings::RawValue;
 /// `--public-url` is `WINDLASS_PUBLIC_URL` and `public_url`. Flags win over the environment, the
 /// environment wins over the file. There are more keys than flags; --check-config prints them all.
 #[derive(Debug, Default, clap::Args)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(after_help = SERVE_EXAMPLES, after_long_help = format!("{SERVE_EXAMPLES}\n\n{SERVE_EXIT_CODES}"))]
 pub(crate) struct ServeArgs {
     /// Where to listen: an IP address and a port [default: 127.0.0.1:8080]
     ///
@@ -91,7 +93,7 @@ pub(crate) struct ServeArgs {
     pub(crate) check_config: bool,
 }
 
-const EXAMPLES: &str = "\
+const SERVE_EXAMPLES: &str = "\
 Examples:
   windlass serve
   windlass serve --listen 0.0.0.0:8080 --data /var/lib/windlass --public-url https://up.example.com
@@ -103,7 +105,7 @@ An upload, once the server runs:
   curl -X POST -T cow.jpg -H 'Content-Type: image/jpeg' \\
     'http://127.0.0.1:8080/upload/farm/v1/animals?uploadType=media'";
 
-const EXIT_CODES: &str = "\
+const SERVE_EXIT_CODES: &str = "\
 Exit codes:
   0  the server was asked to stop and has stopped; the configuration is good
   1  it failed while it ran: storage failed, or a second signal cut requests off
@@ -129,3 +131,107 @@ impl ServeArgs {
         given.into_iter().flatten().collect()
     }
 }
+
+/// The data directory, found as `windlass serve` finds it.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct StoreArgs {
+    /// The data directory [default: ./windlass-data]
+    ///
+    /// Where `windlass serve` keeps sessions, resources and media; also `WINDLASS_DATA`, and `data` in the
+    /// configuration file.
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<String>,
+
+    /// The server's configuration file; also `WINDLASS_CONFIG`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// What the flags say about the settings, by the names of the flags.
+    pub(crate) fn raw_values(&self) -> Vec<(&'static str, RawValue)> {
+        let data = self.data.clone();
+        data.map(|data| ("data", RawValue::Text(data)))
+            .into_iter()
+            .collect()
+    }
+}
+
+/// Copy all that a data directory holds, while a server uses it.
+///
+/// The backup is the store of one moment: everything that was acknowledged before the command began is in
+/// it. It is durable when the command ends. DEST is made if it does not exist; it is empty, or holds a
+/// former backup, of which only what has changed is replaced. Until the new one is complete the former one
+/// stays whole.
+///
+/// To restore it, stop the server and start it with `--data DEST`, or with a copy of DEST. Uploads
+/// that were not finished go on from where they were at the moment of the backup, and what came later is
+/// sent again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = BACKUP_EXAMPLES, after_long_help = format!("{BACKUP_EXAMPLES}\n\n{BACKUP_EXIT_CODES}"))]
+pub(crate) struct BackupArgs {
+    /// The directory of the backup
+    #[arg(value_name = "DEST")]
+    pub(crate) target: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+
+    /// Print one JSON object a line: what is damaged, and a summary at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const BACKUP_EXAMPLES: &str = "\
+Examples:
+  windlass backup /mnt/backup/windlass
+  windlass backup --data /var/lib/windlass /mnt/backup/windlass
+  windlass verify --data /mnt/backup/windlass";
+
+const BACKUP_EXIT_CODES: &str = "\
+Exit codes:
+  0  the backup is complete
+  1  it is not: the store cannot be read, or DEST cannot be written; a former backup is still whole
+  2  the command line or the configuration file is wrong
+  3  it cannot begin: there is no store, or DEST is no place for a backup
+  6  the backup is complete, but media in the store is damaged; `windlass verify` tells more";
+
+/// Check all that a data directory holds, byte by byte.
+///
+/// Every media is read and compared with its row in the ledger, every row with the others, and the
+/// database with itself. What is found is printed, a finding with what to do about it. `damage` is what
+/// no crash leaves; `remains` are what a crash does leave, and mostly what the server clears away by itself.
+///
+/// Nothing is changed without --repair. It may run beside a server that uses the directory.
+#[derive(Debug, clap::Args)]
+#[command(after_help = VERIFY_EXAMPLES, after_long_help = format!("{VERIFY_EXAMPLES}\n\n{VERIFY_EXIT_CODES}"))]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+
+    /// Mend what can be mended without a risk; no server may use the directory
+    ///
+    /// Media that nothing names is deleted. Unfinished uploads whose committed bytes are gone or rotten
+    /// fail, so that their clients begin anew. Resources are never deleted: their media comes from a
+    /// backup, or not at all. Nothing is mended while the ledger itself is damaged.
+    #[arg(long)]
+    pub(crate) repair: bool,
+
+    /// Print one JSON object a line: the findings, and a summary at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  windlass verify
+  windlass verify --data /var/lib/windlass --json
+  windlass verify --data /var/lib/windlass --repair";
+
+const VERIFY_EXIT_CODES: &str = "\
+Exit codes:
+  0  sound: no damage was found, or all of it is mended
+  1  it could not be done to the end: the ledger or the vault cannot be read or written
+  2  the command line or the configuration file is wrong
+  3  it cannot begin: there is no store, or --repair and a server uses it
+  6  damage was found, and is not mended";

@@ -1,19 +1,18 @@
-//! `windlass status`.
+//! `windlass status` and `windlass cancel`: questions about one session.
 
 use serde_json::{Value, json};
-use windlass_client::{Client, Record, SessionUri, Status};
+use windlass_client::{Client, Journal, Record, SessionUri, Status};
 
 use super::hints::{self, HintContext};
-use super::{Error, connection, journal, uploads, warnings};
-use crate::args::{StatusArgs, Target};
-use crate::display;
+use super::{Error, journal, setup};
+use crate::args::{CancelArgs, StatusArgs, Target};
 use crate::exit::Code;
-use crate::output;
+use crate::{display, output, text};
 
 /// Asks servers how far uploads are.
-pub(super) async fn run(args: StatusArgs) -> Result<Code, Error> {
-    warnings::print_warnings();
-    let (client, has_token) = connection::client(&args.token)?;
+pub(super) async fn run_status(args: StatusArgs) -> Result<Code, Error> {
+    setup::print_warnings();
+    let (client, has_token) = setup::client(&args.token)?;
     let mut worst = Code::Success;
     let asked = match &args.target {
         Some(Target::Session(session)) => vec![StatusQuery::of_session(session)],
@@ -69,7 +68,7 @@ impl StatusQuery {
                 if json {
                     output::json(self.to_json(&status));
                 } else {
-                    output::data(display::escaped(&self.line(&status)));
+                    output::data(text::escaped(&self.line(&status)));
                 }
                 match status {
                     Status::Active { .. } | Status::Finished { .. } => Code::Success,
@@ -112,7 +111,7 @@ impl StatusQuery {
     fn difference(&self, status: &Status) -> String {
         match (status, &self.record) {
             (Status::Active { committed }, Some(record)) if *committed != record.committed => {
-                format!(" ({} of them known here)", display::size(record.committed))
+                format!(" ({} of them known here)", text::size(record.committed))
             }
             _ => String::new(),
         }
@@ -127,8 +126,70 @@ impl StatusQuery {
         };
         let mut value = json!({"state": state, "committed": committed, "resource": resource});
         if let Some(record) = &self.record {
-            value["upload"] = uploads::row(record);
+            value["upload"] = journal::row(record);
         }
         value
     }
+}
+
+/// Gives an upload up.
+pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
+    setup::print_warnings();
+    let journal = journal::open(&args.journal)?;
+    if args.forget {
+        return forget(&journal, &args.target);
+    }
+    let (client, _) = setup::client(&args.token)?;
+    match &args.target {
+        Target::Id(id) => {
+            let record = journal::named(&journal, id)?;
+            let status = cancel(&client, &journal, &record).await?;
+            output::note(outcome(&record.id.to_string(), &status));
+        }
+        Target::Session(session) => {
+            let status = match of_session(&journal, session)? {
+                Some(record) => cancel(&client, &journal, &record).await?,
+                None => client.cancel(session).await?,
+            };
+            output::note(outcome("the session", &status));
+        }
+    }
+    Ok(Code::Success)
+}
+
+/// What became of it. In any case the server has nothing of it any more.
+fn outcome(what: &str, status: &Status) -> String {
+    match status {
+        Status::Lost => format!("the server does not know {what} any more"),
+        _ => format!("{what} is cancelled"),
+    }
+}
+
+/// Nobody else may work on it meanwhile, and it is forgotten only when the server has let go of it.
+async fn cancel(client: &Client, journal: &Journal, record: &Record) -> Result<Status, Error> {
+    let held = journal.hold(&record.id)?;
+    let status = client.cancel(&record.session).await?;
+    held.finish()?;
+    Ok(status)
+}
+
+fn forget(journal: &Journal, target: &Target) -> Result<Code, Error> {
+    let id = match target {
+        Target::Id(id) => journal::id_of(journal, id)?,
+        Target::Session(session) => {
+            let record = of_session(journal, session)?;
+            let unknown = || Error::NoSuchUpload {
+                text: session.to_string(),
+            };
+            record.ok_or_else(unknown)?.id
+        }
+    };
+    journal.remove(&id)?;
+    output::note(format_args!("{id} is forgotten"));
+    Ok(Code::Success)
+}
+
+fn of_session(journal: &Journal, session: &SessionUri) -> Result<Option<Record>, Error> {
+    let mut records = journal::unfinished(journal)?.records.into_iter();
+    Ok(records.find(|record| record.session == *session))
 }

@@ -1,4 +1,4 @@
-//! `windlass man`.
+//! `windlass man` and `windlass completions`: pages and scripts generated from the command line.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 
 use super::Error;
-use crate::args::{Args, ManArgs};
+use crate::args::{Args, CompletionsArgs, ManArgs};
 use crate::exit::Code;
 use crate::output;
 
@@ -18,7 +18,7 @@ const SECTIONS: [(&str, &str); 2] = [
 ];
 
 /// Writes all pages to a directory, or prints the first.
-pub(super) fn run(args: &ManArgs) -> Result<Code, Error> {
+pub(super) fn man(args: &ManArgs) -> Result<Code, Error> {
     // `windlass help` has no page of its own: it shows the others.
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
@@ -77,6 +77,14 @@ fn as_it_is(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     let lines = text.lines().map(|line| format!("\\&{line}"));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Prints the script of a shell.
+pub(super) fn completions(args: &CompletionsArgs) {
+    let mut script = Vec::new();
+    let mut command = Args::command();
+    clap_complete::generate(args.shell, &mut command, "windlass", &mut script);
+    output::raw(&script);
 }
 
 #[cfg(test)]
