@@ -1,4 +1,4 @@
-//! An API: its discovery document, checked, and its methods.
+//! An API: its checked discovery document and its methods.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::short_form;
 
 /// A checked API description.
 ///
-/// It has a name, a version and at least one method; every method has an id of its own, and no two
-/// with the same HTTP method match the same paths.
+/// It has a name, a version and at least one method. Ids of methods are unique, and no two methods with
+/// the same HTTP method match the same paths.
 #[derive(Clone, Debug)]
 pub struct Api {
     document: Document,
@@ -23,13 +23,13 @@ pub struct Api {
     name_prefixes: Vec<String>,
 }
 
-/// The variable that holds the name of a resource, as `projects/p/things/t`.
+/// The variable with the name of a resource, e.g. `projects/p/things/t`.
 const NAME: &str = "{+name}";
 
 impl Api {
     /// Checks a discovery document, with the default [`Settings`].
     ///
-    /// Of several faults the first is told; [`lint`](crate::lint::lint) tells all.
+    /// Returns the first fault. [`lint`](crate::lint::lint) reports all of them.
     pub fn from_document(document: Document) -> Result<Self, Error> {
         let (methods, faults) = compile(&document);
         if let Some(first) = faults.into_vec().into_iter().next() {
@@ -43,7 +43,7 @@ impl Api {
         })
     }
 
-    /// Reads a discovery document as published.
+    /// Reads a published discovery document.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         Self::from_document(Document::from_json(text)?)
     }
@@ -54,19 +54,19 @@ impl Api {
         Ok(Self::from_document(document)?.with_settings(settings))
     }
 
-    /// The API with other settings, for a discovery document that wants them.
+    /// Replaces the settings. Discovery documents have no field for them.
     #[must_use]
     pub fn with_settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// The name, e.g. `farm`.
+    /// Returns the name, e.g. `farm`.
     pub fn name(&self) -> &str {
         self.document.name.as_deref().unwrap_or_default()
     }
 
-    /// The version, e.g. `v1`.
+    /// Returns the version, e.g. `v1`.
     pub fn version(&self) -> &str {
         self.document.version.as_deref().unwrap_or_default()
     }
@@ -76,28 +76,28 @@ impl Api {
         &self.document
     }
 
-    /// What the document has no field for.
+    /// Returns the settings, for which the document has no field.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The methods, those outside of collections first, else by name.
+    /// Returns the methods: first those outside of collections, then the others by name.
     pub fn methods(&self) -> &[Arc<Method>] {
         &self.methods
     }
 
-    /// What comes before the names of resources in paths, e.g. `v1/` of `v1/{+name}`; the longest first.
-    /// Empty in an API that does not call its resources by name.
+    /// Returns the literal prefixes of resource names in paths, e.g. `v1/` of `v1/{+name}`, the longest
+    /// first. Empty in an API that does not address resources by name.
     pub fn name_prefixes(&self) -> &[String] {
         &self.name_prefixes
     }
 
-    /// The method of this id, e.g. `farm.animals.insert`.
+    /// Returns the method with this id, e.g. `farm.animals.insert`.
     pub fn method(&self, id: &str) -> Option<&Arc<Method>> {
         self.methods.iter().find(|method| method.id == id)
     }
 
-    /// The schema of this name.
+    /// Returns the schema with this name.
     pub fn schema(&self, name: &str) -> Option<&Schema> {
         self.document.schema(name)
     }
@@ -113,8 +113,8 @@ fn name_prefixes(methods: &[Arc<Method>]) -> Vec<String> {
     prefixes
 }
 
-/// The methods of a document, those outside of collections first, else by name; and what is wrong
-/// with it. Only without faults the methods are all there.
+/// Compiles the methods of a document, those outside of collections first, and returns them with
+/// all faults. The methods are complete only if there are no faults.
 pub(crate) fn compile(document: &Document) -> (Vec<Arc<Method>>, Faults) {
     let mut compiler = Compiler::default();
     let header = compiler.compile_head(document);
@@ -131,7 +131,7 @@ pub(crate) fn compile(document: &Document) -> (Vec<Arc<Method>>, Faults) {
     (compiler.methods, compiler.faults)
 }
 
-/// Compiles the methods of a document one by one and remembers where each came from.
+/// Compiles methods one by one and records where each is.
 #[derive(Default)]
 struct Compiler {
     patterns: Patterns,
@@ -203,7 +203,7 @@ fn check_protocol(document: &Document) -> Result<(), LocatedFault> {
     }
 }
 
-/// Names become segments of paths and words of ids.
+/// Checks a name that becomes a path segment and a part of ids.
 fn name_field<'a>(name: Option<&'a str>, field: &str) -> Result<&'a str, LocatedFault> {
     let field_path = FieldPath::root().field(field);
     let name = field_path.required(name)?;
@@ -218,8 +218,8 @@ fn name_field<'a>(name: Option<&'a str>, field: &str) -> Result<&'a str, Located
     }
 }
 
-/// Checks what requests and responses are made of, however deep. Schemas that no method leads to do no
-/// harm; [`unknown_references`] looks at them too.
+/// Checks the schemas of requests and responses, recursively. Schemas that no method uses are
+/// checked by [`unknown_references`] only.
 fn check_references(
     document: &Document,
     described: &[(FieldPath, &MethodDescription)],
@@ -244,7 +244,7 @@ fn check_references(
     }
 }
 
-/// The references to schemas that the document does not have, anywhere in its schemas.
+/// Returns all references in the schemas of the document to unknown schemas.
 pub(crate) fn unknown_references(document: &Document) -> Vec<(FieldPath, &str)> {
     let mut found = Vec::new();
     for (name, schema) in &document.schemas {
@@ -254,7 +254,7 @@ pub(crate) fn unknown_references(document: &Document) -> Vec<(FieldPath, &str)> 
     found
 }
 
-/// Finds the references in a schema, without following them.
+/// Collects the references in a schema without following them.
 fn collect<'a>(schema: &'a Schema, field_path: &FieldPath, found: &mut Vec<(FieldPath, &'a str)>) {
     if let Some(name) = &schema.reference {
         found.push((field_path.field("$ref"), name));

@@ -1,9 +1,9 @@
 //! The discovery document as Google publishes it.
 //!
-//! The model is tolerant: it names what a server uses and keeps the rest in `extra`, so a document
-//! that is read and written loses nothing. (An empty list or object and a false flag are written as
-//! absent, which means the same.) Reading checks the JSON types only; what a document *means* is
-//! checked when it becomes an [`Api`](crate::Api).
+//! The model has fields for the properties that a server uses and keeps the others in `extra`, so that
+//! reading and writing a document loses nothing. (Empty lists, empty objects and false flags are
+//! omitted, which means the same.) Reading checks only the JSON types; the content is checked when the
+//! document becomes an [`Api`](crate::Api).
 //!
 //! The fields are those of <https://developers.google.com/discovery/v1/reference/apis>.
 

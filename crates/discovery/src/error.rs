@@ -1,4 +1,4 @@
-//! What can be wrong with an API description, and where.
+//! The errors of the crate: in discovery documents and in the short form.
 
 use thiserror::Error;
 
@@ -6,11 +6,11 @@ use crate::byte_size::ByteSizeError;
 use crate::media_range::MediaTypeError;
 use crate::template::TemplateError;
 
-/// A description that cannot become an [`Api`](crate::Api).
+/// An error in a description that prevents it from becoming an [`Api`](crate::Api).
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is not JSON, or no JSON object. The message tells line and column.
+    /// The document is inconsistent.
     #[error("not a discovery document: {0}")]
     Json(serde_json::Error),
     /// A value is not of the JSON type that it has in every discovery document.
@@ -34,11 +34,11 @@ pub enum Error {
     },
 }
 
-/// What is wrong at one place of a discovery document.
+/// A fault at one place of a discovery document.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A field that must be there is not.
+    /// An entry of an accept list is not a media range.
     #[error("the field is missing")]
     Missing,
     /// The document describes something else than a REST API.
@@ -94,8 +94,7 @@ pub enum Fault {
     /// An entry of an accept list is no media range.
     #[error(transparent)]
     MediaRange(#[from] MediaTypeError),
-    /// A smallest or largest value is not a number that values of the parameter could be held
-    /// against.
+    /// A `minimum` or `maximum` is not a number of the type of the parameter.
     #[error("`{written}` is not a number that a value of this type can have")]
     NotABound {
         /// The bound as written.
@@ -121,7 +120,7 @@ pub enum Fault {
     },
 }
 
-/// A fault, and where it is.
+/// A fault with its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocatedFault {
     pub(crate) path: String,
@@ -134,7 +133,7 @@ impl From<LocatedFault> for Error {
     }
 }
 
-/// All that is wrong with a document, in the order in which it was found.
+/// The faults of a document in the order in which they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Vec<LocatedFault>);
 
@@ -143,7 +142,7 @@ impl Faults {
         self.0.push(located);
     }
 
-    /// What was made, unless it could not be: then that is remembered.
+    /// Returns the value, or records the fault.
     pub(crate) fn keep<T>(&mut self, made: Result<T, LocatedFault>) -> Option<T> {
         made.map_err(|located| self.push(located)).ok()
     }
@@ -153,7 +152,7 @@ impl Faults {
     }
 }
 
-/// A place in a document, for the path of an error.
+/// The path of a field in a document, built while the document is checked.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldPath(String);
 
@@ -162,7 +161,7 @@ impl FieldPath {
         Self(String::new())
     }
 
-    /// The place of a field of the object at this place.
+    /// Returns the path of a field of the object at this path.
     pub(crate) fn field(&self, name: &str) -> Self {
         match self.0.as_str() {
             "" => Self(name.to_owned()),
@@ -170,7 +169,7 @@ impl FieldPath {
         }
     }
 
-    /// The place of an element of the list at this place.
+    /// Returns the path of an element of the list at this path.
     pub(crate) fn element(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
@@ -182,7 +181,7 @@ impl FieldPath {
         }
     }
 
-    /// The value of the field at this place, which must be there.
+    /// Returns the value of the required field at this path.
     pub(crate) fn required<'a>(&self, value: Option<&'a str>) -> Result<&'a str, LocatedFault> {
         value.ok_or_else(|| self.fault(Fault::Missing))
     }
@@ -192,7 +191,7 @@ impl FieldPath {
     }
 }
 
-/// Why a text is not the short form.
+/// An error in the short form.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ShortFormError {

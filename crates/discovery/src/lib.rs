@@ -1,13 +1,20 @@
-//! API descriptions: what an API's methods are called, where they live, and what they accept.
+//! API descriptions for a server of Google-style APIs.
 //!
-//! A description comes in one of two forms: a Google **discovery document** (JSON, as published) or
-//! the **short form** (TOML), which compiles to a discovery document. Either becomes an [`Api`]:
-//! the document, checked, plus its [`Method`]s in the form a server wants to have them. Several
-//! APIs together make a [`MethodTable`], which answers the question *which method is this request?*
+//! A server needs to know the methods of an API: their paths, their parameters, and which media they
+//! accept. This crate reads that from a description in one of two forms:
 //!
-//! [`lint`](lint::lint) tells all that is wrong with a document, and what is odd about it.
+//! - a Google **discovery document** (JSON, as published by Google), see [`document`];
+//! - the **short form**, a few lines of TOML that compile to a discovery document, see [`short_form`].
 //!
-//! There is no HTTP here, no I/O and no clock: everything is a function of its arguments.
+//! Both become an [`Api`], which is the checked document with its [`Method`]s. A [`MethodTable`] of
+//! several APIs finds the method that a request calls. [`lint`](lint::lint) reports all errors and
+//! warnings of a document instead of the first error only.
+//!
+//! The crate does no I/O and uses no clock: its results depend on the arguments only.
+//!
+//! # Example
+//!
+//! An API with one collection, the method of a request, and the document that clients get:
 //!
 //! ```
 //! use windlass_discovery::{Api, Found, MethodTable, Target};

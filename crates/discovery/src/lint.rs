@@ -1,4 +1,4 @@
-//! All that is wrong with a discovery document, and what is odd about it.
+//! All errors and warnings of a discovery document.
 //!
 //! ```
 //! use windlass_discovery::{Document, lint};
@@ -27,7 +27,7 @@ use crate::method::join;
 use crate::parameter::{Numbers, Parameter};
 use crate::pattern::NotAPattern;
 
-/// Something that was found in a document.
+/// An error or a warning about a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Where, e.g. `resources.animals.methods.insert.mediaUpload.accept[1]`.
@@ -36,10 +36,10 @@ pub struct Finding {
     pub problem: Problem,
 }
 
-/// What was found.
+/// A suspicious place in a document that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// The document cannot be used.
+    /// A warning: the document can be used, but probably does not mean what it says.
     #[error(transparent)]
     Fault(#[from] Fault),
     /// The document can be used, and probably says what nobody meant.
@@ -47,7 +47,7 @@ pub enum Problem {
     LintWarning(#[from] LintWarning),
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// The document can be used.
@@ -111,7 +111,7 @@ pub enum LintWarning {
 }
 
 impl Finding {
-    /// How bad it is.
+    /// Returns the severity.
     pub fn severity(&self) -> Severity {
         match self.problem {
             Problem::Fault(_) => Severity::Error,
@@ -143,8 +143,8 @@ impl From<LocatedFault> for Finding {
     }
 }
 
-/// Looks at the whole document: first everything that makes it unusable, then what is odd, in the order of
-/// methods and schemas.
+/// Checks the whole document. Returns the errors first, then the warnings in the order of methods
+/// and schemas.
 pub fn lint(document: &Document) -> Vec<Finding> {
     let (methods, faults) = compile(document);
     let mut found: Vec<Finding> = faults.into_vec().into_iter().map(Finding::from).collect();

@@ -1,4 +1,4 @@
-//! The methods of an API, checked and in the form a server works with.
+//! The methods of an API in their checked form.
 
 use http::Method as HttpMethod;
 use serde_json::Value;
@@ -27,15 +27,15 @@ pub struct Method {
     pub template: Template,
     /// How media is uploaded; `None` for a method without media.
     pub upload: Option<MediaUpload>,
-    /// Whether `alt=media` gives the media.
+    /// Whether `alt=media` returns the media.
     pub supports_media_download: bool,
-    /// Whether the document sends downloads to `/download` before the path.
+    /// Whether the document directs downloads to the path below `/download`.
     pub use_media_download_service: bool,
     /// The name of the schema of the metadata.
     pub request: Option<String>,
     /// The name of the schema of the reply.
     pub response: Option<String>,
-    /// The parameters by name, those of the whole API not among them.
+    /// The parameters by name, without those of the whole API.
     pub parameters: Vec<Parameter>,
     /// The required parameters in the order that clients should give them.
     pub parameter_order: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Method {
     pub scopes: Vec<String>,
 }
 
-/// How a method takes media.
+/// The media that a method accepts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MediaUpload {
@@ -60,7 +60,7 @@ pub struct MediaUpload {
     pub resumable_path: Option<Template>,
 }
 
-/// What the methods of one API have in common.
+/// The properties that all methods of an API share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ApiHeader<'a> {
     pub(crate) name: &'a str,
@@ -69,13 +69,13 @@ pub(crate) struct ApiHeader<'a> {
 }
 
 impl Method {
-    /// The last word of the id: `insert`, `list`, `delete`, ... or a verb of the API's own.
+    /// Returns the last part of the id: `insert`, `list`, `delete`, ..., or a custom verb.
     pub fn verb(&self) -> &str {
         self.id.rsplit('.').next().unwrap_or_default()
     }
 
-    /// The words between the API and the verb, e.g. `animals` or `users.messages`; empty for a
-    /// method outside of any collection.
+    /// Returns the part of the id between API and verb, e.g. `animals` or `users.messages`; empty
+    /// outside of collections.
     pub fn collection(&self) -> &str {
         let without_verb = self.id.rsplit_once('.').map_or("", |(before, _)| before);
         without_verb
@@ -83,7 +83,7 @@ impl Method {
             .map_or("", |(_, collection)| collection)
     }
 
-    /// The parameter of this name.
+    /// Returns the parameter with this name.
     pub fn parameter(&self, name: &str) -> Option<&Parameter> {
         self.parameters
             .iter()
@@ -126,7 +126,7 @@ impl Method {
 }
 
 impl MediaUpload {
-    /// Whether the method takes media of this `Content-Type`.
+    /// Whether the method accepts media of this `Content-Type`.
     pub fn accepts(&self, content_type: &str) -> bool {
         media_range::accepts(&self.accept, content_type)
     }
@@ -265,7 +265,7 @@ fn reference(schema: Option<&Schema>) -> Option<String> {
     schema.and_then(|schema| schema.reference.clone())
 }
 
-/// A service path nearly always ends in a slash of its own.
+/// Joins service path and path with one slash.
 pub(crate) fn join(service_path: &str, path: &str) -> String {
     let service_path = without_leading_slash(service_path);
     let path = without_leading_slash(path);

@@ -1,13 +1,13 @@
-//! The methods of all APIs of a server: which method does a request call?
+//! Routing: finds the method of a request among the methods of several APIs.
 //!
-//! Every method is found at its plain path. A method with media is also found at `/upload/...` and
-//! at `/resumable/upload/...` before that path, whichever protocols its document mentions, because
-//! clients use both for everything, and at the document's own upload paths should they be others. A
-//! method that gives media is also found at `/download/...`, whether its document mentions that or not.
+//! Every method is found at its plain path. A method that accepts media is also found at that path
+//! below `/upload/` and `/resumable/upload/`, because clients use both for all upload types, and at the
+//! upload paths of its document if they differ. A method that returns media is also found below
+//! `/download/`, even if its document does not mention it.
 //!
-//! A tree over the leading segments leaves a handful of candidates for a path. Of those that match,
-//! the narrowest template with the right HTTP method wins; between APIs with equal templates, the
-//! API that was given first. [`MethodTable::collision`] finds such templates.
+//! A tree over the leading segments selects a few candidates for a path. Of the candidates that match,
+//! the most specific template with the right HTTP method wins. Between APIs with equal templates, the
+//! first API wins; [`MethodTable::collision`] finds such templates.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,12 +22,12 @@ use crate::template::{Element, PathParameters, Template, without_leading_slash};
 /// Finds the method of a request. See the [module](self).
 #[derive(Debug, Default)]
 pub struct MethodTable {
-    /// Those of the first group first, and in a group the narrowest.
+    /// The routes of the first group first, and within a group the most specific first.
     routes: Vec<Route>,
     tree: Node,
 }
 
-/// What is found for a request.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub enum Found<'a> {
     /// A method.
@@ -39,23 +39,23 @@ pub enum Found<'a> {
         /// The variables of the path, decoded.
         parameters: PathParameters,
     },
-    /// The path is right and the HTTP method is not: 405.
+    /// The path exists, but not with this HTTP method: 405.
     WrongHttpMethod {
         /// The HTTP methods for `Allow`, each once.
         allowed: Vec<HttpMethod>,
     },
-    /// No method has such a path: 404.
+    /// No method has this path: 404.
     Nothing,
 }
 
-/// On which of its paths a method was called.
+/// The kind of path on which a method was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// Its plain path: no media in the request.
+    /// The plain path: the request carries no media.
     Plain,
-    /// One of its upload paths.
+    /// An upload path.
     Upload,
-    /// Its download path: media in the reply.
+    /// The download path: the reply carries media.
     Download,
 }
 
@@ -80,13 +80,13 @@ struct Node {
 }
 
 impl MethodTable {
-    /// The table of the methods of these APIs.
+    /// Builds the table of the methods of these APIs.
     pub fn new<'a>(apis: impl IntoIterator<Item = &'a Api>) -> Self {
         Self::of_groups([apis])
     }
 
-    /// The table of the methods of groups of APIs. Where methods of two groups fit a request, that of
-    /// the earlier group wins, however wide its template is.
+    /// Builds the table of groups of APIs. If methods of two groups match a request, the earlier
+    /// group wins, even with a less specific template.
     pub fn of_groups<'a, G>(groups: impl IntoIterator<Item = G>) -> Self
     where
         G: IntoIterator<Item = &'a Api>,
@@ -103,9 +103,8 @@ impl MethodTable {
         Self { routes, tree }
     }
 
-    /// The method that a request with this HTTP method and raw, still percent-encoded path calls.
-    ///
-    /// The path has no query. A trailing or doubled slash makes another path.
+    /// Returns the method that a request calls. `raw_path` is percent-encoded and has no query. A
+    /// trailing or doubled slash makes a different path.
     pub fn find(&self, http_method: &HttpMethod, raw_path: &str) -> Found<'_> {
         let mut allowed = Vec::new();
         for (route, parameters) in self.matching(raw_path) {
@@ -128,8 +127,7 @@ impl MethodTable {
         }
     }
 
-    /// The methods that have a path like this one, whatever their HTTP methods, in the order in which
-    /// they are preferred.
+    /// Returns the methods whose paths match, for any HTTP method, in order of preference.
     pub fn methods_at(&self, raw_path: &str) -> impl Iterator<Item = &Arc<Method>> {
         self.matching(raw_path).map(|(route, _)| &route.method)
     }

@@ -1,8 +1,8 @@
-//! The regular expressions that values of parameters are held against.
+//! Regular expressions for the values of parameters.
 //!
-//! Published patterns are regular expressions of Java, and a value fits when the whole of it matches,
-//! with `^` and `$` or without. The engine takes time linear in the value, knows ASCII's `\d` and `\w`
-//! only, as Java does, and has neither look-around nor back references.
+//! Published patterns are Java regular expressions. A value matches only as a whole, with or without
+//! `^` and `$`. The engine takes time linear in the length of the value. As in Java, `\d` and `\w` match
+//! ASCII only. Look-around and back references are not supported.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub struct NotAPattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern. One that does not compile is a pattern that everything fits, because
-    /// others can read it and it would be a pity about the rest of the document.
+    /// Compiles a pattern. Every value matches a pattern that does not compile, so that one unsupported
+    /// pattern does not make the whole document unusable; see [`problem`](Self::problem).
     pub fn new(text: &str) -> Self {
         let text: Arc<str> = text.into();
         let not_a_pattern = |error: regex_lite::Error| NotAPattern {

@@ -1,7 +1,6 @@
-//! What the short form says about an API and a discovery document has no field for.
+//! Settings of an API for which a discovery document has no field.
 //!
-//! These settings travel beside the document, so that what clients are served stays a plain
-//! discovery document.
+//! They are kept apart from the document, so that clients get a plain discovery document.
 
 use std::collections::BTreeMap;
 

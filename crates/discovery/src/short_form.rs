@@ -2,14 +2,14 @@
 //!
 #![doc = concat!("```toml\n", include_str!("short_form/example.toml"), "```")]
 //!
-//! A **collection** has the six methods that everybody knows, or some of them. The types of fields are
+//! A **collection** has the six standard methods (insert, update, patch, get, list, delete) or some of them. The types of fields are
 //! `string`, `integer`, `number`, `boolean`, `object` and `any`, and the name of a schema, which begins
-//! with a capital; `string[]` is an array of them, `string{}` a map to them. Beside the declared fields,
+//! with a capital letter; `string[]` is an array, `string{}` a map. In addition to the declared fields,
 //! every resource of a collection has the fields that the server fills in: `kind`, `id`, `selfLink`,
 //! `etag`, `createdTime`, `updatedTime`; and with media `mimeType`, `size`, `crc32c`, and `md5Hash` and
 //! `sha256Hash` where they were computed. These names cannot be declared in a collection.
 //!
-//! **Schemas and methods** describe everything else, and stand beside collections or alone:
+//! **Schemas and methods** describe everything else, with or without collections:
 //!
 #![doc = concat!("```toml\n", include_str!("short_form/methods.toml"), "```")]
 //!
@@ -41,7 +41,7 @@ use name::{FieldName, Identifier, MethodName, SchemaName};
 
 /// Reads the short form and compiles it.
 ///
-/// What it says and a discovery document cannot say is in the [`Settings`].
+/// The [`Settings`] hold what a discovery document has no field for.
 pub fn compile(text: &str) -> Result<(Document, Settings), ShortFormError> {
     let short: ShortForm = toml::from_str(text).map_err(Box::new)?;
     short.check(text)?;
