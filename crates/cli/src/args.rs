@@ -23,10 +23,10 @@ use value::parse_url;
 
 /// A server and a client for Google's media upload protocol.
 ///
-/// Media goes up in one request, in a multipart request, or in resumable sessions that survive broken
-/// connections, crashes and power cuts. `windlass serve` is a server of APIs that take media; the other
-/// commands are a client, of this server and of every other one that speaks the protocol: Gmail, Drive,
-/// Cloud Storage.
+/// Media is uploaded in one request, in a multipart request, or in a resumable session that
+/// survives broken connections, crashes and power cuts. `windlass serve` serves APIs with upload
+/// methods. The other commands are a client for this server and for every server that implements
+/// the protocol, such as Gmail, Drive and Cloud Storage.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Discovery(DiscoveryArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
-    /// Prints the names that `WINDLASS_FAILPOINT` takes
+    /// Print the names that `WINDLASS_FAILPOINT` accepts
     #[cfg(feature = "failpoints")]
     #[command(hide = true)]
     Failpoints,
@@ -60,30 +60,30 @@ Examples:
   windlass upload cow.jpg http://127.0.0.1:8080/upload/farm/v1/animals
   windlass help upload";
 
-/// Show what an API description says of uploads.
+/// Show the upload methods of an API description.
 ///
-/// Prints the methods that take media: where, of what types, how large, and by which upload types. With
-/// `--check` it tells all that is wrong with the description and what is odd about it; with `--json`
-/// it prints the discovery document that clients are served.
+/// Prints the methods that take media with their paths, accepted types, size limits and upload
+/// types. `--check` reports all errors and warnings of the description. `--json` prints the
+/// discovery document that the server would serve to clients.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DISCOVERY_EXAMPLES, after_long_help = format!("{DISCOVERY_EXAMPLES}\n\n{DISCOVERY_EXIT_CODES}"))]
 pub(crate) struct DiscoveryArgs {
-    /// A discovery document (.json), a file in the short form (.toml), the name of a built-in API, or - for
-    /// either form on standard input
+    /// A discovery document (.json), a file in the short form (.toml), the name of a built-in API,
+    /// or - for either form on standard input
     #[arg(value_name = "FILE|NAME")]
     pub(crate) description: String,
 
-    /// Check the description: one finding a line
+    /// Check the description and print one finding per line
     ///
-    /// An error makes the description unusable; the exit code is 1 then. A warning does not.
+    /// The exit code is 1 if there are errors. Warnings do not change it.
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Print the discovery document; with --check, one JSON object a line
+    /// Print the discovery document; with --check, print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Where clients of the printed document find the server
+    /// The URL of the server in the printed document
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = parse_url)]
     pub(crate) root_url: Url,
 }
@@ -96,16 +96,16 @@ Examples:
 
 const DISCOVERY_EXIT_CODES: &str = "\
 Exit codes:
-  0  done; with --check, nothing is wrong or only odd
-  1  the description cannot be used, or output is full
+  0  done; with --check, there are no errors
+  1  the description cannot be used, or the output could not be written
   2  the command line is wrong
   3  the description cannot be read";
 
-/// Print a script that completes command lines of windlass in a shell.
+/// Print a shell completion script.
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// The shell to complete for
     pub(crate) shell: Shell,
 }
 
@@ -117,11 +117,11 @@ Examples:
 
 /// Write the manual pages.
 ///
-/// One for each command, windlass-upload.1 and so on, and windlass.1.
+/// Writes windlass.1 and a page for each command, such as windlass-upload.1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub(crate) struct ManArgs {
-    /// Where to; made if it does not exist [default: windlass.1 to standard output]
+    /// The directory to write to, created if needed [default: print windlass.1]
     #[arg(value_name = "DIRECTORY")]
     pub(crate) directory: Option<PathBuf>,
 }

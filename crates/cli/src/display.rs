@@ -1,9 +1,8 @@
-//! How far things are, for people and for programs.
+//! Progress of transfers, for people and for programs.
 //!
-//! A [`Display`] is what a command shows itself on: bars where standard error is a terminal, lines
-//! where it is not, events on standard output where they were asked for. A [`ProgressHandle`] is one source on
-//! it. What is written is made of a [`View`] by functions without a terminal or a clock, in
-//! [`view`] and [`event`].
+//! A [`Display`] shows bars if standard error is a terminal and lines otherwise, and prints events to
+//! standard output on request. A [`ProgressHandle`] shows one transfer on it. The text is built from a
+//! [`View`] by functions without a terminal or a clock, in [`view`] and [`event`].
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -23,20 +22,20 @@ use crate::args::VerbosityArgs;
 use crate::output;
 use bars::ProgressBars;
 
-/// What a command shows itself on. Cheap to clone.
+/// The output of a command. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Display(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     verbosity: Verbosity,
-    /// Whether events go to standard output.
+    /// Whether events are printed on standard output.
     events: bool,
-    /// Whether nothing is to be said but what goes wrong.
+    /// Whether only errors are printed on standard error.
     quiet: bool,
 }
 
-/// What people see.
+/// What is shown on standard error.
 #[derive(Debug)]
 enum Verbosity {
     ProgressBars(ProgressBars),
@@ -45,12 +44,12 @@ enum Verbosity {
 }
 
 impl Display {
-    /// What was asked for, as far as standard error can do it.
+    /// Chooses what is shown by the flags and by the kind of standard error.
     pub(crate) fn new(asked: VerbosityArgs) -> Self {
         let bars = std::io::stderr().is_terminal();
-        // Events and bars on one terminal would be a mess.
-        let mess = asked.json && std::io::stdout().is_terminal();
-        let verbosity = if bars && !mess && !asked.quiet {
+        // Bars would overwrite events on the same terminal.
+        let is_shared = asked.json && std::io::stdout().is_terminal();
+        let verbosity = if bars && !is_shared && !asked.quiet {
             Verbosity::ProgressBars(ProgressBars::new())
         } else if asked.quiet || asked.json {
             Verbosity::Silence
@@ -64,17 +63,17 @@ impl Display {
         }))
     }
 
-    /// Shows one more thing: a source of an upload, `-` for standard input, or a URL.
+    /// Adds a transfer: the source of an upload, `-` for standard input, or a URL.
     pub(crate) fn add_progress(&self, source: impl Into<String>) -> ProgressHandle {
         ProgressHandle::new(self.clone(), source.into())
     }
 
-    /// Whether results are events.
+    /// Whether results are printed as events.
     pub(crate) fn has_events(&self) -> bool {
         self.0.events
     }
 
-    /// Says something that is worth knowing.
+    /// Prints a note.
     pub(crate) fn note(&self, what: &str) {
         match &self.0.verbosity {
             Verbosity::Silence => {}
@@ -83,31 +82,31 @@ impl Display {
         }
     }
 
-    /// Prints a result, or an event: JSON.
+    /// Prints a result or an event as JSON.
     pub(crate) fn result(&self, json: &str) {
         self.aside(|| output::result(json));
     }
 
-    /// Says what is odd but no error, unless only errors are wanted.
+    /// Prints a warning, unless only errors are wanted.
     pub(crate) fn warning(&self, what: &str, hint: Option<&str>) {
         if !self.0.quiet {
             self.aside(|| output::warning(what, hint));
         }
     }
 
-    /// Says what went wrong.
+    /// Prints an error.
     pub(crate) fn error(&self, what: &str, hint: Option<&str>) {
         self.aside(|| output::failure(what, hint));
     }
 
-    /// Shows no progress any more: somebody wants to go.
+    /// Stops drawing progress: the process is about to end.
     pub(crate) fn leave(&self) {
         if let Verbosity::ProgressBars(bars) = &self.0.verbosity {
             bars.leave();
         }
     }
 
-    /// Prints with the bars out of the way.
+    /// Prints while the bars are hidden.
     fn aside(&self, print: impl FnOnce()) {
         match &self.0.verbosity {
             Verbosity::ProgressBars(bars) => bars.suspend(print),

@@ -1,28 +1,29 @@
-//! How a command ends, for the scripts and supervisors that start it.
+//! The exit codes of the commands.
 
 use std::process::ExitCode;
 
 /// An exit code. The numbers are part of the interface; see the help of the commands and docs/cli.md.
 ///
-/// The order is how bad it is: of several uploads in one command the worst decides.
+/// Codes are ordered by severity: the worst result of several uploads decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Code {
-    /// What was asked for is done; a server was asked to stop and has drained.
+    /// The command is done, or the server was stopped and has drained.
     Success,
-    /// It is not done, and another try may well do it: `windlass resume`, or the same command.
+    /// The command is unfinished, and another try may succeed: `windlass resume`, or the same
+    /// command.
     Unfinished,
-    /// It was asked well but cannot begin: the address or the data directory is taken, the file
-    /// system is unsafe, media cannot be read, the journal cannot be used.
+    /// The command cannot start: the address or the data directory is in use, the file system is
+    /// unsafe, media cannot be read, or the journal cannot be used.
     CannotBegin,
-    /// It was asked for something that makes no sense: an unknown flag, a bad configuration. clap
-    /// uses the same number.
+    /// The request makes no sense: an unknown flag, or a bad configuration. clap uses the same
+    /// number.
     Usage,
-    /// It failed, and would fail again: the server refuses, the file has changed, storage failed, a
-    /// second signal did not let the server drain. Or what came of it could not be printed.
+    /// The command failed and would fail again: the server refuses, the file has changed, storage
+    /// failed, a second signal interrupted the drain, or the result could not be printed.
     Failure,
-    /// The other side has other media than was sent.
+    /// The media of the other side differs from the sent or received media.
     Mismatch,
-    /// A store holds other bytes than it should.
+    /// A store is damaged.
     Damaged,
 }
 
@@ -30,15 +31,15 @@ pub(crate) enum Code {
 pub(crate) const CODES: &str = "\
 Exit codes:
   0  done
-  1  failed, and trying again would not help: refused, the file has changed, output is full
+  1  failed, and a retry would not help: refused, the file has changed, output cannot be written
   2  the command line is wrong
-  3  cannot begin: a file, the journal or a record is unusable, another process is at the upload
-  4  not finished, and can be carried on or tried again: retries or time used up, Ctrl-C
-  5  the media at the server is not what was sent, or what came is not what the server has
-With several uploads all are tried, and the worst decides, in the order 5, 1, 2, 3, 4, 0.";
+  3  cannot start: a file, the journal or a record is unusable, or another process runs the upload
+  4  unfinished, and can be continued or retried: retries or time used up, Ctrl-C
+  5  corrupted: the media at the server differs from what was sent, or a download differs from it
+With several uploads all are tried, and the worst result decides, in the order 5, 1, 2, 3, 4, 0.";
 
 impl Code {
-    /// Its number.
+    /// Returns the number of the code.
     pub(crate) fn number(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -58,7 +59,7 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// Ends the process, whatever it is doing.
+/// Ends the process immediately.
 pub(crate) fn at_once(code: Code) -> ! {
     std::process::exit(code.number().into())
 }

@@ -1,12 +1,12 @@
-//! The one place that prints.
+//! Printing. Nothing else in the tool writes to standard output or standard error.
 //!
-//! Standard output is data, for programs; standard error is talk, for people: the log, and errors
-//! as one line of what failed, with a hint on a line of its own. Names and texts of others cannot steer
-//! a terminal from either, nor begin a line of talk.
+//! Standard output carries data for programs. Standard error carries messages for people: the log, and
+//! each error on one line, followed by a hint on another line. Names and texts from outside are
+//! escaped, so that they can neither control the terminal nor start a line of their own.
 //!
-//! Talk that nobody hears is no error. Data that cannot be written is: the command goes on, and
-//! [`lost`] tells at its end. A reader that has seen enough of a list may go; one that goes before it
-//! has a result may not, for a result comes only once.
+//! A message that cannot be written is ignored. Data that cannot be written is an error: the command
+//! continues, and [`lost`] returns the first error at its end. A closed pipe is accepted for data that
+//! can be requested again, such as a list, but not for a result, which is printed only once.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -16,51 +16,51 @@ use std::sync::OnceLock;
 use crate::settings::LogFilter;
 use crate::text::{escaped, escaped_json};
 
-/// The first failure to write data.
+/// The first error of writing data.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
-/// What was not written to standard output, if anything was not: why.
+/// Returns the first error of writing data to standard output, if there was one.
 pub(crate) fn lost() -> Option<&'static io::Error> {
     LOST.get()
 }
 
-/// Prints data that can be asked for again, flushed at once.
+/// Prints data that can be requested again, and flushes it.
 pub(crate) fn data(data: impl Display) {
     remember(print(format!("{data}\n")).or_else(unless_gone));
 }
 
-/// Prints JSON that can be asked for again, flushed at once.
+/// Prints JSON that can be requested again, and flushes it.
 pub(crate) fn json(json: impl Display) {
     data(for_reader(&json.to_string()));
 }
 
-/// Prints JSON that comes only once, flushed at once.
+/// Prints JSON that is available only once, and flushes it.
 pub(crate) fn result(json: impl Display) {
     remember(print(format!("{}\n", for_reader(&json.to_string()))));
 }
 
-/// Prints what a server has to say. It goes on whether anybody listens or not.
+/// Prints a status line of the server. A failure to write is ignored.
 pub(crate) fn announce(what: impl Display) {
     print(format!("{what}\n")).ok();
 }
 
-/// Prints an error with its causes, and what can be done about it.
+/// Prints an error with its causes, and a hint.
 pub(crate) fn error(error: &dyn Error, hint: Option<&str>) {
     message("error", with_causes(error), hint);
 }
 
-/// Prints what failed, in words, and what can be done about it.
+/// Prints what failed, and a hint.
 pub(crate) fn failure(what: &str, hint: Option<&str>) {
     message("error", what, hint);
 }
 
-/// Prints what is worth knowing, on one line.
+/// Prints a note on one line.
 pub(crate) fn note(what: impl Display) {
     let what = what.to_string();
     writeln!(std::io::stderr().lock(), "{}", escaped(&what)).ok();
 }
 
-/// Asks something, with the cursor left behind it.
+/// Prints a question and leaves the cursor after it.
 pub(crate) fn ask(what: impl Display) {
     let what = what.to_string();
     let mut stderr = std::io::stderr().lock();
@@ -74,12 +74,12 @@ pub(crate) fn raw(data: &[u8]) {
     remember(print(data).or_else(unless_gone));
 }
 
-/// Prints what is odd but no error.
+/// Prints a warning, and a hint.
 pub(crate) fn warning(warning: impl Display, hint: Option<&str>) {
     message("warning", warning, hint);
 }
 
-/// Lets the log go to standard error from now on.
+/// Starts to write the log to standard error.
 pub(crate) fn log_to_stderr(filter: &LogFilter) {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt()
@@ -106,12 +106,12 @@ fn print(data: impl AsRef<[u8]>) -> io::Result<()> {
 
 fn remember(printed: io::Result<()>) {
     if let Err(error) = printed {
-        // Only the first one counts.
+        // Only the first error is kept.
         LOST.set(error).ok();
     }
 }
 
-/// Who reads a list has seen enough when it goes: `windlass uploads | head`.
+/// Accepts a closed pipe: the reader of a list may stop early, as in `windlass uploads | head`.
 fn unless_gone(error: io::Error) -> io::Result<()> {
     match error.kind() {
         ErrorKind::BrokenPipe => Ok(()),
@@ -119,7 +119,7 @@ fn unless_gone(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// JSON that does nothing to a terminal; programs get it as it is. It means the same.
+/// Escapes JSON for a terminal. The escaped JSON has the same value. Programs get it unchanged.
 fn for_reader(json: &str) -> String {
     if std::io::stdout().is_terminal() {
         escaped_json(json)
@@ -128,7 +128,7 @@ fn for_reader(json: &str) -> String {
     }
 }
 
-/// An error and its causes on one line.
+/// Returns an error and its causes on one line.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     std::iter::successors(error.source(), |cause: &&dyn Error| (*cause).source())
         .fold(error.to_string(), |line, cause| format!("{line}: {cause}"))

@@ -1,9 +1,8 @@
-//! What the server is told, and by whom: flags over the environment over the configuration file over
-//! the defaults.
+//! The server's settings, merged from flags, the environment, the configuration file and defaults, in
+//! this order of precedence.
 //!
-//! Every setting is listed once, in [`key`]. All sources speak text and are read by the same rules,
-//! so what is wrong in a flag is wrong in the file too. Nothing here opens anything but the
-//! configuration file and, on demand, the descriptions of APIs.
+//! Every setting is listed once, in [`key`]. All sources provide text, which is parsed by the same
+//! rules. The module opens only the configuration file and, on demand, API descriptions.
 
 mod api;
 mod error;
@@ -30,53 +29,52 @@ pub(crate) use value::RawValue;
 
 use key::{KEYS, Key};
 
-/// What the server is told.
+/// The server's settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// Where to listen.
+    /// The address to listen on.
     pub(crate) listen: SocketAddr,
-    /// The server's certificate and those that vouch for it.
+    /// The file with the server's certificate chain.
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The key of the certificate.
+    /// The file with the private key.
     pub(crate) tls_key: Option<PathBuf>,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// The APIs to serve.
     pub(crate) apis: Vec<ApiEntry>,
-    /// How the APIs that come with Windlass are set up.
+    /// The options of the built-in APIs.
     pub(crate) options: windlass_apis::Options,
-    /// Where the password for the relay of messages is.
-    #[cfg(feature = "gmail")]
+    /// The file with the password of the mail relay.
     pub(crate) relay_password: Option<PathBuf>,
-    /// What to log.
+    /// The log filter.
     pub(crate) log: LogFilter,
-    /// How the store is opened.
+    /// The options of the store.
     pub(crate) store: windlass_store_local::Options,
     /// The server's own settings.
     pub(crate) server: windlass_server::Settings,
 }
 
-/// Who said something.
+/// The source of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nobody.
+    /// The built-in default.
     Default,
     /// A line of the configuration file.
     File { path: PathBuf, line: usize },
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
     /// A flag, without its dashes.
     Flag(&'static str),
 }
 
-/// Where settings come from.
+/// The sources of settings.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
-    /// The configuration file of the flag `--config`.
+    /// The configuration file given by `--config`.
     pub(crate) config: Option<PathBuf>,
-    /// What the flags say, by their names.
+    /// The values of the flags, by name.
     pub(crate) flags: Vec<(&'static str, RawValue)>,
-    /// The variables.
+    /// The environment variables.
     pub(crate) environment: Environment,
 }
 
@@ -84,12 +82,12 @@ pub(crate) struct Sources {
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
     pub(crate) settings: Settings,
-    /// Those that are not defaults, by key.
+    /// The origins of settings that are not defaults, by key.
     origins: BTreeMap<&'static str, Origin>,
 }
 
 impl Sources {
-    /// Puts everything together and checks it.
+    /// Merges the sources and checks the result.
     pub(crate) fn merge(&self) -> Result<Merged, Error> {
         let mut merged = Merged::default();
         if let Some(path) = self.config.as_deref().or(self.environment.config()) {
@@ -161,7 +159,7 @@ impl Merged {
         self.origins.get(key).unwrap_or(&Origin::Default)
     }
 
-    /// The settings as a configuration file, with a comment that tells the origin of each.
+    /// Returns the settings as a configuration file with the origin of each in a comment.
     pub(crate) fn to_toml(&self) -> String {
         let mut text = String::new();
         let mut table = None;

@@ -1,4 +1,4 @@
-//! Numbers as people read them, and texts of others as a terminal may have them.
+//! Formatting of numbers for people, and escaping of outside text for terminals.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -15,8 +15,8 @@ const UNITS: [(&str, u64); 4] = [
 /// The units of times with their seconds, largest first.
 const TIMES: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)];
 
-/// A size: `17 B`, `1.5 MiB`, `512 MiB`. Three digits tell enough, and it is never rounded up: what is
-/// not there yet is not shown.
+/// Formats a size: `17 B`, `1.5 MiB`, `512 MiB`. It is rounded down, so that incomplete data
+/// never looks complete.
 pub(crate) fn size(bytes: u64) -> String {
     let Some((unit, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else {
         return format!("{bytes} B");
@@ -29,7 +29,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// How much of the whole: 100 only when it is all.
+/// Returns the percentage of `total`, rounded down: it is 100 only if all bytes are there.
 pub(crate) fn percent(bytes: u64, total: u64) -> u64 {
     if total == 0 {
         return 100;
@@ -38,7 +38,7 @@ pub(crate) fn percent(bytes: u64, total: u64) -> u64 {
     u64::try_from(percent.min(100)).unwrap_or(100)
 }
 
-/// A time in its two largest units: `41 s`, `3 min 20 s`, `2 h 5 min`, `9 d`.
+/// Formats a duration in its two largest units: `41 s`, `3 min 20 s`, `2 h 5 min`, `9 d`.
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     let large = TIMES.iter().position(|(_, scale)| seconds >= *scale);
@@ -57,7 +57,7 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
-/// How long something is ago, in its largest unit.
+/// Formats an age in its largest unit.
 pub(crate) fn age(time: Duration) -> String {
     let seconds = time.as_secs();
     let largest = TIMES.iter().find(|(_, scale)| seconds >= *scale);
@@ -67,22 +67,22 @@ pub(crate) fn age(time: Duration) -> String {
     }
 }
 
-/// Seconds, rounded up: what is said to be over is over.
+/// Formats a duration in seconds, rounded up, so that 0 means that it is over.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{} s", time.as_millis().div_ceil(1000))
 }
 
-/// A name, or a text of a server, that moves no cursor, begins no line and is read in the order in which
-/// it is written: what would do that is written `\u{1b}`.
+/// Escapes outside text for a terminal or a log: control characters, line separators and characters
+/// that change the direction of text become `\u{1b}`.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     escape_chars(text, steers, |c, out| write!(out, "{}", c.escape_unicode()))
 }
 
-/// JSON with the same written `\u001b`. Lines stay lines: outside of strings there is nothing else, and
-/// inside JSON has no raw line breaks.
+/// Escapes the same characters in JSON, as `\u001b`. Line breaks stay: they occur only outside of
+/// strings.
 pub(crate) fn escaped_json(json: &str) -> String {
     let steers = |c| c != '\n' && steers(c);
-    // All of them are of the basic plane: four digits are enough.
+    // All of them are in the Basic Multilingual Plane, so four digits are enough.
     escape_chars(json, steers, |c, out| {
         write!(out, "\\u{:04x}", u32::from(c))
     })
@@ -108,8 +108,9 @@ fn escape_chars(
     Cow::Owned(out)
 }
 
-/// Whether a character does something to what stands around it: controls (C0, DEL, C1), separators of
-/// lines, and marks, embeddings, overrides and isolates of the Unicode Bidirectional Algorithm.
+/// Whether a character affects the text around it: control characters (C0, DEL, C1), line
+/// separators, and the marks, embeddings, overrides and isolates of the Unicode Bidirectional
+/// Algorithm.
 fn steers(c: char) -> bool {
     c.is_control()
         || matches!(

@@ -9,102 +9,103 @@ use url::Url;
 use super::value::{Rate, Target, parse_duration, parse_url};
 use crate::exit;
 
-/// What a server is told of who asks.
+/// Authentication.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Reaching the server")]
 pub(crate) struct TokenArgs {
-    /// Where the bearer token comes from: `env:NAME`, `file:PATH`, `cmd:COMMAND` or `google`; also
+    /// The source of the bearer token: `env:NAME`, `file:PATH`, `cmd:COMMAND` or `google`; also
     /// `WINDLASS_TOKEN`
     ///
-    /// `env:NAME` takes a variable, `file:PATH` reads a file, `cmd:COMMAND` runs a command, and `google`
-    /// looks where Google's own tools look. A token that has expired is fetched again. It goes to the
-    /// server of the URL and to no other. A token itself is refused here: everybody can read the command
-    /// lines of others.
+    /// `env:NAME` reads an environment variable, `file:PATH` reads a file, `cmd:COMMAND` runs a
+    /// command, and `google` uses Google's Application Default Credentials. An expired token is
+    /// fetched again. The token is sent only to the server of the URL. A token itself is not
+    /// accepted here, because other users of the machine can read command lines.
     #[arg(long, value_name = "SOURCE")]
     pub(crate) token: Option<String>,
 }
 
-/// How a server is reached, and how patiently.
+/// Authentication, retries and timeout.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Reaching the server")]
 pub(crate) struct ConnectionArgs {
     #[command(flatten)]
     pub(crate) token: TokenArgs,
 
-    /// How often to wait and try again when nothing gets through [default: 5]
+    /// How many times in a row to wait and retry after a failure [default: 5]
     ///
-    /// The waits double from one second up to 32, so five of them take about half a minute. Whenever
-    /// something was committed, the count begins anew.
+    /// The waits double from 1 second to 32 seconds, so five of them take about half a minute. The
+    /// count starts again when bytes have been committed.
     #[arg(long, value_name = "COUNT")]
     pub(crate) retries: Option<u32>,
 
-    /// How long it may take in all, for instance 90s or 2h [default: as long as it takes]
+    /// The time limit, for example 90s or 2h [default: none]
     ///
-    /// For each upload or download of its own, waits included.
+    /// It applies to each upload or download separately and includes waits.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }
 
-/// How uploads are sent, and checked at their end.
+/// Concurrency, rate limit and verification of uploads.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct TransferArgs {
-    /// How many uploads run at once
+    /// The number of concurrent uploads
     #[arg(long, value_name = "COUNT", default_value = "3")]
     pub(crate) concurrency: NonZeroUsize,
 
-    /// Send no more than this in a second, all uploads together: 256K, 10MB/s
+    /// The limit in bytes per second for all uploads together: 256K, 10MB/s
     #[arg(long, value_name = "RATE")]
     pub(crate) max_rate: Option<Rate>,
 
-    /// Do not compare what the server says of the media with what was sent
+    /// Do not compare the size and checksums that the server reports with the sent media
     #[arg(long)]
     pub(crate) no_verify: bool,
 }
 
-/// Where unfinished uploads are remembered.
+/// The journal of unfinished uploads.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Unfinished uploads")]
 pub(crate) struct JournalArgs {
-    /// Where unfinished uploads are remembered; also `WINDLASS_JOURNAL` [default: ~/.local/state/windlass/uploads]
+    /// The directory that records unfinished uploads; also `WINDLASS_JOURNAL` [default:
+    /// ~/.local/state/windlass/uploads]
     ///
-    /// The directory is made if it does not exist, for its owner alone: what is in there allows to go on
-    /// with uploads. By default it is in `$XDG_STATE_HOME`, if that is set; an upload goes on without the
-    /// default one, if it cannot be used.
+    /// The directory is created, readable only by its owner, if it does not exist: its records
+    /// allow anyone to continue the uploads. The default is below `$XDG_STATE_HOME` if that is set.
+    /// If the default directory cannot be used, uploads run without a journal.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) journal: Option<PathBuf>,
 }
 
-/// What is said, and how.
+/// What is printed, and in which form.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct VerbosityArgs {
-    /// Print events on standard output, one JSON object a line
+    /// Print events on standard output, one JSON object per line
     ///
-    /// `progress` at every change of state and once a second at most, then `uploaded` or `downloaded`, or
-    /// `failed`. docs/cli.md describes their fields.
+    /// `progress` at each change of state and at most once a second, then `uploaded`, `downloaded`
+    /// or `failed`. docs/cli.md describes the fields.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Say nothing but what goes wrong
+    /// Print only errors to standard error
     ///
-    /// Data on standard output stays.
+    /// Data on standard output is still printed.
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
-/// Carry on with unfinished uploads.
+/// Continue unfinished uploads.
 ///
-/// The server is asked how much it has, and the rest is sent. The file must be the one that the upload
-/// began with: size, time of modification and the bytes at both ends are compared. `windlass uploads`
-/// shows what there is.
+/// Asks the server how many bytes it has and sends the rest. The file must be unchanged: its size,
+/// modification time, and first and last bytes are compared. `windlass uploads` lists unfinished
+/// uploads.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RESUME_EXAMPLES, after_long_help = format!("{RESUME_EXAMPLES}\n\n{}", exit::CODES))]
 pub(crate) struct ResumeArgs {
-    /// The upload, or the beginning of its id [default: the only one]
+    /// The id of the upload, or the beginning of it [default: the only one]
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
 
-    /// All unfinished uploads
+    /// Continue all unfinished uploads
     #[arg(long, conflicts_with = "id")]
     pub(crate) all: bool,
 
@@ -127,13 +128,14 @@ Examples:
   windlass resume mzxw
   windlass resume --all --max-rate 1M";
 
-/// List the unfinished uploads.
+/// List unfinished uploads.
 ///
-/// What this machine remembers of them: no server is asked. `windlass status` does that.
+/// Lists the records of the local journal without asking any server. `windlass status` asks the
+/// servers.
 #[derive(Debug, clap::Args)]
 #[command(after_help = UPLOADS_EXAMPLES, after_long_help = format!("{UPLOADS_EXAMPLES}\n\n{}", exit::CODES))]
 pub(crate) struct UploadsArgs {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -146,21 +148,22 @@ Examples:
   windlass uploads
   windlass uploads --json | jq -r .id";
 
-/// Ask the server how far uploads are.
+/// Ask the server for the state of uploads.
 ///
-/// The uploads are not disturbed, and the journal is left as it is. The exit code is 1 if a session is
-/// lost or cancelled.
+/// Neither the uploads nor the journal are changed. The exit code is 1 if a session is lost or
+/// cancelled.
 #[derive(Debug, clap::Args)]
 #[command(after_help = STATUS_EXAMPLES, after_long_help = format!("{STATUS_EXAMPLES}\n\n{}", exit::CODES))]
 pub(crate) struct StatusArgs {
-    /// An upload of the journal, the beginning of its id, or a session URI [default: all of the journal]
+    /// The id of an upload in the journal, the beginning of it, or a session URI [default: all of
+    /// the journal]
     ///
-    /// A session URI is a credential: whoever reads it in a list of processes or in the history of a
-    /// shell can upload to it.
+    /// A session URI is a credential: anyone who reads it in a list of processes or in a shell
+    /// history can upload to it.
     #[arg(value_name = "ID|SESSION_URI")]
     pub(crate) target: Option<Target>,
 
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -176,21 +179,21 @@ Examples:
   windlass status
   windlass status mzxw";
 
-/// Give up an upload.
+/// Cancel an upload.
 ///
-/// The server is asked to delete what it has, and the journal forgets the upload. A session that is
-/// finished cannot be cancelled: its media has become a resource.
+/// The server is asked to delete the session, and the record is removed from the journal. A
+/// finished session cannot be cancelled: its media belongs to a resource.
 #[derive(Debug, clap::Args)]
 #[command(after_help = CANCEL_EXAMPLES, after_long_help = format!("{CANCEL_EXAMPLES}\n\n{}", exit::CODES))]
 pub(crate) struct CancelArgs {
-    /// An upload of the journal, the beginning of its id, or a session URI
+    /// The id of an upload in the journal, the beginning of it, or a session URI
     ///
-    /// A session URI is a credential: whoever reads it in a list of processes or in the history of a
-    /// shell can upload to it.
+    /// A session URI is a credential: anyone who reads it in a list of processes or in a shell
+    /// history can upload to it.
     #[arg(value_name = "ID|SESSION_URI")]
     pub(crate) target: Target,
 
-    /// Only forget the upload: the server is not asked, and lets the session expire
+    /// Only remove the record from the journal; the session stays at the server until it expires
     #[arg(long)]
     pub(crate) forget: bool,
 
@@ -208,20 +211,20 @@ Examples:
 
 /// Download the media of a resource.
 ///
-/// It is written to FILE.part first, and gets its name when it is complete and, where the server states
-/// a CRC32C, when that is the one of what has come. Run again, the command goes on with what is there of
-/// the same media.
+/// The media is written to FILE.part and renamed when it is complete. If the server reports a
+/// CRC32C, the file is renamed only if the checksum matches. The same command, run again, continues
+/// a partial download of the same media.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DOWNLOAD_EXAMPLES, after_long_help = format!("{DOWNLOAD_EXAMPLES}\n\n{}", exit::CODES))]
 pub(crate) struct DownloadArgs {
     /// The URL of the resource
     ///
-    /// `alt=media` is added to it unless it has an `alt`: without it an API answers with the resource and
-    /// not with its media.
+    /// `alt=media` is added unless the URL has an `alt` parameter: without it, an API returns the
+    /// resource instead of its media.
     #[arg(value_parser = parse_url)]
     pub(crate) url: Url,
 
-    /// Where to [default: the last part of the URL's path, in this directory]
+    /// The file to write [default: the last segment of the URL's path, in the current directory]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
@@ -229,11 +232,11 @@ pub(crate) struct DownloadArgs {
     #[arg(long)]
     pub(crate) overwrite: bool,
 
-    /// Take the URL as it is, and add nothing to it
+    /// Use the URL as given, without adding `alt=media`
     #[arg(long)]
     pub(crate) exact_url: bool,
 
-    /// Receive no more than this in a second: 256K, 10MB/s
+    /// The limit in bytes per second: 256K, 10MB/s
     #[arg(long, value_name = "RATE")]
     pub(crate) max_rate: Option<Rate>,
 

@@ -9,73 +9,75 @@ use crate::settings::RawValue;
 
 /// Serve APIs whose methods take media.
 ///
-/// Without flags the Farm API, an example, is served on 127.0.0.1:8080 with its data in
-/// ./windlass-data. The first line on standard output says where the server listens; the log goes
-/// to standard error. SIGTERM and SIGINT let running requests end, a second signal does not.
+/// Without flags, the server serves the Farm API, an example, on 127.0.0.1:8080 and stores its data
+/// in ./windlass-data. The first line on standard output is the address of the server. The log is
+/// written to standard error. SIGTERM and SIGINT let running requests end; a second signal stops
+/// the server at once.
 ///
-/// Everything can also be set by a variable of the environment or a key of the configuration file:
-/// `--public-url` is `WINDLASS_PUBLIC_URL` and `public_url`. Flags win over the environment, the
-/// environment wins over the file. There are more keys than flags; --check-config prints them all.
+/// Every flag can also be set by an environment variable or a key of the configuration file:
+/// `--public-url` is `WINDLASS_PUBLIC_URL` and `public_url`. Flags override the environment, and
+/// the environment overrides the file. There are more keys than flags: --check-config prints them
+/// all.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = SERVE_EXAMPLES, after_long_help = format!("{SERVE_EXAMPLES}\n\n{SERVE_EXIT_CODES}"))]
 pub(crate) struct ServeArgs {
-    /// Where to listen: an IP address and a port [default: 127.0.0.1:8080]
+    /// The IP address and port to listen on [default: 127.0.0.1:8080]
     ///
-    /// With port 0 the system chooses a free one. The server asks nobody for a password: on any
-    /// other address than a loopback one, everybody who can reach it can upload.
+    /// With port 0 the system chooses a free port. The server does not authenticate clients: on an
+    /// address other than a loopback address, everybody who can reach it can upload.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 
-    /// The server's certificate in PEM: it speaks https, TLS 1.2 and 1.3, and nothing else
+    /// The server's certificate chain in PEM; the server then speaks only HTTPS (TLS 1.2 and 1.3)
     ///
-    /// The server's own certificate comes first, then those that vouch for it. SIGHUP lets it be
-    /// read again, with its key. Without one the server speaks plain HTTP.
+    /// The server's own certificate comes first, then the intermediate certificates. SIGHUP reloads
+    /// the certificate and its key. Without a certificate the server speaks plain HTTP.
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<String>,
 
-    /// The key of the certificate in PEM, not encrypted
+    /// The private key of the certificate in PEM, not encrypted
     #[arg(long, value_name = "FILE")]
     tls_key: Option<String>,
 
-    /// Where sessions, resources and media are kept [default: ./windlass-data]
+    /// The directory for sessions, resources and media [default: ./windlass-data]
     ///
-    /// The directory is made if it does not exist. One server at a time can use it.
+    /// The directory is created if it does not exist. Only one server at a time can use it.
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
 
     /// An API to serve; may be given more than once [default: farm]
     ///
-    /// The name of an API that comes with Windlass (farm, gmail, dfareporting, gamesConfiguration, storage,
-    /// drive, youtube), a description in the short form (*.toml), or a discovery document as Google
-    /// publishes them (*.json). With @HOST behind it, it answers on this host alone; that is how APIs
-    /// with the same paths are served side by side.
+    /// The name of a built-in API (farm, gmail, dfareporting, gamesConfiguration, storage, drive,
+    /// youtube), a description in the short form (*.toml), or a discovery document as published by
+    /// Google (*.json). With @HOST appended, the API is served on this host only, so that APIs with
+    /// the same paths can be served together.
     #[arg(long, value_name = "NAME|FILE[@HOST]")]
     api: Vec<String>,
 
-    /// The URL under which clients reach the server, if it is not the one they connect to
+    /// The URL under which clients reach the server, if it differs from the one they connect to
     ///
-    /// Session URIs and discovery documents are built from it. Without it they follow the Host of
-    /// each request, which is right unless a proxy changes it.
+    /// Session URIs and discovery documents contain this URL. Without it, they contain the Host of
+    /// each request, which is correct unless a proxy changes the Host.
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
 
-    /// Believe what Forwarded and X-Forwarded-* say about the URL that a client used
+    /// Trust the Forwarded and X-Forwarded-* headers for the URL that a client used
     ///
-    /// Only behind a proxy that overwrites these headers: otherwise any client can choose the URLs
-    /// that it is answered with.
+    /// Use it only behind a proxy that overwrites these headers. Otherwise any client can choose
+    /// the URLs in its replies.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     trust_forwarded: Option<String>,
 
-    /// Serve although the file system of the data directory can lose what it has synced
+    /// Start even if the file system of the data directory can lose synced data
     ///
-    /// On tmpfs, NFS, 9p, FUSE and the like an acknowledged upload may be gone after a crash, so
-    /// the server refuses to start there.
+    /// On tmpfs, NFS, 9p, FUSE and similar file systems an acknowledged upload may be lost in a
+    /// crash. By default the server refuses to start there.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_unsafe_filesystem: Option<String>,
 
-    /// What to log: off, error, warn, info, debug or trace, or a filter of tracing's
+    /// The log level (off, error, warn, info, debug or trace) or a `tracing` filter
     ///
-    /// By default the start, the end and whatever goes wrong. `info` adds a line for each request.
+    /// By default, starts, stops and problems are logged. `info` adds a line for each request.
     #[arg(long, value_name = "LEVEL|FILTER")]
     log: Option<String>,
 
@@ -85,10 +87,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Print the whole configuration and where each value comes from, and stop
+    /// Check the configuration, print it with the origin of each value, and exit
     ///
-    /// The output is a configuration file. Everything is checked, API descriptions and the
-    /// certificate too; neither the address nor the data directory is touched.
+    /// The output is a valid configuration file. API descriptions and the certificate are checked
+    /// too. The server neither listens nor opens the data directory.
     #[arg(long)]
     pub(crate) check_config: bool,
 }
@@ -107,13 +109,13 @@ An upload, once the server runs:
 
 const SERVE_EXIT_CODES: &str = "\
 Exit codes:
-  0  the server was asked to stop and has stopped; the configuration is good
-  1  it failed while it ran: storage failed, or a second signal cut requests off
+  0  the server has stopped after a signal; with --check-config, the configuration is valid
+  1  the server failed while running: storage failed, or a second signal stopped it at once
   2  the command line, a configuration file, an API description or the certificate is wrong
-  3  it cannot start: the address or the data directory is in use or unusable";
+  3  the server cannot start: the address or the data directory is in use or unusable";
 
 impl ServeArgs {
-    /// What the flags say about the settings, by the names of the flags.
+    /// Returns the values of the given flags by flag name, not yet parsed.
     pub(crate) fn raw_values(&self) -> Vec<(&'static str, RawValue)> {
         let one = |flag, value: &Option<String>| Some((flag, RawValue::Text(value.clone()?)));
         let apis = Some(&self.api).filter(|apis| !apis.is_empty());
@@ -137,8 +139,8 @@ impl ServeArgs {
 pub(crate) struct StoreArgs {
     /// The data directory [default: ./windlass-data]
     ///
-    /// Where `windlass serve` keeps sessions, resources and media; also `WINDLASS_DATA`, and `data` in the
-    /// configuration file.
+    /// The directory in which `windlass serve` stores sessions, resources and media; also
+    /// `WINDLASS_DATA`, and `data` in the configuration file.
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
 
@@ -157,16 +159,16 @@ impl StoreArgs {
     }
 }
 
-/// Copy all that a data directory holds, while a server uses it.
+/// Back up a data directory while a server uses it.
 ///
-/// The backup is the store of one moment: everything that was acknowledged before the command began is in
-/// it. It is durable when the command ends. DEST is made if it does not exist; it is empty, or holds a
-/// former backup, of which only what has changed is replaced. Until the new one is complete the former one
-/// stays whole.
+/// The backup is a consistent copy of the store at one moment and contains everything that was
+/// acknowledged before the command started. It is durable when the command ends. DEST is created if
+/// it does not exist. It must be empty or hold an earlier backup of the same store; then only
+/// changes are copied. The earlier backup stays intact until the new one is complete.
 ///
-/// To restore it, stop the server and start it with `--data DEST`, or with a copy of DEST. Uploads
-/// that were not finished go on from where they were at the moment of the backup, and what came later is
-/// sent again.
+/// To restore a backup, stop the server and start it with `--data DEST`, or with a copy of DEST.
+/// Unfinished uploads continue from their state at the moment of the backup; clients send again
+/// what was committed later.
 #[derive(Debug, clap::Args)]
 #[command(after_help = BACKUP_EXAMPLES, after_long_help = format!("{BACKUP_EXAMPLES}\n\n{BACKUP_EXIT_CODES}"))]
 pub(crate) struct BackupArgs {
@@ -177,7 +179,7 @@ pub(crate) struct BackupArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Print one JSON object a line: what is damaged, and a summary at the end
+    /// Print one JSON object per line: damaged media, and a summary at the end
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -191,33 +193,35 @@ Examples:
 const BACKUP_EXIT_CODES: &str = "\
 Exit codes:
   0  the backup is complete
-  1  it is not: the store cannot be read, or DEST cannot be written; a former backup is still whole
+  1  the backup failed: the store cannot be read, or DEST cannot be written; an earlier backup in
+     DEST is intact
   2  the command line or the configuration file is wrong
-  3  it cannot begin: there is no store, or DEST is no place for a backup
-  6  the backup is complete, but media in the store is damaged; `windlass verify` tells more";
+  3  the backup cannot start: there is no store, or DEST holds something other than its backup
+  6  the backup is complete, but media in the store is damaged; run `windlass verify`";
 
-/// Check all that a data directory holds, byte by byte.
+/// Verify a data directory, byte by byte.
 ///
-/// Every media is read and compared with its row in the ledger, every row with the others, and the
-/// database with itself. What is found is printed, a finding with what to do about it. `damage` is what
-/// no crash leaves; `remains` are what a crash does leave, and mostly what the server clears away by itself.
+/// Reads all media and compares it with the ledger, checks the rows of the ledger against each
+/// other, and checks the database itself. Each finding is printed with what to do about it.
+/// `damage` cannot result from a crash. `remains` can; the server removes most of them by itself.
 ///
-/// Nothing is changed without --repair. It may run beside a server that uses the directory.
+/// Without --repair nothing is changed, and a server may use the directory at the same time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERIFY_EXAMPLES, after_long_help = format!("{VERIFY_EXAMPLES}\n\n{VERIFY_EXIT_CODES}"))]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Mend what can be mended without a risk; no server may use the directory
+    /// Repair what can be repaired without risk; no server may use the directory
     ///
-    /// Media that nothing names is deleted. Unfinished uploads whose committed bytes are gone or rotten
-    /// fail, so that their clients begin anew. Resources are never deleted: their media comes from a
-    /// backup, or not at all. Nothing is mended while the ledger itself is damaged.
+    /// Deletes media that nothing refers to. Ends unfinished uploads whose committed bytes are
+    /// missing or corrupt, so that their clients start again. Resources are never deleted: their
+    /// media can only be restored from a backup. Nothing is repaired while the ledger itself is
+    /// damaged.
     #[arg(long)]
     pub(crate) repair: bool,
 
-    /// Print one JSON object a line: the findings, and a summary at the end
+    /// Print one JSON object per line: the findings, and a summary at the end
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -230,8 +234,8 @@ Examples:
 
 const VERIFY_EXIT_CODES: &str = "\
 Exit codes:
-  0  sound: no damage was found, or all of it is mended
-  1  it could not be done to the end: the ledger or the vault cannot be read or written
+  0  sound: no damage was found, or all damage was repaired
+  1  the verification failed: the ledger or the vault cannot be read or written
   2  the command line or the configuration file is wrong
-  3  it cannot begin: there is no store, or --repair and a server uses it
-  6  damage was found, and is not mended";
+  3  the verification cannot start: there is no store, or --repair was given and a server uses it
+  6  damage was found and not repaired";

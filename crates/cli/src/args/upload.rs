@@ -16,11 +16,11 @@ use crate::text::escaped;
 
 /// Upload media to an API.
 ///
-/// The URL is that of an upload method, .../upload/...; the resource that the server makes of the media
-/// is printed as JSON. Up to 5 MiB go in one request. More goes in a resumable session, which survives
-/// broken connections, overload, lost replies, and the end of this process too: it is remembered in a
-/// journal, and the same command, run again, carries on where it was. What the server says of the media
-/// (size, CRC32C, MD5) is compared with what was sent.
+/// URL is the URL of an upload method (.../upload/...). The resource that the server creates is
+/// printed as JSON. Media of up to 5 MiB is sent in one request. Larger media is sent in a
+/// resumable session, which survives broken connections, overload, lost replies and the end of this
+/// process: it is recorded in a journal, and the same command, run again, continues the upload. The
+/// size and checksums (CRC32C, MD5) that the server reports are compared with the sent media.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "windlass upload [OPTIONS] <SOURCE>... <URL>",
@@ -33,31 +33,33 @@ pub(crate) struct UploadArgs {
 
     /// The metadata: a JSON object, or @FILE
     ///
-    /// With several sources, each gets the same.
+    /// All sources get the same metadata.
     #[arg(long, short, value_name = "JSON|@FILE")]
     pub(crate) metadata: Option<String>,
 
-    /// The type of the media [default: guessed]
+    /// The media type [default: guessed]
     ///
-    /// It is guessed from the first bytes, and from the name where they do not tell.
+    /// The type is guessed from the first bytes and, if they are not conclusive, from the file
+    /// name.
     #[arg(long, short = 't', value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
 
     /// The upload type [default: by size]
     ///
-    /// Unless given, media of up to 5 MiB goes in one request, as multipart if there is metadata, and
-    /// everything else is resumable.
+    /// By default, media of up to 5 MiB is sent in one request, as multipart if there is metadata,
+    /// and larger media in a resumable session.
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) upload_type: Option<TypeArg>,
 
-    /// The verb: POST makes a resource, PUT and PATCH change the one of the URL
+    /// The HTTP method: POST creates a resource, PUT and PATCH change the resource of the URL
     #[arg(long, value_name = "VERB", ignore_case = true, default_value = "POST")]
     pub(crate) method: VerbArg,
 
     /// Send chunks of this size, a multiple of 256K
     ///
-    /// Unless given, all goes in one request, and in chunks when requests keep breaking. Sizes are in
-    /// powers of 1024: 256K, 8M, 1G. Of standard input and pipes a chunk is kept in memory: 1G at most.
+    /// By default the media is sent in one request, and in chunks if requests keep failing. Sizes
+    /// are powers of 1024: 256K, 8M, 1G. For standard input and pipes a chunk is kept in memory, so
+    /// that the limit is 1G.
     #[arg(long, value_name = "SIZE")]
     pub(crate) chunk_size: Option<ChunkSize>,
 
@@ -77,9 +79,9 @@ pub(crate) struct UploadArgs {
     pub(crate) verbosity: VerbosityArgs,
 }
 
-/// From where, and to where: the last word is the URL.
+/// The sources and the URL: the last positional argument is the URL.
 ///
-/// They are one list to clap: two lists could not have flags between them.
+/// clap sees one list: with two lists, flags between their values would not be possible.
 #[derive(Debug)]
 pub(crate) struct SourcesAndUrl {
     /// The files; `-` is standard input.
@@ -91,13 +93,13 @@ pub(crate) struct SourcesAndUrl {
 const SOURCES_AND_URL: &str = "sources_and_url";
 
 const SOURCES_AND_URL_HELP: &str =
-    "The files (`-` is standard input), then the URL of the upload method";
+    "The files to upload (`-` is standard input), then the URL of the upload method";
 
 const SOURCES_AND_URL_LONG_HELP: &str = "\
-The files (`-` is standard input), then the URL of the upload method
+The files to upload (`-` is standard input), then the URL of the upload method
 
-Standard input and pipes can be read only once: nothing of them survives the process. The URL is \
-http(s)://.../upload/...; `uploadType` is added to it, or taken from it if it is there.";
+Uploads of standard input and pipes cannot be continued by another process. The URL has the form \
+http(s)://.../upload/...; the `uploadType` parameter is added to it, or read from it if it is there.";
 
 impl clap::Args for SourcesAndUrl {
     fn augment_args(command: clap::Command) -> clap::Command {
@@ -143,32 +145,32 @@ impl clap::FromArgMatches for SourcesAndUrl {
     }
 }
 
-/// An error in the words, as clap shows its own.
+/// Builds an error that clap formats like its own.
 fn wrong(kind: ErrorKind, message: impl Display) -> clap::Error {
     let mut command = UploadArgs::augment_args(clap::Command::new("upload"));
     clap::Error::raw(kind, message).format(&mut command)
 }
 
-/// What becomes of uploads that are not finished.
+/// Handling of unfinished uploads of the same file.
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[command(next_help_heading = "Unfinished uploads")]
 pub(crate) struct ExistingUploadArgs {
-    /// Remember nothing: what is not finished when this process ends is lost
+    /// Keep no record: an upload that is unfinished when this process ends is lost
     #[arg(long, conflicts_with_all = ["journal", "resume", "restart"])]
     pub(crate) no_journal: bool,
 
-    /// Carry on an unfinished upload of the same file without asking
+    /// Continue an unfinished upload of the same file without asking
     ///
-    /// It is only asked on a terminal; elsewhere uploads are carried on in any case.
+    /// Only on a terminal is there a question; otherwise uploads are continued anyway.
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// Begin anew: an unfinished upload of the same file is cancelled
+    /// Cancel an unfinished upload of the same file and start again
     #[arg(long, conflicts_with = "resume")]
     pub(crate) restart: bool,
 }
 
-/// An upload type as it is typed.
+/// An upload type on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TypeArg {
     /// The media alone, in one request
@@ -179,7 +181,7 @@ pub(crate) enum TypeArg {
     Resumable,
 }
 
-/// A verb as it is typed.
+/// An HTTP method on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "UPPER")]
 pub(crate) enum VerbArg {

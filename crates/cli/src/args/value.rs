@@ -28,16 +28,16 @@ pub(crate) enum Target {
 pub(crate) enum NotARate {
     #[error("{0}; a rate is written 256K or 10MB/s")]
     Size(ByteSizeError),
-    #[error("at no bytes per second nothing would ever happen")]
+    #[error("a rate must be more than 0 bytes per second")]
     Zero,
 }
 
 /// Why a text is no URL to ask.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum NotAUrl {
-    #[error("it is no URL; one begins with http:// or https://")]
+    #[error("not a URL; a URL begins with http:// or https://")]
     Syntax,
-    #[error("{scheme}: is not spoken here; a URL begins with http:// or https://")]
+    #[error("the scheme `{scheme}` is not supported; a URL begins with http:// or https://")]
     Scheme { scheme: String },
 }
 

@@ -36,7 +36,7 @@ pub(crate) enum Error {
     Token(#[from] InvalidTokenSource),
     #[error("`{variable}` is not Unicode")]
     NotUnicode { variable: &'static str },
-    #[error("there is no home directory to remember unfinished uploads in")]
+    #[error("there is no home directory for the journal of unfinished uploads")]
     NoHome,
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -44,11 +44,11 @@ pub(crate) enum Error {
     MetadataFile { path: PathBuf, source: io::Error },
     #[error("the metadata is not JSON")]
     MetadataNotJson(#[source] serde_json::Error),
-    #[error("standard input can be uploaded only once")]
+    #[error("standard input can be given only once")]
     StdinTwice,
     #[error("chunks of standard input are kept in memory: --chunk-size is 1G at most for it")]
     ChunkOfStdin,
-    #[error("no unfinished upload is called {text}")]
+    #[error("there is no unfinished upload with the id {text}")]
     NoSuchUpload { text: String },
     #[error(
         "the ids of several unfinished uploads begin with {text}: {}",
@@ -64,9 +64,9 @@ pub(crate) enum Error {
     },
     #[error("cannot write to {}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("media is not downloaded to standard output")]
+    #[error("downloads to standard output are not supported")]
     ToStdout,
-    #[error("the URL does not say how the file is to be called")]
+    #[error("the URL does not end in a file name")]
     NoName,
 }
 
@@ -110,22 +110,20 @@ impl Error {
             Self::Backup(error) => return store::backup_hint(error).map(str::to_owned),
             Self::Client(error) => return hints::hint(error, hints::HintContext::default()),
             Self::NoHome => {
-                "choose a directory with --journal, or remember nothing with --no-journal"
+                "choose a directory with --journal, or upload without a journal with --no-journal"
             }
             Self::Damaged { id, source } => return journal::damage_hint(id, source),
             Self::Journal(error) => return hints::journal_hint(error).map(str::to_owned),
             Self::MetadataNotJson(_) => {
                 "metadata is a JSON object, as in --metadata '{\"name\": \"Bella\"}', or @FILE"
             }
-            Self::NoSuchUpload { .. } => "`windlass uploads` lists those that there are",
-            Self::Ambiguous { .. } => "give more of the id",
-            Self::Several { .. } => {
-                "give an id of the above, or --all to carry on with each of them"
-            }
+            Self::NoSuchUpload { .. } => "`windlass uploads` lists the unfinished uploads",
+            Self::Ambiguous { .. } => "give more characters of the id",
+            Self::Several { .. } => "give one of the ids above, or --all to continue all of them",
             Self::ToStdout => {
-                "what is printed cannot be taken back when its checksum turns out wrong; use -o FILE"
+                "output cannot be withdrawn when its checksum proves wrong; use -o FILE"
             }
-            Self::NoName => "say it with -o FILE",
+            Self::NoName => "give a file name with -o FILE",
             Self::Runtime(_)
             | Self::Signals(_)
             | Self::Token(_)

@@ -1,5 +1,5 @@
-//! What an error of the client means for who typed the command: an exit code, a name, and what to do
-//! next.
+//! Hints: the exit code, the name and the advice for an error of the client, and the command that
+//! continues an upload.
 
 use std::path::{Path, PathBuf};
 
@@ -8,26 +8,26 @@ use windlass_client::{Damage, Error, JournalError, Kind, UploadRef};
 use crate::args::JournalArgs;
 use crate::exit::Code;
 
-/// What there is to know beside the error itself.
+/// The circumstances of an error.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HintContext {
-    /// What was to be done.
+    /// The task that failed.
     pub(super) task: Task,
-    /// Whether there was a token.
+    /// Whether a token was sent.
     pub(super) has_token: bool,
-    /// The command that carries the upload on, if it can be.
+    /// The command that continues the upload, if it can be continued.
     pub(super) resume_command: Option<String>,
 }
 
-/// What was to be done.
+/// The task of a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Task {
-    /// A question was to be answered, once.
+    /// A single question to a server.
     #[default]
     Ask,
-    /// Media was to be uploaded to a URL that looks like one for that, or does not.
+    /// An upload; `to_upload_url` is whether the path of the URL contains `upload`.
     Upload { to_upload_url: bool },
-    /// Media was to be downloaded.
+    /// A download.
     Download,
 }
 
@@ -37,7 +37,7 @@ impl Task {
     }
 }
 
-/// The exit code of an upload that failed with this.
+/// Returns the exit code of a transfer that failed with this error.
 pub(super) fn exit_code(error: &Error) -> Code {
     code_of(error.kind())
 }
@@ -54,7 +54,7 @@ fn code_of(kind: Kind) -> Code {
     }
 }
 
-/// Its name in events. The names are part of the interface.
+/// Returns the name of the kind in events. The names are part of the interface.
 pub(super) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Usage => "usage",
@@ -76,7 +76,7 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// What can be done about it.
+/// Returns a hint for the user.
 pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
     let status = error.status().map(|status| status.as_u16());
     let failed = Failure {
@@ -87,7 +87,7 @@ pub(super) fn hint(error: &Error, context: HintContext) -> Option<String> {
     failed.hint(context)
 }
 
-/// An error as far as a hint depends on it.
+/// The parts of an error that a hint depends on.
 #[derive(Debug, Clone, Copy)]
 struct Failure<'a> {
     kind: Kind,
@@ -108,7 +108,7 @@ impl Failure<'_> {
         }
     }
 
-    /// An upload goes on with the media that it began with, or not at all.
+    /// Whether the upload can be continued. It can only be continued with unchanged media.
     fn can_be_carried_on(self) -> bool {
         self.kind != Kind::SourceChanged
     }
@@ -117,26 +117,26 @@ impl Failure<'_> {
         let hint = match self.kind {
             Kind::Refused | Kind::Protocol => return refused(self.status?, self.reason, context),
             Kind::SourceChanged => "`windlass upload` with --restart uploads the file as it is now",
-            Kind::Busy => "wait for the other windlass, or stop it",
+            Kind::Busy => "wait for the other windlass process, or stop it",
             Kind::Token => {
                 "--token says where a token comes from: env:NAME, file:PATH, cmd:COMMAND or google"
             }
-            Kind::Cancelled => "the same command, run again, begins anew",
+            Kind::Cancelled => "the same command, run again, starts a new upload",
             Kind::Target => "-o FILE writes to another file; --overwrite replaces one that exists",
             Kind::SessionLost => {
-                "the server forgets one session after the other: it may let them expire too soon"
+                "the server repeatedly loses the session: its sessions may expire too early"
             }
             Kind::Mismatch if context.task == Task::Download => {
-                "what came is not kept under that name; the same command, run again, downloads it anew"
+                "the received media was discarded; the same command, run again, downloads it again"
             }
             Kind::Mismatch => "do not trust the resource: delete it, and upload again",
             Kind::Connection | Kind::Unavailable | Kind::Timeout if context.task == Task::Ask => {
-                "is the server up?"
+                "is the server running?"
             }
             Kind::Connection | Kind::Unavailable | Kind::Timeout
                 if context.resume_command.is_none() =>
             {
-                "is the server up? run the command again, or be more patient with --retries or --timeout"
+                "is the server running? Run the command again, or raise --retries or --timeout"
             }
             _ => return None,
         };
@@ -144,7 +144,7 @@ impl Failure<'_> {
     }
 }
 
-/// What a refusal mostly comes from.
+/// Returns the most likely reason of a refusal.
 fn refused(status: u16, reason: Option<&str>, context: &HintContext) -> Option<&'static str> {
     let not_upload = context.task
         == Task::Upload {
@@ -156,15 +156,17 @@ fn refused(status: u16, reason: Option<&str>, context: &HintContext) -> Option<&
             "media goes to .../upload/...; this URL has no `upload` in its path"
         }
         (200..=299, _) if context.task.is_upload() && context.resume_command.is_none() => {
-            "the server does not take this for an upload: check the path of the URL"
+            "the server did not handle this as an upload: check the path of the URL"
         }
         (300..=399, _) if context.task.is_upload() && context.resume_command.is_none() => {
             "the server redirects: use the URL it redirects to"
         }
         (401, _) if context.has_token => {
-            "the token is not accepted: is it expired, or of somebody else?"
+            "the server rejects the token: it may have expired or belong to another account"
         }
-        (401, _) => "the server wants a token: --token env:NAME, file:PATH, cmd:COMMAND or google",
+        (401, _) => {
+            "the server requires a token: --token env:NAME, file:PATH, cmd:COMMAND or google"
+        }
         (403, _) => "the token, or the lack of one, does not allow this",
         (400, Some("notUpload" | "wrongUrlForUpload")) => {
             "media goes to the URL of an upload method: .../upload/..."
@@ -179,43 +181,43 @@ fn refused(status: u16, reason: Option<&str>, context: &HintContext) -> Option<&
         (405 | 501, _) if context.task == Task::Ask => {
             "the server cannot cancel; `windlass cancel ID --forget` removes the record all the same"
         }
-        (405, _) => "the method takes another verb: try --method POST, PUT or PATCH",
-        (400, Some("parseError")) => "the metadata is not what the method expects",
+        (405, _) => "the method expects another HTTP method: try --method POST, PUT or PATCH",
+        (400, Some("parseError")) => "the method does not accept the metadata",
         (400 | 415, _) if context.task.is_upload() => {
-            "a method takes only media of certain types and metadata of certain fields; \
-             --content-type and --metadata say what they are"
+            "the method accepts only certain media types and metadata fields; \
+             check --content-type and --metadata"
         }
-        (409, _) => "something of the same name exists already",
-        (413, _) => "the method takes no media as large as this",
+        (409, _) => "a resource of the same name exists already",
+        (413, _) => "the media exceeds the size limit of the method",
         _ => return None,
     };
     Some(hint)
 }
 
-/// What can be done about the journal.
+/// Returns a hint about an error of the journal.
 pub(super) fn journal_hint(error: &JournalError) -> Option<&'static str> {
     match error {
         JournalError::WritableByOthers { .. } => Some(
-            "take the right from others (chmod go-w), or choose another directory with --journal",
+            "remove the write permission of other users (chmod go-w), or choose another directory with --journal",
         ),
         JournalError::OwnedByAnother { .. } => Some("choose another directory with --journal"),
         JournalError::Damaged {
             damage: Damage::Version { .. },
             ..
         } => None,
-        JournalError::InUse { .. } => Some("wait for the other windlass, or stop it"),
-        JournalError::NotFound { .. } => Some("`windlass uploads` lists those that there are"),
+        JournalError::InUse { .. } => Some("wait for the other windlass process, or stop it"),
+        JournalError::NotFound { .. } => Some("`windlass uploads` lists the unfinished uploads"),
         JournalError::Damaged { .. } => {
-            Some("`windlass cancel ID --forget` removes a record that is damaged")
+            Some("`windlass cancel ID --forget` removes a damaged record")
         }
-        JournalError::Directory { .. } | JournalError::Write { .. } => {
-            Some("choose another directory with --journal, or remember nothing with --no-journal")
-        }
+        JournalError::Directory { .. } | JournalError::Write { .. } => Some(
+            "choose another directory with --journal, or upload without a journal with --no-journal",
+        ),
         _ => None,
     }
 }
 
-/// Knows which journal the command was told to use.
+/// Builds the command that continues an upload, with the flags that it needs.
 #[derive(Debug, Clone)]
 pub(super) struct ResumeCommand {
     journal: Option<PathBuf>,
@@ -229,7 +231,7 @@ impl ResumeCommand {
         }
     }
 
-    /// The command.
+    /// Returns the command.
     pub(super) fn command(&self, id: &UploadRef) -> String {
         match &self.journal {
             None => format!("windlass resume {id}"),
@@ -238,7 +240,7 @@ impl ResumeCommand {
     }
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let path = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,".contains(c);
@@ -268,7 +270,7 @@ mod tests {
             (400, Some("notUpload"), true, ".../upload/..."),
             (400, Some("badRequest"), true, "--content-type"),
             (401, Some("required"), true, "--token"),
-            (413, Some("uploadTooLarge"), true, "as large as this"),
+            (413, Some("uploadTooLarge"), true, "size limit"),
             (200, None, false, ".../upload/..."),
             (201, None, true, "check the path"),
             (301, None, false, "redirects"),

@@ -32,7 +32,7 @@ pub(super) fn open_if_possible(
         Err(error) if named_directory(args).is_some() => Err(error),
         Err(error) => {
             let what = format!(
-                "nothing will be remembered: {}",
+                "unfinished uploads will not be recorded: {}",
                 output::with_causes(&error)
             );
             display.warning(&what, error.hint().as_deref());
@@ -73,7 +73,10 @@ impl Unfinished {
     pub(super) fn warn(&self, warning: impl Fn(&str, Option<&str>)) {
         for (id, damage) in &self.damaged {
             let hint = damage_hint(id, damage);
-            warning(&format!("{id} is of no use: {damage}"), hint.as_deref());
+            warning(
+                &format!("the record of {id} cannot be used: {damage}"),
+                hint.as_deref(),
+            );
         }
     }
 

@@ -28,10 +28,10 @@ use certificate::Certificate;
 pub(crate) use certificate::CertificateError;
 pub(crate) use error::Error;
 
-/// How long the store may take to close.
+/// The time limit for closing the store.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// Serves until it is asked to stop, or prints the configuration.
+/// Serves until a signal stops it, or prints the configuration.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     let sources = Sources {
         config: args.config.clone(),
@@ -57,13 +57,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         .build()
         .map_err(Error::Runtime)?;
     let result = runtime.block_on(serve(merged.settings, apis, certificate));
-    // Whatever still runs waits for a disk or a client that may never answer.
+    // Remaining tasks wait for a disk or a client that may never answer.
     runtime.shutdown_background();
     result
 }
 
-/// Puts the password of the relay where the kind looks for it. Printed settings never show it.
-#[cfg(feature = "gmail")]
+/// Copies the password of the relay into the options. Printed settings never contain it.
 fn read_relay_password(settings: &mut Settings) -> Result<(), Error> {
     let relay = settings.options.gmail.relay.as_mut();
     let credentials = relay.and_then(|relay| relay.credentials.as_mut());
@@ -92,7 +91,7 @@ fn warn_of_ignored(environment: &Environment) {
     }
 }
 
-/// Lets no more in than there are descriptors for.
+/// Lowers the limits to the number of file descriptors that are available.
 fn fit_descriptors(settings: &mut Settings) {
     let limits = &mut settings.server.limits;
     let available = raise_descriptor_limit();
@@ -128,7 +127,7 @@ async fn serve(
     let signals = Signals::catch().map_err(Error::Signals)?;
     ignore_file_size_signal().map_err(Error::Signals)?;
     let (listener, address) = listen(settings.listen).await?;
-    // It blocks, but nothing else runs yet.
+    // Opening blocks this thread, but no other task runs yet.
     let store = LocalStore::open(&settings.data, settings.store)?;
     log_start(&settings, &apis);
     let stores = Stores {
@@ -159,14 +158,14 @@ async fn serve(
             Ok(())
         }
         Ended::StorageFailed => {
-            // Closing the store would wait for the very disk that failed.
+            // Closing the store would block on the disk that failed.
             std::mem::forget(server);
             Err(Error::StorageFailed)
         }
     }
 }
 
-/// Closes the store, for as long as that may take. What is left of it the next start does.
+/// Closes the store within the time limit. Work that is left is done at the next start.
 async fn close(server: Server) {
     let closing = tokio::task::spawn_blocking(move || drop(server));
     if tokio::time::timeout(CLOSING, closing).await.is_err() {
@@ -174,15 +173,14 @@ async fn close(server: Server) {
     }
 }
 
-/// Asks the server to stop at the first signal, and ends the process at the second. Runs as long as
-/// the process.
+/// Stops the server at the first signal and ends the process at the second.
 async fn stop_server(mut signals: Signals, stop: Arc<Notify>) {
     signals.next().await;
     stop.notify_one();
     signals.end_process(Code::Failure).await;
 }
 
-/// Listens, and says where: port 0 becomes the one that the system chose.
+/// Listens, and returns the actual address, which differs from the given one for port 0.
 async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
     let failed = |source| Error::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;

@@ -100,7 +100,7 @@ impl StatusQuery {
             Status::Active { committed } => display::committed(*committed, total),
             Status::Finished { .. } => "finished".to_owned(),
             Status::Lost => {
-                "lost: the server does not know the session any more, resume begins anew".to_owned()
+                "lost: the server no longer knows the session, resume starts again".to_owned()
             }
             Status::Cancelled => "cancelled".to_owned(),
         };
@@ -160,7 +160,7 @@ pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
 /// What became of it. In any case the server has nothing of it any more.
 fn outcome(what: &str, status: &Status) -> String {
     match status {
-        Status::Lost => format!("the server does not know {what} any more"),
+        Status::Lost => format!("the server no longer knows {what}"),
         _ => format!("{what} is cancelled"),
     }
 }

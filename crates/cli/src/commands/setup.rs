@@ -20,19 +20,19 @@ use crate::display::Display;
 use crate::settings::{TOKEN_VARIABLE, client_variable};
 use crate::{exit, output};
 
-/// Runs a command of the client to its end.
+/// Runs a client command to its end.
 pub(super) fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(Error::Runtime)?;
     let result = runtime.block_on(command);
-    // Whatever still runs waits for a terminal or a pipe that may never say anything.
+    // Remaining tasks wait for a terminal or a pipe that may never be readable.
     runtime.shutdown_background();
     result
 }
 
-/// A client, and whether it has a token.
+/// Builds a client, and tells whether it has a token.
 pub(super) fn client(args: &TokenArgs) -> Result<(Client, bool), Error> {
     let token = token(args)?;
     let has_token = token.is_some();
@@ -43,7 +43,7 @@ pub(super) fn client(args: &TokenArgs) -> Result<(Client, bool), Error> {
     Ok((Client::new(settings)?, has_token))
 }
 
-/// An upload with this patience.
+/// Applies the retry policy and the timeout to an upload.
 pub(super) fn with_retries(upload: Upload, args: &ConnectionArgs) -> Upload {
     let upload = upload.patience(retry_policy(args));
     match args.timeout {
@@ -52,7 +52,7 @@ pub(super) fn with_retries(upload: Upload, args: &ConnectionArgs) -> Upload {
     }
 }
 
-/// How often is tried what fails.
+/// Returns the retry policy of the flags.
 pub(super) fn retry_policy(args: &ConnectionArgs) -> Patience {
     let mut patience = Patience::default();
     if let Some(waits) = args.retries {
@@ -79,13 +79,14 @@ fn token(args: &TokenArgs) -> Result<Option<TokenSource>, Error> {
     Ok(source)
 }
 
-/// Lets a write beyond the limit of file sizes fail, as on a full disk. Without it the system ends the process (SIGXFSZ).
+/// Makes a write beyond the file size limit fail with an error, as on a full disk. By default
+/// SIGXFSZ ends the process.
 pub(super) fn ignore_file_size_signal() -> io::Result<()> {
-    // Once caught it stays caught; nobody has to listen.
+    // The handler stays installed after the stream is dropped.
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
-/// SIGTERM and SIGINT, caught.
+/// A receiver of SIGTERM and SIGINT.
 #[derive(Debug)]
 pub(super) struct Signals {
     terminate: Signal,
@@ -93,7 +94,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Catches the signals from now on.
+    /// Starts to catch the signals.
     pub(super) fn catch() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -113,10 +114,10 @@ impl Signals {
         }
     }
 
-    /// Ends the process at the next one. Runs as long as the process.
+    /// Ends the process at the next signal.
     pub(super) async fn end_process(mut self, code: exit::Code) {
         self.next().await;
-        output::warning("stopped at once by a second signal", None);
+        output::warning("stopped immediately by a second signal", None);
         exit::at_once(code);
     }
 }
@@ -124,20 +125,20 @@ impl Signals {
 /// The crates that are heard begin with this.
 const OURS: &str = "windlass";
 
-/// Says warnings on standard error from now on.
+/// Starts to print warnings of the Windlass crates on standard error.
 pub(super) fn print_warnings() {
     install(|line| output::warning(line, None));
 }
 
-/// Says warnings on a display from now on.
+/// Starts to print warnings of the Windlass crates on a display.
 pub(super) fn print_warnings_on(display: &Display) {
     let display = display.clone();
     install(move |line| display.warning(line, None));
 }
 
-/// Hands every warning to `print`, each of them once.
+/// Passes every distinct warning to `print` once.
 fn install(print: impl Fn(&str) + Send + Sync + 'static) {
-    // Another subscriber can only be one of a test.
+    // This fails only if a test has installed a subscriber.
     tracing::subscriber::set_global_default(subscriber(print)).ok();
 }
 

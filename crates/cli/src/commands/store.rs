@@ -206,27 +206,29 @@ fn next_step(finding: &Finding, repair: bool) -> &'static str {
     let is_session = matches!(finding.subject, Subject::Session { .. });
     match &finding.fault {
         _ if finding.is_mended && is_session => {
-            "mended: the session has failed, and its client begins anew"
+            "repaired: the session has failed, and its client starts again"
         }
-        _ if finding.is_mended => "mended",
+        _ if finding.is_mended => "repaired",
         Fault::Database(_) => {
-            "nothing is mended in such a ledger: restore a backup, or ask SQLite's .recover for a copy"
+            "a damaged ledger cannot be repaired: restore a backup, or recover a copy with SQLite's .recover"
         }
-        Fault::IdentityMismatch(_) => "is its disk mounted? Nothing is mended by such a vault",
+        Fault::IdentityMismatch(_) => {
+            "is its disk mounted? Nothing is repaired from the vault of another store"
+        }
         Fault::Row(_) | Fault::Contradiction(_) => {
-            "look at the row with sqlite3, or restore a backup; no repair touches it"
+            "inspect the row with sqlite3, or restore a backup; --repair does not change it"
         }
-        Fault::Foreign => "remove it by hand if nobody misses it; no repair touches it",
+        Fault::Foreign => "remove it by hand if it is not needed; --repair does not change it",
         fault if fault.is_of_bytes() && !is_session => {
-            "no repair brings the bytes back: copy the media from a backup, or upload it again"
+            "--repair cannot restore the bytes: copy the media from a backup, or upload it again"
         }
-        _ if repair => "not mended, because of what else was found",
+        _ if repair => "not repaired, because of other findings",
         Fault::NamedGarbage => {
-            "the next server deletes it: first let --repair take it off the list"
+            "the server will delete it at its next start: first remove it from the list with --repair"
         }
         Fault::UnnamedInLedger => "--repair deletes it",
         Fault::Garbage | Fault::Unnamed => "the server's sweep deletes it, and so does --repair",
-        _ => "--repair ends the session, so that its client begins anew",
+        _ => "--repair ends the session, so that its client starts again",
     }
 }
 
@@ -308,7 +310,7 @@ fn verdict(verified: &Verified) -> String {
     let counts = |what, found: u64, mended: u64| match (found, mended) {
         (0, _) => format!("no {what}"),
         (found, 0) => format!("{what}: {found}"),
-        (found, mended) => format!("{what}: {found}, of which {mended} mended"),
+        (found, mended) => format!("{what}: {found}, of which {mended} repaired"),
     };
     let sound = if verified.is_sound() {
         "sound"

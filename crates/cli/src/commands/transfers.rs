@@ -175,8 +175,8 @@ impl Transfers {
                 (format!("stopped; {much} so far"), hint)
             }
             (Some(_), None) => (
-                "stopped; nothing of it can be carried on".to_owned(),
-                Some("only resumable uploads of files that are remembered can be".to_owned()),
+                "stopped; this upload cannot be continued".to_owned(),
+                Some("only resumable uploads of files with a journal can be continued".to_owned()),
             ),
         };
         handle.fail(&Failed {

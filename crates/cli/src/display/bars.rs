@@ -7,14 +7,14 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
 
-/// How wide a terminal counts that does not say so.
+/// The assumed width of a terminal that does not report one.
 const USUAL_COLUMNS: usize = 80;
 
 /// All bars of a command.
 #[derive(Debug)]
 pub(super) struct ProgressBars(MultiProgress);
 
-/// One of them.
+/// One bar.
 #[derive(Debug, Clone)]
 pub(super) struct Bar(ProgressBar);
 
@@ -32,14 +32,14 @@ impl ProgressBars {
 
     /// Draws nothing any more and leaves what is there. The cursor goes below it.
     ///
-    /// A terminal that has written `^C` behind the last bar has its cursor elsewhere than is known here:
-    /// what would be wiped now would be the wrong lines.
+    /// After Ctrl-C the terminal has written `^C`, so the cursor is not where indicatif expects it:
+    /// clearing the bars would clear other lines.
     pub(super) fn leave(&self) {
         self.0.set_draw_target(ProgressDrawTarget::hidden());
         output::note("");
     }
 
-    /// Does something, meanwhile nothing is drawn.
+    /// Runs `what` while nothing is drawn.
     pub(super) fn suspend(&self, what: impl FnOnce()) {
         self.0.suspend(what);
     }
@@ -51,23 +51,24 @@ impl Bar {
         self.0.tick();
     }
 
-    /// Takes it away.
+    /// Removes the bar.
     pub(super) fn clear(&self) {
         self.0.finish_and_clear();
     }
 }
 
-/// How wide the terminal is.
+/// Returns the width of the terminal in columns.
 pub(super) fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { USUAL_COLUMNS } else { columns }
 }
 
-/// How often a wait is counted down.
+/// The interval at which a wait is counted down.
 pub(super) const COUNTDOWN: Duration = Duration::from_millis(250);
 
-/// The line, taken away when it is dropped. Where standard error is no terminal there is none.
+/// A line with the progress of a long command. Shown only if standard error is a terminal, and
+/// removed on drop.
 #[derive(Debug)]
 pub(crate) struct Meter(Option<(ProgressBars, Bar)>);
 

@@ -1,4 +1,4 @@
-//! Events for programs: one JSON object a line. Their fields are part of the interface (docs/cli.md).
+//! Events for programs: one JSON object per line. Their fields are part of the interface (docs/cli.md).
 
 use serde_json::{Map, Value, json};
 use windlass_client::{RecordId, Verified};
@@ -6,12 +6,18 @@ use windlass_client::{RecordId, Verified};
 use super::view::{Activity, View};
 use crate::exit::Code;
 
-/// Something happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
-    Progress { source: &'a str, view: &'a View },
+    Progress {
+        source: &'a str,
+        view: &'a View,
+    },
+    /// A finished upload.
     Uploaded(Uploaded<'a>),
+    /// A finished download.
     Downloaded(Downloaded<'a>),
+    /// A failed transfer.
     Failed(&'a Failed<'a>),
 }
 
@@ -49,7 +55,7 @@ pub(crate) struct Failed<'a> {
 }
 
 impl Event<'_> {
-    /// The line.
+    /// Returns the event as one line of JSON.
     pub(crate) fn to_json(&self) -> String {
         let value = match self {
             Self::Progress { source, view } => progress(source, view),
@@ -113,7 +119,7 @@ impl Downloaded<'_> {
 }
 
 impl Failed<'_> {
-    /// What is not known is left out.
+    /// Unknown fields are left out.
     fn to_json(&self) -> Value {
         let fields = [
             ("event", Some("failed".into())),
@@ -135,7 +141,7 @@ impl Failed<'_> {
     }
 }
 
-/// What was compared, in words.
+/// Describes the comparison for people.
 pub(crate) fn checked(by: Verified) -> String {
     let by = verified(by);
     if by.is_empty() {
@@ -145,7 +151,7 @@ pub(crate) fn checked(by: Verified) -> String {
     }
 }
 
-/// What was compared and found equal.
+/// Returns the names of the properties that were compared and equal.
 fn verified(verified: Verified) -> Vec<&'static str> {
     let all = [
         ("size", verified.size),

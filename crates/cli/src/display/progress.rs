@@ -1,4 +1,4 @@
-//! One source on the display.
+//! The progress of one transfer on a display.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use super::view::{self, Activity, View};
 use super::{Display, Verbosity};
 use crate::text::percent;
 
-/// Shows how far one thing is. Cheap to clone; gone from the display when all clones are.
+/// The progress of one transfer. Cheap to clone; removed from the display when the last clone is
+/// dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct ProgressHandle(Arc<Inner>);
 
@@ -53,37 +54,37 @@ impl ProgressHandle {
         Self(inner)
     }
 
-    /// What it is called in events: as it was typed.
+    /// Returns the source as given on the command line, which is its name in events.
     pub(crate) fn source(&self) -> &str {
         &self.0.source
     }
 
-    /// What people read.
+    /// Returns the name for people.
     pub(crate) fn label(&self) -> &str {
         label(&self.0.source)
     }
 
-    /// Shows it.
+    /// Shows a new state.
     pub(crate) fn show(&self, view: &View) {
         self.0.show(view, Instant::now());
     }
 
-    /// What was shown last.
+    /// Returns the state that was shown last.
     pub(crate) fn last(&self) -> Option<View> {
         self.0.now().view.as_ref().map(|(view, _)| view.clone())
     }
 
-    /// By what name the journal knows it.
-    pub(crate) fn upload(&self) -> Option<RecordId> {
+    /// Returns the id of the upload in the journal.
+    pub(crate) fn upload(&self) -> Option<UploadRef> {
         self.last()?.upload
     }
 
-    /// What it is on.
+    /// Returns the display.
     pub(crate) fn display(&self) -> &Display {
         &self.0.display
     }
 
-    /// Tells why it failed.
+    /// Prints the failure.
     pub(crate) fn fail(&self, failed: &Failed<'_>) {
         self.event(&Event::Failed(failed));
         let (label, message) = (self.label(), failed.message);
@@ -95,13 +96,13 @@ impl ProgressHandle {
         }
     }
 
-    /// Tells how it ended.
+    /// Prints the final event and removes the bar.
     pub(crate) fn event(&self, event: &Event<'_>) {
         self.clear();
         self.0.display.event(event);
     }
 
-    /// Takes its bar away.
+    /// Removes the bar.
     pub(crate) fn clear(&self) {
         if let Some(bar) = &self.0.bar {
             bar.clear();
@@ -140,7 +141,7 @@ impl Inner {
         bar.show(view::with_bar(name, view, at.elapsed(), columns));
     }
 
-    /// Draws a wait again, which is shorter now.
+    /// Draws the remaining time of a wait.
     fn draw_wait(&self) {
         let Some(bar) = &self.bar else { return };
         let waiting = self.now().view.clone();
@@ -168,7 +169,7 @@ fn label(source: &str) -> &str {
     }
 }
 
-/// Nothing happens during a wait but this.
+/// Redraws waits, during which nothing else updates the bar, until the handle is dropped.
 async fn count_down(handle: Weak<Inner>) {
     let mut tick = interval(bars::COUNTDOWN);
     loop {
@@ -180,14 +181,15 @@ async fn count_down(handle: Weak<Inner>) {
     }
 }
 
-/// What was shown last, and when.
+/// Decides when a change is reported as a line or as an event.
 #[derive(Debug)]
 pub(super) struct ReportThrottle {
-    /// How long until it is time again.
+    /// Longest time between reports.
     every: Duration,
-    /// How many percent are worth it too.
+    /// Step in percent that is reported at once.
     step: Option<u64>,
-    /// What is over sooner is not worth a word, unless something goes wrong.
+    /// Time at the beginning in which only waits are reported, so that short transfers print
+    /// nothing.
     grace: Duration,
     begin: Option<Instant>,
     last: Option<LastReport>,
@@ -223,7 +225,8 @@ impl ReportThrottle {
         }
     }
 
-    /// Whether it is time to show this; if so, it counts as shown. A change of what is going on always is.
+    /// Whether to report this state; if so, it counts as reported. A change of the activity is
+    /// always reported.
     pub(super) fn is_due(&mut self, view: &View, now: Instant) -> bool {
         let percent = view.total.map(|total| percent(view.sent, total));
         let lasts = now.duration_since(*self.begin.get_or_insert(now));

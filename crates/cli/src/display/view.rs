@@ -1,4 +1,4 @@
-//! What there is to show of an upload or a download.
+//! The state of an upload or a download, and its form as one line of a terminal or of a log.
 
 use std::time::Duration;
 
@@ -7,35 +7,35 @@ use windlass_client::{Progress, State, UploadRef};
 
 use crate::text::{escaped, percent, seconds, size, span};
 
-/// How far something is.
+/// The state of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Where it goes.
+    /// Upload or download.
     pub(crate) direction: Direction,
-    /// Bytes that are safe: committed by the server, or written to the disk.
+    /// Number of bytes that are safe: committed by the server, or written to disk.
     pub(crate) committed: u64,
-    /// Bytes that were handed to the network.
+    /// Number of bytes that were handed to the network.
     pub(crate) sent: u64,
-    /// Size of the media, if it is known.
+    /// Size of the media in bytes, if known.
     pub(crate) total: Option<u64>,
-    /// Bytes per second.
+    /// Rate in bytes per second.
     pub(crate) rate: u64,
-    /// How long it will take.
+    /// Estimated remaining time.
     pub(crate) left: Option<Duration>,
-    /// What is going on.
+    /// The current activity.
     pub(crate) activity: Activity,
-    /// By what name the journal knows it.
-    pub(crate) upload: Option<RecordId>,
+    /// Id of the upload in the journal.
+    pub(crate) upload: Option<UploadRef>,
 }
 
-/// Where media goes.
+/// The direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Up,
     Down,
 }
 
-/// What is going on.
+/// What a transfer is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Activity {
     Starting,
@@ -43,6 +43,7 @@ pub(crate) enum Activity {
     Sending,
     Finishing,
     Asking,
+    /// A wait before a retry.
     Waiting(Waiting),
     Renewing,
     Checking,
@@ -52,16 +53,16 @@ pub(crate) enum Activity {
 /// A wait before the next try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    /// How long.
+    /// Length of the wait.
     pub(crate) delay: Duration,
-    /// Which try comes then, the first being 1, and how many there are, if that is known.
+    /// Number of the next attempt, counted from 1, and the largest number, if known.
     pub(crate) tries: Option<(u32, u32)>,
-    /// Why.
+    /// Reason of the wait.
     pub(crate) cause: String,
 }
 
 impl Activity {
-    /// Its name in events. They are part of the interface.
+    /// Returns the name in events. The names are part of the interface.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -123,21 +124,21 @@ impl From<&windlass_client::Wait> for Waiting {
     }
 }
 
-/// The widest that a name may be beside its bar.
+/// Width of the column of names.
 const NAME: usize = 24;
 
-/// How wide a bar may be: few widths, so that bars below each other mostly are alike.
+/// Possible widths of a bar. There are few, so that bars below each other are mostly equal.
 const WIDTHS: [usize; 3] = [30, 20, 10];
 
-/// How much is said: not all of it fits everywhere.
+/// Amount of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
     Full,
     Short,
 }
 
-/// The line of a terminal with so many columns, `since` after the view was made: name, bar and text, as
-/// far as there is room.
+/// Returns a terminal line of at most `columns` columns, `since` after the view was made: name, bar
+/// and text, as far as they fit.
 pub(super) fn with_bar(name: &str, view: &View, since: Duration, columns: usize) -> String {
     let columns = columns.saturating_sub(1);
     let name = elided(name, NAME.min(columns));
@@ -158,12 +159,12 @@ pub(super) fn with_bar(name: &str, view: &View, since: Duration, columns: usize)
     }
 }
 
-/// The line of a log.
+/// Returns a log line.
 pub(super) fn plain(name: &str, view: &View) -> String {
     format!("{name}: {}", details(view, Duration::ZERO, Detail::Full))
 }
 
-/// `=` is committed, `-` is sent, the rest is not.
+/// Draws a bar: `=` for committed bytes, `-` for sent bytes, spaces for the rest.
 fn bar(committed: u64, sent: u64, total: u64, width: usize) -> String {
     let cells = |bytes: u64| {
         let cells = u128::from(bytes.min(total)) * width as u128;
@@ -195,7 +196,8 @@ fn details(view: &View, since: Duration, detail: Detail) -> String {
     parts.join(", ")
 }
 
-/// What is sent and not committed is worth a word: it can still be lost.
+/// Returns the amounts. Bytes that are sent but not committed are shown, because they can still be
+/// lost.
 fn amount(view: &View) -> String {
     let whole = bytes_of(view.committed, view.total);
     let percent = view.total.map(|total| percent(view.sent, total));

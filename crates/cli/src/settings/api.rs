@@ -11,10 +11,10 @@ use windlass_server::{Conflict, Host, NotAHost, Registry, ServedApi};
 
 use super::toml_error::TomlError;
 
-/// Where the description of an API comes from.
+/// The source of an API description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ApiSource {
-    /// An API that comes with Windlass.
+    /// A built-in API.
     BuiltIn(&'static str),
     /// A file in the short form.
     ShortForm(PathBuf),
@@ -32,7 +32,7 @@ pub(crate) struct UnknownApi {
     name: String,
 }
 
-/// Why an API cannot be served.
+/// Reason why an API cannot be served.
 #[derive(Debug, Error)]
 pub(crate) enum ApiError {
     #[error("{} cannot be read", path.display())]
@@ -56,7 +56,7 @@ pub(crate) enum ApiError {
 }
 
 impl ApiError {
-    /// What can be done about it.
+    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Twice { .. } | Self::Conflict(_) => Some(
@@ -68,7 +68,7 @@ impl ApiError {
 }
 
 impl ApiSource {
-    /// A name of a built-in API, or a path relative to `base`, told apart by the end.
+    /// Parses a path relative to `base` that ends in .toml or .json, or the name of a built-in API.
     pub(crate) fn parse(text: &str, base: &Path) -> Result<Self, UnknownApi> {
         match Path::new(text)
             .extension()
@@ -128,11 +128,11 @@ impl fmt::Display for ApiSource {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiEntry {
     pub(crate) source: ApiSource,
-    /// The one host on which it answers; `None` for all of them.
+    /// The only host on which the API answers; `None` for all hosts.
     pub(crate) host: Option<Host>,
 }
 
-/// Why a text is no entry.
+/// Reason why a text is not an entry.
 #[derive(Debug, Error)]
 pub(crate) enum ApiEntryError {
     #[error(transparent)]
@@ -166,8 +166,8 @@ impl From<ApiSource> for ApiEntry {
     }
 }
 
-/// Loads all APIs. Those that answer on the same host must have different names or versions, and
-/// no requests in common.
+/// Loads all APIs. APIs on the same host must differ in name or version and must not match the same
+/// requests.
 pub(crate) fn load(entries: &[ApiEntry], options: &Options) -> Result<Registry, ApiError> {
     let mut served = Vec::new();
     // Of each API, the entry that it comes from.

@@ -1,4 +1,4 @@
-//! What can be wrong with the settings, and where.
+//! Errors in the settings, with their place.
 
 use std::io;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// What can be done about it.
+    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownKey {

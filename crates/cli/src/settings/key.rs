@@ -1,12 +1,13 @@
-//! Every setting, once: its key in the file, from which the name of its variable follows, its flag,
-//! and the place of its value. Reading, printing and the check of the documentation use this list.
+//! The list of all settings: key in the file, flag, and a reference to the value. The name of the
+//! environment variable follows from the key. Parsing, printing and the check of the documentation use
+//! this list.
 
 use std::path::Path;
 
 use super::Settings;
 use super::value::{RawValue, ValueError, ValueRef};
 
-/// What the names of all variables begin with.
+/// The prefix of all environment variables.
 pub(super) const PREFIX: &str = "WINDLASS_";
 
 /// A setting.
@@ -19,7 +20,8 @@ pub(super) struct Key {
     value_ref: fn(&mut Settings) -> ValueRef<'_>,
 }
 
-/// Keys outside of tables come first, and those of a table stand together, as in a file.
+/// All settings. Keys outside of tables come first, and the keys of a table are adjacent, as in a
+/// file.
 pub(super) const KEYS: &[Key] = &[
     Key::with_flag("listen", "listen", |all| ValueRef::Address(&mut all.listen)),
     Key::with_flag("tls_cert", "tls-cert", |all| {
@@ -152,27 +154,22 @@ impl Key {
         }
     }
 
-    /// The key of this name.
+    /// Returns the key of this name.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.name == name)
     }
 
-    /// The table of this name, if a feature that this build was made without has it.
-    pub(super) fn excluded_table(name: &str) -> Option<&'static str> {
-        (name == "gmail" && cfg!(not(feature = "gmail"))).then_some("gmail")
-    }
-
-    /// The key of this flag.
+    /// Returns the key of this flag.
     pub(super) fn of_flag(flag: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.flag == Some(flag))
     }
 
-    /// The key of this variable.
+    /// Returns the key of this environment variable.
     pub(super) fn of_variable(variable: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.variable() == variable)
     }
 
-    /// The name that is most like this one, if any is.
+    /// Returns the key with the most similar name, if one is similar enough.
     pub(super) fn nearest(name: &str) -> Option<&'static Self> {
         let likeness = |key: &Key| {
             let last = key.leaf();
@@ -184,24 +181,24 @@ impl Key {
         nearest.filter(|key| likeness(key) > 0.8)
     }
 
-    /// The variable of the environment: `WINDLASS_LIMITS_DRAIN`.
+    /// Returns the environment variable: `WINDLASS_LIMITS_DRAIN`.
     pub(super) fn variable(&self) -> String {
         format!("{PREFIX}{}", self.name.replace('.', "_").to_uppercase())
     }
 
-    /// The table that the key is in: `limits`.
+    /// Returns the table of the key: `limits`.
     pub(super) fn table(&self) -> Option<&'static str> {
         self.name.split_once('.').map(|(table, _)| table)
     }
 
-    /// The key within its table: `drain`.
+    /// Returns the key within its table: `drain`.
     pub(super) fn leaf(&self) -> &'static str {
         self.name
             .split_once('.')
             .map_or(self.name, |(_, leaf)| leaf)
     }
 
-    /// Sets the value. Paths in it are relative to `base`.
+    /// Parses and sets the value. Relative paths are resolved against `base`.
     pub(super) fn set(
         &self,
         settings: &mut Settings,
@@ -211,7 +208,7 @@ impl Key {
         (self.value_ref)(settings).read(raw, base)
     }
 
-    /// The value as TOML; `None` when it is not set.
+    /// Returns the value as TOML; `None` if it is not set.
     pub(super) fn show(&self, settings: &Settings) -> Option<String> {
         (self.value_ref)(&mut settings.clone()).write()
     }

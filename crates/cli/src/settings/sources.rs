@@ -13,7 +13,7 @@ use super::key::{KEYS, Key, PREFIX};
 use super::toml_error::{TomlError, line_of};
 use super::value::RawValue;
 
-/// What the file says about one setting.
+/// One setting in the file.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: &'static Key,
@@ -21,7 +21,7 @@ pub(super) struct Entry {
     pub(super) line: usize,
 }
 
-/// Reads a configuration file. A key that is no setting is an error.
+/// Reads a configuration file. An unknown key is an error.
 pub(super) fn read_file(path: &Path) -> Result<Vec<Entry>, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable {
         path: path.to_owned(),
@@ -103,20 +103,20 @@ fn raw_value(value: &DeValue<'_>) -> Option<RawValue> {
     }
 }
 
-/// Names the configuration file.
+/// The variable with the path of the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "WINDLASS_CONFIG";
 
-/// Says where the client's bearer tokens come from: `--token`.
+/// The variable with the source of the client's bearer token, as `--token`.
 pub(crate) const TOKEN_VARIABLE: &str = "WINDLASS_TOKEN";
 
-/// Names the directory of the client's journal: `--journal`.
+/// The variable with the directory of the client's journal, as `--journal`.
 pub(crate) const JOURNAL_VARIABLE: &str = "WINDLASS_JOURNAL";
 
 /// Names the moment at which the server dies.
 #[cfg(feature = "failpoints")]
 pub(crate) const FAILPOINT_VARIABLE: &str = "WINDLASS_FAILPOINT";
 
-/// The variables that are no settings of the server.
+/// The variables that are not settings of the server.
 const OTHERS: &[&str] = &[
     CONFIG_VARIABLE,
     TOKEN_VARIABLE,
@@ -125,7 +125,7 @@ const OTHERS: &[&str] = &[
     FAILPOINT_VARIABLE,
 ];
 
-/// A variable of the client. An empty one counts as not set.
+/// Returns a variable of the client. An empty value counts as not set.
 pub(crate) fn client_variable(name: &'static str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
@@ -166,7 +166,7 @@ impl Environment {
         })
     }
 
-    /// The configuration file.
+    /// Returns the path of the configuration file.
     pub(super) fn config(&self) -> Option<&Path> {
         self.variables.get(CONFIG_VARIABLE).map(Path::new)
     }

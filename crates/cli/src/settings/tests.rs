@@ -163,30 +163,30 @@ fn rules_between_values_are_kept() {
     let cases = [
         (
             "apis = []",
-            "apis (file windlass.toml:1): it names at least one API",
+            "apis (file windlass.toml:1): must name at least one API",
         ),
         (
             "tls_cert = 'cert.pem'",
-            "tls_cert (file windlass.toml:1): it needs a tls_key beside it",
+            "tls_cert (file windlass.toml:1): requires tls_key",
         ),
         (
             "tls_key = 'key.pem'",
-            "tls_key (file windlass.toml:1): it needs a tls_cert beside it",
+            "tls_key (file windlass.toml:1): requires tls_cert",
         ),
         ("tls_cert = 'a'\ntls_key = 'b'", ""),
         (
             "sessions.idle = '8d'",
-            "sessions.idle (file windlass.toml:1): it is not longer than sessions.lifetime, which \
+            "sessions.idle (file windlass.toml:1): must not be longer than sessions.lifetime, which \
              ends a session anyway",
         ),
         (
             "free_space.soft = '1MB'",
-            "free_space.hard (default): it is not more than free_space.soft",
+            "free_space.hard (default): must not be more than free_space.soft",
         ),
         (
             "limits.small_media = '65KB'",
-            "limits.small_media (file windlass.toml:1): it is at most 64KB; larger media belongs \
-             into files",
+            "limits.small_media (file windlass.toml:1): must be at most 64KB; larger media is stored \
+             in files",
         ),
         ("limits.drain = '0s'", ""),
     ];

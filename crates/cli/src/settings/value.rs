@@ -22,10 +22,10 @@ use windlass_store_local::Durability;
 
 use super::api::{ApiEntry, ApiEntryError};
 
-/// The longest duration that can be set. Far below what clocks can add up.
+/// The longest duration that can be set, far below the limits of clock arithmetic.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
-/// The two words of a choice, and what they mean.
+/// The two names of a choice with their values.
 type Choices<T> = [(&'static str, T); 2];
 
 const SWITCH: Choices<bool> = [("true", true), ("false", false)];
@@ -35,7 +35,7 @@ const CHUNK_RULES: Choices<ChunkRule> = [
     ("lenient", ChunkRule::Lenient),
 ];
 
-/// A value as it was written, before it is known what it is for.
+/// A value as written, before it is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RawValue {
     /// One value.
@@ -44,7 +44,7 @@ pub(crate) enum RawValue {
     List(Vec<String>),
 }
 
-/// The place of a value in the settings, which knows what it takes.
+/// A reference to a value in the settings, by type.
 pub(super) enum ValueRef<'a> {
     Address(&'a mut SocketAddr),
     Directory(&'a mut PathBuf),
@@ -69,7 +69,7 @@ pub(super) enum ValueRef<'a> {
     Relay(&'a mut Option<Relay>),
 }
 
-/// Why a text is not the value of a setting.
+/// A text that is not a valid value of a setting.
 #[derive(Debug, Error)]
 pub(crate) enum ValueError {
     #[error("`{text}` is not an IP address and a port, such as 127.0.0.1:8080 or [::]:8080")]
@@ -122,7 +122,8 @@ impl RawValue {
         }
     }
 
-    /// Several values can be written as one text, with commas: a variable has no lists.
+    /// Returns several values. A text may hold them separated by commas, because variables have no
+    /// lists.
     fn texts(&self) -> Vec<&str> {
         match self {
             Self::Text(text) => text.split(',').map(str::trim).collect(),
@@ -132,7 +133,7 @@ impl RawValue {
 }
 
 impl ValueRef<'_> {
-    /// Reads what was given. Paths in it are relative to `base`.
+    /// Parses and sets a value. Relative paths are resolved against `base`.
     pub(super) fn read(self, raw: &RawValue, base: &Path) -> Result<(), ValueError> {
         let text = raw.text();
         match self {
@@ -158,7 +159,7 @@ impl ValueRef<'_> {
         Ok(())
     }
 
-    /// The value as TOML, which reads back as the same; `None` when it is not set.
+    /// Returns the value as TOML, which parses to the same value; `None` if it is not set.
     pub(super) fn write(self) -> Option<String> {
         let text = |text: &dyn Display| Some(Value::String(text.to_string()).to_string());
         match self {
@@ -189,8 +190,7 @@ fn parse_apis(texts: &[&str], base: &Path) -> Result<Vec<ApiEntry>, ValueError> 
     Ok(entries.collect::<Result<_, _>>()?)
 }
 
-#[cfg(feature = "gmail")]
-/// Domains are those that an address can have.
+/// Parses domains that are valid in an email address.
 fn parse_domains(texts: &[&str]) -> Result<Vec<String>, ValueError> {
     let domain = |text: &&str| match format!("postmaster@{text}").parse::<Address>() {
         Ok(address) => Ok(address.domain().to_owned()),
@@ -212,7 +212,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, ValueError> {
     })
 }
 
-/// Paths are put behind the URL, so it has no query.
+/// Parses a base URL. Paths are appended to it, so a query is not allowed.
 fn parse_url(text: &str) -> Result<String, ValueError> {
     let is_base = |uri: &Uri| {
         let known_scheme = matches!(uri.scheme_str(), Some("http" | "https"));
@@ -278,7 +278,7 @@ fn parse_number<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, ValueE
     })
 }
 
-/// The start, the end and whatever goes wrong, but no line for each request.
+/// The default logs starts, stops and problems, but no line for each request.
 const DEFAULT: &str = "warn,windlass=info,windlass_server::service=warn";
 
 /// A level, or directives such as `warn,windlass_server=debug`.
@@ -295,7 +295,7 @@ pub(crate) enum NotALogFilter {
 }
 
 impl LogFilter {
-    /// The filter in the form that tracing wants.
+    /// Returns the filter for `tracing`.
     pub(crate) fn env_filter(&self) -> EnvFilter {
         self.0.parse().expect("the text was parsed before")
     }

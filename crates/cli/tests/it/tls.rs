@@ -263,11 +263,11 @@ fn a_certificate_that_cannot_be_used_is_told_before_anything_begins() {
         (empty, "/dev/null holds no certificate in PEM"),
         (
             good[..2].to_vec(),
-            "tls_cert (flag --tls-cert): it needs a tls_key beside it",
+            "tls_cert (flag --tls-cert): requires tls_key",
         ),
         (
             good[2..].to_vec(),
-            "tls_key (flag --tls-key): it needs a tls_cert beside it",
+            "tls_key (flag --tls-key): requires tls_cert",
         ),
         (good, ""),
     ] {

@@ -40,7 +40,7 @@ pub(crate) enum Error {
     },
     #[error(transparent)]
     Store(#[from] OpenError),
-    #[error("storage failed; the server has stopped because it could promise nothing any more")]
+    #[error("storage failed; the server has stopped because it can no longer guarantee durability")]
     StorageFailed,
 }
 
@@ -69,8 +69,8 @@ impl Error {
             Self::Listen { source, .. } => listen_hint(source).map(str::to_owned),
             Self::Store(error) => store_hint(error).map(str::to_owned),
             Self::StorageFailed => Some(
-                "the log above says what failed; when the disk is well, start again: what was \
-                 acknowledged is kept"
+                "the log above says what failed; repair the disk, then start the server again: \
+                 acknowledged data is kept"
                     .to_owned(),
             ),
             #[cfg(feature = "failpoints")]

@@ -50,7 +50,7 @@ fn what_cannot_be_carried_on_is_said_to_be_lost() {
         running
             .end()
             .expect(4)
-            .says("nothing of it can be carried on");
+            .says("this upload cannot be continued");
     }
     assert_eq!(client_dir.unfinished().len(), 0);
 }

@@ -10,7 +10,7 @@ use crate::server::farm;
 
 const SMALL: Media = Media::new(71, 3000);
 const LARGE: Media = Media::new(72, 6 << 20);
-const DAMAGED: &str = "mzxw6ytb is of no use";
+const DAMAGED: &str = "the record of mzxw6ytb cannot be used";
 
 /// A desk with a small and a large file, and a record that cannot be read.
 fn client_dir() -> ClientDir {
@@ -38,7 +38,7 @@ fn what_needs_no_journal_does_without() {
         let ran = Ran::of(&mut homeless(&client_dir, &["upload", name, &url])).expect(0);
         assert_media(farm(), &ran.json(), media);
         assert_eq!(ran.stderr.matches("warning: ").count(), 1, "{}", ran.stderr);
-        ran.says("warning: nothing will be remembered: ");
+        ran.says("warning: unfinished uploads will not be recorded: ");
         ran.says("hint: ");
     }
     let words = ["upload", "cow.jpg", &url, "--quiet"];
@@ -123,6 +123,6 @@ fn a_session_that_no_server_knows_is_not_said_to_be_cancelled() {
         uploads(farm())
     );
     let ran = client_dir.run(&["cancel", &session]).expect(0);
-    ran.says("the server does not know the session any more");
+    ran.says("the server no longer knows the session");
     assert!(!ran.stderr.contains("cancelled"), "{}", ran.stderr);
 }

@@ -143,12 +143,12 @@ fn a_refused_token_is_told_apart_from_none() {
     client_dir
         .run(&["upload", "cow.jpg", &url])
         .expect(1)
-        .says("wants a token");
+        .says("requires a token");
     client_dir.write("token", "ya29.secret");
     let ran = client_dir
         .run(&["upload", "cow.jpg", &url, "--token", "file:token"])
         .expect(1);
-    ran.says("not accepted");
+    ran.says("rejects the token");
     assert!(!ran.stderr.contains("ya29"), "{}", ran.stderr);
 }
 

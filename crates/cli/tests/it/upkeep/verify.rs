@@ -146,7 +146,7 @@ fn a_repair_ends_a_session_whose_committed_bytes_have_rotted() {
     let ran = run("verify", &server.data(), &["--repair"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(
-        ran.stdout.contains("damage: 1, of which 1 mended"),
+        ran.stdout.contains("damage: 1, of which 1 repaired"),
         "{ran:?}"
     );
     assert_eq!(assert_sound(&server.data()), 0);
