@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_steers_a_terminal() {
+    fn text_for_a_terminal_is_escaped() {
         let cases = [
             ("my cow.jpg", "my cow.jpg"),
             ("牛 🐄 é", "牛 🐄 é"),

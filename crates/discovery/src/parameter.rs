@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_that_is_no_such_number_is_a_fault_at_its_place() {
+    fn bound_that_is_not_a_number_of_the_type_is_a_fault_at_its_path() {
         for (json_type, bound, written) in [
             ("integer", json!("few"), "few"),
             ("integer", json!(1.5), "1.5"),

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_tell_their_form() {
+    fn properties_have_type_format_and_flags() {
         let schema: Schema = serde_json::from_value(animal()).unwrap();
         let size = schema.property("size").unwrap();
         assert_eq!(size.json_type.as_deref(), Some("string"));

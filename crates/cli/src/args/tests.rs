@@ -40,13 +40,13 @@ fn help(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn clap_finds_no_contradiction() {
+fn command_line_definition_is_consistent() {
     Args::command().debug_assert();
 }
 
 /// What people read is reviewed like code. After a change, put the new text into the file.
 #[test]
-fn the_help_is_the_reviewed_one() {
+fn help_equals_the_reviewed_text() {
     let cases = [
         ("serve", include_str!("serve_help.txt")),
         ("upload", include_str!("upload_help.txt")),
@@ -92,7 +92,7 @@ fn the_commands_about_stores_document_their_exit_codes_and_give_examples() {
 }
 
 #[test]
-fn flags_that_are_not_given_say_nothing() {
+fn absent_flags_give_no_values() {
     assert_eq!(serve("windlass serve").raw_values(), []);
 }
 
@@ -146,7 +146,7 @@ fn the_last_word_of_an_upload_is_the_url_and_those_before_are_sources() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_command_lines_are_refused() {
     for words in [
         "windlass upload cow.jpg",
         "windlass upload http://x/u",
@@ -170,7 +170,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn verbs_may_be_small() {
+fn http_methods_are_case_insensitive() {
     for verb in ["PUT", "put", "Put"] {
         let args = upload(&format!("windlass upload a http://x/u --method {verb}"));
         assert_eq!(args.method, upload::VerbArg::Put);

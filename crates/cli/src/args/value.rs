@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_colon_is_a_session_and_all_else_an_id() {
+    fn status_argument_with_colon_is_a_session_uri() {
         assert_eq!("mzxw".parse(), Ok(Target::Id("mzxw".to_owned())));
         let session = "https://up.example.com/u?upload_id=x".parse::<Target>();
         assert!(matches!(session, Ok(Target::Session(_))));

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_to_look_at() {
+    fn refusal_hint_depends_on_status_and_reason() {
         let cases = [
             (400, None, false, "no `upload` in its path"),
             (404, Some("notFound"), false, "no `upload` in its path"),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changed_cannot_be_carried_on() {
+    fn changed_file_cannot_be_continued() {
         let upload = context(true).task;
         let hint_of_change = hint(Kind::SourceChanged, upload);
         assert!(hint_of_change.contains("--restart"), "{hint_of_change}");
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_tried_again_is_unfinished() {
+    fn retryable_errors_have_exit_code_unfinished() {
         let cases = [
             (Kind::Connection, Code::Unfinished),
             (Kind::Timeout, Code::Unfinished),

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_below_each_other() {
+    fn table_columns_are_aligned() {
         let rows = [["a", "bb", ""], ["ccc", "d", "e"]].map(|row| row.map(str::to_owned));
         assert_eq!(aligned(&rows), "a    bb\nccc  d   e");
     }

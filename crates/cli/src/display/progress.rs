@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_in_the_first_second_is_worth_a_line() {
+    fn wait_in_the_first_second_is_reported() {
         let wait = Waiting {
             delay: Duration::from_secs(1),
             tries: None,

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_how_much_is_safe_and_what_goes_on() {
+    fn line_shows_committed_bytes_and_activity() {
         let gib = Some(1024 * MIB);
         let cases = [
             (
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_never_breaks_and_its_bar_takes_what_is_left() {
+    fn line_fits_the_terminal_and_its_bar_fills_the_rest() {
         let view = view(256 * MIB, 512 * MIB, Some(1024 * MIB), Activity::Sending);
         let line = |columns| with_bar("cow.jpg", &view, Duration::ZERO, columns);
         let text = " 50 % sent, 256 MiB of 1 GiB committed, 12 MiB/s, 41 s left";

@@ -40,7 +40,7 @@ fn merge_file(text: &str) -> Result<Merged, (String, Option<String>)> {
 }
 
 #[test]
-fn flags_win_over_the_environment_over_the_file_over_the_defaults() {
+fn flags_override_environment_file_and_defaults_in_this_order() {
     let (_dir, path) = config("listen = '127.0.0.1:3'");
     let from_file = format!("file {}:1", path.display());
     let cases = [
@@ -118,7 +118,7 @@ fn paths_in_the_file_are_relative_to_it() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_with_its_line() {
+fn error_in_a_file_is_reported_with_its_line() {
     let cases = [
         (
             "\n[limits]\ndarin = '3s'",
@@ -159,7 +159,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
 }
 
 #[test]
-fn rules_between_values_are_kept() {
+fn violated_rules_are_errors() {
     let cases = [
         (
             "apis = []",

@@ -91,7 +91,7 @@ fn post_appends_like_put() {
 }
 
 #[test]
-fn a_client_that_cannot_read_308_gets_200_and_what_it_stands_for() {
+fn client_that_cannot_read_308_gets_200_with_the_status_in_a_header() {
     let session = farm::begin(farm(), "appended");
     for (name, value) in [("X-GUploader-No-308", "yes"), ("X-Guploader-No-308", "YES")] {
         let chunk = session.ranged("bytes 0-262143/*").header(name, value);

@@ -40,7 +40,7 @@ fn a_cancel_needs_no_length() {
 }
 
 #[test]
-fn a_cancel_may_be_a_post_in_disguise() {
+fn cancel_may_be_a_post_with_method_override() {
     let session = farm::begin(farm(), "cancelled");
     let request = session
         .request("POST")

@@ -62,7 +62,7 @@ fn a_last_chunk_may_have_any_size() {
 }
 
 #[test]
-fn of_an_unaligned_chunk_above_256_kib_the_multiple_is_kept_and_it_is_never_the_last() {
+fn unaligned_chunk_above_256_kib_is_kept_up_to_a_multiple_and_is_never_the_last() {
     for (len, kept) in [
         (CHUNK + 13, CHUNK),
         (2 * CHUNK - 1, CHUNK),

@@ -30,7 +30,7 @@ fn no_upload_begins_without_room_and_the_client_is_told_to_come_back() {
 }
 
 #[test]
-fn on_a_full_disk_nothing_is_made_or_changed_and_what_is_there_can_be_read_and_deleted() {
+fn full_disk_refuses_writes_and_allows_reads_and_deletes() {
     let mut first = own(&[]);
     let insert = Request::new("POST", ANIMALS).body(r#"{"name":"Llama"}"#);
     let animal = exchange(first.address(), &insert).expect(200);

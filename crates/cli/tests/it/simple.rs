@@ -101,7 +101,7 @@ fn media_of_a_type_that_the_method_does_not_accept_is_refused() {
 }
 
 #[test]
-fn a_content_type_that_is_none_is_refused() {
+fn malformed_content_type_is_refused() {
     for content_type in ["image", "image/", "/png", "im age/png"] {
         let request = simple("uploadType=media")
             .header("Content-Type", content_type)

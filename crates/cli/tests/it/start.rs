@@ -209,7 +209,7 @@ fn a_type_that_the_method_does_not_accept_is_refused_at_the_start() {
 }
 
 #[test]
-fn a_length_of_the_media_that_is_no_number_is_refused() {
+fn media_length_that_is_not_a_number_is_refused() {
     for length in ["-1", "1e3", "12 34", "0x10", "18446744073709551616", "many"] {
         let start = post().header("X-Upload-Content-Length", length).body("");
         let location = Some("X-Upload-Content-Length");

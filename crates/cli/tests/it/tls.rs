@@ -228,7 +228,7 @@ fn a_server_that_is_asked_to_stop_does_not_wait_for_handshakes() {
 }
 
 #[test]
-fn a_renewed_certificate_is_read_when_the_server_is_hung_up() {
+fn renewed_certificate_is_reloaded_on_sighup() {
     let safe = Safe::new(&[]);
     let certificate = || safe.connect().certificate().cloned();
     let old = certificate();
@@ -248,7 +248,7 @@ fn a_renewed_certificate_is_read_when_the_server_is_hung_up() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_told_before_anything_begins() {
+fn unusable_certificate_is_reported_before_the_server_starts() {
     let (one, other) = (Authority::new(scratch()), Authority::new(scratch()));
     let flags = |cert: &Authority, key: &Authority| {
         let ([cert_flag, cert, ..], [_, _, key_flag, key]) = (cert.flags(), key.flags());

@@ -307,7 +307,7 @@ fn every_fault_of_a_method_tells_its_place() {
 }
 
 #[test]
-fn a_fault_reads_as_place_and_reason() {
+fn fault_message_contains_path_and_reason() {
     let refused = compile_with(&format!("{INSERT}/mediaUpload/maxSize"), json!("5XB")).unwrap_err();
     assert_eq!(
         refused.to_string(),

@@ -54,7 +54,7 @@ fn anything_else_is_refused_with_its_reason() {
 }
 
 #[test]
-fn it_is_written_in_the_largest_exact_unit() {
+fn size_is_written_in_the_largest_exact_unit() {
     for (bytes, written) in [
         (0, "0B"),
         (1000, "1000B"),

@@ -71,7 +71,7 @@ fn check_insert(pointer: &str, value: Value, expected: &str) {
 }
 
 #[test]
-fn of_a_good_document_nothing_is_told() {
+fn good_document_has_no_findings() {
     assert_eq!(findings_with(&[]), [""; 0]);
 }
 
@@ -149,7 +149,7 @@ fn parameters_allow_some_value_and_are_in_the_path_that_they_say() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_before_all_that_is_odd() {
+fn lint_reports_errors_before_warnings() {
     let found = findings_with(&[
         ("/version", json!("..")),
         ("/protocol", json!("rpc")),

@@ -49,7 +49,7 @@ fn the_full_range_and_the_empty_list_accept_everything() {
 }
 
 #[test]
-fn ranges_that_are_none_are_refused() {
+fn malformed_ranges_are_refused() {
     for text in [
         "",
         "*",

@@ -88,7 +88,7 @@ fn check(text: &str, source: &str, host: Option<&str>) {
 }
 
 #[test]
-fn what_follows_the_last_at_sign_is_a_host() {
+fn text_after_the_last_at_sign_is_a_host() {
     check("farm", "farm", None);
     check("farm@Barn.example", "farm", Some("barn.example"));
     check("a.json@[::1]", "conf/a.json", Some("[::1]"));

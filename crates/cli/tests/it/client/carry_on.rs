@@ -99,7 +99,7 @@ fn resume_needs_no_more_than_the_beginning_of_an_id_and_nothing_when_there_is_on
 }
 
 #[test]
-fn of_several_uploads_one_must_be_named_or_all() {
+fn resume_with_several_uploads_requires_an_id_or_all() {
     let client_dir = client_dir("first");
     begun(&client_dir, "second", 256 * KIB).kill9();
     let ran = client_dir.run(&["resume"]).expect(2);
@@ -168,7 +168,7 @@ fn session(client_dir: &ClientDir) -> String {
 }
 
 #[test]
-fn a_session_uri_is_as_good_as_an_id_and_is_not_repeated() {
+fn session_uri_is_accepted_as_an_id_and_not_printed() {
     let client_dir = client_dir("named by its URI");
     let session = session(&client_dir);
     let status = client_dir

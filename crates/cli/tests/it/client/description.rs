@@ -222,7 +222,7 @@ fn a_check_for_programs_is_one_object_a_line() {
 }
 
 #[test]
-fn a_description_that_cannot_be_shown_is_told_of_on_one_line() {
+fn unusable_description_is_reported_on_one_line() {
     let client_dir = ClientDir::new();
     let pair = "name = 'a'\nversion = 'v1'\n[methods.x]\nhttp = 'GET'\npath = 'x'\n";
     client_dir.write("a.toml", pair.replace("'x'\n", "'x'\nrequest = 'Y'"));
@@ -267,7 +267,7 @@ fn a_description_that_cannot_be_shown_is_told_of_on_one_line() {
 }
 
 #[test]
-fn no_text_of_a_description_steers_a_terminal() {
+fn texts_of_a_description_are_escaped() {
     let client_dir = ClientDir::new();
     let odd = "\u{1b}[2J\nerror: forged";
     let document = json!({"name": "a", "version": "v1", "title": odd, "methods": {odd: {

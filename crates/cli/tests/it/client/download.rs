@@ -84,7 +84,7 @@ fn an_exact_url_gets_what_is_there() {
 }
 
 #[test]
-fn a_broken_download_goes_on_where_it_was() {
+fn broken_download_continues_where_it_stopped() {
     let (client_dir, animal) = client_dir();
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::new({

@@ -38,7 +38,7 @@ fn an_interrupt_leaves_the_upload_and_says_how_to_carry_on() {
 }
 
 #[test]
-fn what_cannot_be_carried_on_is_said_to_be_lost() {
+fn interrupted_upload_that_cannot_be_continued_says_so() {
     let client_dir = ClientDir::new();
     client_dir.media("film.mp4", MEDIA);
     let url = uploads(farm());

@@ -63,7 +63,7 @@ fn standard_input_is_not_remembered_anyway() {
 }
 
 #[test]
-fn a_journal_that_somebody_chose_must_be_usable() {
+fn unusable_journal_given_on_the_command_line_is_an_error() {
     let client_dir = client_dir();
     let words = ["upload", "cow.jpg", &uploads(farm())];
     let flag = [&words[..], &["--journal", "/proc/nope"]].concat();
@@ -74,7 +74,7 @@ fn a_journal_that_somebody_chose_must_be_usable() {
 }
 
 #[test]
-fn damaged_records_are_told_of_by_every_command_that_wanted_them() {
+fn damaged_records_are_reported_by_every_command_that_reads_them() {
     let client_dir = client_dir();
     let cases: [&[&str]; 4] = [
         &["resume"],
@@ -100,7 +100,7 @@ fn damaged_records_are_told_of_by_every_command_that_wanted_them() {
 }
 
 #[test]
-fn a_journal_that_goes_away_is_worth_one_warning() {
+fn journal_removed_during_an_upload_gives_one_warning() {
     for (flag, warnings) in [("--no-verify", 1), ("--quiet", 0)] {
         let client_dir = client_dir();
         let url = uploads(farm());

@@ -9,7 +9,7 @@ use crate::server::farm;
 const MEDIA: Media = Media::new(41, 6 << 20);
 
 #[test]
-fn a_broken_connection_is_waited_out_and_shown() {
+fn broken_connection_is_retried_and_shown() {
     let client_dir = ClientDir::new();
     client_dir.media("film.mp4", MEDIA);
     let proxy = FaultProxy::start(farm());

@@ -83,7 +83,7 @@ fn who_reads_a_list_may_go_and_who_reads_a_result_may_not() {
 }
 
 #[test]
-fn a_server_needs_nobody_who_reads() {
+fn server_runs_without_a_reader_of_its_output() {
     let client_dir = ClientDir::new();
     let mut serve = client_dir.command(&["serve", "--listen", "127.0.0.1:0", "--data", "data"]);
     let full = File::options().write(true).open("/dev/full");
@@ -102,7 +102,7 @@ fn a_server_needs_nobody_who_reads() {
 }
 
 #[test]
-fn no_name_steers_the_terminal_or_forges_a_line() {
+fn names_in_messages_are_escaped() {
     let client_dir = client_dir();
     client_dir.media(ODD, MEDIA);
     let ran = client_dir.run(&["upload", ODD, &uploads(farm())]).expect(0);
@@ -118,7 +118,7 @@ fn no_name_steers_the_terminal_or_forges_a_line() {
 }
 
 #[test]
-fn no_name_steers_the_terminal_from_a_table() {
+fn names_in_a_table_are_escaped() {
     let client_dir = ClientDir::new();
     client_dir.media(ODD, Media::new(62, 6 << 20));
     let proxy = FaultProxy::start(farm());
@@ -139,7 +139,7 @@ fn no_name_steers_the_terminal_from_a_table() {
 }
 
 #[test]
-fn no_text_of_a_server_forges_a_line() {
+fn texts_of_a_server_are_escaped() {
     let client_dir = client_dir();
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::always(Fault::Replace {

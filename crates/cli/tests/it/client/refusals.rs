@@ -82,7 +82,7 @@ fn what_cannot_begin_says_why() {
 }
 
 #[test]
-fn a_refusal_is_told_with_a_hint() {
+fn refusal_is_printed_with_a_hint() {
     let client_dir = client_dir();
     client_dir.write("cow.tar.xz", b"\xfd7zXZ\0");
     let root = format!("http://{}", farm());
@@ -102,7 +102,7 @@ fn a_refusal_is_told_with_a_hint() {
 }
 
 #[test]
-fn a_failed_event_says_what_failed() {
+fn failed_event_contains_the_failure() {
     let client_dir = client_dir();
     let url = format!("http://{}/upload/farm/v1/cows", farm());
     let ran = client_dir
@@ -118,7 +118,7 @@ fn a_failed_event_says_what_failed() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_not_the_end() {
+fn unreachable_server_is_reported_as_unfinished() {
     let client_dir = client_dir();
     let url = "http://127.0.0.1:1/upload/farm/v1/animals";
     let ran = client_dir
@@ -132,7 +132,7 @@ fn a_server_that_is_not_there_is_not_the_end() {
 }
 
 #[test]
-fn a_refused_token_is_told_apart_from_none() {
+fn refused_token_and_missing_token_have_different_hints() {
     let client_dir = client_dir();
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::always(Fault::Replace {
@@ -153,7 +153,7 @@ fn a_refused_token_is_told_apart_from_none() {
 }
 
 #[test]
-fn a_server_with_other_media_is_not_trusted() {
+fn upload_with_mismatched_checksum_is_reported() {
     let client_dir = client_dir();
     let proxy = FaultProxy::start(farm());
     proxy.set_plan(Plan::always(Fault::Replace {
@@ -171,7 +171,7 @@ fn a_server_with_other_media_is_not_trusted() {
 }
 
 #[test]
-fn of_several_codes_the_worst_is_the_one_that_counts() {
+fn worst_of_several_exit_codes_decides() {
     let client_dir = client_dir();
     let url = format!("http://{}/upload/farm/v1/cows", farm());
     client_dir

@@ -136,7 +136,7 @@ fn what_a_backup_held_is_deleted_afterwards() {
 }
 
 #[test]
-fn a_destination_that_is_no_backup_is_refused() {
+fn destination_that_is_not_a_backup_is_refused() {
     let server = own(&[]);
     let target = server.beside_data("letters");
     std::fs::create_dir(&target).unwrap();

@@ -17,7 +17,7 @@ fn with_method(lines: &str) -> String {
 }
 
 #[test]
-fn a_method_says_all_that_a_document_can_say() {
+fn method_form_has_all_fields_of_a_document() {
     let mail = document(MAIL);
     let mut send = send(&mail).clone();
     let parameters = send["parameters"].take();

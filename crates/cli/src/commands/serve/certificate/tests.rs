@@ -40,7 +40,7 @@ fn check(chain: &str, key: &str, expected: &str) {
 }
 
 #[test]
-fn a_certificate_is_loaded_with_those_that_vouch_for_it() {
+fn certificate_is_loaded_with_its_chain() {
     let ((own, key), (other, _)) = (pair("farm.example"), pair("authority.example"));
     let certificate = load(&files(&format!("{own}{other}"), &key)).expect("good files");
     let current = certificate.current.read().expect("nobody panicked");
