@@ -1,8 +1,8 @@
-//! The whole server, driven over real sockets by peers that send exact bytes.
+//! The whole server, tested over real sockets by peers that send exact bytes.
 //!
-//! Each test's name states the rule that it proves. The rooms follow the life of an upload: how it
-//! starts, how bytes are appended, how it ends; then what a client may do with the result; then what
-//! a hostile or unlucky client may do. In `client` the binary is on both sides.
+//! The name of a test states its rule. The modules follow the life of an upload: start, append, finish;
+//! then the use of the result; then hostile and unlucky clients. In `client`, the binary is client and
+//! server.
 
 mod animals;
 mod append;
