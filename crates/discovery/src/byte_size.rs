@@ -51,7 +51,7 @@ pub enum ByteSizeError {
 }
 
 impl ByteSize {
-    /// A size of so many bytes.
+    /// A size of this number of bytes.
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }

@@ -343,7 +343,7 @@ fn row(method: &Method, upload: &MediaUpload) -> [String; 4] {
     ]
 }
 
-/// Whether an id leaves no room for other columns beside it.
+/// Whether an id is too long for a line with other columns.
 fn stands_alone(id: &str) -> bool {
     id.chars().count() > LONGEST_ID
 }

@@ -165,7 +165,8 @@ fn outcome(what: &str, status: &Status) -> String {
     }
 }
 
-/// Nobody else may work on it meanwhile, and it is forgotten only when the server has let go of it.
+/// Cancels a session while its record is locked. The record is removed only after the server has
+/// deleted the session.
 async fn cancel(client: &Client, journal: &Journal, record: &Record) -> Result<Status, Error> {
     let held = journal.hold(&record.id)?;
     let status = client.cancel(&record.session).await?;

@@ -46,7 +46,7 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    /// Does all jobs, so many at once. The code is that of the worst.
+    /// Runs all jobs, at most `at_once` at a time. Returns the exit code of the worst.
     pub(super) async fn run(
         &self,
         jobs: Vec<Job>,

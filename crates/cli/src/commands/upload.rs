@@ -270,7 +270,7 @@ fn read_metadata(text: &str) -> Result<Value, Error> {
     serde_json::from_str(&json).map_err(Error::MetadataNotJson)
 }
 
-/// So many first bytes tell what they can.
+/// Number of first bytes from which the media type is guessed.
 const CONTENT_TYPE_PREFIX: u64 = 512;
 
 /// Types that say how something is packed or written and not what it is: a name knows better.

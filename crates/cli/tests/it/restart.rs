@@ -11,7 +11,7 @@ use crate::server::own;
 const CHUNK: u64 = CHUNK_GRANULARITY;
 const MEDIA: Media = Media::new(23, 20 * CHUNK + 5);
 
-/// How a server comes to its end.
+/// How a server ends.
 const ENDS: [fn(&mut ServerProcess); 2] = [ServerProcess::kill9, terminate];
 
 fn terminate(server: &mut ServerProcess) {

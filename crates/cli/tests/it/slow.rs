@@ -20,7 +20,7 @@ fn the_little_that_a_slow_client_has_sent_is_committed_too_when_there_will_be_mo
     commits_meanwhile(40_000);
 }
 
-/// Sends so many bytes, waits until they are committed, and sends the rest.
+/// Sends this number of bytes, waits until they are committed, and sends the rest.
 fn commits_meanwhile(sent: u64) {
     let session = farm::begin(server::farm(), "slow");
     let mut peer = session.peer();

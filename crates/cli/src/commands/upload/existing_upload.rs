@@ -17,7 +17,7 @@ use crate::display::{self, Display};
 use crate::output;
 use crate::text;
 
-/// How long a server may take to delete what it has of an upload that begins anew.
+/// Time limit for the cancellation of an upload that starts again.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to do.

@@ -33,7 +33,7 @@ fn check(chain: &str, key: &str, expected: &str) {
     let text = error.to_string();
     let text = text.replace(&format!("{}/", dir.path().display()), "");
     assert_eq!(text, expected);
-    // Whoever reads the log learns nothing of the key.
+    // The log must not reveal anything of the key.
     let all = format!("{text}{error:?}{:?}{:?}", error.source(), error.hint());
     let secret = key.lines().nth(1).filter(|line| line.len() > 20);
     assert!(secret.is_none_or(|secret| !all.contains(secret)), "{all}");
