@@ -1,11 +1,15 @@
-//! The walls of the house: which crate may know which (ARCHITECTURE.md).
+//! The layers of the workspace (ARCHITECTURE.md): which crate may depend on which, and that the modules
+//! of a crate have an order.
+
+mod modules;
+mod tokens;
 
 use std::path::Path;
 
 use crate::server::program;
 
-/// Each crate with the crates of the house that it may depend on.
-const MAY_KNOW: [(&str, &[&str]); 12] = [
+/// Each crate with the crates of the workspace that it may depend on.
+const LAYERS: [(&str, &[&str]); 12] = [
     ("proto", &[]),
     ("discovery", &[]),
     ("store", &["proto"]),
@@ -23,7 +27,7 @@ const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("guard", &["testkit"]),
 ];
 
-/// The crates of the house that a manifest names as dependencies; those of its tests do not count.
+/// The crates of the workspace that a manifest names as dependencies. Dev-dependencies do not count.
 fn dependencies(name: &str) -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -47,32 +51,62 @@ fn dependencies(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn arrows_only_point_down() {
-    for (name, may_know) in MAY_KNOW {
+fn crates_depend_only_on_lower_layers() {
+    for (name, allowed) in LAYERS {
         for dependency in dependencies(name) {
             assert!(
-                may_know.contains(&dependency.as_str()),
-                "{name} must not know {dependency}"
+                allowed.contains(&dependency.as_str()),
+                "{name} must not depend on {dependency}"
             );
         }
     }
 }
 
 #[test]
-fn the_protocol_needs_neither_a_runtime_nor_a_clock_nor_randomness() {
+fn proto_depends_on_no_runtime_clock_or_randomness() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/Cargo.toml");
     let manifest = std::fs::read_to_string(manifest).expect("proto has a manifest");
     for absent in ["tokio", "hyper", "rand", "getrandom", "async"] {
-        assert!(!manifest.contains(absent), "proto must not know {absent}");
+        assert!(
+            !manifest.contains(absent),
+            "proto must not depend on {absent}"
+        );
     }
 }
 
+/// The crates of the product. Tools for tests and measurements may be less strict.
+const PRODUCT: [&str; 8] = [
+    "proto",
+    "discovery",
+    "store",
+    "store-local",
+    "server",
+    "apis",
+    "client",
+    "cli",
+];
+
 #[test]
-fn no_crate_has_unsafe_code() {
+fn modules_of_a_crate_form_no_circle() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let circles_in = |name: &str| {
+        let sources = modules::read_sources(&crates.join(name).join("src"));
+        assert!(!sources.is_empty(), "{name} has no sources");
+        modules::circles(&sources)
+            .into_iter()
+            .map(move |circle| format!("{name}: {circle}"))
+            .collect::<Vec<_>>()
+    };
+    let found: Vec<_> = PRODUCT.into_iter().flat_map(circles_in).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn every_crate_forbids_unsafe_code() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| std::fs::read_to_string(workspace.join(path)).expect("it is there");
     assert!(read("Cargo.toml").contains("unsafe_code = \"forbid\""));
-    for (name, _) in MAY_KNOW {
+    for (name, _) in LAYERS {
         let manifest = read(&format!("crates/{name}/Cargo.toml"));
         assert!(manifest.contains("[lints]\nworkspace = true"), "{name}");
     }
@@ -81,7 +115,7 @@ fn no_crate_has_unsafe_code() {
 /// The variable is named only where it is read.
 #[cfg(not(feature = "failpoints"))]
 #[test]
-fn a_binary_that_was_not_built_for_the_proof_has_no_failpoints() {
+fn binary_without_the_failpoints_feature_has_no_failpoints() {
     let binary = std::fs::read(program()).expect("it was built");
     let has = |text: &[u8]| binary.windows(text.len()).any(|window| window == text);
     assert!(has(b"WINDLASS_JOURNAL"));
