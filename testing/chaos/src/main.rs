@@ -1,0 +1,74 @@
+//! `windlass-chaos`: the proof that an acknowledged byte survives.
+//!
+//! Each tier is a command. It injects the faults that the head of its file names into a real server, and lets the checker
+//! (`windlass_testkit::checker`) hold the server to every acknowledgement. Whatever a tier needs and the machine does not have makes
+//! it say SKIPPED with the reason.
+//!
+//! Exit codes: 0 no rule was broken; 1 a rule was broken, or the tier could not be carried out; 77 skipped.
+
+mod blocks;
+mod check;
+mod compare;
+mod disk;
+mod disks;
+mod drain;
+mod guard;
+mod kill;
+mod late_syncs;
+mod lots;
+mod network;
+mod outcome;
+mod power;
+mod restart;
+mod scale;
+mod scratch;
+mod subject;
+mod tool;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use outcome::Outcome;
+
+/// Breaks machines under a server, and looks whether an acknowledged byte was lost.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    /// Treats a tier that this machine cannot carry out as a failure.
+    #[arg(long, global = true)]
+    no_skip: bool,
+    #[command(subcommand)]
+    tier: Tier,
+}
+
+#[derive(Debug, Subcommand)]
+enum Tier {
+    Blocks(blocks::Arguments),
+    Check(check::Arguments),
+    Disk(disks::Arguments),
+    Compare(compare::Arguments),
+    Drain(drain::Arguments),
+    Kill(kill::Arguments),
+    Network(network::Arguments),
+    Power(power::Arguments),
+    Restart(restart::Arguments),
+    Scale(scale::Arguments),
+}
+
+fn main() -> ExitCode {
+    let Arguments { no_skip, tier } = Arguments::parse();
+    let result = match &tier {
+        Tier::Blocks(arguments) => blocks::run(arguments),
+        Tier::Check(arguments) => Ok(check::run(arguments)),
+        Tier::Disk(arguments) => disks::run(arguments),
+        Tier::Compare(arguments) => compare::run(arguments),
+        Tier::Drain(arguments) => drain::run(arguments),
+        Tier::Kill(arguments) => kill::run(arguments),
+        Tier::Network(arguments) => network::run(arguments, no_skip),
+        Tier::Power(arguments) => power::run(arguments),
+        Tier::Restart(arguments) => restart::run(arguments),
+        Tier::Scale(arguments) => scale::run(arguments),
+    };
+    outcome::report(result.unwrap_or_else(Outcome::of_error), no_skip)
+}

@@ -1,0 +1,317 @@
+//! `windlass-perf run`: contestants in turn, round after round.
+//!
+//! Absolute figures of a machine that others use too swing by a factor of two within an hour, so contestants take turns inside each
+//! round, each on a server of its own, and what counts are ratios inside a round.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+
+use crate::amount::{GIB, figure};
+use crate::contestant::{self, Contestant, Places};
+use crate::goal::{self, Goal};
+use crate::load::Block;
+use crate::machine::{Machine, Mood};
+use crate::measure::{Figures, Site, Stocks};
+use crate::record::{Measured, Record};
+use crate::report::{comparison, table};
+use crate::scenario::{self, Part, Scenario};
+use crate::tell::{progress, result};
+use crate::yard::Yard;
+
+/// Measure contestants in turn and print what they came to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only these scenarios, e.g. S1,S3.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    scenarios: Vec<String>,
+    /// How many rounds, with those that the record has already.
+    #[arg(long, value_name = "NUMBER", default_value_t = 5)]
+    rounds: usize,
+    /// Smaller loads, for a look.
+    #[arg(long)]
+    quick: bool,
+    /// Only contestants whose name contains this, and the reference; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// The binary `windlass` [default: the one beside this program].
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Another build of `windlass`, which takes its turns in the same rounds; a table at the end compares each figure.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Where testing/perf/install has put the servers of others [default: `peers` under the target directory].
+    #[arg(long, value_name = "DIRECTORY")]
+    installed: Option<PathBuf>,
+    /// Where servers put their data: a directory on the disk that is measured.
+    #[arg(long, value_name = "DIRECTORY", default_value_os_t = std::env::temp_dir())]
+    data: PathBuf,
+    /// Where to keep what was measured, as JSON, for `report`. A run goes on where the one before it has ended, if there is such a file.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Forget what the record has of these scenarios.
+    #[arg(long, requires = "record")]
+    again: bool,
+    /// Begin no round after this time, and fail if some are left.
+    #[arg(long, value_name = "NUMBER", requires = "record")]
+    minutes: Option<u64>,
+    /// How much data of finished runs may lie there, in GiB.
+    #[arg(long, value_name = "GIB", default_value_t = 16)]
+    room: u64,
+}
+
+/// Carries out what is asked for.
+///
+/// # Errors
+/// When the machine fails, or at the end if a run did not count or there was no time for it; what is left was measured all the same.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let scenarios = wanted(arguments)?;
+    let places = places(arguments)?;
+    let contestants = contestants(arguments, &places)?;
+    let yard = Yard::new(&arguments.data, arguments.room * GIB)?;
+    if cfg!(debug_assertions) {
+        progress("not an optimised build: the figures mean nothing");
+    }
+    let part = if arguments.quick {
+        scenario::QUICK_PART
+    } else {
+        1
+    };
+    let machine = Machine::look(yard.path())?;
+    result(&machine);
+    if arguments.quick {
+        result(format_args!("quick: 1/{part} of every size and count"));
+    }
+    let builds = [Some(&places.windlass), places.baseline.as_ref()];
+    let mut record = Record::new(machine, builds.into_iter().flatten(), arguments.quick)?;
+    let kept = arguments.record.as_deref();
+    kept.iter().try_for_each(|path| record.take_up(path))?;
+    if arguments.again {
+        for scenario in &scenarios {
+            record.forget(scenario.name);
+        }
+    }
+    let mut bench = Bench {
+        site: Site {
+            places,
+            block: Block::random()?,
+            warm_up: scenario::WARM_UP / part,
+        },
+        yard,
+        stocks: Stocks::default(),
+        row: GIB / part,
+        failures: 0,
+        end: arguments
+            .minutes
+            .and_then(|minutes| Instant::now().checked_add(Duration::from_secs(60 * minutes))),
+    };
+    let goals = goal::all()?;
+    let names: Vec<_> = scenario::all(false).iter().map(|one| one.name).collect();
+    let mut left = Vec::new();
+    for scenario in &scenarios {
+        let parts = scenario.parts(&contestants);
+        let mut measured = record.measured(scenario, &parts);
+        measured
+            .moods
+            .extend(bench.mood(&measured, arguments.rounds)?);
+        while measured.rounds < arguments.rounds && bench.has_time() {
+            bench.round(scenario, &parts, &mut measured);
+            record.put(measured.clone(), &names);
+            // After each round, so that hours are not lost to an interruption.
+            kept.iter().try_for_each(|path| record.write(path))?;
+        }
+        if measured.rounds < arguments.rounds {
+            left.push(scenario.name);
+        }
+        if measured.rounds > 0 {
+            show(&measured, goals.get(&measured.name));
+        }
+    }
+    if let Some(table) = comparison::of(&record.scenarios) {
+        result(format_args!("\n{table}"));
+    }
+    ensure!(bench.failures == 0, "{} runs do not count", bench.failures);
+    ensure!(left.is_empty(), "no time was left for {}", left.join(", "));
+    Ok(())
+}
+
+/// Prints what came of a scenario, and which lines it has crossed.
+fn show(measured: &Measured, goal: Option<&Goal>) {
+    let (name, title) = (&measured.name, &measured.title);
+    result(format_args!("\n{name}: {title}\n\n{}", table::of(measured)));
+    for verdict in goal.map(|goal| goal.verdicts(measured)).unwrap_or_default() {
+        result(format_args!("- {verdict}"));
+    }
+}
+
+fn wanted(arguments: &Arguments) -> anyhow::Result<Vec<Scenario>> {
+    let mut scenarios = scenario::all(arguments.quick);
+    let names = &arguments.scenarios;
+    for name in names {
+        let is_known = scenarios.iter().any(|scenario| scenario.name == name);
+        ensure!(is_known, "there is no scenario {name}");
+    }
+    if !names.is_empty() {
+        scenarios.retain(|scenario| names.iter().any(|name| name == scenario.name));
+    }
+    Ok(scenarios)
+}
+
+/// Those that are wanted and installed.
+fn contestants(arguments: &Arguments, places: &Places) -> anyhow::Result<Vec<Contestant>> {
+    let mut contestants = contestant::all(&arguments.only)?;
+    contestants.retain(|one| places.baseline.is_some() || !one.is_baseline());
+    contestants.retain(|one| {
+        let missing = one.missing(places);
+        if let Some(missing) = &missing {
+            let missing = missing.display();
+            progress(format_args!(
+                "{}: left out: {missing} is not there",
+                one.name
+            ));
+        }
+        missing.is_none()
+    });
+    Ok(contestants)
+}
+
+fn places(arguments: &Arguments) -> anyhow::Result<Places> {
+    let bench = std::env::current_exe()?;
+    let beside = || bench.with_file_name("windlass");
+    let windlass = arguments.binary.clone().unwrap_or_else(beside);
+    let baseline = arguments.baseline.clone();
+    for build in [Some(&windlass), baseline.as_ref()].into_iter().flatten() {
+        ensure!(build.is_file(), "{} is not there", build.display());
+    }
+    let installed = arguments.installed.clone();
+    Ok(Places {
+        installed: installed.unwrap_or_else(|| bench.with_file_name("../peers")),
+        windlass,
+        baseline,
+        bench,
+    })
+}
+
+/// Everything that is needed to measure.
+struct Bench {
+    site: Site,
+    yard: Yard,
+    stocks: Stocks,
+    /// Bytes that are written in a row to see what the disk does.
+    row: u64,
+    /// When no more rounds are begun.
+    end: Option<Instant>,
+    /// Runs that do not count.
+    failures: usize,
+}
+
+impl Bench {
+    /// What the disk does before a scenario, if rounds of it are to come.
+    fn mood(&self, measured: &Measured, rounds: usize) -> anyhow::Result<Option<Mood>> {
+        if measured.rounds >= rounds || !self.has_time() {
+            return Ok(None);
+        }
+        let mood = Mood::look(self.yard.path(), self.row)?;
+        progress(format_args!("{}: {mood}", measured.name));
+        Ok(Some(mood))
+    }
+
+    fn has_time(&self) -> bool {
+        self.end.is_none_or(|end| Instant::now() < end)
+    }
+
+    /// Everyone once.
+    fn round(&mut self, scenario: &Scenario, parts: &[Part<'_>], measured: &mut Measured) {
+        let round = measured.rounds;
+        for index in order(parts.len(), round) {
+            let part = &parts[index];
+            let told = format!("{} round {}: {}", scenario.name, round + 1, part.name);
+            match self.measure(part) {
+                Ok(figures) => {
+                    progress(format_args!("{told}: {}", shown(scenario, &figures)));
+                    measured.entries[index].rounds.insert(round, figures);
+                }
+                Err(error) => {
+                    self.failures += 1;
+                    progress(format_args!("{told}: does not count: {error:#}"));
+                }
+            }
+        }
+        measured.rounds += 1;
+    }
+
+    fn measure(&mut self, part: &Part<'_>) -> anyhow::Result<Figures> {
+        let ground = self.stocks.ground(&self.site, part, &mut self.yard)?;
+        self.site.measure(part, &ground)
+    }
+}
+
+/// The order in which so many take their turns in a round. Who begins changes from round to round, and so does the direction: a virtual
+/// disk is busy with what was written for a while after it was synced, and not always for the same successor. Nobody comes after himself
+/// where there are more than two.
+fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
+    let start = round / 2;
+    (0..count).map(move |turn| {
+        // Backwards it begins half a table away, so as not to end where the next round begins.
+        let step = match round % 2 {
+            0 => turn,
+            _ => count + count / 2 - turn,
+        };
+        (start + step) % count
+    })
+}
+
+fn shown(scenario: &Scenario, figures: &Figures) -> String {
+    let shown = scenario.figures.iter().filter_map(|of| {
+        let value = figure(*figures.get(of)?);
+        Some(format!("{value} {}", of.name()))
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orders(count: usize) -> Vec<Vec<usize>> {
+        let rounds = 0..2 * count;
+        rounds.map(|round| order(count, round).collect()).collect()
+    }
+
+    #[test]
+    fn everyone_has_a_turn_in_each_round_and_begins_two_of_them() {
+        for count in 1..10 {
+            let all: Vec<_> = (0..count).collect();
+            let mut begins = Vec::new();
+            for mut order in orders(count) {
+                begins.push(order[0]);
+                order.sort_unstable();
+                assert_eq!(order, all);
+            }
+            begins.sort_unstable();
+            assert!(begins.iter().copied().eq((0..2 * count).map(|n| n / 2)));
+        }
+    }
+
+    #[test]
+    fn neighbours_come_before_each_other_equally_often() {
+        for count in 2..10 {
+            for one in 0..count {
+                let next = (one + 1) % count;
+                let comes_first = |order: &&Vec<usize>| {
+                    order.iter().find(|&&who| who == one || who == next) == Some(&one)
+                };
+                assert_eq!(orders(count).iter().filter(comes_first).count(), count);
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_comes_after_himself() {
+        for count in 3..10 {
+            let all = orders(count).concat();
+            assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{count}");
+        }
+    }
+}

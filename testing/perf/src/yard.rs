@@ -1,0 +1,198 @@
+//! Where servers put their data while they are measured, on the disk that is measured.
+//!
+//! ext4 does not use an inode again for minutes and looks past it at each create, so what a run has left stays where it is until the
+//! end, or until the disk asks for room.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use tempfile::TempDir;
+
+use crate::amount::GIB;
+
+/// What is left free on the disk that is measured, whatever happens.
+const RESERVE: u64 = 8 * GIB;
+
+/// Ends the servers whose ids lie in the directory, each with its group, and removes everything. It waits for the end of its stdin, which comes with
+/// the end of this process, in whatever way that ends.
+const CLEANING: &str = r#"
+trap '' INT TERM HUP
+read -r _
+for file in "$1"/*.pid; do
+    test -f "$file" && kill -s KILL -- "-$(cat "$file")"
+done
+rm -rf --one-file-system -- "$1"
+"#;
+
+/// A directory of data directories. It is removed at the end, also when this process is killed.
+#[derive(Debug)]
+pub(crate) struct Yard {
+    directory: TempDir,
+    guard: Child,
+    /// How much may lie in it.
+    limit: u64,
+    /// How much is left free on the disk.
+    reserve: u64,
+    kept: Vec<PathBuf>,
+    kept_bytes: u64,
+    count: u64,
+}
+
+impl Yard {
+    /// An empty one in `parent`.
+    ///
+    /// # Errors
+    /// When no directory can be made, or no shell started.
+    pub(crate) fn new(parent: &Path, limit: u64) -> anyhow::Result<Self> {
+        Self::with_reserve(parent, limit, RESERVE)
+    }
+
+    fn with_reserve(parent: &Path, limit: u64, reserve: u64) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(parent)?;
+        let directory = TempDir::with_prefix_in("windlass-perf-", parent)?;
+        let guard = Command::new("sh")
+            .args(["-c", CLEANING, "guard"])
+            .arg(directory.path())
+            // Ctrl-C is for the programs in front.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("there is no shell")?;
+        Ok(Self {
+            directory,
+            guard,
+            limit,
+            reserve,
+            kept: Vec::new(),
+            kept_bytes: 0,
+            count: 0,
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A new directory for a run that leaves so many bytes; nothing of earlier runs is on its way to the disk any more.
+    ///
+    /// # Errors
+    /// When the disk has no room, even after everything that lies here was removed.
+    pub(crate) fn plot(&mut self, bytes: u64) -> anyhow::Result<PathBuf> {
+        let is_full = self.kept_bytes + bytes > self.limit;
+        if is_full || self.free()? < bytes + self.reserve {
+            self.clear()?;
+        }
+        let free = self.free()?;
+        ensure!(
+            free >= bytes + self.reserve,
+            "{} GiB are free, and {} GiB have to stay so",
+            free / GIB,
+            self.reserve / GIB
+        );
+        self.count += 1;
+        let plot = self.path().join(format!("run-{}", self.count));
+        std::fs::create_dir(&plot)?;
+        self.kept.push(plot.clone());
+        self.kept_bytes += bytes;
+        self.settle()?;
+        Ok(plot)
+    }
+
+    /// A new directory that stays until the end.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn file_store(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let directory = self.path().join(name);
+        std::fs::create_dir(&directory)?;
+        Ok(directory)
+    }
+
+    /// Waits until all that was written is on the disk.
+    ///
+    /// # Errors
+    /// When it does not come there.
+    pub(crate) fn settle(&self) -> anyhow::Result<()> {
+        rustix::fs::syncfs(File::open(self.path())?)?;
+        Ok(())
+    }
+
+    fn clear(&mut self) -> anyhow::Result<()> {
+        for plot in self.kept.drain(..) {
+            std::fs::remove_dir_all(plot)?;
+        }
+        self.kept_bytes = 0;
+        Ok(())
+    }
+
+    fn free(&self) -> anyhow::Result<u64> {
+        let stat = rustix::fs::statvfs(self.path())?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+impl Drop for Yard {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        self.guard.wait().ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    /// So long a test waits for what comes within milliseconds as a rule.
+    const PATIENCE: Duration = Duration::from_secs(120);
+
+    /// A yard on any disk, however full.
+    fn yard() -> Yard {
+        Yard::with_reserve(&std::env::temp_dir(), 100, 0).unwrap()
+    }
+
+    #[test]
+    fn plots_stay_until_there_are_too_many_bytes_in_them() {
+        let mut yard = yard();
+        let [first, second] = [60, 40].map(|bytes| yard.plot(bytes).unwrap());
+        assert!(first.exists() && second.exists());
+        let third = yard.plot(1).unwrap();
+        assert!(!first.exists() && !second.exists() && third.exists());
+    }
+
+    #[test]
+    fn a_server_whose_pid_lies_in_the_yard_does_not_outlive_it() {
+        let yard = yard();
+        let mut server = Command::new("sleep");
+        let mut server = server.arg("600").process_group(0).spawn().unwrap();
+        let id = server.id().to_string();
+        std::fs::write(yard.path().join("server.pid"), id).unwrap();
+        drop(yard);
+        // It was sent the signal; when it is gone is the kernel's affair.
+        let start = Instant::now();
+        while matches!(server.try_wait(), Ok(None)) && start.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(5));
+        }
+        let has_ended = matches!(server.try_wait(), Ok(Some(_)));
+        server.kill().ok();
+        server.wait().unwrap();
+        assert!(has_ended);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_yard() {
+        let mut yard = yard();
+        yard.plot(0).unwrap();
+        let path = yard.path().to_owned();
+        drop(yard);
+        assert!(!path.exists());
+    }
+}
