@@ -20,14 +20,14 @@ use std::time::Duration;
 use anyhow::ensure;
 use rustix::process::Signal;
 use windlass_testkit::checker::{Event, Fleet, Google, Load, Record, Rule, Upload, Violation};
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
-use crate::guard::dies_with_us;
 use crate::late_syncs;
 use crate::outcome::{Outcome, progress, tell_histories};
 use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
+use crate::tool::dies_with_us;
 use crate::tool::need;
 use disk::{DAEMON, LoggedDisk};
 use log::Log;
@@ -136,8 +136,8 @@ struct Lab<'a> {
 impl Lab<'_> {
     /// One log, and its crash states.
     fn round(&self, seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
-        let mut dice = Dice::new(seed);
-        let (log, fleet) = self.record(seed, &mut dice)?;
+        let mut rng = Rng::new(seed);
+        let (log, fleet) = self.record(seed, &mut rng)?;
         tally.take_in("before any crash", fleet.violations().to_vec());
         let acknowledged: Vec<_> = fleet.uploads().flat_map(acknowledgements).collect();
         tally.entries += log.entries().len();
@@ -145,12 +145,12 @@ impl Lab<'_> {
         if tally.is_over(self.arguments) {
             return Ok(());
         }
-        let states = state::choose(&log, &acknowledged, self.arguments.states, &mut dice);
+        let states = state::choose(&log, &acknowledged, self.arguments.states, &mut rng);
         self.replay(&log, &fleet, &states, tally)
     }
 
     /// Lets the fleet upload to a server on a disk with a log.
-    fn record(&self, seed: u64, dice: &mut Dice) -> anyhow::Result<(Log, Fleet)> {
+    fn record(&self, seed: u64, rng: &mut Rng) -> anyhow::Result<(Log, Fleet)> {
         let image = self.scratch.join("disk");
         self.format(&image)?;
         state::copy(&image, &self.safe())?;
@@ -164,7 +164,7 @@ impl Lab<'_> {
         let disk = LoggedDisk::new(&image, self.scratch)?;
         fleet.set_stamp(disk.log_length()?);
         let mount = self.mount(disk.device())?;
-        self.live(&mut fleet, mount.path(), dice)?;
+        self.live(&mut fleet, mount.path(), rng)?;
         mount.unmount()?;
         Ok((disk.close()?, fleet))
     }
@@ -176,13 +176,13 @@ impl Lab<'_> {
     }
 
     /// The lives of the server. In some of them the file system writes back what nobody has asked it to.
-    fn live(&self, fleet: &mut Fleet, mount: &Path, dice: &mut Dice) -> anyhow::Result<()> {
+    fn live(&self, fleet: &mut Fleet, mount: &Path, rng: &mut Rng) -> anyhow::Result<()> {
         for _ in 0..LIVES {
-            let end = *dice.pick(&[End::Killed, End::KilledBeforeSync, End::Asked]);
+            let end = rng.pick(&[End::Killed, End::KilledBeforeSync, End::Asked]);
             let mut server = self.start(mount, &end.wrapper())?;
             fleet.check(server.address());
-            let delay = Duration::from_micros(dice.within(100_000..400_000));
-            let writes_back = dice.once_in(2);
+            let delay = Duration::from_micros(rng.within(100_000..400_000));
+            let writes_back = rng.once_in(2);
             fleet.run_while(server.address(), || -> anyhow::Result<()> {
                 sleep(delay);
                 if writes_back {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use rustix::process::Signal;
 use windlass_testkit::checker::{Fleet, Google, Load, Rule, Violation};
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 
 use crate::outcome::{Outcome, progress};
 use crate::scratch::Scratch;
@@ -60,15 +60,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         ..Load::default()
     };
     let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
-    let mut dice = Dice::new(arguments.seed);
+    let mut rng = Rng::new(arguments.seed);
     let (mut drains, mut violations) = (Drains::default(), Vec::new());
     let mut server = subject.start(&data, &log)?;
     for round in 1..=arguments.rounds {
         let address = server.address();
         let must_cut = round.is_multiple_of(STRAGGLES_EVERY);
-        let slow = must_cut.then(|| Straggler::begin(address, dice.throw()));
+        let slow = must_cut.then(|| Straggler::begin(address, rng.next_u64()));
         let slow = slow.transpose()?;
-        let delay = Duration::from_micros(dice.within(1_000..200_000));
+        let delay = Duration::from_micros(rng.within(1_000..200_000));
         let drained = fleet.run_while(address, || {
             sleep(delay);
             drain(&mut server)

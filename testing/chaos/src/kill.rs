@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use windlass_testkit::checker::{Fleet, Google, Load};
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 
 use crate::lots::{Lot, carry_out_in_lots};
 use crate::outcome::Outcome;
@@ -80,10 +80,10 @@ fn places(scratch: &Path) -> (PathBuf, PathBuf) {
 fn at_random(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<Fleet> {
     let scratch = Scratch::on_disk()?;
     let (data, log) = places(scratch.path());
-    let (mut fleet, mut dice) = (fleet(arguments, lot.seed), Dice::new(lot.seed));
+    let (mut fleet, mut rng) = (fleet(arguments, lot.seed), Rng::new(lot.seed));
     let mut server = arguments.subject.start(&data, &log)?;
     while lot.goes_on(&fleet) {
-        kill_soon(&mut fleet, &mut server, &mut dice);
+        kill_soon(&mut fleet, &mut server, &mut rng);
         lot.struck(&fleet);
         server = arguments.subject.start(&data, &log)?;
         fleet.check(server.address());
@@ -98,8 +98,8 @@ fn at_random(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<Fleet> {
 }
 
 /// Kills the server a moment after clients begin.
-fn kill_soon(fleet: &mut Fleet, server: &mut Server, dice: &mut Dice) {
-    let delay = Duration::from_micros(dice.within(1_000..60_000));
+fn kill_soon(fleet: &mut Fleet, server: &mut Server, rng: &mut Rng) {
+    let delay = Duration::from_micros(rng.within(1_000..60_000));
     fleet.run_while(server.address(), || {
         sleep(delay);
         server.kill9();

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::guard::dies_with_us;
 use crate::subject::Server;
+use crate::tool::dies_with_us;
 
 /// The program that holds syncs up.
 pub(crate) const TRACER: &str = "strace";

@@ -12,7 +12,6 @@ mod compare;
 mod disk;
 mod disks;
 mod drain;
-mod guard;
 mod kill;
 mod late_syncs;
 mod lots;

@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use rustix::process::Signal;
 use windlass_testkit::checker::{Fleet, Google, Load, Rule, Violation};
-use windlass_testkit::dice::Dice;
 use windlass_testkit::farm;
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::RawPeer;
+use windlass_testkit::rng::Rng;
 
 use crate::outcome::{Lacking, Outcome, progress};
 use crate::scratch::Scratch;
@@ -313,29 +313,29 @@ fn start(subject: &Subject, data: &Path, log: &Path) -> anyhow::Result<Server> {
 
 /// Every second request is hit, anywhere.
 fn bad_lines(seed: u64) -> Plan {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     Plan::new(move |request| {
         let length = request.content_length.unwrap_or_default() + 1;
-        dice.once_in(2).then(|| fault(&mut dice, length))
+        rng.once_in(2).then(|| fault(&mut rng, length))
     })
 }
 
-fn fault(dice: &mut Dice, length: u64) -> Fault {
+fn fault(rng: &mut Rng, length: u64) -> Fault {
     const LONGEST_HEAD: u64 = 500;
-    let after = dice.within(0..length);
-    match dice.within(0..7) {
+    let after = rng.within(0..length);
+    match rng.within(0..7) {
         0 => Fault::CutRequest { after },
         1 => Fault::ResetRequest { after },
         2 => Fault::Stall { after },
         3 => Fault::LoseReply,
         4 => Fault::CutReply {
-            after: dice.within(1..LONGEST_HEAD),
+            after: rng.within(1..LONGEST_HEAD),
         },
         5 => Fault::Delay {
-            by: Duration::from_millis(dice.within(1..50)),
+            by: Duration::from_millis(rng.within(1..50)),
         },
         _ => Fault::Throttle {
-            bytes_per_second: dice.within(64 << 10..4 << 20),
+            bytes_per_second: rng.within(64 << 10..4 << 20),
         },
     }
 }

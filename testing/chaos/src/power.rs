@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use windlass_testkit::checker::{Fleet, Google, Load, Violation};
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
 use crate::late_syncs;
@@ -57,12 +57,12 @@ fn cut_again_and_again(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<F
         ..Load::default()
     };
     let mut fleet = Fleet::new(Google::farm(), load, lot.seed);
-    let mut dice = Dice::new(lot.seed);
+    let mut rng = Rng::new(lot.seed);
     let scratch = Scratch::new(DISK)?;
     let mut machine = Machine::new(&arguments.subject, arguments.file_system, scratch.path())?;
     while lot.goes_on(&fleet) {
-        let delay = Duration::from_micros(dice.within(20_000..250_000));
-        let death = *dice.pick(&[
+        let delay = Duration::from_micros(rng.within(20_000..250_000));
+        let death = rng.pick(&[
             None,
             None,
             None,

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use windlass_testkit::checker::{Rule, Violation};
 
-use crate::guard::Guard;
+use windlass_testkit::cleanup::CleanupShell;
 
 /// How long a server may take to listen.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
@@ -186,7 +186,7 @@ fn violation(finding: &Value) -> Violation {
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
-    _guard: Guard,
+    _guard: CleanupShell,
     address: SocketAddr,
     log: PathBuf,
     /// Kept open, so that the server can go on writing.
@@ -205,7 +205,7 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(stderr);
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
-        let guard = Guard::new("kill -9 \"$1\"", &[&child.id().to_string()])?;
+        let guard = CleanupShell::unless_dropped("kill -9 \"$1\"", [child.id().to_string()])?;
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
         let (sender, receiver) = mpsc::sync_channel(1);
         thread::spawn(move || {

@@ -57,3 +57,8 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
+
+/// Words before a command that must not outlive this program.
+pub(crate) fn dies_with_us() -> Vec<String> {
+    ["setpriv", "--pdeathsig", "KILL"].map(str::to_owned).into()
+}

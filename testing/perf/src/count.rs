@@ -7,7 +7,6 @@
 //! [`tracer`]), allocations by a preloaded library (`allocations.c`). counts.md lists the counts.
 
 mod calls;
-mod client;
 mod counts;
 mod scenario;
 mod tracer;

@@ -4,34 +4,27 @@
 //! end, or until the disk asks for room.
 
 use std::fs::File;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, ensure};
-use tempfile::TempDir;
+use windlass_testkit::cleanup::ScratchDir;
 
 use crate::amount::GIB;
 
 /// What is left free on the disk that is measured, whatever happens.
 const RESERVE: u64 = 8 * GIB;
 
-/// Ends the servers whose ids lie in the directory, each with its group, and removes everything. It waits for the end of its stdin, which comes with
-/// the end of this process, in whatever way that ends.
+/// Ends the servers whose ids are in the directory, each with its group.
 const CLEANING: &str = r#"
-trap '' INT TERM HUP
-read -r _
 for file in "$1"/*.pid; do
     test -f "$file" && kill -s KILL -- "-$(cat "$file")"
 done
-rm -rf --one-file-system -- "$1"
 "#;
 
 /// A directory of data directories. It is removed at the end, also when this process is killed.
 #[derive(Debug)]
 pub(crate) struct Yard {
-    directory: TempDir,
-    guard: Child,
+    directory: ScratchDir,
     /// How much may lie in it.
     limit: u64,
     /// How much is left free on the disk.
@@ -52,20 +45,10 @@ impl Yard {
 
     fn with_reserve(parent: &Path, limit: u64, reserve: u64) -> anyhow::Result<Self> {
         std::fs::create_dir_all(parent)?;
-        let directory = TempDir::with_prefix_in("windlass-perf-", parent)?;
-        let guard = Command::new("sh")
-            .args(["-c", CLEANING, "guard"])
-            .arg(directory.path())
-            // Ctrl-C is for the programs in front.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("there is no shell")?;
+        let directory = ScratchDir::new_in(parent, "windlass-perf-", CLEANING)
+            .context("no directory for data")?;
         Ok(Self {
             directory,
-            guard,
             limit,
             reserve,
             kept: Vec::new(),
@@ -137,17 +120,12 @@ impl Yard {
     }
 }
 
-impl Drop for Yard {
-    fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        self.guard.wait().ok();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use std::os::unix::process::CommandExt as _;
+    use std::process::Command;
     use std::thread::sleep;
     use std::time::{Duration, Instant};
 

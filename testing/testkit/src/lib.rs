@@ -4,8 +4,8 @@
 //! that came back, so that a test can state what is on the wire and not what a library makes of it.
 
 pub mod checker;
+pub mod cleanup;
 pub mod coding;
-pub mod dice;
 pub mod effort;
 pub mod error_object;
 pub mod farm;
@@ -15,6 +15,7 @@ pub mod images;
 pub mod media;
 pub mod process;
 pub mod raw;
+pub mod rng;
 pub mod session;
 pub mod tls;
 pub mod wait;

@@ -12,6 +12,8 @@ use crc_fast::CrcAlgorithm;
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
+use crate::rng;
+
 #[cfg(test)]
 mod tests;
 
@@ -144,14 +146,10 @@ impl Media {
         }
     }
 
-    /// The eight bytes at eight times `index`: splitmix64.
+    /// The eight bytes at eight times `index`.
     fn word(self, index: u64) -> [u8; 8] {
-        let mut z = self
-            .seed
-            .wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)).to_le_bytes()
+        let state = self.seed.wrapping_add((index + 1).wrapping_mul(rng::STEP));
+        rng::mix(state).to_le_bytes()
     }
 }
 

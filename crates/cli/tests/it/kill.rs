@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use windlass_testkit::checker::{Fleet, Google, Load};
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 use windlass_testkit::wait::PATIENCE;
 
 use crate::server::own;
@@ -19,9 +19,9 @@ fn no_acknowledged_byte_is_lost_by_fifty_rounds_of_kill_9() {
     let mut server = own(&[]);
     let mut fleet = Fleet::new(Google::farm(), Load::default(), 1);
     fleet.set_patience(PATIENCE);
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::new(1);
     for _ in 0..ROUNDS {
-        let delay = Duration::from_micros(dice.within(1_000..40_000));
+        let delay = Duration::from_micros(rng.within(1_000..40_000));
         fleet.run_while(server.address(), || {
             sleep(delay);
             server.kill9();

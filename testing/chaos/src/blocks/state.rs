@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 
 use super::log::{Entry, Log};
 use crate::tool::run;
@@ -57,14 +57,14 @@ impl fmt::Display for State {
 
 /// Chooses states: at acknowledgements, which came when the log was so long, and anywhere. They are in the order of the log, and fewer
 /// than `count` only when the log has not so many. No acknowledgement comes up twice before all have come up once.
-pub(super) fn choose(log: &Log, acknowledged: &[u64], count: usize, dice: &mut Dice) -> Vec<State> {
+pub(super) fn choose(log: &Log, acknowledged: &[u64], count: usize, rng: &mut Rng) -> Vec<State> {
     let at: BTreeSet<_> = acknowledged
         .iter()
         .map(|length| log.entries_at(*length))
         .collect();
     let mut at: Vec<_> = at
         .into_iter()
-        .map(|prefix| (dice.throw(), prefix))
+        .map(|prefix| (rng.next_u64(), prefix))
         .collect();
     at.sort_unstable();
     let mut at = at.into_iter().map(|(_, prefix)| prefix).cycle();
@@ -74,25 +74,25 @@ pub(super) fn choose(log: &Log, acknowledged: &[u64], count: usize, dice: &mut D
         if states.len() >= count {
             break;
         }
-        let prefix = if dice.once_in(ANYWHERE) {
+        let prefix = if rng.once_in(ANYWHERE) {
             None
         } else {
             at.next()
         };
-        let prefix = prefix.unwrap_or_else(|| anywhere(log, dice));
-        states.insert(State::draw(log, prefix, dice));
+        let prefix = prefix.unwrap_or_else(|| anywhere(log, rng));
+        states.insert(State::draw(log, prefix, rng));
     }
     states.into_iter().collect()
 }
 
-fn anywhere(log: &Log, dice: &mut Dice) -> usize {
+fn anywhere(log: &Log, rng: &mut Rng) -> usize {
     let entries = log.entries().len() as u64;
-    usize::try_from(dice.within(0..entries + 1)).expect("a count of entries")
+    usize::try_from(rng.within(0..entries + 1)).expect("a count of entries")
 }
 
 impl State {
     /// A state after so many entries. Where nothing can be lost there is only one, else mostly much is.
-    fn draw(log: &Log, prefix: usize, dice: &mut Dice) -> Self {
+    fn draw(log: &Log, prefix: usize, rng: &mut Rng) -> Self {
         let nothing = Self {
             prefix,
             loss: Loss::Nothing,
@@ -104,35 +104,35 @@ impl State {
         {
             return nothing;
         }
-        match dice.within(0..8) {
+        match rng.within(0..8) {
             0 => nothing,
             1..4 => Self {
                 loss: Loss::Everything,
                 ..nothing
             },
-            throw => Self {
+            next_u64 => Self {
                 prefix,
-                loss: if throw < 6 { Loss::Some } else { Loss::Torn },
-                seed: dice.throw(),
+                loss: if next_u64 < 6 { Loss::Some } else { Loss::Torn },
+                seed: rng.next_u64(),
             },
         }
     }
 
     /// Which parts of an entry after the last flush are on the disk.
-    fn survivors(&self, entry: &Entry, dice: &mut Dice) -> Vec<Range<u64>> {
+    fn survivors(&self, entry: &Entry, rng: &mut Rng) -> Vec<Range<u64>> {
         let range = entry.range();
         match self.loss {
             _ if !entry.may_be_lost() => vec![range],
             Loss::Nothing => vec![range],
             Loss::Everything => vec![],
             Loss::Some => {
-                if dice.once_in(2) {
+                if rng.once_in(2) {
                     vec![range]
                 } else {
                     vec![]
                 }
             }
-            Loss::Torn => sectors(range).filter(|_| dice.once_in(2)).collect(),
+            Loss::Torn => sectors(range).filter(|_| rng.once_in(2)).collect(),
         }
     }
 }
@@ -180,10 +180,10 @@ impl<'a> Images<'a> {
         self.done = self.done.max(flush);
         copy(&self.safe, at)?;
         let image = File::options().write(true).open(at)?;
-        let mut dice = Dice::new(state.seed);
+        let mut rng = Rng::new(state.seed);
         let mut lacking = 0;
         for entry in &self.log.entries()[flush..state.prefix] {
-            let survivors = state.survivors(entry, &mut dice);
+            let survivors = state.survivors(entry, &mut rng);
             let kept: u64 = survivors.iter().map(|range| range.end - range.start).sum();
             lacking += u64::from(kept < entry.range().end - entry.range().start);
             self.carry_out(entry, &survivors, &image)?;
@@ -314,7 +314,7 @@ mod tests {
             (0..200).map(|sector| (sector, 0, &[1; 512][..])).collect();
         with_log(&entries, |log| {
             let acknowledged: Vec<_> = (1..=50).map(|nth| log.length(4 * nth)).collect();
-            let states = choose(log, &acknowledged, 120, &mut Dice::new(1));
+            let states = choose(log, &acknowledged, 120, &mut Rng::new(1));
             assert_eq!(states.len(), 120);
             assert!(states.is_sorted());
             let at = states

@@ -8,9 +8,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use windlass_testkit::checker::{Answer, Dialect, Rule};
-use windlass_testkit::dice::Dice;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{RawPeer, Reply, Request};
+use windlass_testkit::rng::Rng;
 
 use super::Arguments;
 use super::contestant::Contestant;
@@ -65,13 +65,13 @@ pub(super) fn run(arguments: &Arguments, contestant: &Contestant, way: Way) -> a
         log,
         ended: 0,
     };
-    let mut dice = Dice::new(arguments.seed);
+    let mut rng = Rng::new(arguments.seed);
     let mut row = Row::of(way.to_string());
     for number in 1..=arguments.broken {
         let mut client = Client {
             dialect: &*contestant.dialect,
             watch: &mut watch,
-            media: Media::new(dice.throw(), LENGTH),
+            media: Media::new(rng.next_u64(), LENGTH),
         };
         let name = format!("broken upload {number}");
         row.injected += 1;

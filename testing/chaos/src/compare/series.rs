@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use windlass_testkit::checker::{Fleet, Load, Manner};
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 use windlass_testkit::session::CHUNK_GRANULARITY;
 
 use super::Arguments;
@@ -67,7 +67,7 @@ pub(super) fn run(
     let scratch = Scratch::on_disk()?;
     let dialect = Arc::clone(&contestant.dialect);
     let mut fleet = Fleet::speaking(dialect, load(arguments.clients), arguments.seed);
-    let mut dice = Dice::new(arguments.seed);
+    let mut rng = Rng::new(arguments.seed);
     let heard = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&heard);
     fleet.set_stamp(move || count.fetch_add(1, Ordering::Relaxed));
@@ -75,7 +75,7 @@ pub(super) fn run(
     let mut ground = Ground::new(fault, &contestant.subject, scratch.path())?;
     let mut row = Row::of(fault.to_string());
     while row.injected < times {
-        let enough = heard.load(Ordering::Relaxed) + dice.within(EVENTS);
+        let enough = heard.load(Ordering::Relaxed) + rng.within(EVENTS);
         fleet.run_while(ground.address(), || {
             wait_for(&heard, enough);
             row.ended += u64::from(ground.server().has_ended());

@@ -17,16 +17,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use windlass_testkit::checker::{Fleet, Google, Load};
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 
 use super::pulse::Pulse;
 use super::verdict::{GRACE, Verdict};
 use super::volume::Volume;
 use crate::disk::{FileSystem, LoopDevice, make_image};
-use crate::guard::{Guard, dies_with_us};
 use crate::outcome::{Outcome, progress};
 use crate::subject::{Server, Subject};
+use crate::tool::dies_with_us;
 use crate::tool::{need, run as run_tool};
+use windlass_testkit::cleanup::CleanupShell;
 
 /// Room for what is uploaded between all failures, so that there are always writes to fail. Little of it is ever taken.
 const DISK: u64 = 4 << 30;
@@ -117,7 +118,7 @@ struct Rounds<'a> {
     arguments: &'a Arguments,
     faults: Vec<Fault>,
     log: PathBuf,
-    dice: Dice,
+    rng: Rng,
     fleet: Fleet,
     verdict: Verdict,
     slowest_end: Duration,
@@ -136,7 +137,7 @@ impl<'a> Rounds<'a> {
             arguments,
             faults,
             log: log.to_owned(),
-            dice: Dice::new(arguments.seed),
+            rng: Rng::new(arguments.seed),
             fleet: Fleet::new(Google::farm(), load, arguments.seed),
             verdict: Verdict::default(),
             slowest_end: Duration::ZERO,
@@ -177,7 +178,7 @@ impl<'a> Rounds<'a> {
         occasion: &str,
     ) -> anyhow::Result<()> {
         let health = Pulse::of_health(server.address());
-        let delay = Duration::from_millis(self.dice.within(100..800));
+        let delay = Duration::from_millis(self.rng.within(100..800));
         let (failed, ended) = self.fleet.run_while(server.address(), || {
             sleep(delay);
             let failed = device.fail(faults);
@@ -203,8 +204,8 @@ impl<'a> Rounds<'a> {
         faults: &str,
         occasion: &str,
     ) -> anyhow::Result<()> {
-        let delay = Duration::from_millis(self.dice.within(100..800));
-        let moment = Duration::from_millis(self.dice.within(1..60));
+        let delay = Duration::from_millis(self.rng.within(100..800));
+        let moment = Duration::from_millis(self.rng.within(1..60));
         let ended = self.fleet.run_while(server.address(), || {
             sleep(delay);
             device.fail(faults)?;
@@ -285,7 +286,7 @@ struct FailingDevice {
     faults: PathBuf,
     bridge: Child,
     disk: Child,
-    _guard: Guard,
+    _guard: CleanupShell,
 }
 
 impl FailingDevice {
@@ -311,7 +312,7 @@ impl FailingDevice {
             .arg(format!("nbd+unix:///?socket={}", socket.display()))
             .spawn()?;
         let device = Self {
-            _guard: Guard::new("umount --lazy \"$1\"", &[&place.to_string_lossy()])?,
+            _guard: CleanupShell::unless_dropped("umount --lazy \"$1\"", [&place])?,
             place,
             faults,
             bridge,

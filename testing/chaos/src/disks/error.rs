@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use windlass_testkit::checker::{Fleet, Google, Load};
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 
 use super::pulse::{Beat, Pulse};
 use super::tracer::{Lookout, length, most_by_one_thread, traced};
@@ -146,7 +146,7 @@ fn count_calls(arguments: &Arguments) -> anyhow::Result<Vec<(&'static str, u64)>
 
 /// All failures, or as many of them as the sample has, as many of each call.
 fn choose(arguments: &Arguments, counts: Vec<(&'static str, u64)>) -> Vec<Failure> {
-    let mut dice = Dice::new(arguments.seed);
+    let mut rng = Rng::new(arguments.seed);
     let kinds = counts.len() as u64;
     let mut failures = Vec::new();
     for (index, (call, count)) in counts.into_iter().enumerate() {
@@ -157,7 +157,7 @@ fn choose(arguments: &Arguments, counts: Vec<(&'static str, u64)>) -> Vec<Failur
                 .collect()
         } else {
             (0..share)
-                .map(|turn| (dice.within(1..count.max(1) + 1), turn % 2 == 1))
+                .map(|turn| (rng.within(1..count.max(1) + 1), turn % 2 == 1))
                 .collect()
         };
         failures.extend(drawn.into_iter().map(|(nth, for_ever)| Failure {

@@ -11,18 +11,18 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use windlass_testkit::checker::{Fleet, Google, Load};
-use windlass_testkit::dice::Dice;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
+use windlass_testkit::rng::Rng;
 use windlass_testkit::session::Session;
 
 use super::pulse::{Beat, Pulse, slowest};
 use super::verdict::{GRACE, Verdict};
 use super::volume::Volume;
 use crate::disk::FileSystem;
-use crate::guard::dies_with_us;
 use crate::outcome::Outcome;
 use crate::subject::{Server, Subject};
+use crate::tool::dies_with_us;
 use crate::tool::run as run_tool;
 
 /// Room for what is uploaded around all freezes. Little of it is ever taken.
@@ -89,7 +89,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 struct Work {
-    dice: Dice,
+    rng: Rng,
     fleet: Fleet,
     questions: Questions,
     verdict: Verdict,
@@ -105,7 +105,7 @@ impl Work {
         };
         let media = Media::new(arguments.seed, 1 << 20);
         Self {
-            dice: Dice::new(arguments.seed),
+            rng: Rng::new(arguments.seed),
             fleet: Fleet::new(Google::farm(), load, arguments.seed),
             questions: Questions {
                 address,
@@ -142,7 +142,7 @@ impl Work {
         round: u64,
     ) -> anyhow::Result<()> {
         let occasion = format!("freeze {round}");
-        let delay = Duration::from_millis(self.dice.within(200..700));
+        let delay = Duration::from_millis(self.rng.within(200..700));
         let questions = &self.questions;
         let (window, beats, ended) = self.fleet.run_while(questions.address, || {
             sleep(delay);

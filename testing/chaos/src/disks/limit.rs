@@ -18,10 +18,10 @@ use windlass_testkit::session::{Session, content_range};
 
 use super::pulse::ask_once;
 use super::verdict::Verdict;
-use crate::guard::dies_with_us;
 use crate::outcome::Outcome;
 use crate::scratch::Scratch;
 use crate::subject::Subject;
+use crate::tool::dies_with_us;
 use crate::tool::need;
 
 /// The longest file. The ledger's own stay below it for as long as this takes.

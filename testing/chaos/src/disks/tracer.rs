@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-use crate::guard::dies_with_us;
+use crate::tool::dies_with_us;
 
 /// What strace writes behind a call that it let fail.
 const INJECTED: &str = "(INJECTED)";

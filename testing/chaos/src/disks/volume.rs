@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
-use crate::guard::Guard;
 use crate::tool::{need, run};
+use windlass_testkit::cleanup::CleanupShell;
 
 /// What remains to be done for a volume when this program is killed. A process that holds files in it dies with us, a little later.
 const PUT_IN_ORDER: &str = "fsfreeze --unfreeze \"$1\"; umount --lazy \"$1\"; losetup --detach \"$2\"; \
@@ -16,7 +16,7 @@ pub(super) struct Volume {
     // Dropped in this order.
     mount: Mount,
     device: LoopDevice,
-    guard: Guard,
+    guard: CleanupShell,
     file_system: FileSystem,
 }
 
@@ -51,9 +51,9 @@ impl Volume {
     ) -> anyhow::Result<Self> {
         let device = LoopDevice::attach(image)?;
         let place = scratch.join("mount");
-        let guard = Guard::new(
+        let guard = CleanupShell::unless_dropped(
             PUT_IN_ORDER,
-            &[
+            [
                 &place.to_string_lossy(),
                 device.path(),
                 &scratch.to_string_lossy(),

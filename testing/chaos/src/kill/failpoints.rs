@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::ensure;
 use windlass_testkit::checker::Fleet;
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 
 use super::{Arguments, kill_soon};
 use crate::outcome::{Lacking, Outcome, progress};
@@ -79,7 +79,7 @@ pub(super) fn run(
     let mut lab = Lab {
         arguments,
         fleet,
-        dice: Dice::new(arguments.seed),
+        rng: Rng::new(arguments.seed),
         data,
         log,
     };
@@ -120,7 +120,7 @@ fn points(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
 struct Lab<'a> {
     arguments: &'a Arguments,
     fleet: Fleet,
-    dice: Dice,
+    rng: Rng,
     data: &'a Path,
     log: &'a Path,
 }
@@ -162,7 +162,7 @@ impl Lab<'_> {
             self.live(prelude.before, prelude.nth, true)?;
         } else {
             let mut server = self.arguments.subject.start(self.data, self.log)?;
-            kill_soon(&mut self.fleet, &mut server, &mut self.dice);
+            kill_soon(&mut self.fleet, &mut server, &mut self.rng);
         }
         age(&self.data.join("vault"))
     }

@@ -10,7 +10,7 @@ use windlass_store::{
     SessionId, SessionState, Timestamp, Vault as _,
 };
 use windlass_store_local::{Durability, LocalStore, Options};
-use windlass_testkit::dice::Dice;
+use windlass_testkit::rng::Rng;
 
 /// Calls to the store at the same time.
 const SIDE_BY_SIDE: u64 = 256;
@@ -36,7 +36,7 @@ const LAST: MediaId = MediaId::from_bytes([0xff; 16]);
 #[derive(Clone)]
 pub(super) struct Estate {
     sessions: u64,
-    dice: Dice,
+    rng: Rng,
     /// When the last session was left.
     now: Timestamp,
     last_to_go: PathBuf,
@@ -59,7 +59,7 @@ impl Estate {
         let name = LAST.to_string();
         let estate = Self {
             sessions,
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             now: now()?,
             last_to_go: data
                 .join("vault")
@@ -135,7 +135,7 @@ impl Estate {
 
     /// The session of a number. One was started each millisecond, those that have died a lifetime earlier.
     fn left(&self, number: u64) -> Left {
-        let mut dice = self.dice.fork(number);
+        let mut rng = self.rng.fork(number);
         let before = Duration::from_millis(self.sessions - number);
         let recently = self.now.saturating_sub(before);
         let created = if is_living(number) {
@@ -145,13 +145,13 @@ impl Estate {
         };
         Left {
             session: NewSession {
-                id: SessionId::from_bytes(named(created, &mut dice)),
+                id: SessionId::from_bytes(named(created, &mut rng)),
                 context: vec![b'x'; CONTEXT_LEN],
                 created,
                 expires: created.saturating_add(LIFETIME),
                 total: None,
             },
-            media: media(&mut dice, number, self.sessions, created),
+            media: media(&mut rng, number, self.sessions, created),
         }
     }
 }
@@ -167,7 +167,7 @@ fn is_living(number: u64) -> bool {
 }
 
 fn media(
-    dice: &mut Dice,
+    rng: &mut Rng,
     number: u64,
     sessions: u64,
     created: Timestamp,
@@ -175,12 +175,12 @@ fn media(
     let (id, location, len) = match number {
         _ if number + 1 == sessions => (LAST, MediaLocation::Vault, FILE_LEN),
         _ if number.is_multiple_of(FILE_EVERY) => (
-            MediaId::from_bytes(random(dice)),
+            MediaId::from_bytes(random(rng)),
             MediaLocation::Vault,
             FILE_LEN,
         ),
         _ if number % SMALL_EVERY == 7 => {
-            let id = MediaId::from_bytes(named(created, dice));
+            let id = MediaId::from_bytes(named(created, rng));
             (id, MediaLocation::Ledger, SMALL_LEN)
         }
         _ => return None,
@@ -222,17 +222,17 @@ fn advance(at: MediaRef, bytes: Bytes) -> OffsetCommit {
 }
 
 /// A name as the server gives it: a moment, and random bytes.
-fn named<const N: usize>(created: Timestamp, dice: &mut Dice) -> [u8; N] {
-    let mut name = random(dice);
+fn named<const N: usize>(created: Timestamp, rng: &mut Rng) -> [u8; N] {
+    let mut name = random(rng);
     let moment = created.to_sortable_bytes();
     name[..moment.len()].copy_from_slice(&moment);
     name
 }
 
-fn random<const N: usize>(dice: &mut Dice) -> [u8; N] {
+fn random<const N: usize>(rng: &mut Rng) -> [u8; N] {
     let mut bytes = [0; N];
     for word in bytes.chunks_exact_mut(8) {
-        word.copy_from_slice(&dice.throw().to_be_bytes());
+        word.copy_from_slice(&rng.next_u64().to_be_bytes());
     }
     bytes
 }

@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use windlass_testkit::dice::Dice;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{RawPeer, Reply, Request};
+use windlass_testkit::rng::Rng;
 use windlass_testkit::session::{CHUNK_GRANULARITY, content_range, target_of};
 
 /// The pause between two requests of a client.
@@ -40,8 +40,8 @@ impl Visitors {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..clients as u64).map(|client| {
             let stop = Arc::clone(&stop);
-            let dice = Dice::new(seed).fork(client);
-            std::thread::spawn(move || Visitor::new(address, dice)?.stay(&stop))
+            let rng = Rng::new(seed).fork(client);
+            std::thread::spawn(move || Visitor::new(address, rng)?.stay(&stop))
         });
         Self {
             threads: threads.collect(),
@@ -95,15 +95,15 @@ impl fmt::Display for Waits {
 /// One client with its connection.
 struct Visitor {
     peer: RawPeer,
-    dice: Dice,
+    rng: Rng,
     waits: Vec<Wait>,
 }
 
 impl Visitor {
-    fn new(address: SocketAddr, dice: Dice) -> anyhow::Result<Self> {
+    fn new(address: SocketAddr, rng: Rng) -> anyhow::Result<Self> {
         Ok(Self {
             peer: RawPeer::try_connect(address)?,
-            dice,
+            rng,
             waits: Vec::new(),
         })
     }
@@ -117,7 +117,7 @@ impl Visitor {
 
     /// One upload from its start to the end of its resource.
     fn visit(&mut self) -> anyhow::Result<()> {
-        let media = Media::new(self.dice.throw(), CHUNK_GRANULARITY + 100);
+        let media = Media::new(self.rng.next_u64(), CHUNK_GRANULARITY + 100);
         let name = farm::named("visitor");
         let started = self.ask("start", &farm::start(&name), 200)?;
         let target = target_of(&started).context("a started session has a URI")?;
@@ -134,7 +134,7 @@ impl Visitor {
         media.compare(0..media.len(), &download.body[..])?;
         let list = format!("{}?maxResults=20", farm::ANIMALS);
         self.ask("list", &Request::new("GET", list), 200)?;
-        let small = Media::new(self.dice.throw(), 1000);
+        let small = Media::new(self.rng.next_u64(), 1000);
         self.ask("simple upload", &farm::simple(small), 200)?;
         self.ask("delete", &Request::new("DELETE", farm::animal(&id)), 204)?;
         Ok(())

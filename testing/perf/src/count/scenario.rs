@@ -4,21 +4,13 @@ use std::net::SocketAddr;
 use std::thread;
 
 use anyhow::{Context as _, ensure};
-
-use super::client::{Ask, Client};
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+use windlass_testkit::raw::{RawPeer, Reply, Request};
+use windlass_testkit::session::target_of;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-
-/// Room for the target of a session.
-const TARGET: usize = 1024;
-
-const UPLOADS: &str = "/upload/farm/v1/animals";
-
-const BEFORE: &str = "--between\r\nContent-Type: application/json\r\n\r\n{\"name\":\"Llama\"}\r\n\
-    --between\r\nContent-Type: image/png\r\n\r\n";
-
-const BEHIND: &str = "\r\n--between--\r\n";
 
 /// One way to upload, carried out a fixed number of times.
 #[derive(Debug, Clone, Copy)]
@@ -128,7 +120,7 @@ impl Scenario {
 #[derive(Debug)]
 pub(crate) struct Crew {
     scenario: Scenario,
-    clients: Vec<(Client, String)>,
+    clients: Vec<RawPeer>,
 }
 
 impl Crew {
@@ -137,11 +129,10 @@ impl Crew {
     /// # Errors
     /// What the operating system says.
     pub(crate) fn connect(address: SocketAddr, scenario: Scenario) -> anyhow::Result<Self> {
-        let clients = (0..scenario.connections)
-            .map(|_| Ok((Client::connect(address)?, String::with_capacity(TARGET))));
+        let clients = (0..scenario.connections).map(|_| RawPeer::try_connect(address));
         Ok(Self {
             scenario,
-            clients: clients.collect::<anyhow::Result<_>>()?,
+            clients: clients.collect::<Result<_, _>>()?,
         })
     }
 
@@ -151,9 +142,8 @@ impl Crew {
     /// When one of them is not acknowledged.
     pub(crate) fn upload(&mut self, times: u64) -> anyhow::Result<()> {
         let scenario = self.scenario;
-        let carry_out = move |(client, target): &mut (Client, String)| {
-            (0..times).try_for_each(|_| scenario.upload(client, target))
-        };
+        let carry_out =
+            move |client: &mut RawPeer| (0..times).try_for_each(|_| scenario.upload(client));
         if let [alone] = &mut self.clients[..] {
             return carry_out(alone);
         }
@@ -169,59 +159,44 @@ impl Crew {
 }
 
 impl Scenario {
-    fn upload(&self, client: &mut Client, target: &mut String) -> anyhow::Result<()> {
-        let ask = match self.way {
-            Way::Simple => Ask {
-                line: ("POST", "/upload/farm/v1/animals?uploadType=media"),
-                headers: format_args!("Content-Type: image/png\r\n"),
-                around: ("", ""),
-                media: self.size,
-                status: 200,
-            },
-            Way::Multipart => Ask {
-                line: ("POST", "/upload/farm/v1/animals?uploadType=multipart"),
-                headers: format_args!("Content-Type: multipart/related; boundary=between\r\n"),
-                around: (BEFORE, BEHIND),
-                media: self.size,
-                status: 200,
-            },
-            Way::Resumable(chunk) => return self.resumable(chunk, client, target),
+    fn upload(&self, client: &mut RawPeer) -> anyhow::Result<()> {
+        let media = Media::new(1, self.size);
+        let request = match self.way {
+            Way::Simple => farm::simple(media),
+            Way::Multipart => farm::multipart("Llama", media),
+            Way::Resumable(chunk) => return resumable(chunk, media, client),
         };
-        client.ask(&ask).map(drop)
+        exchange(client, &request, 200).map(drop)
     }
+}
 
-    fn resumable(
-        &self,
-        chunk: u64,
-        client: &mut Client,
-        target: &mut String,
-    ) -> anyhow::Result<()> {
-        let begun = client.ask(&Ask {
-            line: ("POST", "/upload/farm/v1/animals?uploadType=resumable"),
-            headers: format_args!(
-                "Content-Type: application/json\r\nX-Upload-Content-Type: image/png\r\nX-Upload-Content-Length: {}\r\n",
-                self.size
-            ),
-            around: ("{\"name\":\"Llama\"}", ""),
-            media: 0,
-            status: 200,
-        })?;
-        let location = begun.header("location").context("no Location")?;
-        let path = location.find(UPLOADS).context("a Location elsewhere")?;
-        target.clear();
-        target.push_str(&location[path..]);
-        let mut first = 0;
-        while first < self.size {
-            let end = (first + chunk).min(self.size);
-            client.ask(&Ask {
-                line: ("PUT", target),
-                headers: format_args!("Content-Range: bytes {first}-{}/{}\r\n", end - 1, self.size),
-                around: ("", ""),
-                media: end - first,
-                status: if end < self.size { 308 } else { 201 },
-            })?;
-            first = end;
-        }
-        Ok(())
+fn resumable(chunk: u64, media: Media, client: &mut RawPeer) -> anyhow::Result<()> {
+    let start = farm::start(&farm::named("Llama")).header("X-Upload-Content-Length", media.len());
+    let begun = exchange(client, &start, 200)?;
+    let target = target_of(&begun).context("no Location")?;
+    let mut first = 0;
+    while first < media.len() {
+        let end = (first + chunk).min(media.len());
+        let request = Request::new("PUT", &target)
+            .header(
+                "Content-Range",
+                format!("bytes {first}-{}/{}", end - 1, media.len()),
+            )
+            .body(media.bytes(first..end));
+        exchange(client, &request, if end < media.len() { 308 } else { 201 })?;
+        first = end;
     }
+    Ok(())
+}
+
+/// Sends a request in one piece, so that the server finds as much of it as fits at its first read, and reads the
+/// reply.
+///
+/// # Errors
+/// When the connection breaks, or the status is another one.
+fn exchange(client: &mut RawPeer, request: &Request, status: u16) -> anyhow::Result<Reply> {
+    client.try_send(request.to_bytes())?;
+    let reply = client.try_reply()?;
+    ensure!(reply.status == status, "{}: {reply:?}", request.verb());
+    Ok(reply)
 }

@@ -1,7 +1,7 @@
 //! What the clients do: which media they send, and how.
 
-use crate::dice::Dice;
 use crate::media::Media;
+use crate::rng::Rng;
 use crate::session::CHUNK_GRANULARITY;
 
 /// Media up to this length is kept in the ledger by default; the checker wants both sides of it.
@@ -64,14 +64,14 @@ impl Default for Load {
 impl Load {
     /// The `number`th upload of a client: its media and manner follow from the seed.
     pub(super) fn upload(&self, seed: u64, client: usize, number: u64) -> (Media, Manner) {
-        let mut dice = Dice::new(seed).fork(client as u64).fork(number);
+        let mut rng = Rng::new(seed).fork(client as u64).fork(number);
         let largest = self.largest.max(2);
-        let length = match dice.within(0..4) {
-            0 => dice.within(1..SMALL.min(largest)),
-            1 => dice.within(1..(8 * SMALL).min(largest)),
-            _ => dice.within(1..largest),
+        let length = match rng.within(0..4) {
+            0 => rng.within(1..SMALL.min(largest)),
+            1 => rng.within(1..(8 * SMALL).min(largest)),
+            _ => rng.within(1..largest),
         };
-        let manner = *dice.pick(&self.manners);
-        (Media::new(dice.throw(), length), manner)
+        let manner = rng.pick(&self.manners);
+        (Media::new(rng.next_u64(), length), manner)
     }
 }

@@ -96,12 +96,12 @@ impl Plan {
     /// not occur. Delays and slow bodies take a tenth of a second at most. A stall takes as long as
     /// the client is patient.
     pub fn mix(seed: u64, at_most: usize) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let mut left = at_most;
         Self::new(move |request| {
-            let hit = left > 0 && dice.below(2) == 0;
+            let hit = left > 0 && rng.below(2) == 0;
             left -= usize::from(hit);
-            hit.then(|| dice.fault(request.content_length.unwrap_or(USUAL_LENGTH)))
+            hit.then(|| rng.fault(request.content_length.unwrap_or(USUAL_LENGTH)))
         })
     }
 
@@ -117,9 +117,9 @@ impl fmt::Debug for Plan {
 }
 
 /// Numbers that follow from a seed, as media does.
-struct Dice(MediaReader);
+struct Rng(MediaReader);
 
-impl Dice {
+impl Rng {
     fn new(seed: u64) -> Self {
         Self(Media::new(seed, u64::MAX).reader(0..u64::MAX))
     }

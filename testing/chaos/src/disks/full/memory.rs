@@ -6,9 +6,9 @@ use std::path::Path;
 
 use super::super::verdict::Verdict;
 use crate::disk::Mount;
-use crate::guard::dies_with_us;
 use crate::scratch::Scratch;
 use crate::subject::{Subject, Unstarted};
+use crate::tool::dies_with_us;
 
 /// A server whose vault is on tmpfs, mounted there or by a link, does not start, and says why.
 pub(super) fn refuses_a_vault_in_memory(

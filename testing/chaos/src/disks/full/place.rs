@@ -8,9 +8,9 @@ use windlass_testkit::checker::Violation;
 
 use super::super::volume::Volume;
 use crate::disk::FileSystem;
-use crate::guard::dies_with_us;
 use crate::scratch::Scratch;
 use crate::subject::{Server, Subject};
+use crate::tool::dies_with_us;
 
 /// The user `nobody` on most systems, and a group with the same number. Numbers need no entry in /etc/passwd.
 const NOBODY: u32 = 65534;
