@@ -114,7 +114,7 @@ fn load(uploads: usize) -> Load {
 /// How many uploads have a session and are not at their end.
 fn living(fleet: &Fleet) -> usize {
     let lives = |upload: &&windlass_testkit::checker::Upload| {
-        upload.known().started && !upload.known().is_over()
+        upload.promise().started && !upload.promise().is_over()
     };
     fleet.uploads().filter(lives).count()
 }

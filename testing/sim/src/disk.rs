@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Component, Path};
 
-use crate::random::Random;
+use windlass_testkit::rng::Rng;
 
 #[cfg(test)]
 mod tests;
@@ -179,12 +179,12 @@ impl Disk {
     }
 
     /// What is on the disk when the power comes back.
-    pub(crate) fn after_power_cut(&self, keeps: Keeps, random: &mut Random) -> Self {
+    pub(crate) fn after_power_cut(&self, keeps: Keeps, rng: &mut Rng) -> Self {
         let nodes = self.nodes.iter().map(|node| match node {
             Node::File(file) => {
                 let mut left = file.durable.clone();
-                for change in kept(&file.since, keeps, random) {
-                    change.apply_some(&mut left, keeps, random);
+                for change in kept(&file.since, keeps, rng) {
+                    change.apply_some(&mut left, keeps, rng);
                 }
                 Node::File(File {
                     cached: left.clone(),
@@ -194,7 +194,7 @@ impl Disk {
             }
             Node::Directory(directory) => {
                 let mut left = directory.durable.clone();
-                for naming in kept(&directory.since, keeps, random) {
+                for naming in kept(&directory.since, keeps, rng) {
                     naming.apply(&mut left);
                 }
                 Node::Directory(Directory {
@@ -260,16 +260,16 @@ impl Disk {
 }
 
 /// Which changes a power cut leaves.
-fn kept<'a, T>(since: &'a [T], keeps: Keeps, random: &mut Random) -> Vec<&'a T> {
+fn kept<'a, T>(since: &'a [T], keeps: Keeps, rng: &mut Rng) -> Vec<&'a T> {
     let count = since.len();
     let first = match keeps {
         Keeps::Nothing => 0,
         Keeps::Everything | Keeps::Some | Keeps::Sectors => count,
-        Keeps::Prefixes => usize::try_from(random.below(count as u64 + 1)).unwrap_or(count),
+        Keeps::Prefixes => usize::try_from(rng.below(count as u64 + 1)).unwrap_or(count),
     };
     let any = matches!(keeps, Keeps::Some | Keeps::Sectors);
     let kept = since[..first].iter();
-    kept.filter(|_| !any || random.once_in(2)).collect()
+    kept.filter(|_| !any || rng.once_in(2)).collect()
 }
 
 impl Change {
@@ -282,7 +282,7 @@ impl Change {
 
     /// As it is when the power goes out in the middle. Sectors that are missing were never written,
     /// though the file may be longer by them.
-    fn apply_some(&self, content: &mut Vec<u8>, keeps: Keeps, random: &mut Random) {
+    fn apply_some(&self, content: &mut Vec<u8>, keeps: Keeps, rng: &mut Rng) {
         let Self::Write { offset, bytes } = self else {
             return self.apply(content);
         };
@@ -294,7 +294,7 @@ impl Change {
         while at < end {
             let next = (at / SECTOR + 1) * SECTOR;
             let piece = &bytes[at - offset..next.min(end) - offset];
-            if random.once_in(2) {
+            if rng.once_in(2) {
                 put(content, at, piece);
             }
             at = next;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use windlass_testkit::rng::Rng;
+
 use crate::disk::Keeps;
+use crate::oracle::LIFETIME;
 use crate::os::files::End;
-use crate::random::Random;
-use crate::witness::LIFETIME;
 
 /// The faults of a run.
 #[derive(Debug)]
@@ -37,11 +38,11 @@ pub(crate) enum Fault {
 }
 
 impl Faults {
-    pub(crate) fn new(random: &mut Random) -> Self {
+    pub(crate) fn new(rng: &mut Rng) -> Self {
         Self {
-            left: random.within(3..16),
-            next: Duration::from_millis(random.below(100)),
-            pause: random.pick(&[40, 400, 1500]),
+            left: rng.within(3..16),
+            next: Duration::from_millis(rng.below(100)),
+            pause: rng.pick(&[40, 400, 1500]),
         }
     }
 
@@ -51,47 +52,47 @@ impl Faults {
     }
 
     /// The next fault, when it is time for it.
-    pub(crate) fn due(&mut self, now: Duration, random: &mut Random) -> Option<Fault> {
+    pub(crate) fn due(&mut self, now: Duration, rng: &mut Rng) -> Option<Fault> {
         if self.left == 0 || now < self.next {
             return None;
         }
         self.left -= 1;
-        self.next = now + Duration::from_millis(random.below(self.pause));
-        Some(Fault::draw(random))
+        self.next = now + Duration::from_millis(rng.below(self.pause));
+        Some(Fault::draw(rng))
     }
 }
 
 impl Fault {
-    fn draw(random: &mut Random) -> Self {
-        let millis = random.pick(&[20, 200, 2000]);
-        let millis = random.within(millis / 10..millis);
-        match random.below(20) {
-            0 | 1 => Self::End(end(random)),
-            2..=8 => Self::EndAfter(random.below(60), end(random)),
-            9 | 10 => Self::SyncFails(random.below(10)),
+    fn draw(rng: &mut Rng) -> Self {
+        let millis = rng.pick(&[20, 200, 2000]);
+        let millis = rng.within(millis / 10..millis);
+        match rng.below(20) {
+            0 | 1 => Self::End(end(rng)),
+            2..=8 => Self::EndAfter(rng.below(60), end(rng)),
+            9 | 10 => Self::SyncFails(rng.below(10)),
             11 => Self::DiskFull(millis),
             12 => Self::Partition(millis),
             13 | 14 => Self::Hold(millis),
             15 | 16 => Self::Slow(millis),
             17 | 18 => Self::ClientCrash(millis),
-            _ => Self::Leap(leap(random)),
+            _ => Self::Leap(leap(rng)),
         }
     }
 }
 
-fn end(random: &mut Random) -> End {
-    if random.once_in(3) {
+fn end(rng: &mut Rng) -> End {
+    if rng.once_in(3) {
         End::Kill
     } else {
-        End::PowerCut(random.pick(&Keeps::ALL))
+        End::PowerCut(rng.pick(&Keeps::ALL))
     }
 }
 
 /// Hours; now and then so long that sessions die.
-fn leap(random: &mut Random) -> Duration {
-    if random.once_in(4) {
+fn leap(rng: &mut Rng) -> Duration {
+    if rng.once_in(4) {
         LIFETIME + Duration::from_secs(60)
     } else {
-        Duration::from_secs(random.within(60..6 * 60 * 60))
+        Duration::from_secs(rng.within(60..6 * 60 * 60))
     }
 }

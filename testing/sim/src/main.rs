@@ -2,26 +2,25 @@
 //!
 //! `README.md` says what is simulated and what is real.
 
-mod audit;
 mod disk;
 mod faults;
+mod invariants;
+mod oracle;
 mod os;
 mod outcome;
-mod random;
 mod runner;
 mod scratch;
 mod server;
 mod trace;
 mod uploads;
 mod wire;
-mod witness;
 mod world;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use os::files::Disloyalty;
+use os::files::LyingDisk;
 use scratch::Scratch;
 use world::Trial;
 
@@ -45,7 +44,7 @@ struct Arguments {
     jobs: usize,
     /// What the disk does that it must not do: the simulation is to find it out.
     #[arg(long, value_enum, default_value_t)]
-    disk: Disloyalty,
+    disk: LyingDisk,
 }
 
 fn main() -> ExitCode {
@@ -53,13 +52,13 @@ fn main() -> ExitCode {
     let all_well = match arguments.seed {
         Some(seed) => one(Trial {
             seed,
-            disloyalty: arguments.disk,
+            lying_disk: arguments.disk,
             trace: arguments.trace,
         }),
         None => runner::run(&runner::Plan {
             seeds: arguments.from..arguments.from.saturating_add(arguments.seeds),
             jobs: arguments.jobs.max(1),
-            disloyalty: arguments.disk,
+            lying_disk: arguments.disk,
         }),
     };
     if all_well {

@@ -11,7 +11,7 @@ use std::{env, io, thread};
 
 use clap::ValueEnum as _;
 
-use crate::os::files::Disloyalty;
+use crate::os::files::LyingDisk;
 use crate::outcome::Outcome;
 
 /// Real time that one seed may take.
@@ -28,7 +28,7 @@ const TELL: u64 = 100;
 pub(crate) struct Plan {
     pub(crate) seeds: Range<u64>,
     pub(crate) jobs: usize,
-    pub(crate) disloyalty: Disloyalty,
+    pub(crate) lying_disk: LyingDisk,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ pub(crate) fn run(plan: &Plan) -> bool {
                     if seed >= plan.seeds.end {
                         break;
                     }
-                    let outcome = process(seed, plan.disloyalty);
+                    let outcome = process(seed, plan.lying_disk);
                     let mut sums = sums.lock().expect("nothing panics while it is held");
                     sums.add(seed, plan, &outcome);
                 }
@@ -95,7 +95,7 @@ impl Sums {
             self.violations += 1;
             println!(
                 "seed {seed} breaks a rule; again: {}",
-                again(seed, plan.disloyalty)
+                again(seed, plan.lying_disk)
             );
             for rule in &outcome.broken {
                 println!("  {rule}");
@@ -112,24 +112,24 @@ impl Sums {
 }
 
 /// The command that runs a seed again.
-fn again(seed: u64, disloyalty: Disloyalty) -> String {
-    let disk = match disloyalty {
-        Disloyalty::None => String::new(),
+fn again(seed: u64, lying_disk: LyingDisk) -> String {
+    let disk = match lying_disk {
+        LyingDisk::None => String::new(),
         other => format!(" --disk {}", name(other)),
     };
     format!("cargo run --release -- --seed {seed} --trace{disk}")
 }
 
-fn name(disloyalty: Disloyalty) -> String {
-    let value = disloyalty.to_possible_value().expect("none is hidden");
+fn name(lying_disk: LyingDisk) -> String {
+    let value = lying_disk.to_possible_value().expect("none is hidden");
     value.get_name().to_owned()
 }
 
 /// Runs a seed in a process of its own.
-fn process(seed: u64, disloyalty: Disloyalty) -> Outcome {
+fn process(seed: u64, lying_disk: LyingDisk) -> Outcome {
     let program = env::current_exe().expect("the program that runs has a name");
     let mut command = Command::new(program);
-    command.args(["--seed", &seed.to_string(), "--disk", &name(disloyalty)]);
+    command.args(["--seed", &seed.to_string(), "--disk", &name(lying_disk)]);
     let spawned = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -11,11 +11,11 @@ use std::time::Duration;
 use windlass_server::config::Checkpoints;
 use windlass_server::{Listener, Registry, Server, Settings, Stores, SystemClock};
 use windlass_store_local::{LocalStore, OpenError, Options};
+use windlass_testkit::rng::Rng;
 
-use crate::random::Random;
+use crate::oracle::LIFETIME;
 use crate::trace::note;
-use crate::wire::Gate;
-use crate::witness::LIFETIME;
+use crate::wire::SimListener;
 
 /// Where its data lies and how it is set up. It survives the process.
 #[derive(Debug, Clone)]
@@ -29,10 +29,10 @@ struct Inner {
 }
 
 impl Place {
-    pub(crate) fn new(directory: PathBuf, random: &mut Random) -> Self {
+    pub(crate) fn new(directory: PathBuf, rng: &mut Rng) -> Self {
         let mut checkpoints = Checkpoints::default();
-        checkpoints.bytes = random.pick(&[16, 64, 256, 1024]) * 1024;
-        checkpoints.interval = Duration::from_millis(random.pick(&[5, 50, 1000]));
+        checkpoints.bytes = rng.pick(&[16, 64, 256, 1024]) * 1024;
+        checkpoints.interval = Duration::from_millis(rng.pick(&[5, 50, 1000]));
         Self(Rc::new(Inner {
             directory: RefCell::new(directory),
             checkpoints,
@@ -76,7 +76,7 @@ impl Place {
         let server = Server::new(self.settings(), registry, stores, Arc::new(SystemClock));
         note!("server   starts");
         let ended = server
-            .run(Listener::plain(Gate::open().await?), pending())
+            .run(Listener::plain(SimListener::open().await?), pending())
             .await;
         note!("server   ends: {ended:?}");
         Ok(())

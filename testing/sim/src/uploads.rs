@@ -12,11 +12,11 @@ use tokio::time::sleep;
 use windlass_client::{
     ChunkSize, Chunking, Client, Journal, RetryPolicy, RateLimit, Schedule, Source, Upload, UploadType,
 };
+use windlass_testkit::rng::Rng;
 
-use crate::random::Random;
+use crate::oracle::Oracle;
 use crate::trace::note;
 use crate::wire::Wire;
-use crate::witness::Witness;
 
 /// Chunks are multiples of this.
 const GRANULARITY: u64 = 256 * 1024;
@@ -78,12 +78,12 @@ struct Inner {
 
 impl Work {
     /// Plans some uploads and writes their media into `directory`.
-    pub(crate) fn plan(client: String, directory: &Path, random: &mut Random) -> Self {
+    pub(crate) fn plan(client: String, directory: &Path, rng: &mut Rng) -> Self {
         let directory = directory.join(&client);
         std::fs::create_dir_all(&directory).expect("there is room for media");
-        let count = random.within(2..5);
+        let count = rng.within(2..5);
         let plans: Vec<Plan> = (0..count)
-            .map(|index| Plan::draw(format!("{client}-{index}"), &directory, random))
+            .map(|index| Plan::draw(format!("{client}-{index}"), &directory, rng))
             .collect();
         Self(Rc::new(Inner {
             client,
@@ -110,8 +110,8 @@ impl Work {
     }
 
     /// Does what is left to do: the life of a client's process, again and again.
-    pub(crate) async fn run(self, witness: Witness) -> turmoil::Result {
-        let wire = Wire::new(&self.0.client, witness);
+    pub(crate) async fn run(self, oracle: Oracle) -> turmoil::Result {
+        let wire = Wire::new(&self.0.client, oracle);
         let client = Client::with_transport(Arc::new(wire), None);
         for (index, plan) in self.0.plans.iter().enumerate() {
             while self.0.outcomes.borrow()[index] == Outcome::Open {
@@ -144,28 +144,28 @@ impl Work {
 }
 
 impl Plan {
-    fn draw(name: String, directory: &Path, random: &mut Random) -> Self {
-        let size = match random.below(6) {
-            0 => random.within(0..1024),
-            1 => random.within(1024..64 * 1024 + 2),
-            2 | 3 => random.within(64 * 1024..GRANULARITY),
-            _ => random.within(GRANULARITY..4 * GRANULARITY),
+    fn draw(name: String, directory: &Path, rng: &mut Rng) -> Self {
+        let size = match rng.below(6) {
+            0 => rng.within(0..1024),
+            1 => rng.within(1024..64 * 1024 + 2),
+            2 | 3 => rng.within(64 * 1024..GRANULARITY),
+            _ => rng.within(GRANULARITY..4 * GRANULARITY),
         };
         let mut media = vec![0; usize::try_from(size).expect("it is short")];
-        random.fill(&mut media);
+        rng.fill(&mut media);
         let file = directory.join(&name);
         std::fs::write(&file, media).expect("there is room for media");
-        let chunk = ChunkSize::new(random.pick(&[1, 2]) * GRANULARITY).expect("a multiple");
+        let chunk = ChunkSize::new(rng.pick(&[1, 2]) * GRANULARITY).expect("a multiple");
         Self {
             name,
             file,
-            manner: match random.below(8) {
+            manner: match rng.below(8) {
                 0 => Manner::OneRequest,
-                1 | 2 => Manner::Cancelled(Duration::from_millis(random.within(5..800))),
+                1 | 2 => Manner::Cancelled(Duration::from_millis(rng.within(5..800))),
                 _ => Manner::Session,
             },
-            chunking: random.pick(&[Chunking::Adaptive, Chunking::Fixed(chunk)]),
-            rate: random.pick(&RATES),
+            chunking: rng.pick(&[Chunking::Adaptive, Chunking::Fixed(chunk)]),
+            rate: rng.pick(&RATES),
         }
     }
 

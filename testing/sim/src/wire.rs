@@ -22,9 +22,9 @@ use turmoil::net::{TcpListener, TcpStream};
 use windlass_client::transport::{Body, Reply, Request, Transport, TransportError};
 use windlass_server::Accept;
 
+use crate::oracle::Oracle;
 use crate::os::files;
 use crate::trace::{digest, note};
-use crate::witness::Witness;
 
 /// Where the server listens.
 pub(crate) const PORT: u16 = 80;
@@ -37,18 +37,18 @@ const EXCHANGE: Duration = Duration::from_secs(6);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends the requests of the real client, each over a connection of its own, and has the witness hear the
+/// Sends the requests of the real client, each over a connection of its own, and has the oracle take in the
 /// replies.
 pub(crate) struct Wire {
     who: String,
-    witness: Witness,
+    oracle: Oracle,
 }
 
 impl Wire {
-    pub(crate) fn new(who: impl Into<String>, witness: Witness) -> Self {
+    pub(crate) fn new(who: impl Into<String>, oracle: Oracle) -> Self {
         Self {
             who: who.into(),
-            witness,
+            oracle,
         }
     }
 
@@ -86,7 +86,7 @@ impl Transport for Wire {
         let (method, uri) = (request.method.clone(), request.url.to_string());
         let range = request.headers.get("content-range").cloned();
         note!("{:<8} {method} {uri} {range:?}", self.who);
-        let asked = self.witness.asks(&method, &uri, &request.headers);
+        let asked = self.oracle.request(&method, &uri, &request.headers);
         let reply = self.exchange(request).await;
         match &reply {
             Ok(reply) => {
@@ -96,8 +96,8 @@ impl Transport for Wire {
                     self.who,
                     digest(&reply.body)
                 );
-                self.witness
-                    .hears(&asked, status, &reply.headers, &reply.body);
+                self.oracle
+                    .reply(&asked, status, &reply.headers, &reply.body);
             }
             Err(error) => note!("{:<8} {error}", self.who),
         }
@@ -159,15 +159,15 @@ fn silent() -> TransportError {
 }
 
 /// The server's end of the network. What has lost its power says nothing more.
-pub(crate) struct Gate(TcpListener);
+pub(crate) struct SimListener(TcpListener);
 
-impl Gate {
+impl SimListener {
     pub(crate) async fn open() -> io::Result<Self> {
         Ok(Self(TcpListener::bind(("0.0.0.0", PORT)).await?))
     }
 }
 
-impl Accept for Gate {
+impl Accept for SimListener {
     type Stream = Outlet;
 
     async fn accept(&self) -> io::Result<(Outlet, Option<SocketAddr>)> {

@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use turmoil::Sim;
+use windlass_testkit::rng::Rng;
 
-use crate::audit::{self, Auditor};
 use crate::disk::Keeps;
 use crate::faults::{Fault, Faults};
-use crate::os::files::{self, Disloyalty, End};
+use crate::invariants::{self, InvariantChecker};
+use crate::oracle::{LIFETIME, Oracle};
+use crate::os::files::{self, End, LyingDisk};
 use crate::os::{self, clock, threads};
 use crate::outcome::Outcome;
-use crate::random::Random;
 use crate::server::Place;
 use crate::trace::{self, note};
 use crate::uploads::Work;
-use crate::witness::{LIFETIME, Witness};
 
 const PURPOSE: u64 = 4;
 
@@ -26,13 +26,13 @@ const TICK: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(300);
 
 const SERVER: &str = "server";
-const AUDITOR: &str = "auditor";
+const CHECKER: &str = "checker";
 
 /// What is tried.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trial {
     pub(crate) seed: u64,
-    pub(crate) disloyalty: Disloyalty,
+    pub(crate) lying_disk: LyingDisk,
     /// Print every event.
     pub(crate) trace: bool,
 }
@@ -48,21 +48,21 @@ pub(crate) fn live(trial: Trial, directory: &Path) -> Outcome {
     let (trace, events) = trace::sum();
     Outcome {
         crashes: world.crashes,
-        acknowledged: world.witness.acknowledged(),
+        acknowledged: world.oracle.acknowledged(),
         events,
         trace,
-        broken: world.witness.broken(),
+        broken: world.oracle.broken(),
     }
 }
 
 struct World {
     sim: Sim<'static>,
-    random: Random,
+    rng: Rng,
     directory: PathBuf,
     place: Place,
     works: Vec<Work>,
-    auditor: Auditor,
-    witness: Witness,
+    checker: InvariantChecker,
+    oracle: Oracle,
     faults: Faults,
     crashes: u64,
     /// What is undone when its time has come.
@@ -87,24 +87,24 @@ enum Later {
 
 impl World {
     fn new(trial: Trial, directory: &Path) -> Self {
-        let mut random = Random::new(trial.seed, PURPOSE);
+        let mut rng = Rng::for_purpose(trial.seed, PURPOSE);
         let data = directory.join("server-0");
         std::fs::create_dir_all(&data).expect("there is room for a directory");
-        files::watch(&data, trial.seed, trial.disloyalty);
-        let place = Place::new(data, &mut random);
-        let works = (0..random.within(2..5))
-            .map(|index| Work::plan(client(index), directory, &mut random))
+        files::watch(&data, trial.seed, trial.lying_disk);
+        let place = Place::new(data, &mut rng);
+        let works = (0..rng.within(2..5))
+            .map(|index| Work::plan(client(index), directory, &mut rng))
             .collect();
-        let witness = Witness::default();
+        let oracle = Oracle::default();
         let mut world = Self {
-            sim: network(trial.seed, &mut random),
-            faults: Faults::new(&mut random),
-            auditor: Auditor::new(witness.clone()),
-            random,
+            sim: network(trial.seed, &mut rng),
+            faults: Faults::new(&mut rng),
+            checker: InvariantChecker::new(oracle.clone()),
+            rng,
             directory: directory.to_owned(),
             place,
             works,
-            witness,
+            oracle,
             crashes: 0,
             later: Vec::new(),
             disk_is_troubled: false,
@@ -119,18 +119,18 @@ impl World {
         let place = self.place.clone();
         self.sim.host(SERVER, move || place.clone().run());
         for (index, work) in (0..).zip(&self.works) {
-            let (work, witness) = (work.clone(), self.witness.clone());
+            let (work, oracle) = (work.clone(), self.oracle.clone());
             self.sim
-                .host(client(index), move || work.clone().run(witness.clone()));
+                .host(client(index), move || work.clone().run(oracle.clone()));
         }
-        let auditor = self.auditor.clone();
-        self.sim.host(AUDITOR, move || auditor.clone().run());
+        let checker = self.checker.clone();
+        self.sim.host(CHECKER, move || checker.clone().run());
     }
 
     /// Until the faults are used up.
     fn have_faults(&mut self) {
         while !self.faults.are_over() {
-            if let Some(fault) = self.faults.due(clock::elapsed(), &mut self.random) {
+            if let Some(fault) = self.faults.due(clock::elapsed(), &mut self.rng) {
                 self.strike(fault);
             }
             self.step();
@@ -149,7 +149,7 @@ impl World {
             }
         }
         self.until("the uploads", |world| world.works.iter().all(Work::is_done));
-        let keeps = self.random.pick(&Keeps::ALL);
+        let keeps = self.rng.pick(&Keeps::ALL);
         files::end_now(End::PowerCut(keeps));
         self.step();
         self.until("the restart", |world| world.sim.is_host_running(SERVER));
@@ -158,23 +158,23 @@ impl World {
     /// Holds everything against what was promised.
     fn judge(&mut self) {
         let outcomes = self.works.iter().flat_map(Work::outcomes).collect();
-        self.auditor.order_everything(outcomes, self.has_aged);
-        self.until("the audit", |world| world.auditor.is_done());
+        self.checker.order_everything(outcomes, self.has_aged);
+        self.until("the last check", |world| world.checker.is_done());
         self.sim.crash(SERVER);
         if let Some(path) = files::overlooked() {
             let path = path.display();
-            self.witness
-                .accuse(format!("{path} was changed behind the simulation's back"));
+            self.oracle
+                .violate(format!("{path} was changed behind the simulation's back"));
         }
-        audit::sweep_and_count(&self.place.directory(), &self.witness);
+        invariants::sweep_and_count(&self.place.directory(), &self.oracle);
     }
 
     fn until(&mut self, what: &str, is_done: impl Fn(&mut Self) -> bool) {
         let limit = clock::elapsed() + PATIENCE;
         while !is_done(self) {
             if clock::elapsed() > limit {
-                self.witness
-                    .accuse(format!("{what} did not come to an end"));
+                self.oracle
+                    .violate(format!("{what} did not come to an end"));
                 return;
             }
             self.step();
@@ -185,7 +185,7 @@ impl World {
     fn step(&mut self) {
         clock::set_elapsed(self.sim.elapsed());
         if let Err(error) = self.sim.step() {
-            self.witness.accuse(format!("somebody gave up: {error}"));
+            self.oracle.violate(format!("somebody gave up: {error}"));
         }
         threads::rest();
         self.look_after_the_server();
@@ -208,9 +208,9 @@ impl World {
             .any(|(_, later)| *later == Later::StartServer);
         if !self.sim.is_host_running(SERVER) && !is_awaited {
             if self.place.has_refused() && !self.disk_is_troubled {
-                self.witness.accuse("the store does not open".to_owned());
+                self.oracle.violate("the store does not open".to_owned());
             }
-            let down = self.random.pick(&[10, 100, 1000]);
+            let down = self.rng.pick(&[10, 100, 1000]);
             self.in_time(down, Later::StartServer);
         }
     }
@@ -219,7 +219,7 @@ impl World {
         self.crashes += 1;
         let directory = self.directory.join(format!("server-{}", self.crashes));
         // A machine without power does not even close its connections.
-        let says_goodbye = self.random.once_in(2);
+        let says_goodbye = self.rng.once_in(2);
         if !says_goodbye {
             self.part(true);
         }
@@ -233,7 +233,7 @@ impl World {
     /// Cuts the server off from everybody, or connects it again.
     fn part(&mut self, from_all: bool) {
         let clients = (0..self.works.len()).map(|index| client(index as u64));
-        for other in clients.chain([AUDITOR.to_owned()]) {
+        for other in clients.chain([CHECKER.to_owned()]) {
             if from_all {
                 self.sim.partition(SERVER, other);
             } else {
@@ -288,7 +288,7 @@ impl World {
     }
 
     fn some_client(&mut self) -> usize {
-        let client = self.random.below(self.works.len() as u64);
+        let client = self.rng.below(self.works.len() as u64);
         usize::try_from(client).expect("an index")
     }
 
@@ -297,14 +297,14 @@ impl World {
         match later {
             Later::StartServer => {
                 self.sim.bounce(SERVER);
-                self.auditor.order_sessions();
-                if !self.faults.are_over() && self.random.once_in(3) {
-                    let soon = self.random.within(10..100);
+                self.checker.order_sessions();
+                if !self.faults.are_over() && self.rng.once_in(3) {
+                    let soon = self.rng.within(10..100);
                     self.in_time(soon, Later::PowerCut);
                 }
             }
             Later::PowerCut => {
-                let keeps = self.random.pick(&Keeps::ALL);
+                let keeps = self.rng.pick(&Keeps::ALL);
                 files::end_now(End::PowerCut(keeps));
             }
             Later::StartClient(index) => self.sim.bounce(client(index as u64)),
@@ -316,12 +316,12 @@ impl World {
     }
 }
 
-fn network(seed: u64, random: &mut Random) -> Sim<'static> {
+fn network(seed: u64, rng: &mut Rng) -> Sim<'static> {
     turmoil::Builder::new()
         .rng_seed(seed)
         .tick_duration(TICK)
         .simulation_duration(Duration::from_secs(1 << 30))
-        .max_message_latency(Duration::from_millis(random.pick(&[1, 10, 40])))
+        .max_message_latency(Duration::from_millis(rng.pick(&[1, 10, 40])))
         .enable_random_order()
         .build()
 }

@@ -1,13 +1,6 @@
 //! Clients that record what was acknowledged, and hold a server to it after every fault.
 //!
-//! The rules are those of `docs/durability.md`:
-//!
-//! 1. an acknowledged offset never decreases;
-//! 2. the final media equals the bytes that were sent;
-//! 3. a finished session stays finished, with one resource and equal replies;
-//! 4. a cancelled session never yields a resource;
-//! 5. after a sweep there is no media without a row and no row without media. This one is not visible from outside: `windlass verify`
-//!    looks at it.
+//! The rules are those of the [`oracle`](crate::oracle). Rule 5 is not visible from outside: `windlass verify` checks it.
 //!
 //! The checker speaks the protocol from outside and knows nothing of a server's insides. What differs between protocols is a
 //! [`Dialect`], so that it can be pointed at other servers too. A server's word counts from the moment that its reply was read:
@@ -28,15 +21,12 @@
 mod dialect;
 mod fleet;
 mod load;
-mod record;
-mod rule;
 #[cfg(test)]
 mod tests;
 mod upload;
 
-pub use dialect::{Answer, Census, Dialect, Google, Resumable308, Tus};
+pub use crate::oracle::{Answer, Event, Promise, Rule, Violation};
+pub use dialect::{Census, Dialect, Google, Resumable308, Tus};
 pub use fleet::{Figures, Fleet, Losses};
 pub use load::{Load, Manner};
-pub use record::{Event, Known, Record};
-pub use rule::{Rule, Violation};
-pub use upload::Upload;
+pub use upload::{Record, Upload};

@@ -13,6 +13,7 @@ pub mod fault_proxy;
 pub mod http2;
 pub mod images;
 pub mod media;
+pub mod oracle;
 pub mod process;
 pub mod raw;
 pub mod rng;

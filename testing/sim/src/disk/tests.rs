@@ -23,10 +23,10 @@ fn content(disk: &Disk, path: &str) -> Option<Vec<u8>> {
 
 /// Everything that a file may be after a power cut.
 fn possible(disk: &Disk, path: &str, keeps: Keeps) -> BTreeMap<Option<Vec<u8>>, u64> {
-    let mut random = Random::new(1, 1);
+    let mut rng = Rng::for_purpose(1, 1);
     let mut seen = BTreeMap::new();
     for _ in 0..ROUNDS {
-        let left = disk.after_power_cut(keeps, &mut random);
+        let left = disk.after_power_cut(keeps, &mut rng);
         *seen.entry(content(&left, path)).or_insert(0) += 1;
     }
     seen

@@ -4,23 +4,23 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use libc::{size_t, ssize_t};
+use windlass_testkit::rng::Rng;
 
 use super::{real, threads};
-use crate::random::Random;
 
-static SOURCE: Mutex<Option<Random>> = Mutex::new(None);
+static SOURCE: Mutex<Option<Rng>> = Mutex::new(None);
 
 const PURPOSE: u64 = 1;
 
 pub(super) fn begin(seed: u64) {
     let mut source = SOURCE.lock().unwrap_or_else(PoisonError::into_inner);
-    *source = Some(Random::new(seed, PURPOSE));
+    *source = Some(Rng::for_purpose(seed, PURPOSE));
 }
 
 /// Fills a buffer, if the simulation has begun.
 fn fill(buf: &mut [u8]) -> bool {
     let mut source = SOURCE.lock().unwrap_or_else(PoisonError::into_inner);
-    source.as_mut().map(|random| random.fill(buf)).is_some()
+    source.as_mut().map(|rng| rng.fill(buf)).is_some()
 }
 
 /// Stands in for the function of the C library.

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::off_t;
+use windlass_testkit::rng::Rng;
 
 use super::{real, threads};
 use crate::disk::{Disk, Inode, Keeps};
-use crate::random::Random;
 use crate::trace::{digest, note};
 
 mod calls;
@@ -29,7 +29,7 @@ static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
 
 /// What the disk does that it must not do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub(crate) enum Disloyalty {
+pub(crate) enum LyingDisk {
     /// Nothing.
     #[default]
     None,
@@ -57,8 +57,8 @@ struct Machine {
     root: PathBuf,
     disk: Disk,
     open: BTreeMap<c_int, Open>,
-    random: Random,
-    disloyalty: Disloyalty,
+    rng: Rng,
+    lying_disk: LyingDisk,
     /// Files whose sync is late, by whether the log was synced since.
     late: Vec<(Inode, bool)>,
     /// How many changes it is to the end of the process.
@@ -80,13 +80,13 @@ struct Open {
 type Verdict = Result<(), c_int>;
 
 /// Begins to note what happens below `root`, an empty directory.
-pub(crate) fn watch(root: &Path, seed: u64, disloyalty: Disloyalty) {
+pub(crate) fn watch(root: &Path, seed: u64, lying_disk: LyingDisk) {
     *lock() = Some(Machine {
         root: root.to_owned(),
         disk: Disk::new(),
         open: BTreeMap::new(),
-        random: Random::new(seed, PURPOSE),
-        disloyalty,
+        rng: Rng::for_purpose(seed, PURPOSE),
+        lying_disk,
         late: Vec::new(),
         fuse: None,
         failure: None,
@@ -204,7 +204,7 @@ impl Machine {
         note!("machine  {end:?}");
         let disk = match end {
             End::Kill => self.disk.clone(),
-            End::PowerCut(keeps) => self.disk.after_power_cut(keeps, &mut self.random),
+            End::PowerCut(keeps) => self.disk.after_power_cut(keeps, &mut self.rng),
         };
         self.left = Some((disk, end));
     }
@@ -316,11 +316,11 @@ impl Machine {
         let is_media =
             !is_directory && file.path.starts_with("vault") && !file.path.ends_with("identity");
         let is_log = name_ends_with(&file.path, "-wal");
-        match self.disloyalty {
-            Disloyalty::ForgetsMedia if is_media => {}
-            Disloyalty::ForgetsNames if is_directory => {}
-            Disloyalty::ForgetsLedger if is_log => {}
-            Disloyalty::SyncsMediaLate if is_media => self.late.push((file.inode, false)),
+        match self.lying_disk {
+            LyingDisk::ForgetsMedia if is_media => {}
+            LyingDisk::ForgetsNames if is_directory => {}
+            LyingDisk::ForgetsLedger if is_log => {}
+            LyingDisk::SyncsMediaLate if is_media => self.late.push((file.inode, false)),
             _ => self.disk.sync(file.inode),
         }
         if is_log {

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{pthread_attr_t, pthread_t};
+use windlass_testkit::rng::Rng;
 
 use super::real::{self, Start};
-use crate::random::Random;
 
 const PURPOSE: u64 = 2;
 
@@ -34,7 +34,7 @@ thread_local! {
 
 struct Schedule {
     threads: Vec<Thread>,
-    random: Random,
+    rng: Rng,
     /// Counts waits, so that who waits longest is woken first.
     waits: u64,
 }
@@ -67,7 +67,7 @@ pub(super) fn begin(seed: u64) {
     ME.set(Some(0));
     *lock() = Some(Schedule {
         threads: vec![Thread::new(State::Running)],
-        random: Random::new(seed, PURPOSE),
+        rng: Rng::for_purpose(seed, PURPOSE),
         waits: 0,
     });
 }
@@ -84,7 +84,7 @@ pub(crate) fn rest() {
 
 /// Now and then lets another thread go first.
 pub(super) fn hesitate() {
-    if with(|schedule| schedule.random.once_in(YIELDS_ONCE_IN)) {
+    if with(|schedule| schedule.rng.once_in(YIELDS_ONCE_IN)) {
         give_way(State::Ready);
     }
 }
@@ -128,10 +128,10 @@ impl Schedule {
     fn next(&mut self) -> (usize, &'static AtomicU32) {
         let resting = self.find(|state| state == State::Resting);
         let ready: Vec<usize> = self.all(|state| state == State::Ready);
-        let lags = resting.is_some() && !ready.is_empty() && self.random.once_in(LAGS_ONCE_IN);
+        let lags = resting.is_some() && !ready.is_empty() && self.rng.once_in(LAGS_ONCE_IN);
         let next = match resting {
             Some(resting) if lags || ready.is_empty() => resting,
-            _ if !ready.is_empty() => self.random.pick(&ready),
+            _ if !ready.is_empty() => self.rng.pick(&ready),
             _ => self.first_to_time_out(),
         };
         let thread = &mut self.threads[next];

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use crate::media::Media;
+use crate::oracle::Answer;
 use crate::raw::{Reply, Request};
 
 pub use google::Google;
@@ -19,25 +20,6 @@ pub use tus::Tus;
 
 /// Resources by the name they were uploaded under: of each, what [`Dialect::download`] wants.
 pub type Census = HashMap<String, Vec<String>>;
-
-/// What a reply means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// A session was started; this is the target of its requests.
-    Started(String),
-    /// So many bytes are committed.
-    Committed(u64),
-    /// The upload is complete. The body is to be repeated, in every reply to come.
-    Finished(Vec<u8>),
-    /// The session was cancelled.
-    Cancelled,
-    /// There is no such session.
-    Unknown,
-    /// Not now, with this status.
-    NotNow(u16),
-    /// The protocol has no place for it.
-    Strange(String),
-}
 
 impl Answer {
     /// A reply that the protocol has no place for, in a few words.
@@ -67,21 +49,32 @@ pub trait Dialect: Send + Sync + fmt::Debug {
 
     /// An upload in one request, without a session, where that exists; with the name when
     /// `multipart`.
-    fn single_request(&self, name: &str, media: Media, multipart: bool) -> Option<Request>;
+    fn single_request(&self, name: &str, media: Media, multipart: bool) -> Option<Request> {
+        let _ = (name, media, multipart);
+        None
+    }
 
     /// What a reply to any of these says.
     fn answer(&self, reply: &Reply, media: Media) -> Answer;
 
     /// What [`Dialect::download`] wants of a finished upload: from its session's target and its
-    /// final reply.
-    fn resource(&self, target: Option<&str>, finished: &[u8]) -> Option<String>;
+    /// final reply. By default the target, where media is at the URL of its upload.
+    fn resource(&self, target: Option<&str>, finished: &[u8]) -> Option<String> {
+        let _ = finished;
+        target.map(str::to_owned)
+    }
 
     /// Asks for the media of a resource, where that is possible.
-    fn download(&self, resource: &str) -> Option<Request>;
+    fn download(&self, resource: &str) -> Option<Request> {
+        Some(Request::new("GET", resource))
+    }
 
     /// All resources by name, where the server can list them.
     ///
     /// # Errors
     /// What breaks on the way.
-    fn census(&self, address: SocketAddr) -> io::Result<Option<Census>>;
+    fn census(&self, address: SocketAddr) -> io::Result<Option<Census>> {
+        let _ = address;
+        Ok(None)
+    }
 }

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::dialect::{Census, Dialect};
 use super::load::Load;
-use super::record::{Event, Record};
-use super::rule::{Rule, Violation};
-use super::upload::{Scene, Upload};
+use super::upload::{Record, Scene, Upload};
+use crate::oracle::{Event, Rule, Violation};
 
 /// How long a reply, and progress, may take unless [`Fleet::set_patience`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -254,14 +253,14 @@ impl Fleet {
         for upload in self.uploads() {
             let acknowledges =
                 |record: &&Record| matches!(record.event, Event::Committed(_) | Event::Finished(_));
-            let known = upload.known();
+            let promise = upload.promise();
             figures.uploads += 1;
-            figures.finished += u64::from(known.finished.is_some());
-            figures.cancelled += u64::from(known.cancelled);
+            figures.finished += u64::from(promise.finished.is_some());
+            figures.cancelled += u64::from(promise.cancelled);
             figures.acknowledgements += upload.records().iter().filter(acknowledges).count() as u64;
-            figures.bytes += match known.finished {
-                Some(_) => known.sent,
-                None => known.offset,
+            figures.bytes += match promise.finished {
+                Some(_) => promise.sent,
+                None => promise.offset,
             };
         }
         figures
@@ -272,7 +271,7 @@ impl Fleet {
         let mut losses = Losses::default();
         for upload in self.uploads().filter(|upload| upload.lost() > 0) {
             losses.uploads += 1;
-            losses.finished += u64::from(upload.known().finished.is_some());
+            losses.finished += u64::from(upload.promise().finished.is_some());
             losses.worst = losses.worst.max(upload.lost());
         }
         losses

@@ -6,16 +6,28 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::dialect::{Answer, Census, Dialect};
+use super::dialect::{Census, Dialect};
 use super::load::{Load, Manner};
-use super::record::{Event, Known, Record};
-use super::rule::{Rule, Violation, judge, lost};
 use crate::media::Media;
+use crate::oracle::{
+    Age, Answer, End, Event, Promise, Rule, Violation, judge, judge_resources, lost,
+};
 use crate::raw::{RawPeer, Request};
 use crate::session::CHUNK_GRANULARITY;
 
 /// The pause of an upload that was told to wait, or that broke.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// An event, and when it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Since the fleet was made.
+    pub at: Duration,
+    /// What the fleet's stamp said then, e.g. the length of a log of block writes.
+    pub stamp: u64,
+    /// What happened.
+    pub event: Event,
+}
 
 /// What an upload needs of its fleet.
 pub(super) struct Scene<'a> {
@@ -37,7 +49,7 @@ pub struct Upload {
     manner: Manner,
     target: Option<String>,
     records: Vec<Record>,
-    known: Known,
+    promise: Promise,
     /// The offset is not known since the last connection broke.
     must_ask: bool,
     violations: Vec<Violation>,
@@ -57,7 +69,7 @@ impl Upload {
             manner,
             target: None,
             records: Vec::new(),
-            known: Known::default(),
+            promise: Promise::default(),
             must_ask: false,
             violations: Vec::new(),
             let_down: false,
@@ -76,8 +88,8 @@ impl Upload {
     }
 
     /// What the server is bound by.
-    pub fn known(&self) -> &Known {
-        &self.known
+    pub fn promise(&self) -> &Promise {
+        &self.promise
     }
 
     /// Where its session is, once it was started.
@@ -102,7 +114,7 @@ impl Upload {
     /// Whether nothing is left to be sent: it is over, or it was one request that was answered by
     /// nothing, which nobody can go on with.
     pub(super) fn is_over(&self) -> bool {
-        self.let_down || self.known.is_over() || (self.is_one_shot() && self.was_sent())
+        self.let_down || self.promise.is_over() || (self.is_one_shot() && self.was_sent())
     }
 
     /// The upload as it was at a stamp.
@@ -112,10 +124,10 @@ impl Upload {
             .iter()
             .take_while(|record| record.stamp <= stamp);
         let records: Vec<_> = records.cloned().collect();
-        let known = Known::of(&records);
+        let promise = Promise::of(records.iter().map(|record| &record.event));
         Self {
-            target: self.target.clone().filter(|_| known.started),
-            known,
+            target: self.target.clone().filter(|_| promise.started),
+            promise,
             records,
             must_ask: true,
             violations: Vec::new(),
@@ -161,7 +173,7 @@ impl Upload {
         self.persist(scene, undecided, Self::ask);
         if self.must_ask {
             // What nobody can ask for is gone.
-            self.lost = self.known.acknowledged();
+            self.lost = self.promise.acknowledged();
         }
     }
 
@@ -181,9 +193,9 @@ impl Upload {
     ) {
         let mut since = Instant::now();
         while goes_on(self) && self.violations.is_empty() {
-            let before = self.known.clone();
+            let before = self.promise.clone();
             let result = step(self, scene);
-            if self.known != before {
+            if self.promise != before {
                 since = Instant::now();
                 continue;
             }
@@ -215,24 +227,19 @@ impl Upload {
         }
         let named = census.filter(|_| self.manner != Manner::Simple);
         let found = named.map(|census| census.get(&self.name).map_or(&[][..], Vec::as_slice));
-        let (least, most) = match (&self.known.finished, self.known.cancelled) {
-            (_, true) => (0, 0),
-            (Some(_), _) => (1, 1),
-            // It was never answered: it may have happened.
-            (None, _) => (0, 1),
-        };
+        let end = self.promise.end();
         if let Some(found) = found.map(<[_]>::len)
-            && !(least..=most).contains(&found)
+            && let Some(rule) = judge_resources(end, found, false)
         {
-            if found < least {
-                self.lost = self.known.acknowledged();
+            if end == End::Finished && found == 0 {
+                self.lost = self.promise.acknowledged();
             }
-            self.violate(Rule::Resources { found, least, most });
+            self.violate(rule);
         }
-        let body = self.known.finished.as_deref();
+        let body = self.promise.finished.as_deref();
         let resource = body.and_then(|body| scene.dialect.resource(self.target(), body));
         let resource = resource.or_else(|| found?.first().cloned());
-        if resource.is_none() && least > 0 && !self.let_down {
+        if resource.is_none() && end == End::Finished && !self.let_down {
             self.violate(Rule::Strange(
                 "the final reply names no resource".to_owned(),
             ));
@@ -254,7 +261,7 @@ impl Upload {
         let pairs = self.media.whole().into_iter().zip(body);
         let right = pairs.filter(|(sent, now)| sent == *now).count() as u64;
         // Where nothing is missing and something was added, every byte that was acknowledged is still there.
-        self.lost = self.known.acknowledged().saturating_sub(right);
+        self.lost = self.promise.acknowledged().saturating_sub(right);
         self.violate(Rule::MediaDiffers(how));
         Ok(())
     }
@@ -269,7 +276,7 @@ impl Upload {
         let Some(target) = &self.target else {
             return Next::Start(dialect.start(&self.name, self.media));
         };
-        let (from, len) = (self.known.offset, self.media.len());
+        let (from, len) = (self.promise.offset, self.media.len());
         let granules = |bytes: u64| bytes / CHUNK_GRANULARITY * CHUNK_GRANULARITY;
         match self.manner {
             // From wherever a checkpoint has left it: a shorter chunk would be refused.
@@ -328,8 +335,8 @@ impl Upload {
     }
 
     fn take_in(&mut self, scene: &Scene<'_>, answer: Answer) {
-        if let Some(rule) = judge(&self.known, &answer) {
-            self.lost = lost(&self.known, &answer);
+        if let Some(rule) = judge(&self.promise, &answer, Age::default()) {
+            self.lost = lost(&self.promise, &answer);
             self.violate(rule);
         }
         self.must_ask = matches!(answer, Answer::NotNow(_));
@@ -348,7 +355,7 @@ impl Upload {
 
     pub(super) fn note(&mut self, scene: &Scene<'_>, event: Event) {
         let (at, stamp) = (scene.moment)();
-        self.known.note(&event);
+        self.promise.note(&event);
         self.records.push(Record { at, stamp, event });
     }
 
@@ -363,7 +370,7 @@ impl Upload {
     }
 
     fn was_sent(&self) -> bool {
-        self.known.sent > 0
+        self.promise.sent > 0
     }
 }
 

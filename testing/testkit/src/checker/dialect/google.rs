@@ -6,9 +6,10 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{Answer, Census, Dialect};
+use super::{Census, Dialect};
 use crate::farm;
 use crate::media::Media;
+use crate::oracle::Answer;
 use crate::raw::{RawPeer, Reply, Request};
 use crate::session::{content_range, target_of};
 

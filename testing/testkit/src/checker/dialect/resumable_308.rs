@@ -3,14 +3,13 @@
 //! What differs: a session starts with 201 and a URI that may leave its scheme to the request's, a deletion is answered by 204, and
 //! nothing is written as `Range: bytes=0--1`.
 
-use std::io;
-use std::net::SocketAddr;
 use std::ops::Range;
 
 use serde_json::json;
 
-use super::{Answer, Census, Dialect};
+use super::Dialect;
 use crate::media::Media;
+use crate::oracle::Answer;
 use crate::raw::{Reply, Request};
 
 #[cfg(test)]
@@ -61,10 +60,6 @@ impl Dialect for Resumable308 {
         Some(Request::new("DELETE", target).body(""))
     }
 
-    fn single_request(&self, _: &str, _: Media, _: bool) -> Option<Request> {
-        None
-    }
-
     fn answer(&self, reply: &Reply, _: Media) -> Answer {
         match reply.status {
             308 => committed(reply).map_or_else(|| Answer::strange(reply), Answer::Committed),
@@ -74,18 +69,6 @@ impl Dialect for Resumable308 {
             408 | 409 | 429 | 500..=599 => Answer::NotNow(reply.status),
             _ => Answer::strange(reply),
         }
-    }
-
-    fn resource(&self, target: Option<&str>, _: &[u8]) -> Option<String> {
-        target.map(str::to_owned)
-    }
-
-    fn download(&self, resource: &str) -> Option<Request> {
-        Some(Request::new("GET", resource))
-    }
-
-    fn census(&self, _: SocketAddr) -> io::Result<Option<Census>> {
-        Ok(None)
     }
 }
 

@@ -1,14 +1,13 @@
 //! tus 1.0, with the extensions creation and termination.
 
-use std::io;
-use std::net::SocketAddr;
 use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Answer, Census, Dialect};
+use super::Dialect;
 use crate::media::Media;
+use crate::oracle::Answer;
 use crate::raw::{Reply, Request};
 use crate::session::target_of;
 
@@ -58,10 +57,6 @@ impl Dialect for Tus {
         Some(request("DELETE", target).body(""))
     }
 
-    fn single_request(&self, _: &str, _: Media, _: bool) -> Option<Request> {
-        None
-    }
-
     fn answer(&self, reply: &Reply, media: Media) -> Answer {
         match (reply.status, offset(reply)) {
             (201, _) => target_of(reply).map_or_else(|| Answer::strange(reply), Answer::Started),
@@ -73,18 +68,6 @@ impl Dialect for Tus {
             (409 | 423 | 408 | 429 | 500..=599, _) => Answer::NotNow(reply.status),
             _ => Answer::strange(reply),
         }
-    }
-
-    fn resource(&self, target: Option<&str>, _: &[u8]) -> Option<String> {
-        target.map(str::to_owned)
-    }
-
-    fn download(&self, resource: &str) -> Option<Request> {
-        Some(Request::new("GET", resource))
-    }
-
-    fn census(&self, _: SocketAddr) -> io::Result<Option<Census>> {
-        Ok(None)
     }
 }
 

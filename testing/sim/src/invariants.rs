@@ -17,22 +17,23 @@ use windlass_client::transport::{Body, Reply, Request, Transport as _};
 use windlass_store::sweep::{Sweep, SweepOptions};
 use windlass_store::{MediaId, Timestamp};
 use windlass_store_local::LocalStore;
+use windlass_testkit::oracle::{End, Rule, judge_resources};
 
+use crate::oracle::{Oracle, now};
 use crate::server;
 use crate::trace::note;
 use crate::uploads::{Manner, Outcome, Plan};
 use crate::wire::Wire;
-use crate::witness::{Witness, now};
 
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A client that asks the server for everything that was promised.
 #[derive(Debug, Clone)]
-pub(crate) struct Auditor(Rc<Inner>);
+pub(crate) struct InvariantChecker(Rc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    witness: Witness,
+    oracle: Oracle,
     sessions: Cell<bool>,
     everything: RefCell<Option<Everything>>,
     is_done: Cell<bool>,
@@ -49,10 +50,10 @@ struct Everything {
 #[derive(Debug)]
 struct NotNow;
 
-impl Auditor {
-    pub(crate) fn new(witness: Witness) -> Self {
+impl InvariantChecker {
+    pub(crate) fn new(oracle: Oracle) -> Self {
         Self(Rc::new(Inner {
-            witness,
+            oracle,
             sessions: Cell::new(false),
             everything: RefCell::new(None),
             is_done: Cell::new(false),
@@ -76,7 +77,7 @@ impl Auditor {
     }
 
     pub(crate) async fn run(self) -> turmoil::Result {
-        let wire = Wire::new("auditor", self.0.witness.clone());
+        let wire = Wire::new("checker", self.0.oracle.clone());
         loop {
             sleep(PAUSE).await;
             let everything = self.0.everything.borrow().clone();
@@ -92,9 +93,9 @@ impl Auditor {
         }
     }
 
-    /// The witness hears the replies.
+    /// Queries every session; the oracle takes the replies in.
     async fn ask_sessions(&self, wire: &Wire) {
-        for session in self.0.witness.sessions() {
+        for session in self.0.oracle.sessions() {
             let query = HeaderValue::from_static("bytes */*");
             let headers = HeaderMap::from_iter([(CONTENT_RANGE, query)]);
             send(wire, Method::PUT, &session, headers).await.ok();
@@ -116,23 +117,21 @@ impl Auditor {
         Ok(())
     }
 
-    /// Rules 3 and 4: one resource of each finished session, none of others.
+    /// Checks rules 3 and 4: one resource of each finished session, none of others.
     fn count(&self, plan: &Plan, outcome: Outcome, found: usize, has_aged: bool) {
-        let may_repeat = has_aged || plan.manner == Manner::OneRequest;
-        let is_right = match outcome {
-            Outcome::Finished => found == 1 || found > 1 && may_repeat,
-            Outcome::Cancelled => found == 0 || has_aged,
-            Outcome::Open => true,
+        let is_unknown = has_aged || plan.manner == Manner::OneRequest;
+        let (end, may_repeat) = match outcome {
+            Outcome::Finished => (End::Finished, is_unknown),
+            Outcome::Cancelled => (End::Cancelled, has_aged),
+            // Its client may have begun again with another session.
+            Outcome::Open => (End::Open, true),
         };
-        if !is_right {
-            let name = &plan.name;
-            self.0
-                .witness
-                .accuse(format!("{name}: {outcome:?}, but it has {found} resources"));
+        if let Some(rule) = judge_resources(end, found, may_repeat) {
+            self.0.oracle.violate(format!("{}: {rule}", plan.name));
         }
     }
 
-    /// Rule 2.
+    /// Checks rule 2.
     async fn compare(&self, wire: &Wire, plan: &Plan, id: &str) -> Result<(), NotNow> {
         let url = format!("http://server/farm/v1/animals/{id}?alt=media");
         let reply = send(wire, Method::GET, &url, HeaderMap::new()).await?;
@@ -140,9 +139,10 @@ impl Auditor {
         if reply.status != StatusCode::OK || reply.body != sent {
             let (name, sent, status, got) =
                 (&plan.name, sent.len(), reply.status, reply.body.len());
-            let what =
-                format!("{name}: {sent} bytes were sent, what comes back is {status}, {got} bytes");
-            self.0.witness.accuse(what);
+            let rule = Rule::MediaDiffers(format!(
+                "{sent} bytes were sent, the download answers {status} with {got} bytes"
+            ));
+            self.0.oracle.violate(format!("{name}: {rule}"));
         }
         Ok(())
     }
@@ -167,22 +167,24 @@ async fn send(wire: &Wire, method: Method, url: &str, headers: HeaderMap) -> Res
 }
 
 /// Rule 5, with nobody else there: sweeps until nothing is left to do, two days later, and counts.
-pub(crate) fn sweep_and_count(directory: &Path, witness: &Witness) {
+pub(crate) fn sweep_and_count(directory: &Path, oracle: &Oracle) {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.expect("the system has what it takes");
     let store = match server::open(directory) {
         Ok(store) => store,
-        Err(error) => return witness.accuse(format!("the store does not open: {error}")),
+        Err(error) => return oracle.violate(format!("the store does not open: {error}")),
     };
-    runtime.block_on(sweep(&store, witness));
+    runtime.block_on(sweep(&store, oracle));
     drop((store, runtime));
     match count(directory) {
-        Ok(complaints) => complaints.into_iter().for_each(|what| witness.accuse(what)),
-        Err(error) => witness.accuse(format!("the ledger cannot be read: {error}")),
+        Ok(findings) => findings
+            .into_iter()
+            .for_each(|what| oracle.violate(Rule::Store(what))),
+        Err(error) => oracle.violate(format!("the ledger cannot be read: {error}")),
     }
 }
 
-async fn sweep(store: &LocalStore, witness: &Witness) {
+async fn sweep(store: &LocalStore, oracle: &Oracle) {
     let since_epoch = now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();
@@ -193,7 +195,7 @@ async fn sweep(store: &LocalStore, witness: &Witness) {
         match sweep.step(&store.ledger, &store.vault, now).await {
             Ok(swept) if swept.is_done => return,
             Ok(_) => {}
-            Err(error) => return witness.accuse(format!("the sweep fails: {error}")),
+            Err(error) => return oracle.violate(format!("the sweep fails: {error}")),
         }
     }
 }
@@ -212,14 +214,14 @@ fn count(directory: &Path) -> rusqlite::Result<Vec<String>> {
     })?;
     let rows: Vec<(String, i64)> = rows.collect::<Result<_, _>>()?;
     let vault = directory.join("vault");
-    let mut complaints = Vec::new();
+    let mut findings = Vec::new();
     for (id, len) in &rows {
         let path = vault.join(&id[..2]).join(&id[2..4]).join(id);
         let there = std::fs::metadata(path).map(|metadata| metadata.len());
         if there.is_ok_and(|there| there.cast_signed() >= *len) {
             continue;
         }
-        complaints.push(format!(
+        findings.push(format!(
             "a row names media {id} of {len} bytes, which are not there"
         ));
     }
@@ -227,11 +229,11 @@ fn count(directory: &Path) -> rusqlite::Result<Vec<String>> {
     let files = media_files(&vault).into_iter();
     for id in files.filter(|name| name != "identity") {
         if !named.contains(&id) {
-            complaints.push(format!("no row names media {id}"));
+            findings.push(format!("no row names media {id}"));
         }
     }
-    note!("audit    {} media", named.len());
-    Ok(complaints)
+    note!("check    {} media", named.len());
+    Ok(findings)
 }
 
 fn media_files(directory: &Path) -> BTreeSet<String> {
