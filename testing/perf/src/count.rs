@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::tell;
+use crate::output;
 use counts::{Counts, Table};
 use scenario::Scenario;
 use tracer::Tracer;
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 
 /// Measures both builds and prints the table.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    tell::result(measure(arguments)?);
+    output::result(measure(arguments)?);
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::amount::{GIB, float, mib};
 use crate::load::Tally;
+use crate::units::{GIB, float, mib};
 
 /// One number of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

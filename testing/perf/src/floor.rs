@@ -11,7 +11,7 @@ mod tcp;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::tell;
+use crate::output;
 
 use file_store::FileStore;
 
@@ -55,5 +55,5 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// The line that a harness waits for.
 fn listening(scheme: &str, address: SocketAddr) {
-    tell::result(format_args!("listening on {scheme}://{address}"));
+    output::result(format_args!("listening on {scheme}://{address}"));
 }

@@ -6,11 +6,11 @@ use std::fmt;
 use anyhow::Context as _;
 use serde::Deserialize;
 
-use crate::amount::figure;
 use crate::contestant::Role;
 use crate::figure::Figure;
-use crate::machine::Mood;
+use crate::machine::MachineLoad;
 use crate::record::{Entry, Measured};
+use crate::units::figure;
 
 /// The table, as it lies beside the sources.
 const TABLE: &str = include_str!("../goals.toml");
@@ -162,9 +162,9 @@ fn filled(text: &str, measured: &Measured) -> String {
 fn value(name: &str, measured: &Measured) -> Option<f64> {
     let main = measured.main_figure();
     match (name, name.split_once(" / ")) {
-        ("sync", _) => measured.mood(Mood::sync_milliseconds),
-        ("disk", _) => measured.mood(Mood::disk),
-        ("direct", _) => measured.mood(Mood::direct),
+        ("sync", _) => measured.machine_load(MachineLoad::sync_milliseconds),
+        ("disk", _) => measured.machine_load(MachineLoad::disk),
+        ("direct", _) => measured.machine_load(MachineLoad::direct),
         (_, Some((one, other))) => {
             let is_other = |entry: &Entry| entry.name == other;
             measured.ratio(main, measured.entry(one)?, is_other)
@@ -177,10 +177,10 @@ fn value(name: &str, measured: &Measured) -> Option<f64> {
 mod tests {
     use super::*;
 
-    use crate::amount::MIB;
     use crate::contestant;
     use crate::record::tests::measured;
     use crate::scenario;
+    use crate::units::MIB;
 
     fn line(text: &str) -> Line {
         toml::from_str(&format!("goal = \"more\"\n{text}")).unwrap()
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(text, "5.00, 1.80, –.");
         assert_eq!(filled("{sync} {disk} {direct}", &measured), "– – –");
         let directory = tempfile::tempdir().unwrap();
-        measured.moods = vec![Mood::look(directory.path(), MIB).unwrap()];
+        measured.machine_loads = vec![MachineLoad::look(directory.path(), MIB).unwrap()];
         let text = filled("{sync} {disk} {direct}", &measured);
         assert!(!text.contains('{') && !text.contains(NOTHING));
     }

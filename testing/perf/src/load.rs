@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub(crate) use dialect::{Shape, Targets};
 pub(crate) use failure::Failure;
 pub(crate) use media::Block;
-pub(crate) use slow::Crowd;
+pub(crate) use slow::{Crowd, Slow};
 pub(crate) use uploader::Question;
 
 use uploader::{Receipt, Uploader};
@@ -57,7 +57,7 @@ impl Load {
 
 /// To whom, in which shape, with what media.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Aim<'a> {
+pub(crate) struct LoadTarget<'a> {
     /// Where the server listens.
     pub(crate) address: SocketAddr,
     /// Its URLs.
@@ -109,7 +109,7 @@ impl Tally {
 /// # Errors
 /// The first [`Failure`] of any connection. What was done until then does not count.
 pub(crate) fn carry_out(
-    aim: Aim<'_>,
+    load_target: LoadTarget<'_>,
     load: &Load,
     operation: Operation<'_>,
 ) -> Result<Tally, Failure> {
@@ -117,7 +117,7 @@ pub(crate) fn carry_out(
     let done = thread::scope(|scope| {
         let queue = &queue;
         let threads: Vec<_> = (0..load.connections)
-            .map(|_| scope.spawn(move || work(Uploader::new(aim, load), operation, queue)))
+            .map(|_| scope.spawn(move || work(Uploader::new(load_target, load), operation, queue)))
             .collect();
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
             thread.join().expect("a connection does not panic")
@@ -134,16 +134,20 @@ pub(crate) fn carry_out(
 ///
 /// # Errors
 /// When there is none.
-pub(crate) fn first_answer(aim: Aim<'_>) -> Result<(), Failure> {
-    Uploader::new(aim, &Load::of_size(0)).greet()
+pub(crate) fn first_answer(load_target: LoadTarget<'_>) -> Result<(), Failure> {
+    Uploader::new(load_target, &Load::of_size(0)).greet()
 }
 
 /// Opens so many sessions, one after the other, and tells where they are.
 ///
 /// # Errors
 /// The first [`Failure`].
-pub(crate) fn begin(aim: Aim<'_>, load: &Load, count: u64) -> Result<Vec<String>, Failure> {
-    let mut uploader = Uploader::new(aim, load);
+pub(crate) fn begin(
+    load_target: LoadTarget<'_>,
+    load: &Load,
+    count: u64,
+) -> Result<Vec<String>, Failure> {
+    let mut uploader = Uploader::new(load_target, load);
     (0..count).map(|number| uploader.begin(number)).collect()
 }
 
@@ -151,19 +155,23 @@ pub(crate) fn begin(aim: Aim<'_>, load: &Load, count: u64) -> Result<Vec<String>
 ///
 /// # Errors
 /// When it is not there, or not as long as it should be.
-pub(crate) fn check_list(aim: Aim<'_>, load: &Load) -> Result<(), Failure> {
-    Uploader::new(aim, load).check_list()
+pub(crate) fn check_list(load_target: LoadTarget<'_>, load: &Load) -> Result<(), Failure> {
+    Uploader::new(load_target, load).check_list()
 }
 
 /// Reads one of the uploads back and compares it with what was sent. False when there is no way to read it.
 ///
 /// # Errors
 /// When it cannot be read, or differs.
-pub(crate) fn compare(aim: Aim<'_>, load: &Load, tally: &Tally) -> Result<bool, Failure> {
+pub(crate) fn compare(
+    load_target: LoadTarget<'_>,
+    load: &Load,
+    tally: &Tally,
+) -> Result<bool, Failure> {
     let Some(receipt) = &tally.sample else {
         return Ok(false);
     };
-    Uploader::new(aim, load).compare(receipt)
+    Uploader::new(load_target, load).compare(receipt)
 }
 
 /// The uploads that are left to do.

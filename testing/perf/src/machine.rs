@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::amount::{GIB, KIB, figure, float, mib};
+use crate::units::{GIB, KIB, figure, float, mib};
 
 /// How many syncs are timed.
 const SYNCS: usize = 200;
@@ -39,7 +39,7 @@ pub(crate) struct Machine {
 
 /// What its disk does and how busy it is: as it was before a scenario.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Mood {
+pub(crate) struct MachineLoad {
     /// What it takes to append 4 KiB to a file and sync them; the median.
     sync: Duration,
     /// Bytes that the disk takes in a second, written in a row and synced at the end.
@@ -65,7 +65,7 @@ impl Machine {
     }
 }
 
-impl Mood {
+impl MachineLoad {
     /// Writes so many bytes in a row into a directory.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl fmt::Display for Machine {
     }
 }
 
-impl fmt::Display for Mood {
+impl fmt::Display for MachineLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let load = self.load.split(' ').next().unwrap_or_default();
         let disk = Self::said(self.sync_milliseconds(), self.disk(), self.direct());
@@ -195,7 +195,7 @@ fn disk(path: &Path, flags: OFlags, row: u64) -> std::io::Result<u64> {
 mod tests {
     use super::*;
 
-    use crate::amount::MIB;
+    use crate::units::MIB;
 
     #[test]
     fn a_machine_has_a_name_memory_and_a_file_system() {
@@ -208,7 +208,9 @@ mod tests {
     #[test]
     fn a_disk_takes_time() {
         let directory = tempfile::tempdir().unwrap();
-        let mood = Mood::look(directory.path(), MIB).unwrap();
-        assert!(mood.sync > Duration::ZERO && mood.disk > 0 && mood.direct > 0);
+        let machine_load = MachineLoad::look(directory.path(), MIB).unwrap();
+        assert!(
+            machine_load.sync > Duration::ZERO && machine_load.disk > 0 && machine_load.direct > 0
+        );
     }
 }

@@ -5,23 +5,23 @@
 //!
 //! What is absent: the server. It is seen as a binary and a wire, as those of others are.
 
-mod amount;
 mod contestant;
 mod count;
+mod data_dirs;
 mod figure;
 mod floor;
 mod goal;
 mod load;
 mod machine;
 mod measure;
+mod output;
 mod record;
 mod report;
 mod run;
 mod scenario;
 mod server;
-mod tell;
+mod units;
 mod usage;
-mod yard;
 
 use std::process::ExitCode;
 
@@ -50,5 +50,5 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
     };
-    tell::ending(result)
+    output::ending(result)
 }

@@ -1,9 +1,9 @@
 //! One measurement: a contestant under a task, on a server of its own.
 
+mod fixtures;
 mod query;
 mod slow;
 mod start;
-mod stock;
 mod warm_up;
 
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use anyhow::Context as _;
 
 use crate::contestant::Places;
 use crate::figure::Figure;
-use crate::load::{self, Aim, Block, Load, Operation};
+use crate::load::{self, Block, Load, LoadTarget, Operation};
 use crate::scenario::{Part, Task};
 use crate::server::Server;
 
-pub(crate) use stock::Stocks;
+pub(crate) use fixtures::Fixtures;
 
 /// What was read off.
 pub(crate) type Figures = BTreeMap<Figure, f64>;
@@ -55,8 +55,10 @@ impl Site {
     /// Starts the server of a contestant. Its log and its pid lie beside its data.
     fn start(&self, part: &Part<'_>, data: &Path) -> anyhow::Result<Server> {
         let launch = part.contestant.launch(&self.places, data)?;
-        let yard = data.parent().context("data lies in a yard")?;
-        Server::start(launch, &data.with_extension("log"), yard)
+        let data_dirs = data
+            .parent()
+            .context("data is in a directory of data directories")?;
+        Server::start(launch, &data.with_extension("log"), data_dirs)
     }
 
     /// Starts the server of a contestant, and lets it run for a while before anything is measured.
@@ -66,8 +68,8 @@ impl Site {
         Ok(server)
     }
 
-    fn aim<'a>(&'a self, part: &Part<'a>, server: &Server) -> Aim<'a> {
-        Aim {
+    fn load_target<'a>(&'a self, part: &Part<'a>, server: &Server) -> LoadTarget<'a> {
+        LoadTarget {
             address: server.address(),
             targets: part.contestant.targets(),
             shape: part.shape,
@@ -77,11 +79,11 @@ impl Site {
 
     fn uploads(&self, part: &Part<'_>, load: &Load, data: &Path) -> anyhow::Result<Figures> {
         let server = self.start_warm(part, data)?;
-        let aim = self.aim(part, &server);
+        let load_target = self.load_target(part, &server);
         let before = server.usage();
-        let tally = load::carry_out(aim, load, Operation::Upload)?;
+        let tally = load::carry_out(load_target, load, Operation::Upload)?;
         let after = server.usage();
-        load::compare(aim, load, &tally).context("read back")?;
+        load::compare(load_target, load, &tally).context("read back")?;
         let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
         let read_off = |figure: &Figure| Some((*figure, figure.of(&tally, cpu, after.peak)?));
         Ok(part.figures.iter().filter_map(read_off).collect())

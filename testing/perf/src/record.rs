@@ -8,12 +8,12 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::amount::median;
 use crate::contestant::Role;
 use crate::figure::Figure;
-use crate::machine::{Machine, Mood};
+use crate::machine::{Machine, MachineLoad};
 use crate::measure::Figures;
 use crate::scenario::{Part, Scenario};
+use crate::units::median;
 
 /// All that was measured of a server, in one run or in several.
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,7 +40,8 @@ pub(crate) struct Measured {
     /// How many rounds were carried out, whether they count or not.
     pub(crate) rounds: usize,
     /// What the disk did before the rounds, once for each run that carried out some of them.
-    pub(crate) moods: Vec<Mood>,
+    #[serde(rename = "moods")]
+    pub(crate) machine_loads: Vec<MachineLoad>,
     /// Who took part, in the order of the table of contestants.
     pub(crate) entries: Vec<Entry>,
 }
@@ -161,7 +162,7 @@ impl Measured {
             title: scenario.title.to_owned(),
             figures: scenario.figures.to_vec(),
             rounds: 0,
-            moods: Vec::new(),
+            machine_loads: Vec::new(),
             entries: parts.iter().map(entry).collect(),
         }
     }
@@ -169,7 +170,7 @@ impl Measured {
     /// Takes over rounds of an earlier run, also of those who take no part now.
     fn take_up(&mut self, earlier: &Self) {
         self.rounds = earlier.rounds;
-        self.moods.clone_from(&earlier.moods);
+        self.machine_loads.clone_from(&earlier.machine_loads);
         for entry in &earlier.entries {
             let mut entries = self.entries.iter_mut();
             match entries.find(|one| one.name == entry.name) {
@@ -180,8 +181,8 @@ impl Measured {
     }
 
     /// The median of something that the disk did before the rounds; none when nobody looked.
-    pub(crate) fn mood(&self, of: impl Fn(&Mood) -> f64) -> Option<f64> {
-        median(&self.moods.iter().map(of).collect::<Vec<_>>())
+    pub(crate) fn machine_load(&self, of: impl Fn(&MachineLoad) -> f64) -> Option<f64> {
+        median(&self.machine_loads.iter().map(of).collect::<Vec<_>>())
     }
 
     /// What it is about.
@@ -262,7 +263,7 @@ pub(crate) mod tests {
             title: "one upload".to_owned(),
             figures: vec![Figure::Mib],
             rounds: 0,
-            moods: Vec::new(),
+            machine_loads: Vec::new(),
             entries: rates.iter().map(entry).collect(),
         }
     }

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
-use crate::amount::{GIB, figure};
 use crate::contestant::{self, Contestant, Places};
+use crate::data_dirs::DataDirs;
 use crate::goal::{self, Goal};
 use crate::load::Block;
-use crate::machine::{Machine, Mood};
-use crate::measure::{Figures, Site, Stocks};
+use crate::machine::{Machine, MachineLoad};
+use crate::measure::{Figures, Fixtures, Site};
+use crate::output::{progress, result};
 use crate::record::{Measured, Record};
 use crate::report::{comparison, table};
 use crate::scenario::{self, Part, Scenario};
-use crate::tell::{progress, result};
-use crate::yard::Yard;
+use crate::units::{GIB, figure};
 
 /// Measure contestants in turn and print what they came to.
 #[derive(Debug, clap::Args)]
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenarios = wanted(arguments)?;
     let places = places(arguments)?;
     let contestants = contestants(arguments, &places)?;
-    let yard = Yard::new(&arguments.data, arguments.room * GIB)?;
+    let data_dirs = DataDirs::new(&arguments.data, arguments.room * GIB)?;
     if cfg!(debug_assertions) {
         progress("not an optimised build: the figures mean nothing");
     }
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     } else {
         1
     };
-    let machine = Machine::look(yard.path())?;
+    let machine = Machine::look(data_dirs.path())?;
     result(&machine);
     if arguments.quick {
         result(format_args!("quick: 1/{part} of every size and count"));
@@ -98,8 +98,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             block: Block::random()?,
             warm_up: scenario::WARM_UP / part,
         },
-        yard,
-        stocks: Stocks::default(),
+        data_dirs,
+        fixtures: Fixtures::default(),
         row: GIB / part,
         failures: 0,
         end: arguments
@@ -113,8 +113,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let parts = scenario.parts(&contestants);
         let mut measured = record.measured(scenario, &parts);
         measured
-            .moods
-            .extend(bench.mood(&measured, arguments.rounds)?);
+            .machine_loads
+            .extend(bench.machine_load(&measured, arguments.rounds)?);
         while measured.rounds < arguments.rounds && bench.has_time() {
             bench.round(scenario, &parts, &mut measured);
             record.put(measured.clone(), &names);
@@ -196,8 +196,8 @@ fn places(arguments: &Arguments) -> anyhow::Result<Places> {
 /// Everything that is needed to measure.
 struct Bench {
     site: Site,
-    yard: Yard,
-    stocks: Stocks,
+    data_dirs: DataDirs,
+    fixtures: Fixtures,
     /// Bytes that are written in a row to see what the disk does.
     row: u64,
     /// When no more rounds are begun.
@@ -208,13 +208,17 @@ struct Bench {
 
 impl Bench {
     /// What the disk does before a scenario, if rounds of it are to come.
-    fn mood(&self, measured: &Measured, rounds: usize) -> anyhow::Result<Option<Mood>> {
+    fn machine_load(
+        &self,
+        measured: &Measured,
+        rounds: usize,
+    ) -> anyhow::Result<Option<MachineLoad>> {
         if measured.rounds >= rounds || !self.has_time() {
             return Ok(None);
         }
-        let mood = Mood::look(self.yard.path(), self.row)?;
-        progress(format_args!("{}: {mood}", measured.name));
-        Ok(Some(mood))
+        let machine_load = MachineLoad::look(self.data_dirs.path(), self.row)?;
+        progress(format_args!("{}: {machine_load}", measured.name));
+        Ok(Some(machine_load))
     }
 
     fn has_time(&self) -> bool {
@@ -242,8 +246,10 @@ impl Bench {
     }
 
     fn measure(&mut self, part: &Part<'_>) -> anyhow::Result<Figures> {
-        let ground = self.stocks.ground(&self.site, part, &mut self.yard)?;
-        self.site.measure(part, &ground)
+        let data_dir = self
+            .fixtures
+            .data_dir(&self.site, part, &mut self.data_dirs)?;
+        self.site.measure(part, &data_dir)
     }
 }
 

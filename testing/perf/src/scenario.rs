@@ -4,10 +4,10 @@ mod list;
 
 use std::fmt;
 
-use crate::amount::{GIB, KIB, figure, float};
 use crate::contestant::{Contestant, Role};
 use crate::figure::Figure;
-use crate::load::{Load, Question, Shape};
+use crate::load::{Load, Question, Shape, Slow};
+use crate::units::{GIB, KIB, figure, float};
 
 pub(crate) use list::{QUICK_PART, WARM_UP, all};
 
@@ -21,7 +21,7 @@ pub(crate) struct Scenario {
     /// What is done.
     pub(crate) task: Task,
     /// How many sessions and resources are there before. Each contestant takes part once for each of these.
-    pub(crate) stocks: Vec<Fixture>,
+    pub(crate) fixtures: Vec<Fixture>,
     /// Another scenario and its task, which ours carries out here too, so that both are measured in the same round.
     pub(crate) yardstick: Option<(&'static str, Task)>,
     /// What is read off. The first is what the scenario is about.
@@ -39,28 +39,6 @@ pub(crate) enum Task {
     Start,
     /// Uploads go on, alone, then beside queries, then alone again.
     Query(ConcurrentQueries),
-}
-
-/// Clients on slow lines.
-#[derive(Debug, Clone)]
-pub(crate) struct Slow {
-    /// How many.
-    pub(crate) connections: usize,
-    /// Bytes of each upload.
-    pub(crate) size: u64,
-    /// How much of it comes at once.
-    pub(crate) first: u64,
-    /// How much comes each second from then on.
-    pub(crate) later: u64,
-    /// For how many seconds.
-    pub(crate) seconds: u32,
-}
-
-impl Slow {
-    /// Bytes of each upload that are sent in the end.
-    pub(crate) fn sent(&self) -> u64 {
-        self.first + u64::from(self.seconds) * self.later
-    }
 }
 
 /// Queries beside uploads.
@@ -97,7 +75,7 @@ pub(crate) struct Part<'a> {
     /// What is done with it.
     pub(crate) task: Task,
     /// What is there before.
-    pub(crate) stock: Fixture,
+    pub(crate) fixture: Fixture,
     /// What is read off.
     pub(crate) figures: &'static [Figure],
 }
@@ -116,18 +94,18 @@ impl Scenario {
         let Some(shape) = contestant.shape(self.name) else {
             return Vec::new();
         };
-        let part = |stock: &Fixture| Part {
+        let part = |fixture: &Fixture| Part {
             contestant,
-            name: match self.stocks.len() {
+            name: match self.fixtures.len() {
                 1 => contestant.name.clone(),
-                _ => format!("{}, {stock}", contestant.name),
+                _ => format!("{}, {fixture}", contestant.name),
             },
             shape,
             task: self.task.clone(),
-            stock: *stock,
+            fixture: *fixture,
             figures: self.figures,
         };
-        self.stocks.iter().map(part).collect()
+        self.fixtures.iter().map(part).collect()
     }
 
     /// Only of what is durable: the other is no measure for anybody.
@@ -139,7 +117,7 @@ impl Scenario {
             name: format!("{}, as in {name}", contestant.name),
             shape: is_ours.then(|| contestant.shape(name)).flatten()?,
             task: task.clone(),
-            stock: Fixture::default(),
+            fixture: Fixture::default(),
             figures: self.figures,
         })
     }
@@ -148,11 +126,11 @@ impl Scenario {
 impl Part<'_> {
     /// Bytes that the measurement leaves on the disk, about.
     pub(crate) fn footprint(&self) -> u64 {
-        self.stock.footprint() + self.task.footprint() + WARM_UP * of_file(0)
+        self.fixture.footprint() + self.task.footprint() + WARM_UP * of_file(0)
     }
 
-    /// Whether a server can be measured on the stock itself, since it leaves it as it is.
-    pub(crate) fn spares_the_stock(&self) -> bool {
+    /// Whether a server can be measured on the fixture itself, since it leaves it as it is.
+    pub(crate) fn leaves_fixture_unchanged(&self) -> bool {
         matches!(self.task, Task::Start)
     }
 }
@@ -205,7 +183,7 @@ mod tests {
     use crate::contestant;
 
     #[test]
-    fn each_stock_and_the_yardstick_make_a_part_of_their_own() {
+    fn each_fixture_and_the_yardstick_make_a_part_of_their_own() {
         let contestants = contestant::all(&["windlass".to_owned()]).unwrap();
         let names = |scenario| {
             let scenarios = all(false);

@@ -39,18 +39,18 @@ pub(crate) struct Server {
     child: Child,
     begun: Instant,
     address: SocketAddr,
-    /// By this file the guard of the yard knows it.
+    /// By this file the cleanup of the data directories finds it.
     pid_file: PathBuf,
     /// Kept open, so that the server can go on writing.
     _stdout: Option<BufReader<ChildStdout>>,
 }
 
 impl Server {
-    /// Starts a server and waits until it listens. What it writes goes into `log`, its pid into `yard`.
+    /// Starts a server and waits until it listens. What it writes goes into `log`, its pid into `data_dirs`.
     ///
     /// # Errors
     /// When it does not in time.
-    pub(crate) fn start(launch: Launch, log: &Path, yard: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn start(launch: Launch, log: &Path, data_dirs: &Path) -> anyhow::Result<Self> {
         let Launch {
             mut command,
             address,
@@ -64,7 +64,7 @@ impl Server {
         command.stdout(stdout).stderr(stderr);
         let begun = Instant::now();
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
-        let pid_file = yard.join(format!("{}.pid", child.id()));
+        let pid_file = data_dirs.join(format!("{}.pid", child.id()));
         fs::write(&pid_file, child.id().to_string())?;
         let place = match address {
             Some(address) => answers(&mut child, address).then_some((address, None)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-use crate::amount::{KIB, float};
+use crate::units::{KIB, float};
 
 /// What a tree of processes has used so far.
 #[derive(Debug, Clone, Copy, Default)]

@@ -118,12 +118,12 @@ impl Scenario {
 
 /// The connections of a scenario.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct Connections {
     scenario: Scenario,
     clients: Vec<RawPeer>,
 }
 
-impl Crew {
+impl Connections {
     /// Connects.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use windlass_testkit::process::{Launch, ServerProcess};
 
 use super::calls::{self, Calls};
 use super::counts::Totals;
-use super::scenario::{Crew, Scenario};
+use super::scenario::{Connections, Scenario};
 
 /// Where uploads go on beside each other a sync takes so much longer. So the number of uploads that share one does not depend on how fast
 /// the machine is: all of them have come while the last one was on its way.
@@ -59,7 +59,7 @@ impl Tracer<'_> {
             scratch: directory.path(),
             arguments: Vec::new(),
         });
-        Crew::connect(server.address(), scenario)?.upload(uploads)?;
+        Connections::connect(server.address(), scenario)?.upload(uploads)?;
         // What an end in good order would write is no cost of an upload.
         server.kill9();
         let data = format!("{}/", server.data().display());

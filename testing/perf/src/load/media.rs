@@ -43,7 +43,7 @@ impl Block {
 mod tests {
     use super::*;
 
-    use crate::amount::MIB;
+    use crate::units::MIB;
 
     #[test]
     fn pieces_make_the_media_whatever_the_range_is_cut_into() {

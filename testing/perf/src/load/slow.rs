@@ -3,10 +3,30 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::scenario::Slow;
-
 use super::uploader::Uploader;
-use super::{Aim, Failure, Load};
+use super::{Failure, Load, LoadTarget};
+
+/// Clients on slow lines.
+#[derive(Debug, Clone)]
+pub(crate) struct Slow {
+    /// How many.
+    pub(crate) connections: usize,
+    /// Bytes of each upload.
+    pub(crate) size: u64,
+    /// How much of it comes at once.
+    pub(crate) first: u64,
+    /// How much comes each second from then on.
+    pub(crate) later: u64,
+    /// For how many seconds.
+    pub(crate) seconds: u32,
+}
+
+impl Slow {
+    /// Bytes of each upload that are sent in the end.
+    pub(crate) fn sent(&self) -> u64 {
+        self.first + u64::from(self.seconds) * self.later
+    }
+}
 
 /// Connections on which uploads have begun.
 #[derive(Debug)]
@@ -20,9 +40,13 @@ impl<'a> Crowd<'a> {
     ///
     /// # Errors
     /// The first [`Failure`].
-    pub(crate) fn gather(aim: Aim<'a>, load: &'a Load, slow: &'a Slow) -> Result<Self, Failure> {
+    pub(crate) fn gather(
+        load_target: LoadTarget<'a>,
+        load: &'a Load,
+        slow: &'a Slow,
+    ) -> Result<Self, Failure> {
         let begun = (0..slow.connections as u64).map(|number| {
-            let mut uploader = Uploader::new(aim, load);
+            let mut uploader = Uploader::new(load_target, load);
             uploader.leave_off(number, slow.first)?;
             Ok(uploader)
         });

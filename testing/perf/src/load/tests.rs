@@ -4,8 +4,6 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
-use crate::scenario::Slow;
-
 use super::*;
 
 /// A server for one connection, which answers each of the requests that it expects by its length.
@@ -65,13 +63,13 @@ fn a_session_is_opened_and_filled_in_chunks() {
         ),
     ]);
     let block = Block::random().unwrap();
-    let aim = Aim {
+    let load_target = LoadTarget {
         address,
         targets: &targets(),
         shape: Shape::SessionChunks,
         block: &block,
     };
-    let tally = carry_out(aim, &load(15, 1), Operation::Upload).unwrap();
+    let tally = carry_out(load_target, &load(15, 1), Operation::Upload).unwrap();
     let requests = server.join().unwrap();
     assert_eq!((tally.done, tally.bytes, tally.laps.len()), (1, 15, 3));
     assert!(requests[0].contains("X-Upload-Content-Length: 15\r\n"));
@@ -87,13 +85,13 @@ fn an_unexpected_status_ends_the_run_and_is_named() {
         (5, "HTTP/1.1 507 Full\r\nContent-Length: 7\r\n\r\nno room"),
     ]);
     let block = Block::random().unwrap();
-    let aim = Aim {
+    let load_target = LoadTarget {
         address,
         targets: &targets(),
         shape: Shape::Put,
         block: &block,
     };
-    let failure = carry_out(aim, &load(5, 3), Operation::Upload).unwrap_err();
+    let failure = carry_out(load_target, &load(5, 3), Operation::Upload).unwrap_err();
     server.join().unwrap();
     let expected = "PUT /bench-1: unexpected status 507: no room";
     assert_eq!(failure.to_string(), expected);
@@ -111,14 +109,16 @@ fn a_server_of_http_1_0_closes_after_each_reply() {
         }
     });
     let block = Block::random().unwrap();
-    let aim = Aim {
+    let load_target = LoadTarget {
         address,
         targets: &targets(),
         shape: Shape::Put,
         block: &block,
     };
     assert_eq!(
-        carry_out(aim, &load(5, 2), Operation::Upload).unwrap().done,
+        carry_out(load_target, &load(5, 2), Operation::Upload)
+            .unwrap()
+            .done,
         2
     );
     server.join().unwrap();
@@ -146,22 +146,22 @@ fn what_is_read_back_must_be_what_was_sent() {
         "HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
     )]);
     let block = Block::random().unwrap();
-    let mut aim = Aim {
+    let mut load_target = LoadTarget {
         address,
         targets: &targets,
         shape: Shape::Put,
         block: &block,
     };
     let load = load(5, 1);
-    let tally = carry_out(aim, &load, Operation::Upload).unwrap();
+    let tally = carry_out(load_target, &load, Operation::Upload).unwrap();
     server.join().unwrap();
     for reply in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
         "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
     ] {
         let (address, server) = self::server(vec![(0, reply)]);
-        aim.address = address;
-        compare(aim, &load, &tally).unwrap_err();
+        load_target.address = address;
+        compare(load_target, &load, &tally).unwrap_err();
         assert!(server.join().unwrap()[0].starts_with("GET /bench-0 "));
     }
 }
@@ -184,13 +184,13 @@ fn the_status_of_a_session_is_asked_as_its_protocol_does() {
         ),
     ] {
         let (address, server) = server(vec![(0, reply); 2]);
-        let aim = Aim {
+        let load_target = LoadTarget {
             address,
             targets: &targets(),
             shape,
             block: &block,
         };
-        let tally = carry_out(aim, &load(15, 2), Operation::Status(&sessions)).unwrap();
+        let tally = carry_out(load_target, &load(15, 2), Operation::Status(&sessions)).unwrap();
         assert_eq!((tally.done, tally.bytes, tally.laps.len()), (2, 0, 2));
         for head in server.join().unwrap() {
             assert!(head.starts_with(request), "{head}");
@@ -207,13 +207,13 @@ fn a_list_that_is_too_short_is_no_list() {
     let targets = toml::from_str("list = \"/list\"").unwrap();
     let reply = "HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{\"items\":[{}]}";
     let (address, server) = server(vec![(0, reply)]);
-    let aim = Aim {
+    let load_target = LoadTarget {
         address,
         targets: &targets,
         shape: Shape::Simple,
         block: &Block::random().unwrap(),
     };
-    let failure = check_list(aim, &load(5, 1)).unwrap_err();
+    let failure = check_list(load_target, &load(5, 1)).unwrap_err();
     server.join().unwrap();
     assert_eq!(failure.to_string(), "GET /list: 1 entries");
 }
@@ -238,13 +238,13 @@ fn whoever_is_slow_must_not_be_answered_before_the_end() {
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let aim = Aim {
+        let load_target = LoadTarget {
             address,
             targets: &targets(),
             shape: Shape::Put,
             block: &block,
         };
-        let mut crowd = Crowd::gather(aim, &load, &slow).unwrap();
+        let mut crowd = Crowd::gather(load_target, &load, &slow).unwrap();
         let (mut stream, _) = listener.accept().unwrap();
         for (body, reply) in script {
             assert!(request(&mut stream, body).contains("Content-Length: 30\r\n"));

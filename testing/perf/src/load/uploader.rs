@@ -10,12 +10,12 @@ use std::iter;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use crate::amount::KIB;
+use crate::units::KIB;
 
 use super::ask::Ask;
 use super::dialect::{Shape, name, path};
 use super::wire::{Reply, Wire};
-use super::{Aim, Failure, Load};
+use super::{Failure, Load, LoadTarget};
 
 /// Media up to this size goes out in one write with its head.
 const SMALL: u64 = 64 * KIB;
@@ -40,7 +40,7 @@ pub(super) struct Receipt {
 /// A connection to a server, and what its requests took.
 #[derive(Debug)]
 pub(super) struct Uploader<'a> {
-    aim: Aim<'a>,
+    load_target: LoadTarget<'a>,
     load: &'a Load,
     wire: Wire,
     /// What goes out before the media, kept for its memory.
@@ -52,11 +52,11 @@ const DONE: &[u16] = &[200, 201, 204];
 
 impl<'a> Uploader<'a> {
     /// One that has not sent anything.
-    pub(super) fn new(aim: Aim<'a>, load: &'a Load) -> Self {
+    pub(super) fn new(load_target: LoadTarget<'a>, load: &'a Load) -> Self {
         Self {
-            aim,
+            load_target,
             load,
-            wire: Wire::to(aim.address),
+            wire: Wire::to(load_target.address),
             head: Vec::new(),
             laps: Vec::new(),
         }
@@ -74,11 +74,14 @@ impl<'a> Uploader<'a> {
 
     /// Carries out the upload with this number.
     pub(super) fn upload(&mut self, number: u64) -> Result<Receipt, Failure> {
-        if self.aim.shape == Shape::Tcp {
+        if self.load_target.shape == Shape::Tcp {
             return self.tcp(number);
         }
-        let target = self.aim.targets.of(self.aim.shape, number)?;
-        match self.aim.shape {
+        let target = self
+            .load_target
+            .targets
+            .of(self.load_target.shape, number)?;
+        match self.load_target.shape {
             Shape::Tcp | Shape::Put => self.put(number, &target),
             Shape::PutChunks => self.put_chunks(number, target),
             Shape::Simple => self.simple(number, &target),
@@ -91,7 +94,7 @@ impl<'a> Uploader<'a> {
     fn tcp(&mut self, number: u64) -> Result<Receipt, Failure> {
         let start = Instant::now();
         let length = self.load.size.to_be_bytes();
-        let media = self.aim.block.pieces(number, 0..self.load.size);
+        let media = self.load_target.block.pieces(number, 0..self.load.size);
         let sent = self.wire.send(iter::once(&length[..]).chain(media));
         sent.and_then(|()| self.wire.receive_byte())
             .map_err(|source| Failure::Connection {
@@ -146,7 +149,7 @@ impl<'a> Uploader<'a> {
 
     fn session(&mut self, number: u64) -> Result<Receipt, Failure> {
         let location = self.begin(number)?;
-        let chunk = match self.aim.shape {
+        let chunk = match self.load_target.shape {
             Shape::SessionChunks => self.load.chunk,
             _ => self.load.size,
         };
@@ -156,7 +159,10 @@ impl<'a> Uploader<'a> {
 
     /// Opens a session and tells where it is.
     pub(super) fn begin(&mut self, number: u64) -> Result<String, Failure> {
-        let target = self.aim.targets.of(self.aim.shape, number)?;
+        let target = self
+            .load_target
+            .targets
+            .of(self.load_target.shape, number)?;
         let size = self.load.size.to_string();
         let google = [
             ("Content-Type", "application/json"),
@@ -165,7 +171,7 @@ impl<'a> Uploader<'a> {
         ];
         let tus = [TUS, ("Upload-Length", &size)];
         let metadata = metadata(&name(number));
-        let is_tus = matches!(self.aim.shape, Shape::Tus | Shape::TusChunks);
+        let is_tus = matches!(self.load_target.shape, Shape::Tus | Shape::TusChunks);
         let reply = self.ask(&Ask {
             headers: if is_tus { &tus } else { &google },
             before: if is_tus { "" } else { &metadata },
@@ -195,7 +201,7 @@ impl<'a> Uploader<'a> {
 
     fn tus(&mut self, number: u64) -> Result<Receipt, Failure> {
         let location = self.begin(number)?;
-        let chunk = match self.aim.shape {
+        let chunk = match self.load_target.shape {
             Shape::TusChunks => self.load.chunk,
             _ => self.load.size,
         };
@@ -217,7 +223,7 @@ impl<'a> Uploader<'a> {
         ask.write_head(&mut self.head, self.wire.host());
         let (number, range) = ask.media.clone();
         let is_small = range.end - range.start <= SMALL;
-        let media = self.aim.block.pieces(number, range);
+        let media = self.load_target.block.pieces(number, range);
         let reply = if is_small {
             media.for_each(|piece| self.head.extend_from_slice(piece));
             self.head.extend_from_slice(ask.after.as_bytes());

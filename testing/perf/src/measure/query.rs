@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 
 use crate::figure::Figure;
-use crate::load::{self, Aim, Load, Operation, Question, Tally};
+use crate::load::{self, Load, LoadTarget, Operation, Question, Tally};
 use crate::scenario::{ConcurrentQueries, Fixture, Part};
 
 use super::{Figures, Site};
@@ -17,8 +17,8 @@ pub(super) fn measure(
     data: &Path,
 ) -> anyhow::Result<Figures> {
     let server = site.start_warm(part, data)?;
-    let aim = site.aim(part, &server);
-    let sessions = prepare(aim, concurrent)?;
+    let load_target = site.load_target(part, &server);
+    let sessions = prepare(load_target, concurrent)?;
     let operation = match concurrent.question {
         Question::Status => Operation::Status(&sessions),
         Question::List => Operation::List,
@@ -27,10 +27,10 @@ pub(super) fn measure(
         connections: concurrent.connections,
         ..concurrent.uploads.clone()
     };
-    let upload = || load::carry_out(aim, &concurrent.uploads, Operation::Upload);
+    let upload = || load::carry_out(load_target, &concurrent.uploads, Operation::Upload);
     let alone = upload()?;
     let (both, asked) = thread::scope(|scope| {
-        let asking = scope.spawn(|| load::carry_out(aim, &queries, operation));
+        let asking = scope.spawn(|| load::carry_out(load_target, &queries, operation));
         let both = upload();
         (both, asking.join().expect("queries do not panic"))
     });
@@ -44,17 +44,24 @@ pub(super) fn measure(
 }
 
 /// Makes what will be asked for. Returns where the sessions are, if it is those.
-fn prepare(aim: Aim<'_>, concurrent: &ConcurrentQueries) -> anyhow::Result<Vec<String>> {
+fn prepare(
+    load_target: LoadTarget<'_>,
+    concurrent: &ConcurrentQueries,
+) -> anyhow::Result<Vec<String>> {
     match concurrent.question {
-        Question::Status => Ok(load::begin(aim, &concurrent.uploads, concurrent.subjects)?),
+        Question::Status => Ok(load::begin(
+            load_target,
+            &concurrent.uploads,
+            concurrent.subjects,
+        )?),
         Question::List => {
             let resources = Load {
                 size: Fixture::MEDIA,
                 count: concurrent.subjects,
                 ..concurrent.uploads.clone()
             };
-            load::carry_out(aim, &resources, Operation::Upload)?;
-            load::check_list(aim, &resources)?;
+            load::carry_out(load_target, &resources, Operation::Upload)?;
+            load::check_list(load_target, &resources)?;
             Ok(Vec::new())
         }
     }

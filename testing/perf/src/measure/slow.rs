@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use crate::amount::{KIB, float, mib};
 use crate::figure::Figure;
+use crate::load::Slow;
 use crate::load::{self, Crowd, Load};
-use crate::scenario::{Part, Slow};
+use crate::scenario::Part;
+use crate::units::{KIB, float, mib};
 
 use super::{Figures, Site, at_rest};
 
@@ -19,11 +20,11 @@ pub(super) fn measure(
     data: &Path,
 ) -> anyhow::Result<Figures> {
     let server = site.start_warm(part, data)?;
-    let aim = site.aim(part, &server);
-    load::first_answer(aim)?;
+    let load_target = site.load_target(part, &server);
+    load::first_answer(load_target)?;
     let idle = at_rest(&server);
     let load = Load::of_size(slow.size);
-    let mut crowd = Crowd::gather(aim, &load, slow)?;
+    let mut crowd = Crowd::gather(load_target, &load, slow)?;
     crowd.go_on()?;
     let held = server.usage().resident;
     let by_connections = float(held.saturating_sub(idle)) / float(slow.connections as u64);

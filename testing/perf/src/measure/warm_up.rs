@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 
-use crate::amount::KIB;
 use crate::contestant::Role;
-use crate::load::{self, Aim, Load, Operation};
+use crate::load::{self, Load, LoadTarget, Operation};
 use crate::scenario::Part;
 use crate::server::Server;
+use crate::units::KIB;
 
 use super::Site;
 
@@ -40,16 +40,16 @@ pub(super) fn carry_out(
     let Some(shape) = contestant.small_shape() else {
         bail!("{} has no small uploads", contestant.name);
     };
-    let aim = Aim {
+    let load_target = LoadTarget {
         shape,
-        ..site.aim(part, server)
+        ..site.load_target(part, server)
     };
-    upload(aim, part, FIRST, site.warm_up)?;
+    upload(load_target, part, FIRST, site.warm_up)?;
     let mut len = contestant.log_len(data);
     for look in 0.. {
         let first = FIRST + site.warm_up + look * STRIDE;
         if len.is_some() {
-            upload(aim, part, first, STRIDE)?;
+            upload(load_target, part, first, STRIDE)?;
         }
         let now = contestant.log_len(data);
         if now == len {
@@ -63,7 +63,12 @@ pub(super) fn carry_out(
     Ok(())
 }
 
-fn upload(aim: Aim<'_>, part: &Part<'_>, first: u64, count: u64) -> anyhow::Result<()> {
+fn upload(
+    load_target: LoadTarget<'_>,
+    part: &Part<'_>,
+    first: u64,
+    count: u64,
+) -> anyhow::Result<()> {
     let load = Load {
         count,
         first,
@@ -71,7 +76,7 @@ fn upload(aim: Aim<'_>, part: &Part<'_>, first: u64, count: u64) -> anyhow::Resu
         limit: LIMIT,
         ..Load::of_size(4 * KIB)
     };
-    let done = load::carry_out(aim, &load, Operation::Upload)?.done;
+    let done = load::carry_out(load_target, &load, Operation::Upload)?.done;
     let is_ours = matches!(part.contestant.role, Role::Ours | Role::Baseline);
     ensure!(
         done == count || !is_ours,

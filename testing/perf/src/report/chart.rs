@@ -5,10 +5,10 @@
 
 use std::fmt::Write as _;
 
-use crate::amount::{self, float};
 use crate::contestant::Role;
 use crate::figure::Figure;
 use crate::record::{Entry, Measured};
+use crate::units::{self, float};
 
 const WIDTH: f64 = 760.0;
 const NAMES: f64 = 190.0;
@@ -97,7 +97,7 @@ fn bar(entry: &Entry, figure: Figure, y: f64, most: f64) -> String {
         NAMES - 8.0,
         class(entry),
         long(rate).max(1.0),
-        amount::figure(rate)
+        units::figure(rate)
     )
 }
 

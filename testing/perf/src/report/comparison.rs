@@ -1,8 +1,8 @@
 //! Compares two builds of ours.
 
-use crate::amount::figure;
 use crate::contestant::Role;
 use crate::record::{Entry, Measured};
+use crate::units::figure;
 
 use super::table;
 

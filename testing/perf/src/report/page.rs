@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::amount::median;
 use crate::figure::Figure;
 use crate::goal::Goal;
-use crate::machine::Mood;
+use crate::machine::MachineLoad;
 use crate::record::{Measured, Record};
 use crate::scenario;
+use crate::units::median;
 
 use super::table;
 
@@ -65,15 +65,18 @@ pub(super) fn generated(
 
 /// What the disk did before the scenarios, in the median.
 fn disk(record: &Record) -> String {
-    let medians = |of: fn(&Mood) -> f64| {
-        let medians = record.scenarios.iter().filter_map(|one| one.mood(of));
+    let medians = |of: fn(&MachineLoad) -> f64| {
+        let medians = record
+            .scenarios
+            .iter()
+            .filter_map(|one| one.machine_load(of));
         median(&medians.collect::<Vec<_>>())
     };
-    let sync = medians(Mood::sync_milliseconds);
-    let (disk, direct) = (medians(Mood::disk), medians(Mood::direct));
+    let sync = medians(MachineLoad::sync_milliseconds);
+    let (disk, direct) = (medians(MachineLoad::disk), medians(MachineLoad::direct));
     let said = sync.zip(disk).zip(direct);
     said.map_or_else(String::new, |((sync, disk), direct)| {
-        format!("; {}", Mood::said(sync, disk, direct))
+        format!("; {}", MachineLoad::said(sync, disk, direct))
     })
 }
 
@@ -118,10 +121,10 @@ mod tests {
 
     use std::path::Path;
 
-    use crate::amount::MIB;
     use crate::contestant::Role;
     use crate::machine::Machine;
     use crate::record::tests::measured;
+    use crate::units::MIB;
 
     fn record() -> Record {
         let machine = Machine::look(Path::new("/")).unwrap();
@@ -161,7 +164,7 @@ mod tests {
         assert!(text.contains("| windlass            | yes     | 100   |"));
         assert!(!text.contains("fdatasync") && text.contains("takes – MiB/s"));
         let directory = tempfile::tempdir().unwrap();
-        record.scenarios[0].moods = vec![Mood::look(directory.path(), MIB).unwrap()];
+        record.scenarios[0].machine_loads = vec![MachineLoad::look(directory.path(), MIB).unwrap()];
         let text = generated(&record, &goals, "charts");
         assert!(text.contains("an append of 4 KiB with fdatasync") && !text.contains("takes –"));
     }

@@ -1,8 +1,8 @@
 //! The table of a scenario.
 
-use crate::amount::figure;
 use crate::contestant::Role;
 use crate::record::{Entry, Measured};
+use crate::units::figure;
 
 const NOTHING: &str = "–";
 

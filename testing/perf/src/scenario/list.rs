@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::amount::{GIB, KIB, MIB};
 use crate::figure::Figure;
-use crate::load::{Load, Question};
+use crate::load::{Load, Question, Slow};
+use crate::units::{GIB, KIB, MIB};
 
-use super::{ConcurrentQueries, Fixture, Scenario, Slow, Task};
+use super::{ConcurrentQueries, Fixture, Scenario, Task};
 
 /// By what sizes and counts are divided when a look is enough.
 pub(crate) const QUICK_PART: u64 = 8;
@@ -191,19 +191,19 @@ impl Size {
             ),
             start("S8", "start on an empty directory"),
             Scenario {
-                stocks: vec![sessions],
+                fixtures: vec![sessions],
                 ..start("S8b", "start with 100,000 unfinished sessions")
             },
         ]
     }
 
     fn growth(&self) -> Vec<Scenario> {
-        let stock = |count| Fixture {
+        let fixture = |count| Fixture {
             sessions: count / self.part,
             resources: count / self.part,
         };
         let after = |name, title| Scenario {
-            stocks: [0, 10_000, 1_000_000].map(stock).into(),
+            fixtures: [0, 10_000, 1_000_000].map(fixture).into(),
             ..uploads(name, title, &self.tiny(), UPLOADS)
         };
         vec![
@@ -260,7 +260,7 @@ fn scenario(
         name,
         title,
         task,
-        stocks: vec![Fixture::default()],
+        fixtures: vec![Fixture::default()],
         yardstick: None,
         figures,
     }

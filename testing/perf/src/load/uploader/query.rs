@@ -24,7 +24,7 @@ const LIST: usize = 100;
 impl Uploader<'_> {
     /// Asks for anything that gets an answer.
     pub(in crate::load) fn greet(&mut self) -> Result<(), Failure> {
-        if self.aim.shape == Shape::Tcp {
+        if self.load_target.shape == Shape::Tcp {
             return self.upload(0).map(drop);
         }
         let ask = Ask::new("GET", "/");
@@ -36,7 +36,7 @@ impl Uploader<'_> {
     /// Asks how much a session has, which is nothing.
     pub(in crate::load) fn status(&mut self, location: &str) -> Result<(), Failure> {
         let content_range = format!("bytes */{}", self.load.size);
-        let ask = match self.aim.shape {
+        let ask = match self.load_target.shape {
             Shape::Tus | Shape::TusChunks => &Ask {
                 headers: &[TUS],
                 answers: &[200, 204],
@@ -53,7 +53,7 @@ impl Uploader<'_> {
 
     /// Asks for a list. Returns the reply.
     pub(in crate::load) fn list(&mut self) -> Result<Vec<u8>, Failure> {
-        let target = self.aim.targets.list()?;
+        let target = self.load_target.targets.list()?;
         Ok(self.ask(&Ask::new("GET", target))?.body)
     }
 
@@ -64,7 +64,7 @@ impl Uploader<'_> {
         if count == LIST {
             return Ok(());
         }
-        let target = self.aim.targets.list()?.to_owned();
+        let target = self.load_target.targets.list()?.to_owned();
         Err(Failure::Short { target, count })
     }
 }

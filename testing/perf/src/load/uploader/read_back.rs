@@ -14,14 +14,14 @@ impl Uploader<'_> {
             location,
             reply,
         } = receipt;
-        let target = self.aim.targets.download(*number, location, reply);
+        let target = self.load_target.targets.download(*number, location, reply);
         let Some(target) = target else {
             return Ok(false);
         };
         let ask = Ask::new("GET", &target);
         ask.write_head(&mut self.head, self.wire.host());
         let (mut end, mut is_same) = (0, true);
-        let block = self.aim.block;
+        let block = self.load_target.block;
         let sent = self.wire.send(iter::once(&self.head[..]));
         let reply = sent.and_then(|()| {
             self.wire.receive(&mut |piece| {

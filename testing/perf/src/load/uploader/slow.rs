@@ -15,10 +15,10 @@ impl Uploader<'_> {
         let content_range = format!("bytes 0-{}/{size}", size.saturating_sub(1));
         let google = [("Content-Type", OCTETS), ("Content-Range", &content_range)];
         let tus = [TUS, TUS_MEDIA, ("Upload-Offset", "0")];
-        let (method, headers, target): (_, &[_], _) = match self.aim.shape {
+        let (method, headers, target): (_, &[_], _) = match self.load_target.shape {
             Shape::Session => ("PUT", &google, self.begin(number)?),
             Shape::Tus => ("PATCH", &tus, self.begin(number)?),
-            _ => ("PUT", &[], self.aim.targets.of(Shape::Put, number)?),
+            _ => ("PUT", &[], self.load_target.targets.of(Shape::Put, number)?),
         };
         let ask = Ask {
             headers,
@@ -26,7 +26,7 @@ impl Uploader<'_> {
             ..Ask::new(method, &target)
         };
         ask.write_head(&mut self.head, self.wire.host());
-        let media = self.aim.block.pieces(number, 0..first);
+        let media = self.load_target.block.pieces(number, 0..first);
         let sent = self.wire.send(iter::once(&self.head[..]).chain(media));
         sent.map_err(|source| ask.broken(source))
     }
@@ -41,7 +41,7 @@ impl Uploader<'_> {
         if !self.wire.is_silent().map_err(broken)? {
             return Err(Failure::Hasty(name()));
         }
-        let media = self.aim.block.pieces(number, range.clone());
+        let media = self.load_target.block.pieces(number, range.clone());
         self.wire.send(media).map_err(broken)
     }
 }

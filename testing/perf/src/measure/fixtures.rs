@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use crate::load::{self, Aim, Load, Operation, Shape};
+use crate::data_dirs::DataDirs;
+use crate::load::{self, Load, LoadTarget, Operation, Shape};
 use crate::scenario::{Fixture, Part};
-use crate::yard::Yard;
 
 use super::Site;
 
@@ -24,42 +24,47 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 /// What was made, by contestant.
 #[derive(Debug, Default)]
-pub(crate) struct Stocks {
+pub(crate) struct Fixtures {
     made: BTreeMap<(String, Fixture), PathBuf>,
 }
 
-impl Stocks {
-    /// Where a server is measured: on a plot with what has to be there.
+impl Fixtures {
+    /// Where a server is measured: in a new directory with what has to be there.
     ///
     /// # Errors
     /// When that cannot be made, or the disk is full.
-    pub(crate) fn ground(
+    pub(crate) fn data_dir(
         &mut self,
         site: &Site,
         part: &Part<'_>,
-        yard: &mut Yard,
+        data_dirs: &mut DataDirs,
     ) -> anyhow::Result<PathBuf> {
-        if part.stock.is_empty() {
-            return yard.plot(part.footprint());
+        if part.fixture.is_empty() {
+            return data_dirs.new_dir(part.footprint());
         }
-        let stock = self.of(site, part, yard)?;
-        if part.spares_the_stock() {
-            return Ok(stock);
+        let fixture = self.of(site, part, data_dirs)?;
+        if part.leaves_fixture_unchanged() {
+            return Ok(fixture);
         }
-        let plot = yard.plot(part.footprint())?;
-        copy(&stock, &plot)?;
-        yard.settle()?;
-        Ok(plot)
+        let directory = data_dirs.new_dir(part.footprint())?;
+        copy(&fixture, &directory)?;
+        data_dirs.settle()?;
+        Ok(directory)
     }
 
-    fn of(&mut self, site: &Site, part: &Part<'_>, yard: &Yard) -> anyhow::Result<PathBuf> {
-        let key = (part.contestant.name.clone(), part.stock);
+    fn of(
+        &mut self,
+        site: &Site,
+        part: &Part<'_>,
+        data_dirs: &DataDirs,
+    ) -> anyhow::Result<PathBuf> {
+        let key = (part.contestant.name.clone(), part.fixture);
         if let Some(made) = self.made.get(&key) {
             return Ok(made.clone());
         }
-        let place = yard.file_store(&format!("stock-{}", self.made.len()))?;
+        let place = data_dirs.file_store(&format!("stock-{}", self.made.len()))?;
         make(site, part, &place).context("what has to be there")?;
-        yard.settle()?;
+        data_dirs.settle()?;
         self.made.insert(key, place.clone());
         Ok(place)
     }
@@ -67,7 +72,7 @@ impl Stocks {
 
 fn make(site: &Site, part: &Part<'_>, place: &Path) -> anyhow::Result<()> {
     let server = site.start(part, place)?;
-    let aim = site.aim(part, &server);
+    let load_target = site.load_target(part, &server);
     let load = |count, operation, shape| {
         let load = Load {
             count,
@@ -75,7 +80,14 @@ fn make(site: &Site, part: &Part<'_>, place: &Path) -> anyhow::Result<()> {
             limit: LIMIT,
             ..Load::of_size(Fixture::MEDIA)
         };
-        let tally = load::carry_out(Aim { shape, ..aim }, &load, operation)?;
+        let tally = load::carry_out(
+            LoadTarget {
+                shape,
+                ..load_target
+            },
+            &load,
+            operation,
+        )?;
         let done = tally.done;
         ensure!(done == count, "only {done} of {count} within {LIMIT:?}");
         Ok(())
@@ -84,8 +96,8 @@ fn make(site: &Site, part: &Part<'_>, place: &Path) -> anyhow::Result<()> {
         Shape::Tus | Shape::TusChunks => part.shape,
         _ => Shape::Session,
     };
-    load(part.stock.sessions, Operation::Begin, session)?;
-    load(part.stock.resources, Operation::Upload, Shape::Simple)
+    load(part.fixture.sessions, Operation::Begin, session)?;
+    load(part.fixture.resources, Operation::Upload, Shape::Simple)
 }
 
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {

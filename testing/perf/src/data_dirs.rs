@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use windlass_testkit::cleanup::ScratchDir;
 
-use crate::amount::GIB;
+use crate::units::GIB;
 
 /// What is left free on the disk that is measured, whatever happens.
 const RESERVE: u64 = 8 * GIB;
@@ -23,7 +23,7 @@ done
 
 /// A directory of data directories. It is removed at the end, also when this process is killed.
 #[derive(Debug)]
-pub(crate) struct Yard {
+pub(crate) struct DataDirs {
     directory: ScratchDir,
     /// How much may lie in it.
     limit: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Yard {
     count: u64,
 }
 
-impl Yard {
+impl DataDirs {
     /// An empty one in `parent`.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Yard {
     ///
     /// # Errors
     /// When the disk has no room, even after everything that lies here was removed.
-    pub(crate) fn plot(&mut self, bytes: u64) -> anyhow::Result<PathBuf> {
+    pub(crate) fn new_dir(&mut self, bytes: u64) -> anyhow::Result<PathBuf> {
         let is_full = self.kept_bytes + bytes > self.limit;
         if is_full || self.free()? < bytes + self.reserve {
             self.clear()?;
@@ -79,12 +79,12 @@ impl Yard {
             self.reserve / GIB
         );
         self.count += 1;
-        let plot = self.path().join(format!("run-{}", self.count));
-        std::fs::create_dir(&plot)?;
-        self.kept.push(plot.clone());
+        let directory = self.path().join(format!("run-{}", self.count));
+        std::fs::create_dir(&directory)?;
+        self.kept.push(directory.clone());
         self.kept_bytes += bytes;
         self.settle()?;
-        Ok(plot)
+        Ok(directory)
     }
 
     /// A new directory that stays until the end.
@@ -107,8 +107,8 @@ impl Yard {
     }
 
     fn clear(&mut self) -> anyhow::Result<()> {
-        for plot in self.kept.drain(..) {
-            std::fs::remove_dir_all(plot)?;
+        for directory in self.kept.drain(..) {
+            std::fs::remove_dir_all(directory)?;
         }
         self.kept_bytes = 0;
         Ok(())
@@ -132,28 +132,28 @@ mod tests {
     /// So long a test waits for what comes within milliseconds as a rule.
     const PATIENCE: Duration = Duration::from_secs(120);
 
-    /// A yard on any disk, however full.
-    fn yard() -> Yard {
-        Yard::with_reserve(&std::env::temp_dir(), 100, 0).unwrap()
+    /// Data directories on any disk, however full.
+    fn data_dirs() -> DataDirs {
+        DataDirs::with_reserve(&std::env::temp_dir(), 100, 0).unwrap()
     }
 
     #[test]
-    fn plots_stay_until_there_are_too_many_bytes_in_them() {
-        let mut yard = yard();
-        let [first, second] = [60, 40].map(|bytes| yard.plot(bytes).unwrap());
+    fn directories_stay_until_they_hold_too_many_bytes() {
+        let mut data_dirs = data_dirs();
+        let [first, second] = [60, 40].map(|bytes| data_dirs.new_dir(bytes).unwrap());
         assert!(first.exists() && second.exists());
-        let third = yard.plot(1).unwrap();
+        let third = data_dirs.new_dir(1).unwrap();
         assert!(!first.exists() && !second.exists() && third.exists());
     }
 
     #[test]
-    fn a_server_whose_pid_lies_in_the_yard_does_not_outlive_it() {
-        let yard = yard();
+    fn server_whose_pid_file_is_here_does_not_outlive_the_directory() {
+        let data_dirs = data_dirs();
         let mut server = Command::new("sleep");
         let mut server = server.arg("600").process_group(0).spawn().unwrap();
         let id = server.id().to_string();
-        std::fs::write(yard.path().join("server.pid"), id).unwrap();
-        drop(yard);
+        std::fs::write(data_dirs.path().join("server.pid"), id).unwrap();
+        drop(data_dirs);
         // It was sent the signal; when it is gone is the kernel's affair.
         let start = Instant::now();
         while matches!(server.try_wait(), Ok(None)) && start.elapsed() < PATIENCE {
@@ -166,11 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_yard() {
-        let mut yard = yard();
-        yard.plot(0).unwrap();
-        let path = yard.path().to_owned();
-        drop(yard);
+    fn nothing_is_left_after_a_drop() {
+        let mut data_dirs = data_dirs();
+        data_dirs.new_dir(0).unwrap();
+        let path = data_dirs.path().to_owned();
+        drop(data_dirs);
         assert!(!path.exists());
     }
 }
