@@ -1,17 +1,17 @@
-//! Many faults, in lots: each lot begins with an empty store and with clients of its own, so that disk and memory stay bounded and
+//! Many faults, in batches: each batch begins with an empty store and with clients of its own, so that disk and memory stay bounded and
 //! there is always room to upload.
 
 use std::fmt;
 
 use anyhow::ensure;
-use windlass_testkit::checker::{Figures, Fleet};
+use windlass_testkit::checker::{Figures, Workload};
 
 use crate::outcome::{Outcome, progress};
 
-/// Most faults of one lot.
-const LOT: u64 = 100;
+/// Most faults of one batch.
+const BATCH: u64 = 100;
 
-/// A lot ends after so many acknowledged bytes: how much clients upload between two faults depends on how quick the machine is.
+/// A batch ends after so many acknowledged bytes: how much clients upload between two faults depends on how quick the machine is.
 pub(crate) const ROOM: u64 = 2 << 30;
 
 /// Of so many faults at least one must come after new acknowledgements, or they prove nothing. On a machine that is not slow nearly all
@@ -20,7 +20,7 @@ const IDLE_AT_MOST: u64 = 10;
 
 /// Some faults in a row.
 #[derive(Debug)]
-pub(crate) struct Lot {
+pub(crate) struct Batch {
     /// All that is left to chance in it follows from this.
     pub(crate) seed: u64,
     /// How many faults are to be injected at most.
@@ -30,7 +30,7 @@ pub(crate) struct Lot {
     acknowledgements: u64,
 }
 
-impl Lot {
+impl Batch {
     fn new(seed: u64, faults: u64) -> Self {
         Self {
             seed,
@@ -42,43 +42,43 @@ impl Lot {
     }
 
     /// Whether there is another fault to inject, and room for what is uploaded meanwhile. The first always is.
-    pub(crate) fn goes_on(&self, fleet: &Fleet) -> bool {
-        self.injected < self.faults && fleet.figures().bytes < ROOM
+    pub(crate) fn goes_on(&self, workload: &Workload) -> bool {
+        self.injected < self.faults && workload.figures().bytes < ROOM
     }
 
     /// Notes that a fault was injected, before anybody looks at it: questions are acknowledgements too.
-    pub(crate) fn struck(&mut self, fleet: &Fleet) {
+    pub(crate) fn struck(&mut self, workload: &Workload) {
         self.injected += 1;
-        self.busy += u64::from(fleet.figures().acknowledgements > self.acknowledgements);
+        self.busy += u64::from(workload.figures().acknowledgements > self.acknowledgements);
     }
 
     /// Notes that it was looked at. Returns whether to go on.
-    pub(crate) fn looked(&mut self, fleet: &Fleet) -> bool {
-        self.acknowledgements = fleet.figures().acknowledgements;
-        fleet.violations().is_empty()
+    pub(crate) fn looked(&mut self, workload: &Workload) -> bool {
+        self.acknowledgements = workload.figures().acknowledgements;
+        workload.violations().is_empty()
     }
 }
 
-/// Injects `count` faults, which are called `name`, lot after lot, until a rule is broken. `carry_out` returns the fleet of a lot, which has looked
+/// Injects `count` faults, which are called `name`, batch after batch, until a rule is broken. `carry_out` returns the workload of a batch, which has looked
 /// at everything.
 ///
 /// # Errors
 /// Those of `carry_out`; and when hardly any fault came after something new to lose.
-pub(crate) fn carry_out_in_lots(
+pub(crate) fn run_in_batches(
     name: &str,
     count: u64,
     mut seed: u64,
-    mut carry_out: impl FnMut(&mut Lot) -> anyhow::Result<Fleet>,
+    mut carry_out: impl FnMut(&mut Batch) -> anyhow::Result<Workload>,
 ) -> anyhow::Result<Outcome> {
     let mut total = Total::default();
     while total.injected < count {
-        let mut lot = Lot::new(seed, LOT.min(count - total.injected));
-        let fleet = carry_out(&mut lot)?;
-        if !fleet.violations().is_empty() {
-            let faults = format_args!("{} {name} with --seed {seed}", lot.injected);
-            return Ok(Outcome::of_fleet(faults, &fleet));
+        let mut batch = Batch::new(seed, BATCH.min(count - total.injected));
+        let workload = carry_out(&mut batch)?;
+        if !workload.violations().is_empty() {
+            let faults = format_args!("{} {name} with --seed {seed}", batch.injected);
+            return Ok(Outcome::of_workload(faults, &workload));
         }
-        total.add(&lot, fleet.figures());
+        total.add(&batch, workload.figures());
         progress(format_args!("{name}: {total}"));
         seed += 1;
     }
@@ -100,9 +100,9 @@ struct Total {
 }
 
 impl Total {
-    fn add(&mut self, lot: &Lot, figures: Figures) {
-        self.injected += lot.injected;
-        self.busy += lot.busy;
+    fn add(&mut self, batch: &Batch, figures: Figures) {
+        self.injected += batch.injected;
+        self.busy += batch.busy;
         self.figures += figures;
     }
 }

@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use rustix::process::Signal;
-use windlass_testkit::checker::{Event, Fleet, Google, Load, Record, Rule, Upload, Violation};
+use windlass_testkit::checker::{Event, Google, Load, Record, Rule, Upload, Violation, Workload};
 use windlass_testkit::rng::Rng;
 
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
 use crate::late_syncs;
 use crate::outcome::{Outcome, progress, tell_histories};
 use crate::scratch::Scratch;
-use crate::subject::{Server, Subject};
+use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::dies_with_us;
 use crate::tool::need;
 use disk::{DAEMON, LoggedDisk};
@@ -62,7 +62,7 @@ const TOLD: usize = 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     arguments.file_system.need()?;
     need(&[DAEMON, "fusermount3", late_syncs::TRACER, "setpriv"])?;
     let scratch = Scratch::new(ROOM)?;
-    let lab = Lab {
+    let harness = Harness {
         arguments,
         scratch: scratch.path(),
     };
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         if tally.states > 0 {
             progress(&tally);
         }
-        lab.round(seed, &mut tally)?;
+        harness.round(seed, &mut tally)?;
         if tally.is_over(arguments) {
             break;
         }
@@ -128,29 +128,29 @@ fn acknowledgements(upload: &Upload) -> impl Iterator<Item = u64> {
 }
 
 /// Where the work is done.
-struct Lab<'a> {
+struct Harness<'a> {
     arguments: &'a Arguments,
     scratch: &'a Path,
 }
 
-impl Lab<'_> {
+impl Harness<'_> {
     /// One log, and its crash states.
     fn round(&self, seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
         let mut rng = Rng::new(seed);
-        let (log, fleet) = self.record(seed, &mut rng)?;
-        tally.take_in("before any crash", fleet.violations().to_vec());
-        let acknowledged: Vec<_> = fleet.uploads().flat_map(acknowledgements).collect();
+        let (log, workload) = self.record(seed, &mut rng)?;
+        tally.take_in("before any crash", workload.violations().to_vec());
+        let acknowledged: Vec<_> = workload.uploads().flat_map(acknowledgements).collect();
         tally.entries += log.entries().len();
         tally.acknowledgements += acknowledged.len();
         if tally.is_over(self.arguments) {
             return Ok(());
         }
         let states = state::choose(&log, &acknowledged, self.arguments.states, &mut rng);
-        self.replay(&log, &fleet, &states, tally)
+        self.replay(&log, &workload, &states, tally)
     }
 
-    /// Lets the fleet upload to a server on a disk with a log.
-    fn record(&self, seed: u64, rng: &mut Rng) -> anyhow::Result<(Log, Fleet)> {
+    /// Lets the workload upload to a server on a disk with a log.
+    fn record(&self, seed: u64, rng: &mut Rng) -> anyhow::Result<(Log, Workload)> {
         let image = self.scratch.join("disk");
         self.format(&image)?;
         state::copy(&image, &self.safe())?;
@@ -160,13 +160,13 @@ impl Lab<'_> {
             uploads: Some(UPLOADS),
             ..Load::default()
         };
-        let mut fleet = Fleet::new(Google::farm(), load, seed);
+        let mut workload = Workload::new(Google::farm(), load, seed);
         let disk = LoggedDisk::new(&image, self.scratch)?;
-        fleet.set_stamp(disk.log_length()?);
+        workload.set_stamp(disk.log_length()?);
         let mount = self.mount(disk.device())?;
-        self.live(&mut fleet, mount.path(), rng)?;
+        self.live(&mut workload, mount.path(), rng)?;
         mount.unmount()?;
-        Ok((disk.close()?, fleet))
+        Ok((disk.close()?, workload))
     }
 
     /// Makes an image with an empty file system. That is not in the log: the disk begins with it.
@@ -176,14 +176,14 @@ impl Lab<'_> {
     }
 
     /// The lives of the server. In some of them the file system writes back what nobody has asked it to.
-    fn live(&self, fleet: &mut Fleet, mount: &Path, rng: &mut Rng) -> anyhow::Result<()> {
+    fn live(&self, workload: &mut Workload, mount: &Path, rng: &mut Rng) -> anyhow::Result<()> {
         for _ in 0..LIVES {
             let end = rng.pick(&[End::Killed, End::KilledBeforeSync, End::Asked]);
             let mut server = self.start(mount, &end.wrapper())?;
-            fleet.check(server.address());
+            workload.check(server.address());
             let delay = Duration::from_micros(rng.within(100_000..400_000));
             let writes_back = rng.once_in(2);
-            fleet.run_while(server.address(), || -> anyhow::Result<()> {
+            workload.run_while(server.address(), || -> anyhow::Result<()> {
                 sleep(delay);
                 if writes_back {
                     rustix::fs::syncfs(File::open(mount)?)?;
@@ -198,7 +198,7 @@ impl Lab<'_> {
     fn replay(
         &self,
         log: &Log,
-        fleet: &Fleet,
+        workload: &Workload,
         states: &[State],
         tally: &mut Tally,
     ) -> anyhow::Result<()> {
@@ -207,8 +207,8 @@ impl Lab<'_> {
         for state in states {
             tally.states += 1;
             tally.lost += images.make(state, &crashed)?;
-            let fleet = fleet.at(log.length(state.prefix));
-            let broken = self.hold(fleet, &crashed, tally)?;
+            let workload = workload.at(log.length(state.prefix));
+            let broken = self.hold(workload, &crashed, tally)?;
             if let Some(image) = &self.arguments.image
                 && tally.broken == 0
                 && !broken.is_empty()
@@ -226,7 +226,7 @@ impl Lab<'_> {
     /// Starts the server on an image and returns the rules that are broken.
     fn hold(
         &self,
-        mut fleet: Fleet,
+        mut workload: Workload,
         image: &Path,
         tally: &mut Tally,
     ) -> anyhow::Result<Vec<Violation>> {
@@ -239,7 +239,7 @@ impl Lab<'_> {
                 return Ok(Vec::new());
             }
         };
-        tally.held += fleet.figures().acknowledgements;
+        tally.held += workload.figures().acknowledgements;
         let mut server = match self.start(mount.path(), &dies_with_us()) {
             Ok(server) => server,
             Err(error) => {
@@ -250,21 +250,27 @@ impl Lab<'_> {
                 }]);
             }
         };
-        fleet.check(server.address());
-        if fleet.violations().is_empty() {
-            fleet.finish(server.address());
+        workload.check(server.address());
+        if workload.violations().is_empty() {
+            workload.finish(server.address());
         }
         server.kill9();
-        fleet.extend_violations(self.arguments.subject.verify(&mount.path().join(DATA))?);
+        workload.extend_violations(
+            self.arguments
+                .server_under_test
+                .verify(&mount.path().join(DATA))?,
+        );
         mount.unmount()?;
-        tell_histories(&fleet);
-        Ok(fleet.violations().to_vec())
+        tell_histories(&workload);
+        Ok(workload.violations().to_vec())
     }
 
     fn start(&self, mount: &Path, wrapper: &[String]) -> anyhow::Result<Server> {
         let (data, log) = (mount.join(DATA), self.scratch.join("server.log"));
         std::fs::write(&log, "")?;
-        self.arguments.subject.start_under(wrapper, &data, &log)
+        self.arguments
+            .server_under_test
+            .start_under(wrapper, &data, &log)
     }
 
     fn mount(&self, device: &LoopDevice) -> anyhow::Result<Mount> {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::Duration;
 
-use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::checker::{Google, Load, Workload};
 
 use crate::outcome::Outcome;
 
@@ -31,10 +31,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         clients: arguments.clients,
         ..Load::default()
     };
-    let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
-    fleet.run_while(arguments.address, || {
+    let mut workload = Workload::new(Google::farm(), load, arguments.seed);
+    workload.run_while(arguments.address, || {
         sleep(Duration::from_secs(arguments.seconds));
     });
-    fleet.finish(arguments.address);
-    Outcome::of_fleet("nothing injected", &fleet)
+    workload.finish(arguments.address);
+    Outcome::of_workload("nothing injected", &workload)
 }

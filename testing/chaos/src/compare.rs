@@ -19,7 +19,7 @@ use anyhow::ensure;
 
 use crate::disk::FileSystem;
 use crate::outcome::{Outcome, progress};
-use crate::subject::Subject;
+use crate::server_under_test::ServerUnderTest;
 use crate::tool::need;
 
 use broken::Way;
@@ -33,7 +33,7 @@ use table::{Row, Table};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// Where `testing/chaos/peers/install` has put the other servers.
     #[arg(long, value_name = "DIRECTORY", default_value_os_t = default_peers())]
     peers: PathBuf,
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     need(&["xfs_io", "node"])?;
     let mut table = Table::default();
     let mut violations = Vec::new();
-    for contestant in contestant::all(&arguments.subject, &arguments.peers)? {
+    for contestant in contestant::all(&arguments.server_under_test, &arguments.peers)? {
         if contestant.name.contains(&arguments.only) {
             let rows = rows(arguments, &contestant)?;
             if contestant.is_ours {

@@ -5,8 +5,8 @@
 //! To be survived: the process ends by itself within `limits.drain`, with exit code 0. Who comes too late is refused. What had arrived of
 //! the request that stood still is committed, and everything that was acknowledged is there at the next start.
 
-mod newcomers;
-mod straggler;
+mod late_clients;
+mod stalled_client;
 
 use std::fmt;
 use std::path::Path;
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use rustix::process::Signal;
-use windlass_testkit::checker::{Fleet, Google, Load, Rule, Violation};
+use windlass_testkit::checker::{Google, Load, Rule, Violation, Workload};
 use windlass_testkit::rng::Rng;
 
 use crate::outcome::{Outcome, progress};
 use crate::scratch::Scratch;
-use crate::subject::{Server, Subject};
-use newcomers::Newcomers;
-use straggler::Straggler;
+use crate::server_under_test::{Server, ServerUnderTest};
+use late_clients::LateClients;
+use stalled_client::StalledClient;
 
 /// What `limits.drain` is set to.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ const STRAGGLES_EVERY: u64 = 4;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// How often it is asked.
     #[arg(long, default_value_t = 24)]
     rounds: u64,
@@ -54,27 +54,27 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let scratch = Scratch::on_disk()?;
     let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
-    let subject = with_short_drain(&arguments.subject, scratch.path())?;
+    let server_under_test = with_short_drain(&arguments.server_under_test, scratch.path())?;
     let load = Load {
         clients: arguments.clients,
         ..Load::default()
     };
-    let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
+    let mut workload = Workload::new(Google::farm(), load, arguments.seed);
     let mut rng = Rng::new(arguments.seed);
     let (mut drains, mut violations) = (Drains::default(), Vec::new());
-    let mut server = subject.start(&data, &log)?;
+    let mut server = server_under_test.start(&data, &log)?;
     for round in 1..=arguments.rounds {
         let address = server.address();
         let must_cut = round.is_multiple_of(STRAGGLES_EVERY);
-        let slow = must_cut.then(|| Straggler::begin(address, rng.next_u64()));
+        let slow = must_cut.then(|| StalledClient::begin(address, rng.next_u64()));
         let slow = slow.transpose()?;
         let delay = Duration::from_micros(rng.within(1_000..200_000));
-        let drained = fleet.run_while(address, || {
+        let drained = workload.run_while(address, || {
             sleep(delay);
             drain(&mut server)
         })?;
-        server = subject.start(&data, &log)?;
-        fleet.check(server.address());
+        server = server_under_test.start(&data, &log)?;
+        workload.check(server.address());
         drains.note(&drained, must_cut);
         violations.extend(drained.violation(round));
         if let Some(slow) = slow {
@@ -83,38 +83,41 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             violations.extend(rule.map(|rule| Violation { upload, rule }));
         }
         if round % 100 == 0 {
-            progress(format_args!("{drains}; {}", fleet.figures()));
+            progress(format_args!("{drains}; {}", workload.figures()));
         }
-        if !fleet.violations().is_empty() || !violations.is_empty() {
+        if !workload.violations().is_empty() || !violations.is_empty() {
             break;
         }
     }
-    fleet.finish(server.address());
+    workload.finish(server.address());
     drop(server);
-    fleet.extend_violations(subject.verify(&data)?);
-    violations.extend_from_slice(fleet.violations());
+    workload.extend_violations(server_under_test.verify(&data)?);
+    violations.extend_from_slice(workload.violations());
     Ok(Outcome::Done {
-        figures: format!("{drains}; {}", fleet.figures()),
+        figures: format!("{drains}; {}", workload.figures()),
         violations,
     })
 }
 
 /// The server drains quickly, and nothing but the drain commits a request that stands still.
-fn with_short_drain(subject: &Subject, scratch: &Path) -> anyhow::Result<Subject> {
+fn with_short_drain(
+    server_under_test: &ServerUnderTest,
+    scratch: &Path,
+) -> anyhow::Result<ServerUnderTest> {
     let config = scratch.join("windlass.toml");
     let drain = DRAIN.as_secs();
     let settings = format!("[limits]\ndrain = \"{drain}s\"\n[checkpoints]\ninterval = \"10m\"\n");
     std::fs::write(&config, settings)?;
-    let mut subject = subject.clone();
+    let mut server_under_test = server_under_test.clone();
     let argument = format!("--config={}", config.display());
-    subject.arguments.push(argument);
-    Ok(subject)
+    server_under_test.arguments.push(argument);
+    Ok(server_under_test)
 }
 
 /// One drain.
 struct Drained {
     took: Duration,
-    newcomers: Newcomers,
+    late_clients: LateClients,
 }
 
 /// Asks the server to stop, knocks at its door meanwhile, and waits until it has gone.
@@ -123,19 +126,19 @@ fn drain(server: &mut Server) -> anyhow::Result<Drained> {
     let limit = DRAIN + CLOSES_WITHIN;
     let begun = Instant::now();
     server.signal(Signal::TERM);
-    let (status, newcomers) = Newcomers::knock_while(address, || server.wait(limit));
+    let (status, late_clients) = LateClients::knock_while(address, || server.wait(limit));
     let (took, status) = (begun.elapsed(), status?);
     ensure!(
         status.success(),
         "a server that was asked to stop ends with {status}"
     );
-    Ok(Drained { took, newcomers })
+    Ok(Drained { took, late_clients })
 }
 
 impl Drained {
     /// Once the door is shut, it stays so.
     fn violation(&self, round: u64) -> Option<Violation> {
-        self.newcomers.served_too_late.then(|| Violation {
+        self.late_clients.served_too_late.then(|| Violation {
             upload: format!("a client that came too late in round {round}"),
             rule: Rule::Strange("it was served after others had been refused".to_owned()),
         })
@@ -155,7 +158,7 @@ struct Drains {
 impl Drains {
     fn note(&mut self, drained: &Drained, must_cut: bool) {
         self.count += 1;
-        self.refused += drained.newcomers.refused;
+        self.refused += drained.late_clients.refused;
         if must_cut {
             self.cut += 1;
             self.slowest_with_a_cut = self.slowest_with_a_cut.max(drained.took);

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::checker::{Google, Load, Workload};
 use windlass_testkit::rng::Rng;
 
-use crate::lots::{Lot, carry_out_in_lots};
+use crate::batches::{Batch, run_in_batches};
 use crate::outcome::Outcome;
 use crate::scratch::Scratch;
-use crate::subject::{Server, Subject};
+use crate::server_under_test::{Server, ServerUnderTest};
 
 /// Kills the server again and again while clients upload: at random moments, or at named ones.
 ///
@@ -27,7 +27,7 @@ use crate::subject::{Server, Subject};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// How often it is killed at a random moment.
     #[arg(long, default_value_t = 100, conflicts_with = "failpoints")]
     rounds: u64,
@@ -56,20 +56,20 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if arguments.failpoints {
         let scratch = Scratch::on_disk()?;
-        let fleet = fleet(arguments, arguments.seed);
+        let workload = workload(arguments, arguments.seed);
         let (data, log) = places(scratch.path());
-        return failpoints::run(arguments, fleet, &data, &log);
+        return failpoints::run(arguments, workload, &data, &log);
     }
     let (rounds, seed) = (arguments.rounds, arguments.seed);
-    carry_out_in_lots("kills", rounds, seed, |lot| at_random(arguments, lot))
+    run_in_batches("kills", rounds, seed, |batch| at_random(arguments, batch))
 }
 
-fn fleet(arguments: &Arguments, seed: u64) -> Fleet {
+fn workload(arguments: &Arguments, seed: u64) -> Workload {
     let load = Load {
         clients: arguments.clients,
         ..Load::default()
     };
-    Fleet::new(Google::farm(), load, seed)
+    Workload::new(Google::farm(), load, seed)
 }
 
 /// Where the server keeps its data, and where its log is.
@@ -77,30 +77,30 @@ fn places(scratch: &Path) -> (PathBuf, PathBuf) {
     (scratch.join("data"), scratch.join("log"))
 }
 
-fn at_random(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<Fleet> {
+fn at_random(arguments: &Arguments, batch: &mut Batch) -> anyhow::Result<Workload> {
     let scratch = Scratch::on_disk()?;
     let (data, log) = places(scratch.path());
-    let (mut fleet, mut rng) = (fleet(arguments, lot.seed), Rng::new(lot.seed));
-    let mut server = arguments.subject.start(&data, &log)?;
-    while lot.goes_on(&fleet) {
-        kill_soon(&mut fleet, &mut server, &mut rng);
-        lot.struck(&fleet);
-        server = arguments.subject.start(&data, &log)?;
-        fleet.check(server.address());
-        if !lot.looked(&fleet) {
-            return Ok(fleet);
+    let (mut workload, mut rng) = (workload(arguments, batch.seed), Rng::new(batch.seed));
+    let mut server = arguments.server_under_test.start(&data, &log)?;
+    while batch.goes_on(&workload) {
+        kill_soon(&mut workload, &mut server, &mut rng);
+        batch.struck(&workload);
+        server = arguments.server_under_test.start(&data, &log)?;
+        workload.check(server.address());
+        if !batch.looked(&workload) {
+            return Ok(workload);
         }
     }
-    fleet.finish(server.address());
+    workload.finish(server.address());
     drop(server);
-    fleet.extend_violations(arguments.subject.verify(&data)?);
-    Ok(fleet)
+    workload.extend_violations(arguments.server_under_test.verify(&data)?);
+    Ok(workload)
 }
 
 /// Kills the server a moment after clients begin.
-fn kill_soon(fleet: &mut Fleet, server: &mut Server, rng: &mut Rng) {
+fn kill_soon(workload: &mut Workload, server: &mut Server, rng: &mut Rng) {
     let delay = Duration::from_micros(rng.within(1_000..60_000));
-    fleet.run_while(server.address(), || {
+    workload.run_while(server.address(), || {
         sleep(delay);
         server.kill9();
     });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::subject::Server;
+use crate::server_under_test::Server;
 use crate::tool::dies_with_us;
 
 /// The program that holds syncs up.

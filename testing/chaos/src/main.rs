@@ -6,6 +6,7 @@
 //!
 //! Exit codes: 0 no rule was broken; 1 a rule was broken, or the tier could not be carried out; 77 skipped.
 
+mod batches;
 mod blocks;
 mod check;
 mod compare;
@@ -14,14 +15,13 @@ mod disks;
 mod drain;
 mod kill;
 mod late_syncs;
-mod lots;
 mod network;
 mod outcome;
 mod power;
 mod restart;
 mod scale;
 mod scratch;
-mod subject;
+mod server_under_test;
 mod tool;
 
 use std::process::ExitCode;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use rustix::process::Signal;
-use windlass_testkit::checker::{Fleet, Google, Load, Rule, Violation};
+use windlass_testkit::checker::{Google, Load, Rule, Violation, Workload};
 use windlass_testkit::farm;
 use windlass_testkit::fault_proxy::{Fault, FaultProxy, Plan};
 use windlass_testkit::media::Media;
@@ -29,7 +29,7 @@ use windlass_testkit::rng::Rng;
 
 use crate::outcome::{Lacking, Outcome, progress};
 use crate::scratch::Scratch;
-use crate::subject::{Server, Subject};
+use crate::server_under_test::{Server, ServerUnderTest};
 use namespace::Namespace;
 use process_stats::ProcessStats;
 
@@ -72,7 +72,7 @@ const LONG: u64 = 24 << 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// Stops the server for a minute, and stays ten times as long on bad lines.
     #[arg(long)]
     long: bool,
@@ -90,72 +90,73 @@ pub(crate) fn run(arguments: &Arguments, no_skip: bool) -> anyhow::Result<Outcom
         Err(error) if error.is::<Lacking>() && !no_skip => None,
         made => Some(made?),
     };
-    let mut lab = Lab::new(arguments, namespace.as_ref(), scratch.path())?;
-    let before = lab.process_stats()?;
-    lab.bad_lines()?;
-    let (deaf, silent) = (lab.deaf_clients()?, lab.silent_clients()?);
+    let mut harness = Harness::new(arguments, namespace.as_ref(), scratch.path())?;
+    let before = harness.process_stats()?;
+    harness.bad_lines()?;
+    let (deaf, silent) = (harness.deaf_clients()?, harness.silent_clients()?);
     if let Some(namespace) = &namespace {
-        lab.link_down(namespace)?;
+        harness.link_down(namespace)?;
     }
-    for patience in [lab.pause() * 10, Duration::from_millis(500)] {
-        lab.stop_and_go(patience);
+    for patience in [harness.pause() * 10, Duration::from_millis(500)] {
+        harness.stop_and_go(patience);
     }
-    let after = match before.come_back(&lab.server, OVER_WITHIN) {
+    let after = match before.come_back(&harness.server, OVER_WITHIN) {
         Ok(after) => after,
         Err(error) => {
-            lab.blame(format!("{error:#}"));
-            ProcessStats::of(&lab.server)?
+            harness.blame(format!("{error:#}"));
+            ProcessStats::of(&harness.server)?
         }
     };
     drop((deaf, silent));
     for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")] {
-        lab.move_house(signal)?;
-        lab.look(&format!("moved after {name}"));
+        harness.move_house(signal)?;
+        harness.look(&format!("moved after {name}"));
     }
-    lab.fleet.finish(lab.server.address());
-    drop(lab.server);
+    harness.workload.finish(harness.server.address());
+    drop(harness.server);
     let data = scratch.path().join("data");
-    lab.fleet
-        .extend_violations(arguments.subject.verify(&data)?);
+    harness
+        .workload
+        .extend_violations(arguments.server_under_test.verify(&data)?);
     let link = namespace.map_or("no link (needs root)", |_| "1 link down");
     let faults = format!(
         "{} bad lines, {DEAF} deaf and {SILENT} silent clients, {link}, 2 pauses, 2 moves; before: {before}, after: {after}",
-        lab.faults
+        harness.faults
     );
-    Ok(Outcome::of_fleet(faults, &lab.fleet))
+    Ok(Outcome::of_workload(faults, &harness.workload))
 }
 
-struct Lab<'a> {
+struct Harness<'a> {
     arguments: &'a Arguments,
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     data: PathBuf,
     log: PathBuf,
     server: Server,
-    fleet: Fleet,
+    workload: Workload,
     /// Requests that a bad line has hit.
     faults: usize,
 }
 
-impl<'a> Lab<'a> {
+impl<'a> Harness<'a> {
     fn new(
         arguments: &'a Arguments,
         namespace: Option<&Namespace>,
         scratch: &Path,
     ) -> anyhow::Result<Self> {
-        let mut subject = arguments.subject.clone();
-        subject.listen = namespace.map_or(subject.listen, Namespace::outside);
+        let mut server_under_test = arguments.server_under_test.clone();
+        server_under_test.listen = namespace.map_or(server_under_test.listen, Namespace::outside);
         let (data, log) = (scratch.join("data"), scratch.join("log"));
         let load = Load {
             clients: arguments.clients,
             ..Load::default()
         };
         Ok(Self {
-            server: start(&subject, &data, &log)?,
+            server: start(&server_under_test, &data, &log)?,
             arguments,
-            subject,
+            server_under_test,
             data,
             log,
-            fleet: Fleet::new(Google::farm(), load, arguments.seed),
+            workload: Workload::new(Google::farm(), load, arguments.seed),
             faults: 0,
         })
     }
@@ -171,21 +172,21 @@ impl<'a> Lab<'a> {
     /// What the server holds after it has been warmed up.
     fn process_stats(&mut self) -> anyhow::Result<ProcessStats> {
         let address = self.server.address();
-        self.fleet.run_while(address, || sleep(SPELL / 4));
+        self.workload.run_while(address, || sleep(SPELL / 4));
         self.look("warm");
         ProcessStats::settled(&self.server)
     }
 
     /// Every upload must be as it was acknowledged, asked without a proxy between.
     fn look(&mut self, what: &str) {
-        self.fleet.note_fault(what);
-        self.fleet.check(self.server.address());
-        progress(format_args!("{what}; {}", self.fleet.figures()));
+        self.workload.note_fault(what);
+        self.workload.check(self.server.address());
+        progress(format_args!("{what}; {}", self.workload.figures()));
     }
 
     /// Notes what the server did that it must not.
     fn blame(&mut self, what: String) {
-        self.fleet.extend_violations([Violation {
+        self.workload.extend_violations([Violation {
             upload: "the server".to_owned(),
             rule: Rule::Misbehaves(what),
         }]);
@@ -194,9 +195,9 @@ impl<'a> Lab<'a> {
     fn bad_lines(&mut self) -> anyhow::Result<()> {
         let proxy = FaultProxy::start(self.server.address());
         proxy.set_plan(bad_lines(self.arguments.seed));
-        self.fleet.set_patience(PATIENCE);
+        self.workload.set_patience(PATIENCE);
         let spell = self.spell();
-        self.fleet.run_while(proxy.address(), || sleep(spell));
+        self.workload.run_while(proxy.address(), || sleep(spell));
         let exchanges = proxy.exchanges().into_iter();
         self.faults += exchanges
             .filter(|exchange| exchange.fault.is_some())
@@ -217,7 +218,7 @@ impl<'a> Lab<'a> {
             peer.try_send(farm::download(&id).to_bytes())?;
             deaf.push(peer);
         }
-        self.fleet.run_while(address, || sleep(SPELL));
+        self.workload.run_while(address, || sleep(SPELL));
         self.look("deaf clients");
         Ok(deaf)
     }
@@ -238,12 +239,12 @@ impl<'a> Lab<'a> {
     /// The clients' machine vanishes. Others take their uploads over, which the server still holds open for it.
     fn link_down(&mut self, namespace: &Namespace) -> anyhow::Result<()> {
         let (address, patience) = (self.server.address(), PATIENCE / 4);
-        let fleet = &mut self.fleet;
-        fleet.set_patience(patience);
+        let workload = &mut self.workload;
+        workload.set_patience(patience);
         let cut = thread::scope(|scope| {
             let vanishing = scope.spawn(move || {
                 namespace.enter()?;
-                fleet.run_while(address, || {
+                workload.run_while(address, || {
                     sleep(SPELL / 4);
                     namespace.cut()?;
                     anyhow::Ok(Instant::now())
@@ -253,8 +254,8 @@ impl<'a> Lab<'a> {
         })?;
         let held = namespace.held_open()?;
         ensure!(held > 0, "the link went down and left no connection open");
-        self.fleet.set_patience(PATIENCE * 5);
-        self.fleet.bring_to_end(address);
+        self.workload.set_patience(PATIENCE * 5);
+        self.workload.bring_to_end(address);
         let took = cut.elapsed();
         self.look(&format!("link down, {held} connections held open"));
         if took >= TAKEN_OVER_WITHIN {
@@ -267,16 +268,16 @@ impl<'a> Lab<'a> {
 
     /// The server stands still for a while, and goes on as if nothing had been.
     fn stop_and_go(&mut self, patience: Duration) {
-        self.fleet.set_patience(patience);
+        self.workload.set_patience(patience);
         let (server, pause) = (&self.server, self.pause());
-        self.fleet.run_while(server.address(), || {
+        self.workload.run_while(server.address(), || {
             sleep(SPELL / 4);
             server.signal(Signal::STOP);
             sleep(pause);
             server.signal(Signal::CONT);
             sleep(SPELL / 4);
         });
-        self.fleet.set_patience(self.pause() * 10);
+        self.workload.set_patience(self.pause() * 10);
         self.look(&format!(
             "{pause:?} of SIGSTOP under patience of {patience:?}"
         ));
@@ -288,15 +289,19 @@ impl<'a> Lab<'a> {
         proxy.set_plan(Plan::always(Fault::Throttle {
             bytes_per_second: 256 << 10,
         }));
-        let (fleet, server, subject) = (&mut self.fleet, &mut self.server, &self.subject);
+        let (workload, server, server_under_test) = (
+            &mut self.workload,
+            &mut self.server,
+            &self.server_under_test,
+        );
         let (data, log) = (&self.data, &self.log);
-        fleet.set_patience(PATIENCE * 5);
-        fleet.run_while(proxy.address(), || {
+        workload.set_patience(PATIENCE * 5);
+        workload.run_while(proxy.address(), || {
             sleep(SPELL / 2);
             server.signal(signal);
             server.wait(OVER_WITHIN)?;
             sleep(PATIENCE / 4);
-            *server = start(subject, data, log)?;
+            *server = start(server_under_test, data, log)?;
             proxy.set_upstream(server.address());
             sleep(SPELL / 2);
             anyhow::Ok(())
@@ -305,10 +310,10 @@ impl<'a> Lab<'a> {
     }
 }
 
-fn start(subject: &Subject, data: &Path, log: &Path) -> anyhow::Result<Server> {
+fn start(server_under_test: &ServerUnderTest, data: &Path, log: &Path) -> anyhow::Result<Server> {
     let words = ["env"].iter().chain(&LIMITS);
     let wrapper: Vec<_> = words.map(|word| (*word).to_owned()).collect();
-    subject.start_under(&wrapper, data, log)
+    server_under_test.start_under(&wrapper, data, log)
 }
 
 /// Every second request is hit, anywhere.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use windlass_testkit::checker::{Fleet, Violation};
+use windlass_testkit::checker::{Violation, Workload};
 
 /// The exit code of a tier that the machine cannot carry out, as automake has it.
 const SKIPPED: u8 = 77;
@@ -38,12 +38,12 @@ impl Display for Lacking {
 impl std::error::Error for Lacking {}
 
 impl Outcome {
-    /// The outcome of a tier whose last word is the fleet's: `faults` says what was injected.
-    pub(crate) fn of_fleet(faults: impl Display, fleet: &Fleet) -> Self {
-        tell_histories(fleet);
+    /// The outcome of a tier whose last word is the workload's: `faults` says what was injected.
+    pub(crate) fn of_workload(faults: impl Display, workload: &Workload) -> Self {
+        tell_histories(workload);
         Self::Done {
-            figures: format!("{faults}; {}", fleet.figures()),
-            violations: fleet.violations().to_vec(),
+            figures: format!("{faults}; {}", workload.figures()),
+            violations: workload.violations().to_vec(),
         }
     }
 
@@ -57,11 +57,14 @@ impl Outcome {
 }
 
 /// Tells what happened to the first uploads that show a broken rule, if any does.
-pub(crate) fn tell_histories(fleet: &Fleet) {
+pub(crate) fn tell_histories(workload: &Workload) {
     const MOST: usize = 3;
-    let broken = fleet.violations().iter().map(|violation| &violation.upload);
+    let broken = workload
+        .violations()
+        .iter()
+        .map(|violation| &violation.upload);
     let broken: BTreeSet<_> = broken.take(MOST).collect();
-    for upload in fleet
+    for upload in workload
         .uploads()
         .filter(|upload| broken.contains(&upload.name().to_owned()))
     {

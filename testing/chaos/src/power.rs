@@ -9,25 +9,25 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use windlass_testkit::checker::{Fleet, Google, Load, Violation};
+use windlass_testkit::checker::{Google, Load, Violation, Workload};
 use windlass_testkit::rng::Rng;
 
+use crate::batches::{Batch, ROOM, run_in_batches};
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
 use crate::late_syncs;
-use crate::lots::{Lot, ROOM, carry_out_in_lots};
 use crate::outcome::Outcome;
 use crate::scratch::Scratch;
-use crate::subject::{Server, Subject};
+use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::{need, run as run_tool};
 
-/// Room for what is uploaded in a lot, for what requests leave that were cut, and for what the server wants to be free.
+/// Room for what is uploaded in a batch, for what requests leave that were cut, and for what the server wants to be free.
 const DISK: u64 = 2 * ROOM;
 
 /// Cuts the power again and again while clients upload.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// The file system; Btrfs has no such ioctl.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
@@ -47,58 +47,64 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     need(&["xfs_io", late_syncs::TRACER, "setpriv"])?;
     let name = format!("power cuts, {}", arguments.file_system.name());
     let (cuts, seed) = (arguments.cuts, arguments.seed);
-    carry_out_in_lots(&name, cuts, seed, |lot| cut_again_and_again(arguments, lot))
+    run_in_batches(&name, cuts, seed, |batch| {
+        cut_again_and_again(arguments, batch)
+    })
 }
 
-fn cut_again_and_again(arguments: &Arguments, lot: &mut Lot) -> anyhow::Result<Fleet> {
+fn cut_again_and_again(arguments: &Arguments, batch: &mut Batch) -> anyhow::Result<Workload> {
     let load = Load {
         clients: arguments.clients,
         largest: 1 << 20,
         ..Load::default()
     };
-    let mut fleet = Fleet::new(Google::farm(), load, lot.seed);
-    let mut rng = Rng::new(lot.seed);
+    let mut workload = Workload::new(Google::farm(), load, batch.seed);
+    let mut rng = Rng::new(batch.seed);
     let scratch = Scratch::new(DISK)?;
-    let mut machine = Machine::new(&arguments.subject, arguments.file_system, scratch.path())?;
-    while lot.goes_on(&fleet) {
+    let mut machine = Machine::new(
+        &arguments.server_under_test,
+        arguments.file_system,
+        scratch.path(),
+    )?;
+    while batch.goes_on(&workload) {
         let delay = Duration::from_micros(rng.within(20_000..250_000));
-        let death = rng.pick(&[
+        let crash = rng.pick(&[
             None,
             None,
             None,
             None,
-            Some(Death::Sudden),
-            Some(Death::BeforeSync),
+            Some(Crash::Sudden),
+            Some(Crash::BeforeSync),
         ]);
-        if let Some(death) = death {
-            machine.kill_under_load(&mut fleet, death, delay)?;
-            if !lot.looked(&fleet) {
-                return Ok(fleet);
+        if let Some(crash) = crash {
+            machine.kill_under_load(&mut workload, crash, delay)?;
+            if !batch.looked(&workload) {
+                return Ok(workload);
             }
         }
-        if death == Some(Death::BeforeSync) {
+        if crash == Some(Crash::BeforeSync) {
             machine.cut_power()?;
         } else {
-            fleet.run_while(machine.server.address(), || {
+            workload.run_while(machine.server.address(), || {
                 sleep(delay);
                 machine.cut_power()
             })?;
         }
-        lot.struck(&fleet);
+        batch.struck(&workload);
         machine = machine.start_again()?;
-        fleet.check(machine.server.address());
-        if !lot.looked(&fleet) {
-            return Ok(fleet);
+        workload.check(machine.server.address());
+        if !batch.looked(&workload) {
+            return Ok(workload);
         }
     }
-    fleet.finish(machine.server.address());
-    fleet.extend_violations(machine.verify()?);
-    Ok(fleet)
+    workload.finish(machine.server.address());
+    workload.extend_violations(machine.verify()?);
+    Ok(workload)
 }
 
 /// How a process dies some time before the power goes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Death {
+enum Crash {
     /// At a random moment.
     Sudden,
     /// While what it has written waits for its sync. The power goes out as soon as the next process has told clients what it found:
@@ -112,7 +118,7 @@ pub(crate) struct Machine {
     mount: Mount,
     device: LoopDevice,
     file_system: FileSystem,
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     log: PathBuf,
 }
 
@@ -122,7 +128,7 @@ impl Machine {
     /// # Errors
     /// When either cannot be done.
     pub(crate) fn new(
-        subject: &Subject,
+        server_under_test: &ServerUnderTest,
         file_system: FileSystem,
         scratch: &Path,
     ) -> anyhow::Result<Self> {
@@ -133,11 +139,11 @@ impl Machine {
         let mount = Mount::new(file_system, &device, &scratch.join("mount"))?;
         let log = scratch.join("log");
         Ok(Self {
-            server: subject.start(&mount.path().join("data"), &log)?,
+            server: server_under_test.start(&mount.path().join("data"), &log)?,
             mount,
             device,
             file_system,
-            subject: subject.clone(),
+            server_under_test: server_under_test.clone(),
             log,
         })
     }
@@ -145,26 +151,28 @@ impl Machine {
     /// The process dies and another one takes over what it had written, of which not all was synced.
     fn kill_under_load(
         &mut self,
-        fleet: &mut Fleet,
-        death: Death,
+        workload: &mut Workload,
+        crash: Crash,
         delay: Duration,
     ) -> anyhow::Result<()> {
         let data = self.mount.path().join("data");
-        if death == Death::BeforeSync {
+        if crash == Crash::BeforeSync {
             self.server.kill9();
             let wrapper = late_syncs::wrapper();
-            self.server = self.subject.start_under(&wrapper, &data, &self.log)?;
+            self.server = self
+                .server_under_test
+                .start_under(&wrapper, &data, &self.log)?;
         }
-        fleet.run_while(self.server.address(), || {
+        workload.run_while(self.server.address(), || {
             sleep(delay);
-            match death {
-                Death::Sudden => self.server.kill9(),
-                Death::BeforeSync => late_syncs::kill9(&mut self.server)?,
+            match crash {
+                Crash::Sudden => self.server.kill9(),
+                Crash::BeforeSync => late_syncs::kill9(&mut self.server)?,
             }
             anyhow::Ok(())
         })?;
-        self.server = self.subject.start(&data, &self.log)?;
-        fleet.check(self.server.address());
+        self.server = self.server_under_test.start(&data, &self.log)?;
+        workload.check(self.server.address());
         Ok(())
     }
 
@@ -186,20 +194,21 @@ impl Machine {
     /// Ends the server and looks at what it leaves.
     fn verify(&mut self) -> anyhow::Result<Vec<Violation>> {
         self.server.kill9();
-        self.subject.verify(&self.mount.path().join("data"))
+        self.server_under_test
+            .verify(&self.mount.path().join("data"))
     }
 
     /// Mounts the disk and starts the server again.
     ///
     /// # Errors
-    /// [`crate::subject::Unstarted`] when the server is what fails.
+    /// [`crate::server_under_test::Unstarted`] when the server is what fails.
     pub(crate) fn start_again(self) -> anyhow::Result<Self> {
         let Self {
             mut server,
             mount,
             device,
             file_system,
-            subject,
+            server_under_test,
             log,
         } = self;
         server.kill9();
@@ -207,11 +216,11 @@ impl Machine {
         mount.unmount()?;
         let mount = Mount::new(file_system, &device, &place)?;
         Ok(Self {
-            server: subject.start(&place.join("data"), &log)?,
+            server: server_under_test.start(&place.join("data"), &log)?,
             mount,
             device,
             file_system,
-            subject,
+            server_under_test,
             log,
         })
     }

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use windlass_testkit::checker::{Fleet, Google, Load, Manner};
+use windlass_testkit::checker::{Google, Load, UploadStyle, Workload};
 use windlass_testkit::session::CHUNK_GRANULARITY;
 
 use crate::outcome::{Outcome, progress};
 use crate::scratch::Scratch;
-use crate::subject::{Server, Subject};
+use crate::server_under_test::{Server, ServerUnderTest};
 use gate::{Gate, Gated};
 
 /// How often the server is looked at.
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// How many uploads run at the same time.
     #[arg(long, default_value_t = 1000)]
     uploads: usize,
@@ -56,26 +56,26 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
     let gate = Gate::new(arguments.uploads);
     let dialect = Gated::new(Google::farm(), gate.clone());
-    let mut fleet = Fleet::new(dialect, load(arguments.uploads), arguments.seed);
-    fleet.set_patience(PATIENCE);
+    let mut workload = Workload::new(dialect, load(arguments.uploads), arguments.seed);
+    workload.set_patience(PATIENCE);
     let mut peak = Peak::default();
     let mut lived = Vec::new();
-    let mut server = arguments.subject.start(&data, &log)?;
+    let mut server = arguments.server_under_test.start(&data, &log)?;
     for fault in 0..arguments.faults {
-        fleet.run_while(server.address(), || {
+        workload.run_while(server.address(), || {
             gate.wait()?;
             peak.watch(&server, Duration::from_millis(arguments.life))?;
             end(&mut server, fault % 2 == 1)
         })?;
-        let under_way = living(&fleet);
+        let under_way = living(&workload);
         lived.push(under_way);
-        server = arguments.subject.start(&data, &log)?;
-        fleet.check(server.address());
+        server = arguments.server_under_test.start(&data, &log)?;
+        workload.check(server.address());
         progress(format_args!(
             "{under_way} uploads under way; {}",
-            fleet.figures()
+            workload.figures()
         ));
-        if !fleet.violations().is_empty() {
+        if !workload.violations().is_empty() {
             break;
         }
     }
@@ -85,38 +85,38 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         "only {first} of {} uploads were under way at the first fault: it came too late, try a shorter --life",
         arguments.uploads
     );
-    fleet.finish(server.address());
+    workload.finish(server.address());
     peak.note(&server)?;
     drop(server);
-    fleet.extend_violations(arguments.subject.verify(&data)?);
+    workload.extend_violations(arguments.server_under_test.verify(&data)?);
     let faults = format!(
         "{} restarts with {lived:?} uploads under way, {peak}",
         lived.len()
     );
-    Ok(Outcome::of_fleet(faults, &fleet))
+    Ok(Outcome::of_workload(faults, &workload))
 }
 
 fn load(uploads: usize) -> Load {
     Load {
         clients: uploads,
         largest: 6 * CHUNK_GRANULARITY,
-        manners: vec![
-            Manner::Chunks(CHUNK_GRANULARITY),
-            Manner::Chunks(CHUNK_GRANULARITY),
-            Manner::Rest,
-            Manner::Overlap(CHUNK_GRANULARITY),
-            Manner::Vanish,
+        styles: vec![
+            UploadStyle::Chunks(CHUNK_GRANULARITY),
+            UploadStyle::Chunks(CHUNK_GRANULARITY),
+            UploadStyle::Rest,
+            UploadStyle::Overlap(CHUNK_GRANULARITY),
+            UploadStyle::Vanish,
         ],
         uploads: Some(1),
     }
 }
 
 /// How many uploads have a session and are not at their end.
-fn living(fleet: &Fleet) -> usize {
+fn living(workload: &Workload) -> usize {
     let lives = |upload: &&windlass_testkit::checker::Upload| {
         upload.promise().started && !upload.promise().is_over()
     };
-    fleet.uploads().filter(lives).count()
+    workload.uploads().filter(lives).count()
 }
 
 fn end(server: &mut Server, gently: bool) -> anyhow::Result<()> {

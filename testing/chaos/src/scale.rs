@@ -5,8 +5,8 @@
 //! To be survived: the server is ready at once and stays small, requests do not wait for the sweep, all that has died goes, and nothing
 //! that lives.
 
-mod estate;
-mod visitors;
+mod background_clients;
+mod seeded_store;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use windlass_testkit::checker::{Rule, Violation};
 
 use crate::outcome::{Outcome, progress};
 use crate::scratch::Scratch;
-use crate::subject::{Server, Subject};
-use estate::{Estate, Remains};
-use visitors::{Visitors, Waits};
+use crate::server_under_test::{Server, ServerUnderTest};
+use background_clients::{BackgroundClients, Waits};
+use seeded_store::{Leftovers, SeededStore};
 
 /// What memory it may hold.
 const MEMORY: u64 = 100 << 20;
@@ -66,7 +66,7 @@ const STOPS_WITHIN: Duration = Duration::from_secs(20);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// How many sessions there are.
     #[arg(long, default_value_t = 100_000)]
     sessions: u64,
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let scratch = Scratch::on_disk()?;
     let data = scratch.path().join("data");
     let begun = Instant::now();
-    let estate = Estate::fill(&data, arguments.sessions, arguments.seed)?;
+    let seeded_store = SeededStore::fill(&data, arguments.sessions, arguments.seed)?;
     let size = size_of_ledger(&data);
     progress(format_args!(
         "{} sessions in {size} MiB, made in {:.0} s",
@@ -98,9 +98,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let log = scratch.path().join("log");
     let ready = kill_and_start(arguments, &data, &log)?;
     progress(&ready);
-    let expiry = expire(ready, arguments, &estate)?;
+    let expiry = expire(ready, arguments, &seeded_store)?;
     progress(&expiry);
-    let remains = estate.examine(&data)?;
+    let leftovers = seeded_store.examine(&data)?;
     let grown = size_of_ledger(&data);
     let figures = format!(
         "{} sessions; {expiry}; ledger {size} to {grown} MiB",
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     });
     Ok(Outcome::Done {
         figures,
-        violations: violations(&remains).into_iter().chain(too_much).collect(),
+        violations: violations(&leftovers).into_iter().chain(too_much).collect(),
     })
 }
 
@@ -151,7 +151,7 @@ fn kill_and_start(arguments: &Arguments, data: &Path, log: &Path) -> anyhow::Res
     let mut kills = 0;
     loop {
         let begun = Instant::now();
-        let mut server = arguments.subject.start(data, log)?;
+        let mut server = arguments.server_under_test.start(data, log)?;
         slowest = slowest.max(begun.elapsed());
         memory = memory.max(server.memory()?.now);
         if kills == arguments.kills {
@@ -163,12 +163,13 @@ fn kill_and_start(arguments: &Arguments, data: &Path, log: &Path) -> anyhow::Res
             });
         }
         kills += 1;
-        let visitors = Visitors::arrive(server.address(), arguments.clients, arguments.seed);
+        let background_clients =
+            BackgroundClients::arrive(server.address(), arguments.clients, arguments.seed);
         std::thread::sleep(BEFORE_A_KILL);
         server.kill9();
         wal = wal.max(length(&data.join("ledger.sqlite-wal")));
         // They were cut off in the middle: what they saw tells nothing.
-        visitors.leave().ok();
+        background_clients.leave().ok();
     }
 }
 
@@ -213,7 +214,11 @@ impl Expiry {
 }
 
 /// Lets the server sweep to the end while clients are served.
-fn expire(ready: Ready, arguments: &Arguments, estate: &Estate) -> anyhow::Result<Expiry> {
+fn expire(
+    ready: Ready,
+    arguments: &Arguments,
+    seeded_store: &SeededStore,
+) -> anyhow::Result<Expiry> {
     let told = ready.to_string();
     let Ready {
         mut server,
@@ -221,11 +226,12 @@ fn expire(ready: Ready, arguments: &Arguments, estate: &Estate) -> anyhow::Resul
         ..
     } = ready;
     let begun = Instant::now();
-    let visitors = Visitors::arrive(server.address(), arguments.clients, arguments.seed + 1);
+    let background_clients =
+        BackgroundClients::arrive(server.address(), arguments.clients, arguments.seed + 1);
     // On a machine that does nothing else ten thousand go in a second.
     let limit =
         Duration::from_secs(120) + Duration::from_millis(2) * u32::try_from(arguments.sessions)?;
-    while estate.last_to_go().exists() {
+    while seeded_store.last_to_go().exists() {
         ensure!(
             begun.elapsed() < limit,
             "after {limit:?} there are dead sessions left"
@@ -233,10 +239,11 @@ fn expire(ready: Ready, arguments: &Arguments, estate: &Estate) -> anyhow::Resul
         std::thread::sleep(Duration::from_millis(50));
     }
     let took = begun.elapsed();
-    let busy = visitors.leave()?;
-    let visitors = Visitors::arrive(server.address(), arguments.clients, arguments.seed + 2);
+    let busy = background_clients.leave()?;
+    let background_clients =
+        BackgroundClients::arrive(server.address(), arguments.clients, arguments.seed + 2);
     std::thread::sleep(QUIET);
-    let quiet = visitors.leave()?;
+    let quiet = background_clients.leave()?;
     let peak = server.memory()?.peak;
     server.signal(Signal::TERM);
     let status = server.wait(STOPS_WITHIN)?;
@@ -251,22 +258,22 @@ fn expire(ready: Ready, arguments: &Arguments, estate: &Estate) -> anyhow::Resul
     })
 }
 
-fn violations(remains: &Remains) -> Vec<Violation> {
+fn violations(leftovers: &Leftovers) -> Vec<Violation> {
     let of = |upload: String, rule| Violation { upload, rule };
-    let lost = (remains.lost > 0).then(|| {
+    let lost = (leftovers.lost > 0).then(|| {
         of(
-            format!("{} living sessions", remains.lost),
+            format!("{} living sessions", leftovers.lost),
             Rule::SessionLost,
         )
     });
-    let left = (remains.left > 0).then(|| {
+    let left = (leftovers.left > 0).then(|| {
         let rule = Rule::Strange("they are still in the ledger after the sweep".to_owned());
-        of(format!("{} dead sessions", remains.left), rule)
+        of(format!("{} dead sessions", leftovers.left), rule)
     });
-    let undeleted = (remains.undeleted > 0).then(|| {
+    let undeleted = (leftovers.undeleted > 0).then(|| {
         let rule = Rule::Strange("it is there without a session".to_owned());
         of(
-            format!("{} media of dead sessions", remains.undeleted),
+            format!("{} media of dead sessions", leftovers.undeleted),
             rule,
         )
     });

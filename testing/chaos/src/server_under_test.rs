@@ -1,4 +1,4 @@
-//! The server under proof: ours, or another one that says `listening on http://ADDRESS` in its first line.
+//! The server under test: ours, or another one that says `listening on http://ADDRESS` in its first line.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -25,9 +25,9 @@ const STARTS_WITHIN: Duration = Duration::from_secs(30);
 /// How often a wait looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Which server is put to the proof.
+/// Which server is tested.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Subject {
+pub(crate) struct ServerUnderTest {
     /// The binary `windlass`.
     #[arg(long, value_name = "FILE", default_value_os_t = default_binary())]
     pub(crate) binary: PathBuf,
@@ -53,7 +53,7 @@ fn default_binary() -> PathBuf {
     own.with_file_name("windlass")
 }
 
-impl Subject {
+impl ServerUnderTest {
     /// The words of `windlass serve`, to which the directory of its data is added.
     fn own_words(&self) -> Vec<OsString> {
         let listen = self.listen.to_string();
@@ -103,7 +103,7 @@ impl Subject {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// As [`Subject::start`], under another program that gets the server's command as its arguments.
+    /// As [`ServerUnderTest::start`], under another program that gets the server's command as its arguments.
     ///
     /// # Errors
     /// As there.
@@ -120,7 +120,7 @@ impl Subject {
 /// How a verification that found damage ends.
 const DAMAGED: i32 = 6;
 
-impl Subject {
+impl ServerUnderTest {
     /// Rule 5, once the server has ended: lets its own verification look at every row and every media. What a crash leaves and a sweep
     /// takes away is no violation; when it is taken away nothing may be left to find.
     ///
@@ -138,7 +138,7 @@ impl Subject {
     /// What its verification finds that no crash leaves. It changes nothing.
     ///
     /// # Errors
-    /// As [`Subject::verify`].
+    /// As [`ServerUnderTest::verify`].
     pub(crate) fn damage(&self, data: &Path) -> anyhow::Result<Vec<Violation>> {
         self.findings(data, &[], |finding| finding["severity"] == "damage")
     }
@@ -390,14 +390,14 @@ mod tests {
     use super::*;
 
     fn words(instead: Option<&[&str]>) -> String {
-        let subject = Subject {
+        let server_under_test = ServerUnderTest {
             binary: "windlass".into(),
             arguments: vec!["--x".to_owned()],
             user: None,
             listen: LOOPBACK,
             instead: instead.map(|words| words.iter().map(Into::into).collect()),
         };
-        let command = subject.command(Path::new("/data"), &["strace".to_owned()]);
+        let command = server_under_test.command(Path::new("/data"), &["strace".to_owned()]);
         let arguments = command.get_args();
         let words = [command.get_program()].into_iter().chain(arguments);
         words

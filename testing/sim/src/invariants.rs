@@ -22,7 +22,7 @@ use windlass_testkit::oracle::{End, Rule, judge_resources};
 use crate::oracle::{Oracle, now};
 use crate::server;
 use crate::trace::note;
-use crate::uploads::{Manner, Outcome, Plan};
+use crate::uploads::{Outcome, Plan, UploadStyle};
 use crate::wire::Wire;
 
 const PAUSE: Duration = Duration::from_millis(10);
@@ -119,7 +119,7 @@ impl InvariantChecker {
 
     /// Checks rules 3 and 4: one resource of each finished session, none of others.
     fn count(&self, plan: &Plan, outcome: Outcome, found: usize, has_aged: bool) {
-        let is_unknown = has_aged || plan.manner == Manner::OneRequest;
+        let is_unknown = has_aged || plan.style == UploadStyle::OneRequest;
         let (end, may_repeat) = match outcome {
             Outcome::Finished => (End::Finished, is_unknown),
             Outcome::Cancelled => (End::Cancelled, has_aged),

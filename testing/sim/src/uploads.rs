@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) name: String,
     /// The media.
     pub(crate) file: PathBuf,
-    pub(crate) manner: Manner,
+    pub(crate) style: UploadStyle,
     chunking: Chunking,
     /// Bytes in a second.
     rate: NonZeroU64,
@@ -46,7 +46,7 @@ pub(crate) struct Plan {
 
 /// How it is uploaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum UploadStyle {
     /// In a session, to its end.
     Session,
     /// In a session that is cancelled after some time.
@@ -133,8 +133,8 @@ impl Work {
             return Outcome::Finished;
         };
         note!("{:<8} {}: {error}", self.0.client, plan.name);
-        match (plan.manner, error.session()) {
-            (Manner::Cancelled(_), Some(session)) => match client.cancel(session).await {
+        match (plan.style, error.session()) {
+            (UploadStyle::Cancelled(_), Some(session)) => match client.cancel(session).await {
                 Ok(_) => Outcome::Cancelled,
                 Err(_) => Outcome::Open,
             },
@@ -159,10 +159,10 @@ impl Plan {
         Self {
             name,
             file,
-            manner: match rng.below(8) {
-                0 => Manner::OneRequest,
-                1 | 2 => Manner::Cancelled(Duration::from_millis(rng.within(5..800))),
-                _ => Manner::Session,
+            style: match rng.below(8) {
+                0 => UploadStyle::OneRequest,
+                1 | 2 => UploadStyle::Cancelled(Duration::from_millis(rng.within(5..800))),
+                _ => UploadStyle::Session,
             },
             chunking: rng.pick(&[Chunking::Adaptive, Chunking::Fixed(chunk)]),
             rate: rng.pick(&RATES),
@@ -186,11 +186,11 @@ impl Plan {
             .rate_limit(RateLimit::new(self.rate))
             .retry_policy(RetryPolicy::default().with_schedule(schedule))
             .journal(journal);
-        match self.manner {
-            Manner::OneRequest => upload.upload_type(UploadType::Multipart),
-            Manner::Session => upload.upload_type(UploadType::Resumable),
+        match self.style {
+            UploadStyle::OneRequest => upload.upload_type(UploadType::Multipart),
+            UploadStyle::Session => upload.upload_type(UploadType::Resumable),
             // Each time later, so that it gets as far as a session some time.
-            Manner::Cancelled(after) => {
+            UploadStyle::Cancelled(after) => {
                 let after = after.saturating_mul(u32::try_from(tries).unwrap_or(u32::MAX));
                 upload.upload_type(UploadType::Resumable).timeout(after)
             }

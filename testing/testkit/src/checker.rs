@@ -10,23 +10,23 @@
 //! use windlass_testkit::checker::{Fleet, Google, Load};
 //!
 //! let address = "127.0.0.1:8080".parse().unwrap();
-//! let mut fleet = Fleet::new(Google::farm(), Load::default(), 1);
-//! fleet.run_while(address, || { /* break something */ });
+//! let mut workload = Fleet::new(Google::farm(), Load::default(), 1);
+//! workload.run_while(address, || { /* break something */ });
 //! // ... mend it, and then
-//! fleet.check(address);
-//! fleet.finish(address);
-//! assert!(fleet.violations().is_empty(), "{:#?}", fleet.violations());
+//! workload.check(address);
+//! workload.finish(address);
+//! assert!(workload.violations().is_empty(), "{:#?}", workload.violations());
 //! ```
 
 mod dialect;
-mod fleet;
 mod load;
 #[cfg(test)]
 mod tests;
 mod upload;
+mod workload;
 
 pub use crate::oracle::{Answer, Event, Promise, Rule, Violation};
-pub use dialect::{Census, Dialect, Google, Resumable308, Tus};
-pub use fleet::{Figures, Fleet, Losses};
-pub use load::{Load, Manner};
+pub use dialect::{Dialect, Google, Listing, Resumable308, Tus};
+pub use load::{Load, UploadStyle};
 pub use upload::{Record, Upload};
+pub use workload::{Figures, LostBytes, Workload};

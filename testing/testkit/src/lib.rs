@@ -5,8 +5,7 @@
 
 pub mod checker;
 pub mod cleanup;
-pub mod coding;
-pub mod effort;
+pub mod encodings;
 pub mod error_object;
 pub mod farm;
 pub mod fault_proxy;
@@ -18,6 +17,7 @@ pub mod process;
 pub mod raw;
 pub mod rng;
 pub mod session;
+pub mod test_scale;
 pub mod tls;
 pub mod wait;
 pub mod zip;

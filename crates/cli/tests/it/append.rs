@@ -1,6 +1,6 @@
 //! Data requests on a session URI (docs/protocol.md, 2.8 and 4.1 to 4.7).
 
-use windlass_testkit::coding::{chunk, chunked};
+use windlass_testkit::encodings::{chunk, chunked};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{RawPeer, Reply, Request};

@@ -1,6 +1,6 @@
 //! Messages and connections (docs/protocol.md, 2.11, 4.20 and 4.28).
 
-use windlass_testkit::coding::chunked;
+use windlass_testkit::encodings::chunked;
 use windlass_testkit::farm::{self, ANIMALS};
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{RawPeer, Request, exchange};

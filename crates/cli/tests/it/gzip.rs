@@ -1,6 +1,6 @@
 //! Request bodies in gzip (docs/protocol.md, 2.15).
 
-use windlass_testkit::coding::{chunked, gzip};
+use windlass_testkit::encodings::{chunked, gzip};
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;

@@ -1,7 +1,7 @@
 //! Multipart uploads: metadata and media in one body (docs/protocol.md, 2.6 and 4.14).
 
 use serde_json::Value;
-use windlass_testkit::coding::{chunked, gzip};
+use windlass_testkit::encodings::{chunked, gzip};
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm::{self, UPLOADS};
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};

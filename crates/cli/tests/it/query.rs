@@ -1,6 +1,6 @@
 //! Queries, and ends of uploads without data (docs/protocol.md, 2.9 and 4.19).
 
-use windlass_testkit::coding::{chunked, gzip};
+use windlass_testkit::encodings::{chunked, gzip};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::Request;

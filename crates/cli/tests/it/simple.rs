@@ -1,6 +1,6 @@
 //! Simple uploads: the body is the media (docs/protocol.md, 2.5).
 
-use windlass_testkit::coding::chunked;
+use windlass_testkit::encodings::chunked;
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm::{self, UPLOADS};
 use windlass_testkit::media::Media;

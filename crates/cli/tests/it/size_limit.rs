@@ -1,6 +1,6 @@
 //! The largest media that a method takes (docs/protocol.md, 4.13). Frogs are at most 300 KiB.
 
-use windlass_testkit::coding::{chunk, chunked, gzip};
+use windlass_testkit::encodings::{chunk, chunked, gzip};
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use windlass_testkit::coding::{chunked, gzip};
+use windlass_testkit::encodings::{chunked, gzip};
 use windlass_testkit::error_object::assert_error;
 use windlass_testkit::farm::{self, UPLOADS};
 use windlass_testkit::media::Media;

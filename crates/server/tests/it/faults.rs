@@ -5,7 +5,7 @@
 //! dies. What must be survived: everything that was acknowledged, whatever call was struck.
 
 use windlass_store::fault::{InjectedFault, Trigger};
-use windlass_testkit::effort::is_long;
+use windlass_testkit::test_scale::is_long;
 
 use crate::lives::{Life, Manner, Plan, Tally};
 use crate::power::{LocalStores, MemoryStores, PoweredStores, Survivors};

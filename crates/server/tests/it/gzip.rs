@@ -13,7 +13,7 @@ use tower_service::Service as _;
 use windlass_server::Stores;
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_testkit::coding::gzip;
+use windlass_testkit::encodings::gzip;
 use windlass_testkit::media::Media;
 
 use crate::power::{LocalStores, PoweredStores};

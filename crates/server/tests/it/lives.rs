@@ -18,7 +18,7 @@ use std::sync::Arc;
 use windlass_server::Stores;
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::{Sweep, SweepOptions, Timestamp};
-use windlass_testkit::effort;
+use windlass_testkit::test_scale;
 
 use crate::power::{PoweredStores, Survivors};
 use crate::world::{ManualClock, World};
@@ -148,7 +148,7 @@ impl Tally {
 
     /// No case was left out, and there was something to lose.
     pub(crate) fn check(&self) {
-        if effort::is_single() {
+        if test_scale::is_single() {
             return;
         }
         assert_eq!(self.tried, self.planned);
@@ -173,7 +173,7 @@ pub(crate) fn is_durable(name: &str) -> bool {
 /// Tries a case if it is wanted, and says how to try it again when it fails.
 fn try_case<S: PoweredStores>(case: Case) -> bool {
     let name = name::<S>(case);
-    if !effort::is_wanted(&name) {
+    if !test_scale::is_wanted(&name) {
         return false;
     }
     let calls = live_or_tell::<S>(case);
@@ -193,7 +193,7 @@ fn name<S: PoweredStores>(case: Case) -> String {
 fn live_or_tell<S: PoweredStores>(case: Case) -> Vec<&'static str> {
     let lived = catch_unwind(AssertUnwindSafe(|| live::<S>(case)));
     lived.unwrap_or_else(|panic| {
-        let (variable, name) = (effort::CASE, name::<S>(case));
+        let (variable, name) = (test_scale::CASE, name::<S>(case));
         eprintln!("this case again: {variable}='{name}' cargo test -p windlass-server --test it");
         resume_unwind(panic)
     })

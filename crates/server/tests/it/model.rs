@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
-use windlass_testkit::effort::cases;
 use windlass_testkit::media::Media;
+use windlass_testkit::test_scale::cases;
 
 use crate::power::{LocalStores, MemoryStores, PoweredStores, Survivors};
 use crate::world::{Body, LIFETIME, ManualClock, Reply, World};

@@ -5,7 +5,7 @@
 //! disk writes what it likes in the order that it likes. What must be survived: every acknowledged byte
 //! and every final reply, and no byte that comes back may be another than was sent.
 
-use windlass_testkit::effort::is_long;
+use windlass_testkit::test_scale::is_long;
 
 use crate::faults::{LONG_LIVES, SHORT_LIVES};
 use crate::lives::{Life, Plan, Tally};

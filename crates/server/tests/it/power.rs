@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use windlass_server::Stores;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store_local::{Durability, LocalStore, Options};
-use windlass_testkit::effort::is_long;
+use windlass_testkit::test_scale::is_long;
 
 /// Stores that can lose power.
 pub(crate) trait PoweredStores {

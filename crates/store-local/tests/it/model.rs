@@ -18,7 +18,7 @@ use windlass_store::{
     Timestamp,
 };
 use windlass_store_local::LocalLedger;
-use windlass_testkit::effort::cases;
+use windlass_testkit::test_scale::cases;
 
 use crate::directory;
 use reference::{Change, End, From, Holder, Named, Reference, Step};

@@ -16,7 +16,7 @@ use super::Arguments;
 use super::contestant::Contestant;
 use super::table::Row;
 use crate::scratch::Scratch;
-use crate::subject::{Server, Subject};
+use crate::server_under_test::{Server, ServerUnderTest};
 
 /// The media of an upload, half of which is sent.
 const LENGTH: u64 = 1 << 20;
@@ -59,8 +59,8 @@ pub(super) fn run(arguments: &Arguments, contestant: &Contestant, way: Way) -> a
     let scratch = Scratch::on_disk()?;
     let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
     let mut watch = Watch {
-        server: contestant.subject.start(&data, &log)?,
-        subject: &contestant.subject,
+        server: contestant.server_under_test.start(&data, &log)?,
+        server_under_test: &contestant.server_under_test,
         data,
         log,
         ended: 0,
@@ -99,7 +99,7 @@ pub(super) fn run(arguments: &Arguments, contestant: &Contestant, way: Way) -> a
 /// A server that is started again when it has ended by itself, as a supervisor does it.
 struct Watch<'a> {
     server: Server,
-    subject: &'a Subject,
+    server_under_test: &'a ServerUnderTest,
     data: PathBuf,
     log: PathBuf,
     ended: u64,
@@ -109,7 +109,7 @@ impl Watch<'_> {
     fn address(&mut self) -> io::Result<SocketAddr> {
         if self.server.has_ended() {
             self.ended += 1;
-            let again = self.subject.start(&self.data, &self.log);
+            let again = self.server_under_test.start(&self.data, &self.log);
             self.server = again.map_err(io::Error::other)?;
         }
         Ok(self.server.address())

@@ -7,7 +7,7 @@ use anyhow::bail;
 use windlass_testkit::checker::{Dialect, Google, Resumable308, Tus};
 
 use crate::outcome::Lacking;
-use crate::subject::Subject;
+use crate::server_under_test::ServerUnderTest;
 use crate::tool::run;
 
 /// A server, and how to speak to it.
@@ -19,7 +19,7 @@ pub(super) struct Contestant {
     /// What must be known to read its rows fairly.
     pub(super) note: &'static str,
     pub(super) dialect: Arc<dyn Dialect>,
-    pub(super) subject: Subject,
+    pub(super) server_under_test: ServerUnderTest,
     /// Its broken rules are ours to mend.
     pub(super) is_ours: bool,
 }
@@ -37,13 +37,13 @@ type Peer = (
 ///
 /// # Errors
 /// [`Lacking`] when they are not installed.
-pub(super) fn all(ours: &Subject, peers: &Path) -> anyhow::Result<Vec<Contestant>> {
+pub(super) fn all(ours: &ServerUnderTest, peers: &Path) -> anyhow::Result<Vec<Contestant>> {
     let mut all = vec![Contestant {
         name: "Windlass",
         versions: run(&ours.binary.to_string_lossy(), ["--version"])?,
         note: "defaults; syncs media and ledger before it acknowledges",
         dialect: Arc::new(Google::farm()),
-        subject: ours.clone(),
+        server_under_test: ours.clone(),
         is_ours: true,
     }];
     for peer in others() {
@@ -78,7 +78,7 @@ fn others() -> [Peer; 3] {
     ]
 }
 
-fn installed(peer: Peer, ours: &Subject, peers: &Path) -> anyhow::Result<Contestant> {
+fn installed(peer: Peer, ours: &ServerUnderTest, peers: &Path) -> anyhow::Result<Contestant> {
     let (name, program, script, note, dialect) = peer;
     if !peers.join(script).is_file() {
         bail!(Lacking(format!(
@@ -98,7 +98,7 @@ fn installed(peer: Peer, ours: &Subject, peers: &Path) -> anyhow::Result<Contest
         versions,
         note,
         dialect,
-        subject: Subject {
+        server_under_test: ServerUnderTest {
             instead: Some(vec![program, script]),
             arguments: Vec::<String>::new(),
             ..ours.clone()

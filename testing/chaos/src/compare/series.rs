@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use windlass_testkit::checker::{Fleet, Load, Manner};
+use windlass_testkit::checker::{Load, UploadStyle, Workload};
 use windlass_testkit::rng::Rng;
 use windlass_testkit::session::CHUNK_GRANULARITY;
 
@@ -19,7 +19,7 @@ use super::table::Row;
 use crate::disk::FileSystem;
 use crate::power::Machine;
 use crate::scratch::Scratch;
-use crate::subject::{Server, Subject, Unstarted};
+use crate::server_under_test::{Server, ServerUnderTest, Unstarted};
 
 /// So much happens to uploads before a fault. By this measure a slow server has acknowledged as much as a fast one.
 const EVENTS: Range<u64> = 40..240;
@@ -66,55 +66,55 @@ pub(super) fn run(
 ) -> anyhow::Result<Row> {
     let scratch = Scratch::on_disk()?;
     let dialect = Arc::clone(&contestant.dialect);
-    let mut fleet = Fleet::speaking(dialect, load(arguments.clients), arguments.seed);
+    let mut workload = Workload::speaking(dialect, load(arguments.clients), arguments.seed);
     let mut rng = Rng::new(arguments.seed);
     let heard = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&heard);
-    fleet.set_stamp(move || count.fetch_add(1, Ordering::Relaxed));
-    fleet.set_patience(PATIENCE);
-    let mut ground = Ground::new(fault, &contestant.subject, scratch.path())?;
+    workload.set_stamp(move || count.fetch_add(1, Ordering::Relaxed));
+    workload.set_patience(PATIENCE);
+    let mut deployment = Deployment::new(fault, &contestant.server_under_test, scratch.path())?;
     let mut row = Row::of(fault.to_string());
     while row.injected < times {
         let enough = heard.load(Ordering::Relaxed) + rng.within(EVENTS);
-        fleet.run_while(ground.address(), || {
+        workload.run_while(deployment.address(), || {
             wait_for(&heard, enough);
-            row.ended += u64::from(ground.server().has_ended());
-            ground.strike()
+            row.ended += u64::from(deployment.server().has_ended());
+            deployment.strike()
         })?;
         row.injected += 1;
-        ground = match ground.start_again() {
+        deployment = match deployment.start_again() {
             Err(error) if error.is::<Unstarted>() && !contestant.is_ours => {
                 row.refuses_to_start = true;
                 return Ok(row);
             }
-            ground => ground?,
+            deployment => deployment?,
         };
-        ground = look(ground, &mut fleet, &mut row, Fleet::check)?;
+        deployment = look(deployment, &mut workload, &mut row, Workload::check)?;
     }
-    look(ground, &mut fleet, &mut row, Fleet::check_all)?;
+    look(deployment, &mut workload, &mut row, Workload::check_all)?;
     Ok(row)
 }
 
-/// Lets the fleet ask for its uploads. A server that ends by itself meanwhile is started again, as a supervisor does it, and asked again.
+/// Lets the workload ask for its uploads. A server that ends by itself meanwhile is started again, as a supervisor does it, and asked again.
 fn look(
-    mut ground: Ground,
-    fleet: &mut Fleet,
+    mut deployment: Deployment,
+    workload: &mut Workload,
     row: &mut Row,
-    check: impl Fn(&mut Fleet, SocketAddr),
-) -> anyhow::Result<Ground> {
-    let mut seen = fleet.clone();
+    check: impl Fn(&mut Workload, SocketAddr),
+) -> anyhow::Result<Deployment> {
+    let mut seen = workload.clone();
     for _ in 0..RESTARTS {
-        seen = fleet.clone();
-        check(&mut seen, ground.address());
-        if !ground.server().has_ended() {
+        seen = workload.clone();
+        check(&mut seen, deployment.address());
+        if !deployment.server().has_ended() {
             break;
         }
         row.ended += 1;
-        ground = ground.start_again()?;
+        deployment = deployment.start_again()?;
     }
-    *fleet = seen;
-    row.tally(fleet);
-    Ok(ground)
+    *workload = seen;
+    row.tally(workload);
+    Ok(deployment)
 }
 
 /// Waits until clients have seen so much, or for long enough.
@@ -130,43 +130,47 @@ fn load(clients: usize) -> Load {
     Load {
         clients,
         largest: 1 << 20,
-        manners: vec![
-            Manner::Chunks(CHUNK_GRANULARITY),
-            Manner::Rest,
-            Manner::Rest,
-            Manner::Vanish,
-            Manner::Cancel,
+        styles: vec![
+            UploadStyle::Chunks(CHUNK_GRANULARITY),
+            UploadStyle::Rest,
+            UploadStyle::Rest,
+            UploadStyle::Vanish,
+            UploadStyle::Cancel,
         ],
         uploads: None,
     }
 }
 
 /// What a server stands on.
-enum Ground {
+enum Deployment {
     /// The machine's own disk.
     Process {
         server: Server,
-        subject: Subject,
+        server_under_test: ServerUnderTest,
         scratch: PathBuf,
     },
     /// A disk whose power is cut.
     Machine(Machine),
 }
 
-impl Ground {
-    fn new(fault: Fault, subject: &Subject, scratch: &Path) -> anyhow::Result<Self> {
+impl Deployment {
+    fn new(
+        fault: Fault,
+        server_under_test: &ServerUnderTest,
+        scratch: &Path,
+    ) -> anyhow::Result<Self> {
         match fault {
-            Fault::Kill => Self::process(subject.clone(), scratch.to_owned()),
+            Fault::Kill => Self::process(server_under_test.clone(), scratch.to_owned()),
             Fault::Cut(file_system) => {
-                Machine::new(subject, file_system, scratch).map(Self::Machine)
+                Machine::new(server_under_test, file_system, scratch).map(Self::Machine)
             }
         }
     }
 
-    fn process(subject: Subject, scratch: PathBuf) -> anyhow::Result<Self> {
+    fn process(server_under_test: ServerUnderTest, scratch: PathBuf) -> anyhow::Result<Self> {
         Ok(Self::Process {
-            server: subject.start(&scratch.join("data"), &scratch.join("log"))?,
-            subject,
+            server: server_under_test.start(&scratch.join("data"), &scratch.join("log"))?,
+            server_under_test,
             scratch,
         })
     }
@@ -195,8 +199,10 @@ impl Ground {
     fn start_again(self) -> anyhow::Result<Self> {
         match self {
             Self::Process {
-                subject, scratch, ..
-            } => Self::process(subject, scratch),
+                server_under_test,
+                scratch,
+                ..
+            } => Self::process(server_under_test, scratch),
             Self::Machine(machine) => machine.start_again().map(Self::Machine),
         }
     }

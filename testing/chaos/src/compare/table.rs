@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use windlass_testkit::checker::{Fleet, Rule, Violation};
+use windlass_testkit::checker::{Rule, Violation, Workload};
 
 use super::contestant::Contestant;
 
@@ -61,21 +61,21 @@ impl Row {
         }
     }
 
-    /// Takes in what a fleet has seen up to now; losses that are new are laid at the last fault's door.
-    pub(super) fn tally(&mut self, fleet: &Fleet) {
-        let (figures, losses) = (fleet.figures(), fleet.losses());
-        if losses.uploads > self.lost && self.with_loss < self.injected {
+    /// Takes in what a workload has seen up to now; losses that are new are laid at the last fault's door.
+    pub(super) fn tally(&mut self, workload: &Workload) {
+        let (figures, lost_bytes) = (workload.figures(), workload.lost_bytes());
+        if lost_bytes.uploads > self.lost && self.with_loss < self.injected {
             self.with_loss += 1;
         }
         (self.uploads, self.acknowledged) = (figures.uploads, figures.bytes);
-        (self.lost, self.worst) = (losses.uploads, losses.worst);
-        self.finished_lost = losses.finished;
-        self.violations = fleet.violations().to_vec();
+        (self.lost, self.worst) = (lost_bytes.uploads, lost_bytes.worst);
+        self.finished_lost = lost_bytes.finished;
+        self.violations = workload.violations().to_vec();
         let wronged: HashSet<_> = self.violations.iter().map(|it| &it.upload).collect();
-        self.otherwise = (wronged.len() as u64).saturating_sub(losses.uploads);
+        self.otherwise = (wronged.len() as u64).saturating_sub(lost_bytes.uploads);
     }
 
-    /// Adds a broken rule that no fleet has seen.
+    /// Adds a broken rule that no workload has seen.
     pub(super) fn violate(&mut self, upload: String, rule: Rule) {
         self.violations.push(Violation { upload, rule });
     }
@@ -120,7 +120,7 @@ pub(super) struct Table {
     rows: Vec<[String; HEAD.len()]>,
     notes: Vec<String>,
     /// What each server lost in all.
-    losses: Vec<String>,
+    lost_bytes: Vec<String>,
 }
 
 impl Table {
@@ -139,7 +139,7 @@ impl Table {
             .push(format!("{name} ({versions}; dialect {dialect}): {note}."));
         let of_all = |count: fn(&Row) -> u64| rows.iter().map(count).sum::<u64>();
         let (lost, uploads) = (of_all(|row| row.lost), of_all(|row| row.uploads));
-        self.losses.push(format!("{name} {lost} of {uploads}"));
+        self.lost_bytes.push(format!("{name} {lost} of {uploads}"));
     }
 
     /// Whether no server has been added.
@@ -169,7 +169,7 @@ impl fmt::Display for Table {
             }
         }
         writeln!(f, "\n{}\n", self.notes.join("\n"))?;
-        write!(f, "uploads that lost bytes: {}", self.losses.join(", "))
+        write!(f, "uploads that lost bytes: {}", self.lost_bytes.join(", "))
     }
 }
 

@@ -16,15 +16,15 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
-use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::checker::{Google, Load, Workload};
 use windlass_testkit::rng::Rng;
 
-use super::pulse::Pulse;
+use super::latency_probe::LatencyProbe;
 use super::verdict::{GRACE, Verdict};
 use super::volume::Volume;
 use crate::disk::{FileSystem, LoopDevice, make_image};
 use crate::outcome::{Outcome, progress};
-use crate::subject::{Server, Subject};
+use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::dies_with_us;
 use crate::tool::{need, run as run_tool};
 use windlass_testkit::cleanup::CleanupShell;
@@ -45,7 +45,7 @@ const WATCHED: Duration = Duration::from_millis(700);
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
@@ -119,7 +119,7 @@ struct Rounds<'a> {
     faults: Vec<Fault>,
     log: PathBuf,
     rng: Rng,
-    fleet: Fleet,
+    workload: Workload,
     verdict: Verdict,
     slowest_end: Duration,
     /// Failures of a moment after which the server ended.
@@ -138,7 +138,7 @@ impl<'a> Rounds<'a> {
             faults,
             log: log.to_owned(),
             rng: Rng::new(arguments.seed),
-            fleet: Fleet::new(Google::farm(), load, arguments.seed),
+            workload: Workload::new(Google::farm(), load, arguments.seed),
             verdict: Verdict::default(),
             slowest_end: Duration::ZERO,
             noticed: 0,
@@ -156,8 +156,8 @@ impl<'a> Rounds<'a> {
         let lasts = round % 2 == 1;
         let how_long = if lasts { "for good" } else { "for a moment" };
         let occasion = format!("round {round}, {} fails {how_long}", fault.name);
-        let (subject, log) = (&self.arguments.subject, &self.log);
-        let mut server = subject.start_under(&dies_with_us(), &volume.data(), log)?;
+        let (server_under_test, log) = (&self.arguments.server_under_test, &self.log);
+        let mut server = server_under_test.start_under(&dies_with_us(), &volume.data(), log)?;
         if lasts {
             self.fail_for_good(&mut server, device, &fault.told, &occasion)?;
             device.heal()?;
@@ -177,9 +177,9 @@ impl<'a> Rounds<'a> {
         faults: &str,
         occasion: &str,
     ) -> anyhow::Result<()> {
-        let health = Pulse::of_health(server.address());
+        let health = LatencyProbe::of_health(server.address());
         let delay = Duration::from_millis(self.rng.within(100..800));
-        let (failed, ended) = self.fleet.run_while(server.address(), || {
+        let (failed, ended) = self.workload.run_while(server.address(), || {
             sleep(delay);
             let failed = device.fail(faults);
             (failed.map(|()| Instant::now()), server.wait(ENDS_WITHIN))
@@ -188,7 +188,7 @@ impl<'a> Rounds<'a> {
         let from = failed + GRACE;
         self.slowest_end = self.slowest_end.max(over.duration_since(failed));
         self.verdict
-            .expect_silence(occasion, &self.fleet, from..over);
+            .expect_silence(occasion, &self.workload, from..over);
         self.verdict.expect_ill(occasion, &health, from);
         let is_error = ended.as_ref().is_ok_and(|status| status.code() == Some(1));
         self.verdict
@@ -206,7 +206,7 @@ impl<'a> Rounds<'a> {
     ) -> anyhow::Result<()> {
         let delay = Duration::from_millis(self.rng.within(100..800));
         let moment = Duration::from_millis(self.rng.within(1..60));
-        let ended = self.fleet.run_while(server.address(), || {
+        let ended = self.workload.run_while(server.address(), || {
             sleep(delay);
             device.fail(faults)?;
             sleep(moment);
@@ -223,12 +223,13 @@ impl<'a> Rounds<'a> {
     }
 
     fn look(&mut self, volume: &Volume, occasion: &str) -> anyhow::Result<()> {
-        let subject = &self.arguments.subject;
-        let mut server = subject.start_under(&dies_with_us(), &volume.data(), &self.log)?;
-        self.fleet.check(server.address());
+        let server_under_test = &self.arguments.server_under_test;
+        let mut server =
+            server_under_test.start_under(&dies_with_us(), &volume.data(), &self.log)?;
+        self.workload.check(server.address());
         server.kill9();
-        if !self.fleet.violations().is_empty() {
-            self.verdict.take_in(occasion, &self.fleet);
+        if !self.workload.violations().is_empty() {
+            self.verdict.take_in(occasion, &self.workload);
         }
         Ok(())
     }
@@ -243,19 +244,20 @@ impl<'a> Rounds<'a> {
             self.arguments.file_system.name(),
             self.slowest_end.as_millis(),
             self.noticed,
-            self.fleet.figures()
+            self.workload.figures()
         )
     }
 
     fn end(mut self, volume: &Volume) -> anyhow::Result<Outcome> {
         if self.is_clean() {
-            let subject = &self.arguments.subject;
-            let mut server = subject.start_under(&dies_with_us(), &volume.data(), &self.log)?;
-            self.fleet.finish(server.address());
+            let server_under_test = &self.arguments.server_under_test;
+            let mut server =
+                server_under_test.start_under(&dies_with_us(), &volume.data(), &self.log)?;
+            self.workload.finish(server.address());
             server.kill9();
-            self.fleet
-                .extend_violations(subject.verify(&volume.data())?);
-            self.verdict.take_in("at the end", &self.fleet);
+            self.workload
+                .extend_violations(server_under_test.verify(&volume.data())?);
+            self.verdict.take_in("at the end", &self.workload);
         }
         let figures = self.figures(self.arguments.rounds);
         Ok(self.verdict.outcome(figures))

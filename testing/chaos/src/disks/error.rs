@@ -11,16 +11,16 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::checker::{Google, Load, Workload};
 use windlass_testkit::rng::Rng;
 
-use super::pulse::{Beat, Pulse};
-use super::tracer::{Lookout, length, most_by_one_thread, traced};
+use super::latency_probe::{LatencyProbe, Sample};
+use super::tracer::{InjectionWatch, length, most_by_one_thread, traced};
 use super::verdict::{GRACE, Verdict};
 use super::volume::Volume;
 use crate::disk::FileSystem;
 use crate::outcome::{Outcome, progress};
-use crate::subject::{Server, Subject};
+use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::need;
 
 /// More than what XFS asks for.
@@ -48,7 +48,7 @@ const UNSEEN_AT_MOST: u64 = 10;
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// The file system; with Btrfs nothing is lost that the server has written.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
@@ -131,10 +131,10 @@ fn count_calls(arguments: &Arguments) -> anyhow::Result<Vec<(&'static str, u64)>
     let wrapper = traced(&[&GRAVE[..], &HARMLESS].concat(), None, &trace);
     let log = scratch.path().join("log");
     let mut server = arguments
-        .subject
+        .server_under_test
         .start_under(&wrapper, &volume.data(), &log)?;
-    let mut fleet = fleet(arguments.seed);
-    fleet.run_while(server.address(), || wait_until_quiet(&mut server, &trace));
+    let mut workload = workload(arguments.seed);
+    workload.run_while(server.address(), || wait_until_quiet(&mut server, &trace));
     server.kill9();
     // The server outlives its tracer by a moment, and with it the mount.
     volume.mount_again(|_| Ok(()))?;
@@ -169,15 +169,15 @@ fn choose(arguments: &Arguments, counts: Vec<(&'static str, u64)>) -> Vec<Failur
     failures
 }
 
-/// A few uploads of every manner.
-fn fleet(seed: u64) -> Fleet {
+/// A few uploads of every style.
+fn workload(seed: u64) -> Workload {
     let load = Load {
         clients: 3,
         largest: 1 << 20,
         uploads: Some(5),
         ..Load::default()
     };
-    Fleet::new(Google::farm(), load, seed)
+    Workload::new(Google::farm(), load, seed)
 }
 
 /// What was seen so far.
@@ -213,21 +213,21 @@ impl Tally {
 fn try_one(arguments: &Arguments, failure: Failure, tally: &mut Tally) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir()?;
     let volume = Volume::new(arguments.file_system, DISK, scratch.path())?;
-    let mut fleet = fleet(arguments.seed);
+    let mut workload = workload(arguments.seed);
     tally.tried += 1;
-    match run_into(arguments, failure, &volume, scratch.path(), &mut fleet) {
+    match run_into(arguments, failure, &volume, scratch.path(), &mut workload) {
         None => tally.not_started += 1,
-        Some(seen) => tally.judge(failure, &seen, &fleet),
+        Some(seen) => tally.judge(failure, &seen, &workload),
     }
     let volume = volume.switch_off_and_on()?;
     let log = scratch.path().join("log");
-    let mut server = arguments.subject.start(&volume.data(), &log)?;
-    fleet.check(server.address());
-    fleet.finish(server.address());
+    let mut server = arguments.server_under_test.start(&volume.data(), &log)?;
+    workload.check(server.address());
+    workload.finish(server.address());
     server.kill9();
-    fleet.extend_violations(arguments.subject.verify(&volume.data())?);
-    tally.verdict.take_in(&failure.to_string(), &fleet);
-    let figures = fleet.figures();
+    workload.extend_violations(arguments.server_under_test.verify(&volume.data())?);
+    tally.verdict.take_in(&failure.to_string(), &workload);
+    let figures = workload.figures();
     tally.acknowledgements += figures.acknowledgements;
     tally.checks += figures.checks;
     Ok(())
@@ -238,7 +238,7 @@ struct Seen {
     failed: Option<Instant>,
     ended: Option<ExitStatus>,
     over: Instant,
-    health: Vec<Beat>,
+    health: Vec<Sample>,
 }
 
 /// Uploads until the server ends or nothing is left to do. None when it does not even start.
@@ -247,7 +247,7 @@ fn run_into(
     failure: Failure,
     volume: &Volume,
     scratch: &Path,
-    fleet: &mut Fleet,
+    workload: &mut Workload,
 ) -> Option<Seen> {
     let trace = scratch.join("trace");
     let injection = failure.injection();
@@ -255,14 +255,14 @@ fn run_into(
     let wrapper = traced(&calls, Some(&injection), &trace);
     let log = scratch.join("log");
     let mut server = arguments
-        .subject
+        .server_under_test
         .start_under(&wrapper, &volume.data(), &log)
         .ok()?;
-    let lookout = Lookout::begin(trace.clone());
-    let health = Pulse::of_health(server.address());
-    let (failed, ended) = fleet.run_while(server.address(), || {
+    let injection_watch = InjectionWatch::begin(trace.clone());
+    let health = LatencyProbe::of_health(server.address());
+    let (failed, ended) = workload.run_while(server.address(), || {
         let ended = wait_until_quiet(&mut server, &trace);
-        let failed = lookout.end();
+        let failed = injection_watch.end();
         // It may have failed at the last moment.
         let must_end = ended.is_none() && failed.is_some() && failure.is_grave();
         let late = must_end.then(|| server.wait(ENDS_WITHIN).ok());
@@ -279,7 +279,7 @@ fn run_into(
 }
 
 impl Tally {
-    fn judge(&mut self, failure: Failure, seen: &Seen, fleet: &Fleet) {
+    fn judge(&mut self, failure: Failure, seen: &Seen, workload: &Workload) {
         let occasion = failure.to_string();
         if let Some(status) = seen.ended {
             let right = status.code() == Some(1);
@@ -301,7 +301,7 @@ impl Tally {
         self.slowest_end = self.slowest_end.max(seen.over.duration_since(failed));
         let from = failed + GRACE;
         self.verdict
-            .expect_silence(&occasion, fleet, from..seen.over);
+            .expect_silence(&occasion, workload, from..seen.over);
         self.verdict.expect_ill(&occasion, &seen.health, from);
     }
 }

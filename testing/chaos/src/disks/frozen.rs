@@ -10,18 +10,18 @@ use std::process::ExitStatus;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::checker::{Google, Load, Workload};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::rng::Rng;
 use windlass_testkit::session::Session;
 
-use super::pulse::{Beat, Pulse, slowest};
+use super::latency_probe::{LatencyProbe, Sample, slowest};
 use super::verdict::{GRACE, Verdict};
 use super::volume::Volume;
 use crate::disk::FileSystem;
 use crate::outcome::Outcome;
-use crate::subject::{Server, Subject};
+use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::dies_with_us;
 use crate::tool::run as run_tool;
 
@@ -41,7 +41,7 @@ const AFTER_THE_THAW: Duration = Duration::from_millis(700);
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
@@ -64,33 +64,34 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let scratch = tempfile::tempdir()?;
     let log = scratch.path().join("log");
     let volume = Volume::new(arguments.file_system, DISK, scratch.path())?;
-    let mut server = arguments
-        .subject
-        .start_under(&dies_with_us(), &volume.data(), &log)?;
+    let mut server =
+        arguments
+            .server_under_test
+            .start_under(&dies_with_us(), &volume.data(), &log)?;
     let mut work = Work::new(arguments, server.address());
     work.freeze_in_quiet(&volume, &mut server)?;
     for round in 1..=arguments.rounds {
         work.freeze_under_load(&volume, &mut server, round)?;
     }
-    work.fleet.finish(server.address());
+    work.workload.finish(server.address());
     server.kill9();
-    let found = arguments.subject.verify(&volume.data())?;
-    work.fleet.extend_violations(found);
-    work.verdict.take_in("after the thaw", &work.fleet);
+    let found = arguments.server_under_test.verify(&volume.data())?;
+    work.workload.extend_violations(found);
+    work.verdict.take_in("after the thaw", &work.workload);
     let figures = format!(
         "{}: {} freezes of {} s: {}; {}",
         arguments.file_system.name(),
         arguments.rounds + 1,
         arguments.seconds,
         work.figures.join(", "),
-        work.fleet.figures()
+        work.workload.figures()
     );
     Ok(work.verdict.outcome(figures))
 }
 
 struct Work {
     rng: Rng,
-    fleet: Fleet,
+    workload: Workload,
     questions: Questions,
     verdict: Verdict,
     figures: Vec<String>,
@@ -106,7 +107,7 @@ impl Work {
         let media = Media::new(arguments.seed, 1 << 20);
         Self {
             rng: Rng::new(arguments.seed),
-            fleet: Fleet::new(Google::farm(), load, arguments.seed),
+            workload: Workload::new(Google::farm(), load, arguments.seed),
             questions: Questions {
                 address,
                 media,
@@ -127,11 +128,11 @@ impl Work {
             .append(questions.media, 0..256 << 10)
             .expect(308);
         let frozen = Frozen::begin(volume)?;
-        let beats = questions.ask_for_a_while();
+        let samples = questions.ask_for_a_while();
         frozen.end()?;
-        let beats = beats.map(Pulse::stop);
+        let samples = samples.map(LatencyProbe::stop);
         let ended = server.wait(AFTER_THE_THAW).ok();
-        self.judge("freeze in quiet", &beats, ended);
+        self.judge("freeze in quiet", &samples, ended);
         Ok(())
     }
 
@@ -144,23 +145,24 @@ impl Work {
         let occasion = format!("freeze {round}");
         let delay = Duration::from_millis(self.rng.within(200..700));
         let questions = &self.questions;
-        let (window, beats, ended) = self.fleet.run_while(questions.address, || {
+        let (window, samples, ended) = self.workload.run_while(questions.address, || {
             sleep(delay);
             let frozen = Frozen::begin(volume)?;
             let since = Instant::now() + ON_ITS_WAY;
-            let beats = questions.ask_for_a_while();
+            let samples = questions.ask_for_a_while();
             let window = since..Instant::now();
             frozen.end()?;
-            let beats = beats.map(Pulse::stop);
-            anyhow::Ok((window, beats, server.wait(AFTER_THE_THAW).ok()))
+            let samples = samples.map(LatencyProbe::stop);
+            anyhow::Ok((window, samples, server.wait(AFTER_THE_THAW).ok()))
         })?;
-        self.verdict.expect_silence(&occasion, &self.fleet, window);
-        self.judge(&occasion, &beats, ended);
-        self.fleet.check(self.questions.address);
+        self.verdict
+            .expect_silence(&occasion, &self.workload, window);
+        self.judge(&occasion, &samples, ended);
+        self.workload.check(self.questions.address);
         Ok(())
     }
 
-    fn judge(&mut self, occasion: &str, beats: &[Vec<Beat>; 3], ended: Option<ExitStatus>) {
+    fn judge(&mut self, occasion: &str, samples: &[Vec<Sample>; 3], ended: Option<ExitStatus>) {
         let verdict = &mut self.verdict;
         verdict.expect(ended.is_none(), occasion, format!("it ended: {ended:?}"));
         let after_the_thaw = self.questions.duration + AT_ONCE;
@@ -169,9 +171,9 @@ impl Work {
             ("queries", 308, after_the_thaw),
             ("downloads", 200, after_the_thaw),
         ];
-        for ((what, status, limit), beats) in kinds.into_iter().zip(beats) {
-            verdict.expect_answers(&format!("{occasion}, {what}"), beats, &[status], limit);
-            let (count, longest) = (beats.len(), slowest(beats).as_millis());
+        for ((what, status, limit), samples) in kinds.into_iter().zip(samples) {
+            verdict.expect_answers(&format!("{occasion}, {what}"), samples, &[status], limit);
+            let (count, longest) = (samples.len(), slowest(samples).as_millis());
             self.figures
                 .push(format!("{count} {what} within {longest} ms"));
         }
@@ -190,14 +192,14 @@ struct Questions {
 
 impl Questions {
     /// Asks what changes nothing. The clients are still at it: anyone who was held up answers after the thaw.
-    fn ask_for_a_while(&self) -> [Pulse; 3] {
-        let pulses = [
-            Pulse::of_health(self.address),
-            Pulse::start(self.address, self.parked.ranged("bytes */*").body("")),
-            Pulse::start(self.address, farm::download(&self.finished)),
+    fn ask_for_a_while(&self) -> [LatencyProbe; 3] {
+        let probes = [
+            LatencyProbe::of_health(self.address),
+            LatencyProbe::start(self.address, self.parked.ranged("bytes */*").body("")),
+            LatencyProbe::start(self.address, farm::download(&self.finished)),
         ];
         sleep(self.duration);
-        pulses
+        probes
     }
 }
 

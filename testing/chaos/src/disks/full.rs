@@ -12,8 +12,8 @@ mod client;
 mod filler;
 mod life;
 mod memory;
+mod other_process;
 mod place;
-mod stranger;
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use super::verdict::Verdict;
 use super::volume::Volume;
 use crate::disk::FileSystem;
 use crate::outcome::{Outcome, progress};
-use crate::subject::Subject;
+use crate::server_under_test::ServerUnderTest;
 use crate::tool::need;
 use filler::Filler;
 use life::Life;
@@ -33,7 +33,7 @@ use place::{Layout, Place, User};
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
@@ -114,7 +114,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     need(&["dd"])?;
     let mut verdict = Verdict::default();
     let mut tally = Tally::default();
-    memory::refuses_a_vault_in_memory(&arguments.subject, &mut verdict)?;
+    memory::refuses_a_vault_in_memory(&arguments.server_under_test, &mut verdict)?;
     for (case, number) in CASES.into_iter().zip(1..) {
         let name = case.name();
         if !name.contains(&arguments.only) {
@@ -125,7 +125,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             arguments.file_system,
             case.layout,
             case.user,
-            &arguments.subject,
+            &arguments.server_under_test,
         )?;
         let seed = arguments.seed + number * 1_000_000;
         let life = Life::begin(&place, case, seed, &mut verdict)?;

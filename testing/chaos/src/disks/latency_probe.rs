@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A question and what became of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Beat {
+pub(super) struct Sample {
     /// When it was asked.
     pub(super) asked: Instant,
     /// How long it took.
@@ -24,23 +24,23 @@ pub(super) struct Beat {
 
 /// A client that asks, until it is stopped, on one connection as long as that lasts.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(super) struct LatencyProbe {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<Beat>>,
+    thread: JoinHandle<Vec<Sample>>,
 }
 
-impl Pulse {
+impl LatencyProbe {
     /// Begins to ask.
     pub(super) fn start(address: SocketAddr, question: Request) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
         let thread = spawn(move || {
-            let (mut beats, mut peer) = (Vec::new(), None);
+            let (mut samples, mut peer) = (Vec::new(), None);
             while !stopped.load(Ordering::Relaxed) {
-                beats.push(beat(&mut peer, address, &question));
+                samples.push(sample(&mut peer, address, &question));
                 sleep(PAUSE);
             }
-            beats
+            samples
         });
         Self { stop, thread }
     }
@@ -51,7 +51,7 @@ impl Pulse {
     }
 
     /// Stops, and says what was answered.
-    pub(super) fn stop(self) -> Vec<Beat> {
+    pub(super) fn stop(self) -> Vec<Sample> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("it does not panic")
     }
@@ -68,13 +68,13 @@ pub(super) fn ask_once(address: SocketAddr, question: &Request) -> std::io::Resu
         .map_err(|error| sent.err().unwrap_or(error))
 }
 
-fn beat(peer: &mut Option<RawPeer>, address: SocketAddr, question: &Request) -> Beat {
+fn sample(peer: &mut Option<RawPeer>, address: SocketAddr, question: &Request) -> Sample {
     let asked = Instant::now();
     let status = ask(peer, address, question).ok();
     if status.is_none() {
         *peer = None;
     }
-    Beat {
+    Sample {
         asked,
         took: asked.elapsed(),
         status,
@@ -96,6 +96,10 @@ fn ask(
 }
 
 /// The longest that an answer took.
-pub(super) fn slowest(beats: &[Beat]) -> Duration {
-    beats.iter().map(|beat| beat.took).max().unwrap_or_default()
+pub(super) fn slowest(samples: &[Sample]) -> Duration {
+    samples
+        .iter()
+        .map(|sample| sample.took)
+        .max()
+        .unwrap_or_default()
 }

@@ -10,17 +10,17 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::checker::{Google, Load, Workload};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::Request;
 use windlass_testkit::session::{Session, content_range};
 
-use super::pulse::ask_once;
+use super::latency_probe::ask_once;
 use super::verdict::Verdict;
 use crate::outcome::Outcome;
 use crate::scratch::Scratch;
-use crate::subject::Subject;
+use crate::server_under_test::ServerUnderTest;
 use crate::tool::dies_with_us;
 use crate::tool::need;
 
@@ -34,7 +34,7 @@ const MORE: u64 = 4 << 20;
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// For how many seconds other clients upload.
     #[arg(long, default_value_t = 2)]
     seconds: u64,
@@ -48,18 +48,18 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut verdict = Verdict::default();
     let scratch = Scratch::on_disk()?;
     let (data, log) = (scratch.path().join("data"), scratch.path().join("log"));
-    let mut fleet = Fleet::new(Google::farm(), Load::default(), arguments.seed);
+    let mut workload = Workload::new(Google::farm(), Load::default(), arguments.seed);
     let media = Media::new(arguments.seed, LONGEST + MORE);
-    let session = under_the_limit(arguments, (&data, &log), media, &mut fleet, &mut verdict)?;
+    let session = under_the_limit(arguments, (&data, &log), media, &mut workload, &mut verdict)?;
     without_it(
         arguments,
         (&data, &log),
         &session,
         media,
-        &mut fleet,
+        &mut workload,
         &mut verdict,
     )?;
-    let figures = fleet.figures();
+    let figures = workload.figures();
     Ok(verdict.outcome(format!("files of at most {} MiB; {figures}", LONGEST >> 20)))
 }
 
@@ -67,13 +67,15 @@ fn under_the_limit(
     arguments: &Arguments,
     (data, log): (&Path, &Path),
     media: Media,
-    fleet: &mut Fleet,
+    workload: &mut Workload,
     verdict: &mut Verdict,
 ) -> anyhow::Result<Session> {
     let occasion = "under the limit";
     let mut wrapper = dies_with_us();
     wrapper.extend(["prlimit".to_owned(), format!("--fsize={LONGEST}")]);
-    let mut server = arguments.subject.start_under(&wrapper, data, log)?;
+    let mut server = arguments
+        .server_under_test
+        .start_under(&wrapper, data, log)?;
     let session = farm::begin_declared(server.address(), media.len());
     for from in [0, LONGEST] {
         let reply = send_the_rest(server.address(), &session, media, from);
@@ -92,7 +94,7 @@ fn under_the_limit(
             format!("of {LONGEST} bytes that fit {told:?} are committed"),
         );
     }
-    fleet.run_while(server.address(), || {
+    workload.run_while(server.address(), || {
         sleep(Duration::from_secs(arguments.seconds));
     });
     let health = ask_once(server.address(), &Request::new("GET", "/healthz"));
@@ -107,11 +109,13 @@ fn without_it(
     (data, log): (&Path, &Path),
     session: &Session,
     media: Media,
-    fleet: &mut Fleet,
+    workload: &mut Workload,
     verdict: &mut Verdict,
 ) -> anyhow::Result<()> {
     let occasion = "without the limit";
-    let mut server = arguments.subject.start_under(&dies_with_us(), data, log)?;
+    let mut server = arguments
+        .server_under_test
+        .start_under(&dies_with_us(), data, log)?;
     let finished = send_the_rest(server.address(), session, media, LONGEST)?;
     verdict.expect(
         finished.status == 201,
@@ -127,11 +131,11 @@ fn without_it(
             format!("the media differs: {same:?}"),
         );
     }
-    fleet.check(server.address());
-    fleet.finish(server.address());
+    workload.check(server.address());
+    workload.finish(server.address());
     server.kill9();
-    fleet.extend_violations(arguments.subject.verify(data)?);
-    verdict.take_in(occasion, fleet);
+    workload.extend_violations(arguments.server_under_test.verify(data)?);
+    verdict.take_in(occasion, workload);
     Ok(())
 }
 

@@ -7,17 +7,17 @@
 
 use std::time::Duration;
 
-use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::checker::{Google, Load, Workload};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
-use super::pulse::{Pulse, slowest};
+use super::latency_probe::{LatencyProbe, slowest};
 use super::tracer::traced;
 use super::verdict::Verdict;
 use super::volume::Volume;
 use crate::disk::FileSystem;
 use crate::outcome::Outcome;
-use crate::subject::Subject;
+use crate::server_under_test::ServerUnderTest;
 use crate::tool::need;
 
 /// More than what XFS asks for.
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
@@ -67,44 +67,44 @@ fn crawl(arguments: &Arguments, delay: u64, verdict: &mut Verdict) -> anyhow::Re
     let scratch = tempfile::tempdir()?;
     let (log, trace) = (scratch.path().join("log"), scratch.path().join("trace"));
     let volume = Volume::new(arguments.file_system, DISK, scratch.path())?;
-    let subject = &arguments.subject;
+    let server_under_test = &arguments.server_under_test;
     // The first start makes what would take many syncs.
-    subject.start(&volume.data(), &log)?.kill9();
+    server_under_test.start(&volume.data(), &log)?.kill9();
     let inject = format!("fsync,fdatasync:delay_exit={}", delay * 1000);
     let wrapper = traced(&["fsync", "fdatasync"], Some(&inject), &trace);
-    let mut server = subject.start_under(&wrapper, &volume.data(), &log)?;
+    let mut server = server_under_test.start_under(&wrapper, &volume.data(), &log)?;
     let load = Load {
         clients: arguments.clients,
         largest: 1 << 20,
         ..Load::default()
     };
-    let mut fleet = Fleet::new(Google::farm(), load, arguments.seed);
-    fleet.set_patience(PATIENCE);
+    let mut workload = Workload::new(Google::farm(), load, arguments.seed);
+    workload.set_patience(PATIENCE);
 
     let parked = farm::begin_declared(server.address(), 1 << 20);
     let media = Media::new(arguments.seed, 1 << 20);
     parked.append(media, 0..256 << 10).expect(308);
-    let health = Pulse::of_health(server.address());
+    let health = LatencyProbe::of_health(server.address());
     let query = parked.ranged("bytes */*").body("");
-    let queries = Pulse::start(server.address(), query);
-    let (ended, [health, queries]) = fleet.run_while(server.address(), || {
+    let queries = LatencyProbe::start(server.address(), query);
+    let (ended, [health, queries]) = workload.run_while(server.address(), || {
         let ended = server.wait(Duration::from_secs(arguments.seconds)).ok();
-        let beats = [health, queries].map(Pulse::stop);
+        let samples = [health, queries].map(LatencyProbe::stop);
         volume.switch_off()?;
         server.kill9();
-        anyhow::Ok((ended, beats))
+        anyhow::Ok((ended, samples))
     })?;
     verdict.expect(ended.is_none(), &occasion, format!("it ended: {ended:?}"));
     verdict.expect_answers(&format!("{occasion}, health"), &health, &[200], AT_ONCE);
     verdict.expect_answers(&format!("{occasion}, queries"), &queries, &[308], AT_ONCE);
 
     let volume = volume.mount_again(|_| Ok(()))?;
-    let mut server = subject.start(&volume.data(), &log)?;
-    fleet.check(server.address());
-    fleet.finish(server.address());
+    let mut server = server_under_test.start(&volume.data(), &log)?;
+    workload.check(server.address());
+    workload.finish(server.address());
     server.kill9();
-    fleet.extend_violations(subject.verify(&volume.data())?);
-    verdict.take_in(&occasion, &fleet);
+    workload.extend_violations(server_under_test.verify(&volume.data())?);
+    verdict.take_in(&occasion, &workload);
     drop(volume);
     Ok(format!(
         "{occasion}: {} health checks and {} queries, the slowest {} and {} ms; {}",
@@ -112,6 +112,6 @@ fn crawl(arguments: &Arguments, delay: u64, verdict: &mut Verdict) -> anyhow::Re
         queries.len(),
         slowest(&health).as_millis(),
         slowest(&queries).as_millis(),
-        fleet.figures()
+        workload.figures()
     ))
 }

@@ -50,12 +50,12 @@ pub(super) fn most_by_one_thread(log: &Path, call: &str) -> std::io::Result<u64>
 
 /// Looks out for the first failure in a log, from where the log ends now.
 #[derive(Debug)]
-pub(super) struct Lookout {
+pub(super) struct InjectionWatch {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Option<Instant>>,
 }
 
-impl Lookout {
+impl InjectionWatch {
     /// Begins to look.
     pub(super) fn begin(log: PathBuf) -> Self {
         let stop = Arc::<AtomicBool>::default();

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use windlass_testkit::checker::{Event, Fleet, Rule, Upload, Violation};
+use windlass_testkit::checker::{Event, Rule, Upload, Violation, Workload};
 
-use super::pulse::Beat;
+use super::latency_probe::Sample;
 use crate::outcome::Outcome;
 
 /// How long after a fault an answer may still say that all is well: one that was on its way.
@@ -31,10 +31,10 @@ impl Verdict {
         }
     }
 
-    /// Takes in what a fleet has found.
-    pub(super) fn take_in(&mut self, occasion: &str, fleet: &Fleet) {
+    /// Takes in what a workload has found.
+    pub(super) fn take_in(&mut self, occasion: &str, workload: &Workload) {
         self.0
-            .extend(fleet.violations().iter().map(|violation| Violation {
+            .extend(workload.violations().iter().map(|violation| Violation {
                 upload: format!("{occasion}: {}", violation.upload),
                 rule: violation.rule.clone(),
             }));
@@ -44,13 +44,13 @@ impl Verdict {
     pub(super) fn expect_silence(
         &mut self,
         occasion: &str,
-        fleet: &Fleet,
+        workload: &Workload,
         between: Range<Instant>,
     ) {
-        let begun = fleet.begun();
+        let begun = workload.begun();
         let window = between.start.saturating_duration_since(begun)
             ..between.end.saturating_duration_since(begun);
-        let said: usize = fleet
+        let said: usize = workload
             .uploads()
             .map(|upload| acknowledgements(upload, &window))
             .sum();
@@ -62,9 +62,9 @@ impl Verdict {
     }
 
     /// `/healthz` must not say that all is well from a moment on.
-    pub(super) fn expect_ill(&mut self, occasion: &str, beats: &[Beat], from: Instant) {
-        let well = |beat: &&Beat| beat.asked > from && beat.status == Some(200);
-        let count = beats.iter().filter(well).count();
+    pub(super) fn expect_ill(&mut self, occasion: &str, samples: &[Sample], from: Instant) {
+        let well = |sample: &&Sample| sample.asked > from && sample.status == Some(200);
+        let count = samples.iter().filter(well).count();
         self.expect(
             count == 0,
             occasion,
@@ -76,18 +76,20 @@ impl Verdict {
     pub(super) fn expect_answers(
         &mut self,
         occasion: &str,
-        beats: &[Beat],
+        samples: &[Sample],
         statuses: &[u16],
         limit: Duration,
     ) {
-        for beat in beats {
-            let is_fine = beat.status.is_some_and(|status| statuses.contains(&status));
-            if !is_fine || beat.took > limit {
-                let (status, took) = (beat.status, beat.took);
+        for sample in samples {
+            let is_fine = sample
+                .status
+                .is_some_and(|status| statuses.contains(&status));
+            if !is_fine || sample.took > limit {
+                let (status, took) = (sample.status, sample.took);
                 return self.blame(occasion, format!("an answer was {status:?} after {took:?}"));
             }
         }
-        self.expect(!beats.is_empty(), occasion, "nothing was asked");
+        self.expect(!samples.is_empty(), occasion, "nothing was asked");
     }
 
     /// Whether all was well so far.

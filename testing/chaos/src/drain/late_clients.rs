@@ -14,25 +14,25 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// How they fared.
 #[derive(Debug, Default)]
-pub(super) struct Newcomers {
+pub(super) struct LateClients {
     /// So many found the door shut, or were answered by 503.
     pub(super) refused: u64,
     /// One was served after another had been refused.
     pub(super) served_too_late: bool,
 }
 
-impl Newcomers {
+impl LateClients {
     /// Lets one after the other come while `work` runs.
     pub(super) fn knock_while<T>(address: SocketAddr, work: impl FnOnce() -> T) -> (T, Self) {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let knocking = scope.spawn(|| {
-                let mut newcomers = Self::default();
+                let mut late_clients = Self::default();
                 while !stop.load(Ordering::Relaxed) {
-                    newcomers.note(is_served(address));
+                    late_clients.note(is_served(address));
                     sleep(PAUSE);
                 }
-                newcomers
+                late_clients
             });
             let done = work();
             stop.store(true, Ordering::Relaxed);
@@ -55,7 +55,7 @@ fn is_served(address: SocketAddr) -> Option<bool> {
         Ok(peer) => peer,
         Err(error) => return (error.kind() == ErrorKind::ConnectionRefused).then_some(false),
     };
-    peer.try_send(farm::start(&farm::named("newcomer")).to_bytes())
+    peer.try_send(farm::start(&farm::named("late")).to_bytes())
         .ok()?;
     match peer.try_reply().ok()?.status {
         200 => Some(true),

@@ -16,18 +16,18 @@ const SENT: u64 = 3 * CHUNK_GRANULARITY;
 const LEN: u64 = 5 * CHUNK_GRANULARITY;
 
 /// A client with a request under way.
-pub(super) struct Straggler {
+pub(super) struct StalledClient {
     media: Media,
     target: String,
     /// Kept open: the server has to end it.
     peer: RawPeer,
 }
 
-impl Straggler {
+impl StalledClient {
     /// Starts a session, and a request of which it sends the first half.
     pub(super) fn begin(address: SocketAddr, seed: u64) -> anyhow::Result<Self> {
         let media = Media::new(seed, LEN);
-        let started = ask(address, &farm::start(&farm::named("straggler")))?;
+        let started = ask(address, &farm::start(&farm::named("stalled")))?;
         let target = target_of(&started).context("a started session has a URI")?;
         let mut peer = RawPeer::try_connect(address)?;
         let head = Request::new("PUT", &*target)

@@ -11,12 +11,12 @@ use std::process::ExitStatus;
 use std::time::{Duration, SystemTime};
 
 use anyhow::ensure;
-use windlass_testkit::checker::Fleet;
+use windlass_testkit::checker::Workload;
 use windlass_testkit::rng::Rng;
 
 use super::{Arguments, kill_soon};
 use crate::outcome::{Lacking, Outcome, progress};
-use crate::subject::{Server, Unstarted};
+use crate::server_under_test::{Server, Unstarted};
 
 /// What a release does after a second or 16 MiB happens all the time, so that there is a moment to be killed at.
 const FREQUENT_CHECKPOINTS: [&str; 2] = [
@@ -71,40 +71,45 @@ const SIGKILL: i32 = 9;
 
 pub(super) fn run(
     arguments: &Arguments,
-    fleet: Fleet,
+    workload: Workload,
     data: &Path,
     log: &Path,
 ) -> anyhow::Result<Outcome> {
     let points = points(arguments)?;
-    let mut lab = Lab {
+    let mut harness = Harness {
         arguments,
-        fleet,
+        workload,
         rng: Rng::new(arguments.seed),
         data,
         log,
     };
     let mut deaths = 0;
     for point in &points {
-        let times = lab.die_at(point)?;
-        if !lab.fleet.violations().is_empty() {
-            return Ok(Outcome::of_fleet(format!("killed at {point}"), &lab.fleet));
+        let times = harness.die_at(point)?;
+        if !harness.workload.violations().is_empty() {
+            return Ok(Outcome::of_workload(
+                format!("killed at {point}"),
+                &harness.workload,
+            ));
         }
         ensure!(times > 0, "no run has come to the failpoint {point}");
-        progress(format_args!("{point}; {}", lab.fleet.figures()));
+        progress(format_args!("{point}; {}", harness.workload.figures()));
         deaths += times;
     }
-    let server = arguments.subject.start(data, log)?;
-    lab.fleet.finish(server.address());
+    let server = arguments.server_under_test.start(data, log)?;
+    harness.workload.finish(server.address());
     drop(server);
-    lab.fleet.extend_violations(arguments.subject.verify(data)?);
+    harness
+        .workload
+        .extend_violations(arguments.server_under_test.verify(data)?);
     let faults = format!("{deaths} deaths at {} failpoints", points.len());
-    Ok(Outcome::of_fleet(faults, &lab.fleet))
+    Ok(Outcome::of_workload(faults, &harness.workload))
 }
 
 /// The names that the binary has, or the one that was asked for.
 fn points(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
-    let Ok(names) = arguments.subject.run(&["failpoints".as_ref()]) else {
-        let binary = arguments.subject.binary.display();
+    let Ok(names) = arguments.server_under_test.run(&["failpoints".as_ref()]) else {
+        let binary = arguments.server_under_test.binary.display();
         anyhow::bail!(Lacking(format!(
             "{binary} has no failpoints: `cargo build -p windlass --features failpoints` makes one that has"
         )));
@@ -117,15 +122,15 @@ fn points(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-struct Lab<'a> {
+struct Harness<'a> {
     arguments: &'a Arguments,
-    fleet: Fleet,
+    workload: Workload,
     rng: Rng,
     data: &'a Path,
     log: &'a Path,
 }
 
-impl Lab<'_> {
+impl Harness<'_> {
     /// Lets the server die at a moment, each nth time that was asked for as far as it comes to it. Returns how often it did.
     fn die_at(&mut self, point: &str) -> anyhow::Result<u64> {
         let mut times = 0;
@@ -133,7 +138,7 @@ impl Lab<'_> {
             let tries = if times == 0 { TRIES } else { 1 };
             let died = self.reach(point, nth, tries)?;
             times += u64::from(died);
-            if !died || !self.fleet.violations().is_empty() {
+            if !died || !self.workload.violations().is_empty() {
                 break;
             }
         }
@@ -146,10 +151,13 @@ impl Lab<'_> {
             self.prepare(point)?;
             let with_clients = prelude(point).is_none_or(|prelude| prelude.with_clients);
             let died = self.live(point, nth, with_clients)?;
-            let server = self.arguments.subject.start(self.data, self.log)?;
-            self.fleet.note_fault(&format!("{point}@{nth}"));
-            self.fleet.check(server.address());
-            if died || !self.fleet.violations().is_empty() {
+            let server = self
+                .arguments
+                .server_under_test
+                .start(self.data, self.log)?;
+            self.workload.note_fault(&format!("{point}@{nth}"));
+            self.workload.check(server.address());
+            if died || !self.workload.violations().is_empty() {
                 return Ok(died);
             }
         }
@@ -161,8 +169,11 @@ impl Lab<'_> {
         if let Some(prelude) = prelude(point) {
             self.live(prelude.before, prelude.nth, true)?;
         } else {
-            let mut server = self.arguments.subject.start(self.data, self.log)?;
-            kill_soon(&mut self.fleet, &mut server, &mut self.rng);
+            let mut server = self
+                .arguments
+                .server_under_test
+                .start(self.data, self.log)?;
+            kill_soon(&mut self.workload, &mut server, &mut self.rng);
         }
         age(&self.data.join("vault"))
     }
@@ -174,7 +185,7 @@ impl Lab<'_> {
         let wrapper: Vec<_> = words.into_iter().map(str::to_owned).collect();
         let started = self
             .arguments
-            .subject
+            .server_under_test
             .start_under(&wrapper, self.data, self.log);
         match started {
             Ok(mut server) if with_clients => Ok(self.work(&mut server)),
@@ -188,7 +199,7 @@ impl Lab<'_> {
 
     /// Lets clients upload until the server dies.
     fn work(&mut self, server: &mut Server) -> bool {
-        self.fleet.run_while(server.address(), || {
+        self.workload.run_while(server.address(), || {
             let ended = server.wait(LIFE);
             server.kill9();
             ended.is_ok_and(was_killed)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use crate::subject::Server;
+use crate::server_under_test::Server;
 
 /// Memory that may stay when connections have gone: what uploads share (32 MiB), caches of the ledger, and what the allocator keeps.
 const MEMORY_THAT_MAY_STAY: u64 = 96 << 10;

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use windlass_testkit::checker::{Answer, Census, Dialect, Google};
+use windlass_testkit::checker::{Answer, Dialect, Google, Listing};
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Reply, Request};
 
@@ -111,7 +111,7 @@ impl Dialect for Gated {
         self.google.download(resource)
     }
 
-    fn census(&self, address: SocketAddr) -> io::Result<Option<Census>> {
-        self.google.census(address)
+    fn listing(&self, address: SocketAddr) -> io::Result<Option<Listing>> {
+        self.google.listing(address)
     }
 }

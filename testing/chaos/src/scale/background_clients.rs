@@ -18,7 +18,7 @@ use windlass_testkit::session::{CHUNK_GRANULARITY, content_range, target_of};
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Clients, each on a thread of its own.
-pub(super) struct Visitors {
+pub(super) struct BackgroundClients {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<anyhow::Result<Vec<Wait>>>>,
 }
@@ -34,14 +34,14 @@ struct Wait {
 #[derive(Debug)]
 pub(super) struct Waits(Vec<Wait>);
 
-impl Visitors {
+impl BackgroundClients {
     /// They come and begin at once.
     pub(super) fn arrive(address: SocketAddr, clients: usize, seed: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..clients as u64).map(|client| {
             let stop = Arc::clone(&stop);
             let rng = Rng::new(seed).fork(client);
-            std::thread::spawn(move || Visitor::new(address, rng)?.stay(&stop))
+            std::thread::spawn(move || BackgroundClient::new(address, rng)?.stay(&stop))
         });
         Self {
             threads: threads.collect(),
@@ -93,13 +93,13 @@ impl fmt::Display for Waits {
 }
 
 /// One client with its connection.
-struct Visitor {
+struct BackgroundClient {
     peer: RawPeer,
     rng: Rng,
     waits: Vec<Wait>,
 }
 
-impl Visitor {
+impl BackgroundClient {
     fn new(address: SocketAddr, rng: Rng) -> anyhow::Result<Self> {
         Ok(Self {
             peer: RawPeer::try_connect(address)?,
@@ -118,7 +118,7 @@ impl Visitor {
     /// One upload from its start to the end of its resource.
     fn visit(&mut self) -> anyhow::Result<()> {
         let media = Media::new(self.rng.next_u64(), CHUNK_GRANULARITY + 100);
-        let name = farm::named("visitor");
+        let name = farm::named("background");
         let started = self.ask("start", &farm::start(&name), 200)?;
         let target = target_of(&started).context("a started session has a URI")?;
         let put = |range| {

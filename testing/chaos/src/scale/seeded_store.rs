@@ -34,7 +34,7 @@ const LAST: MediaId = MediaId::from_bytes([0xff; 16]);
 
 /// Sessions in a store.
 #[derive(Clone)]
-pub(super) struct Estate {
+pub(super) struct SeededStore {
     sessions: u64,
     rng: Rng,
     /// When the last session was left.
@@ -44,7 +44,7 @@ pub(super) struct Estate {
 
 /// What was found after the sweep, and should not have been.
 #[derive(Debug, Default)]
-pub(super) struct Remains {
+pub(super) struct Leftovers {
     /// Living sessions that are gone.
     pub(super) lost: u64,
     /// Dead sessions that are there.
@@ -53,11 +53,11 @@ pub(super) struct Remains {
     pub(super) undeleted: u64,
 }
 
-impl Estate {
+impl SeededStore {
     /// Makes the store and closes it. Everything is on the disk then, as far as the file system knows.
     pub(super) fn fill(data: &Path, sessions: u64, seed: u64) -> anyhow::Result<Self> {
         let name = LAST.to_string();
-        let estate = Self {
+        let seeded_store = Self {
             sessions,
             rng: Rng::new(seed),
             now: now()?,
@@ -71,7 +71,7 @@ impl Estate {
         runtime()?.block_on(async {
             let mut tasks = tokio::task::JoinSet::new();
             for first in 0..SIDE_BY_SIDE {
-                let (store, sessions) = (Arc::clone(&store), estate.of(first));
+                let (store, sessions) = (Arc::clone(&store), seeded_store.of(first));
                 tasks.spawn(async move { make(&store, sessions).await });
             }
             while let Some(made) = tasks.join_next().await {
@@ -82,7 +82,7 @@ impl Estate {
         drop(store);
         // Else the server's first sync would carry it all.
         rustix::fs::syncfs(std::fs::File::open(data)?)?;
-        Ok(estate)
+        Ok(seeded_store)
     }
 
     /// The file that is there as long as the sweep is not at its end.
@@ -91,20 +91,20 @@ impl Estate {
     }
 
     /// Opens the store that a server has left and looks what is in it.
-    pub(super) fn examine(&self, data: &Path) -> anyhow::Result<Remains> {
+    pub(super) fn examine(&self, data: &Path) -> anyhow::Result<Leftovers> {
         let store = open(data, Durability::Disk)?;
         runtime()?.block_on(async {
-            let mut remains = Remains::default();
+            let mut leftovers = Leftovers::default();
             for number in 0..self.sessions {
                 let found = store.ledger.session(self.id(number)).await?.is_some();
                 match (is_living(number), found) {
-                    (true, false) => remains.lost += 1,
-                    (false, true) => remains.left += 1,
+                    (true, false) => leftovers.lost += 1,
+                    (false, true) => leftovers.left += 1,
                     _ => {}
                 }
             }
-            remains.undeleted = self.undeleted(&store).await;
-            Ok(remains)
+            leftovers.undeleted = self.undeleted(&store).await;
+            Ok(leftovers)
         })
     }
 
@@ -123,10 +123,10 @@ impl Estate {
 
     /// Every `SIDE_BY_SIDE`th session from `first` on.
     fn of(&self, first: u64) -> impl Iterator<Item = Left> + use<> {
-        let estate = self.clone();
+        let seeded_store = self.clone();
         let step = usize::try_from(SIDE_BY_SIDE).expect("a small number");
         let numbers = (first..self.sessions).step_by(step);
-        numbers.map(move |number| estate.left(number))
+        numbers.map(move |number| seeded_store.left(number))
     }
 
     fn id(&self, number: u64) -> SessionId {

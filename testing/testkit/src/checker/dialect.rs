@@ -19,7 +19,7 @@ pub use resumable_308::Resumable308;
 pub use tus::Tus;
 
 /// Resources by the name they were uploaded under: of each, what [`Dialect::download`] wants.
-pub type Census = HashMap<String, Vec<String>>;
+pub type Listing = HashMap<String, Vec<String>>;
 
 impl Answer {
     /// A reply that the protocol has no place for, in a few words.
@@ -73,7 +73,7 @@ pub trait Dialect: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// What breaks on the way.
-    fn census(&self, address: SocketAddr) -> io::Result<Option<Census>> {
+    fn listing(&self, address: SocketAddr) -> io::Result<Option<Listing>> {
         let _ = address;
         Ok(None)
     }

@@ -9,7 +9,7 @@ const SMALL: u64 = 64 * 1024;
 
 /// How a client sends its media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum UploadStyle {
     /// A session, chunk after chunk of so many bytes.
     Chunks(u64),
     /// A session, and all that is missing in one request.
@@ -34,27 +34,27 @@ pub struct Load {
     /// The longest media in bytes.
     pub largest: u64,
     /// The manners, each as likely as the others. A dialect without one-shot uploads leaves those out.
-    pub manners: Vec<Manner>,
+    pub styles: Vec<UploadStyle>,
     /// How many uploads a client makes; `None` for as long as it is let.
     pub uploads: Option<u64>,
 }
 
 impl Default for Load {
-    /// Eight clients, media up to 4 MiB, every manner.
+    /// Eight clients, media up to 4 MiB, every style.
     fn default() -> Self {
         Self {
             clients: 8,
             largest: 4 << 20,
-            manners: vec![
-                Manner::Chunks(CHUNK_GRANULARITY),
-                Manner::Chunks(4 * CHUNK_GRANULARITY),
-                Manner::Rest,
-                Manner::Rest,
-                Manner::Overlap(CHUNK_GRANULARITY),
-                Manner::Vanish,
-                Manner::Cancel,
-                Manner::Simple,
-                Manner::Multipart,
+            styles: vec![
+                UploadStyle::Chunks(CHUNK_GRANULARITY),
+                UploadStyle::Chunks(4 * CHUNK_GRANULARITY),
+                UploadStyle::Rest,
+                UploadStyle::Rest,
+                UploadStyle::Overlap(CHUNK_GRANULARITY),
+                UploadStyle::Vanish,
+                UploadStyle::Cancel,
+                UploadStyle::Simple,
+                UploadStyle::Multipart,
             ],
             uploads: None,
         }
@@ -62,8 +62,8 @@ impl Default for Load {
 }
 
 impl Load {
-    /// The `number`th upload of a client: its media and manner follow from the seed.
-    pub(super) fn upload(&self, seed: u64, client: usize, number: u64) -> (Media, Manner) {
+    /// The `number`th upload of a client: its media and style follow from the seed.
+    pub(super) fn upload(&self, seed: u64, client: usize, number: u64) -> (Media, UploadStyle) {
         let mut rng = Rng::new(seed).fork(client as u64).fork(number);
         let largest = self.largest.max(2);
         let length = match rng.within(0..4) {
@@ -71,7 +71,7 @@ impl Load {
             1 => rng.within(1..(8 * SMALL).min(largest)),
             _ => rng.within(1..largest),
         };
-        let manner = rng.pick(&self.manners);
-        (Media::new(rng.next_u64(), length), manner)
+        let style = rng.pick(&self.styles);
+        (Media::new(rng.next_u64(), length), style)
     }
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::dialect::{Census, Dialect};
-use super::load::{Load, Manner};
+use super::dialect::{Dialect, Listing};
+use super::load::{Load, UploadStyle};
 use crate::media::Media;
 use crate::oracle::{
     Age, Answer, End, Event, Promise, Rule, Violation, judge, judge_resources, lost,
@@ -21,15 +21,15 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// An event, and when it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Since the fleet was made.
+    /// Since the workload was made.
     pub at: Duration,
-    /// What the fleet's stamp said then, e.g. the length of a log of block writes.
+    /// What the workload's stamp said then, e.g. the length of a log of block writes.
     pub stamp: u64,
     /// What happened.
     pub event: Event,
 }
 
-/// What an upload needs of its fleet.
+/// What an upload needs of its workload.
 pub(super) struct Scene<'a> {
     /// How the server is spoken to.
     pub(super) dialect: Arc<dyn Dialect>,
@@ -46,7 +46,7 @@ pub(super) struct Scene<'a> {
 pub struct Upload {
     name: String,
     media: Media,
-    manner: Manner,
+    style: UploadStyle,
     target: Option<String>,
     records: Vec<Record>,
     promise: Promise,
@@ -62,11 +62,11 @@ pub struct Upload {
 impl Upload {
     /// The `number`th upload of a client. It has not begun yet.
     pub(super) fn begin(load: &Load, seed: u64, client: usize, number: u64) -> Self {
-        let (media, manner) = load.upload(seed, client, number);
+        let (media, style) = load.upload(seed, client, number);
         Self {
             name: format!("client {client}, upload {number}"),
             media,
-            manner,
+            style,
             target: None,
             records: Vec::new(),
             promise: Promise::default(),
@@ -179,8 +179,8 @@ impl Upload {
 
     /// Brings the upload to its end. The client does not vanish any more.
     pub(super) fn finish(&mut self, scene: &Scene<'_>) {
-        if self.manner == Manner::Vanish {
-            self.manner = Manner::Rest;
+        if self.style == UploadStyle::Vanish {
+            self.style = UploadStyle::Rest;
         }
         self.persist(scene, |upload| !upload.is_over(), Self::step);
     }
@@ -220,13 +220,13 @@ impl Upload {
     pub(super) fn check_resource(
         &mut self,
         scene: &Scene<'_>,
-        census: Option<&Census>,
+        listing: Option<&Listing>,
     ) -> io::Result<()> {
         if self.let_down {
             return Ok(());
         }
-        let named = census.filter(|_| self.manner != Manner::Simple);
-        let found = named.map(|census| census.get(&self.name).map_or(&[][..], Vec::as_slice));
+        let named = listing.filter(|_| self.style != UploadStyle::Simple);
+        let found = named.map(|listing| listing.get(&self.name).map_or(&[][..], Vec::as_slice));
         let end = self.promise.end();
         if let Some(found) = found.map(<[_]>::len)
             && let Some(rule) = judge_resources(end, found, false)
@@ -267,7 +267,7 @@ impl Upload {
     }
 
     fn next(&self, dialect: &dyn Dialect) -> Next {
-        let multipart = self.manner == Manner::Multipart;
+        let multipart = self.style == UploadStyle::Multipart;
         if self.is_one_shot()
             && let Some(request) = dialect.single_request(&self.name, self.media, multipart)
         {
@@ -278,16 +278,16 @@ impl Upload {
         };
         let (from, len) = (self.promise.offset, self.media.len());
         let granules = |bytes: u64| bytes / CHUNK_GRANULARITY * CHUNK_GRANULARITY;
-        match self.manner {
+        match self.style {
             // From wherever a checkpoint has left it: a shorter chunk would be refused.
-            Manner::Cancel if from + CHUNK_GRANULARITY < len => {
+            UploadStyle::Cancel if from + CHUNK_GRANULARITY < len => {
                 Next::Append(from..from + granules(len - 1 - from))
             }
-            Manner::Cancel => dialect
+            UploadStyle::Cancel => dialect
                 .cancel(target)
                 .map_or(Next::Append(from..len), Next::Cancel),
-            Manner::Chunks(chunk) => Next::Append(from..(from + chunk).min(len)),
-            Manner::Overlap(chunk) => {
+            UploadStyle::Chunks(chunk) => Next::Append(from..(from + chunk).min(len)),
+            UploadStyle::Overlap(chunk) => {
                 Next::Append(from.saturating_sub(chunk / 2)..(from + chunk).min(len))
             }
             _ => Next::Append(from..len),
@@ -302,7 +302,7 @@ impl Upload {
     /// Every other request of a client that vanishes.
     fn vanishes(&self) -> bool {
         let sent = |record: &&Record| matches!(record.event, Event::Sent(_));
-        self.manner == Manner::Vanish && self.records.iter().filter(sent).count() % 2 == 0
+        self.style == UploadStyle::Vanish && self.records.iter().filter(sent).count() % 2 == 0
     }
 
     /// Sends half of a request and hangs up.
@@ -366,7 +366,7 @@ impl Upload {
     }
 
     fn is_one_shot(&self) -> bool {
-        matches!(self.manner, Manner::Simple | Manner::Multipart)
+        matches!(self.style, UploadStyle::Simple | UploadStyle::Multipart)
     }
 
     fn was_sent(&self) -> bool {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::dialect::{Census, Dialect};
+use super::dialect::{Dialect, Listing};
 use super::load::Load;
 use super::upload::{Record, Scene, Upload};
 use crate::oracle::{Event, Rule, Violation};
 
-/// How long a reply, and progress, may take unless [`Fleet::set_patience`] says otherwise.
+/// How long a reply, and progress, may take unless [`Workload::set_patience`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The pause of a client whose server does not answer.
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Which media they send, and how, follows from the seed. When which reply comes does not: the
 /// server is real.
 #[derive(Clone)]
-pub struct Fleet {
+pub struct Workload {
     dialect: Arc<dyn Dialect>,
     load: Load,
     seed: u64,
@@ -48,7 +48,7 @@ struct Client {
     begun: u64,
 }
 
-/// What a fleet has done so far.
+/// What a workload has done so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Uploads that were begun.
@@ -69,7 +69,7 @@ pub struct Figures {
 
 /// What of the acknowledged was not there any more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Losses {
+pub struct LostBytes {
     /// Uploads that lost acknowledged bytes.
     pub uploads: u64,
     /// Those of them that were finished.
@@ -110,9 +110,9 @@ impl fmt::Display for Figures {
     }
 }
 
-impl fmt::Debug for Fleet {
+impl fmt::Debug for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut fields = f.debug_struct("Fleet");
+        let mut fields = f.debug_struct("Workload");
         fields
             .field("dialect", &self.dialect.name())
             .field("seed", &self.seed);
@@ -122,13 +122,13 @@ impl fmt::Debug for Fleet {
     }
 }
 
-impl Fleet {
+impl Workload {
     /// Clients that have not begun.
     pub fn new(dialect: impl Dialect + 'static, load: Load, seed: u64) -> Self {
         Self::speaking(Arc::new(dialect), load, seed)
     }
 
-    /// As [`Fleet::new`], where the dialect is chosen at run time.
+    /// As [`Workload::new`], where the dialect is chosen at run time.
     pub fn speaking(dialect: Arc<dyn Dialect>, load: Load, seed: u64) -> Self {
         Self {
             dialect,
@@ -143,7 +143,7 @@ impl Fleet {
         }
     }
 
-    /// When the fleet was made: records count from here.
+    /// When the workload was made: records count from here.
     pub fn begun(&self) -> Instant {
         self.begun
     }
@@ -179,7 +179,7 @@ impl Fleet {
     }
 
     /// The server has come back, perhaps at another address: asks it for every upload that runs and for all that ended since the
-    /// last check. What is wrong is added to [`Fleet::violations`].
+    /// last check. What is wrong is added to [`Workload::violations`].
     pub fn check(&mut self, address: SocketAddr) {
         self.each(address, Client::check);
     }
@@ -197,12 +197,12 @@ impl Fleet {
         side_by_side(&mut self.clients, |client| client.finish(&scene));
     }
 
-    /// As [`Fleet::check`], for all uploads that there ever were.
+    /// As [`Workload::check`], for all uploads that there ever were.
     pub fn check_all(&mut self, address: SocketAddr) {
         self.each(address, Client::check_all);
     }
 
-    /// The fleet as it was when the stamp said `stamp`: it knows nothing of what came later.
+    /// The workload as it was when the stamp said `stamp`: it knows nothing of what came later.
     #[must_use]
     pub fn at(&self, stamp: u64) -> Self {
         Self {
@@ -267,28 +267,28 @@ impl Fleet {
     }
 
     /// What was lost so far, whatever rule tells of it.
-    pub fn losses(&self) -> Losses {
-        let mut losses = Losses::default();
+    pub fn lost_bytes(&self) -> LostBytes {
+        let mut lost_bytes = LostBytes::default();
         for upload in self.uploads().filter(|upload| upload.lost() > 0) {
-            losses.uploads += 1;
-            losses.finished += u64::from(upload.promise().finished.is_some());
-            losses.worst = losses.worst.max(upload.lost());
+            lost_bytes.uploads += 1;
+            lost_bytes.finished += u64::from(upload.promise().finished.is_some());
+            lost_bytes.worst = lost_bytes.worst.max(upload.lost());
         }
-        losses
+        lost_bytes
     }
 
     /// Lets every client do something at the same time, then gathers what is wrong.
     fn each(
         &mut self,
         address: SocketAddr,
-        work: impl Fn(&mut Client, &Scene<'_>, Option<&Census>) -> io::Result<u64> + Sync,
+        work: impl Fn(&mut Client, &Scene<'_>, Option<&Listing>) -> io::Result<u64> + Sync,
     ) {
         let moment = self.moment();
         let scene = self.scene(address, &moment);
-        let done = match patiently(|| self.dialect.census(address)) {
+        let done = match patiently(|| self.dialect.listing(address)) {
             Err(error) => vec![Err(error)],
-            Ok(census) => side_by_side(&mut self.clients, |client| {
-                work(client, &scene, census.as_ref())
+            Ok(listing) => side_by_side(&mut self.clients, |client| {
+                work(client, &scene, listing.as_ref())
             }),
         };
         for result in done {
@@ -358,14 +358,14 @@ impl Client {
         }
     }
 
-    fn check(&mut self, scene: &Scene<'_>, census: Option<&Census>) -> io::Result<u64> {
+    fn check(&mut self, scene: &Scene<'_>, listing: Option<&Listing>) -> io::Result<u64> {
         let over = std::mem::take(&mut self.over);
         let mut checks = over.len() as u64;
         self.settled.extend(over);
         let new = self.settled.len() - usize::try_from(checks).expect("a length");
         for upload in &mut self.settled[new..] {
             upload.check(scene);
-            patiently(|| upload.check_resource(scene, census))?;
+            patiently(|| upload.check_resource(scene, listing))?;
         }
         if let Some(upload) = &mut self.current {
             upload.check(scene);
@@ -384,9 +384,9 @@ impl Client {
         }
     }
 
-    fn check_all(&mut self, scene: &Scene<'_>, census: Option<&Census>) -> io::Result<u64> {
+    fn check_all(&mut self, scene: &Scene<'_>, listing: Option<&Listing>) -> io::Result<u64> {
         self.over.append(&mut self.settled);
-        self.check(scene, census)
+        self.check(scene, listing)
     }
 
     fn at(&self, stamp: u64) -> Self {

@@ -2,7 +2,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::time::Instant;
 
 use super::*;
-use crate::coding;
+use crate::encodings;
 use crate::media::Media;
 use crate::raw::{RawPeer, Reply, Request};
 use crate::wait;
@@ -87,7 +87,7 @@ fn every_form(seen: &Seen) -> Vec<u8> {
 fn without_a_fault_everything_passes_byte_for_byte_on_one_connection() {
     let server = Server::start(every_form);
     let proxy = FaultProxy::start(server.address);
-    let chunked = coding::chunked([&MEDIA.bytes(0..700_000)[..], b"x", b"yz"]);
+    let chunked = encodings::chunked([&MEDIA.bytes(0..700_000)[..], b"x", b"yz"]);
     let requests = [
         Request::new("PUT", "/length").body(MEDIA.whole()),
         Request::new("POST", "/chunked")
@@ -173,7 +173,7 @@ fn a_cut_counts_bytes_without_transfer_coding() {
     let (server, proxy) = setup(Fault::CutRequest { after: 5 });
     let request = Request::new("PUT", SESSION)
         .header("Transfer-Encoding", "chunked")
-        .raw_body(coding::chunked([&b"abc"[..], b"defg"]));
+        .raw_body(encodings::chunked([&b"abc"[..], b"defg"]));
     let mut peer = sent(&proxy, &request);
     assert!(peer.try_reply().is_err());
     assert_eq!(server.seen().body, b"3\r\nabc\r\n4\r\nde");

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use windlass_testkit::checker::{Fleet, Google, Load};
+use windlass_testkit::checker::{Google, Load, Workload};
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 use windlass_testkit::process::ServerProcess;
@@ -101,16 +101,16 @@ fn a_store_is_sound_beside_its_server_after_its_end_and_after_its_death() {
 #[test]
 fn a_store_is_sound_while_clients_upload_and_whenever_its_server_is_killed() {
     let mut server = own(&[]);
-    let mut fleet = Fleet::new(Google::farm(), Load::default(), 1);
+    let mut workload = Workload::new(Google::farm(), Load::default(), 1);
     for _ in 0..3 {
-        fleet.run_while(server.address(), || {
+        workload.run_while(server.address(), || {
             assert_sound(&server.data());
             server.kill9();
         });
         assert_sound(&server.data());
         server.start_again();
     }
-    assert!(fleet.figures().uploads > 0, "{}", fleet.figures());
+    assert!(workload.figures().uploads > 0, "{}", workload.figures());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Reply, Request};
 use windlass_testkit::session::{CHUNK_GRANULARITY, Session, content_range};
 
-use super::super::pulse::ask_once;
+use super::super::latency_probe::ask_once;
 use super::super::verdict::Verdict;
 
 /// How soon after room was made the server must say so, and after it went: media is swept and disks are looked at within seconds.

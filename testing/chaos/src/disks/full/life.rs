@@ -2,10 +2,10 @@
 
 use super::client::{Acknowledged, Begun, Client, Made};
 use super::filler::{Filler, LARGE_METADATA};
+use super::other_process::OtherProcess;
 use super::place::{Layout, Place};
-use super::stranger::Stranger;
 use super::{Case, Tally};
-use crate::subject::{Server, Unstarted};
+use crate::server_under_test::{Server, Unstarted};
 
 /// Media of what is there before the disk is full: too large for the ledger.
 const MEDIA: u64 = 256 << 10;
@@ -16,7 +16,7 @@ pub(super) struct Life<'a> {
     case: Case,
     server: Server,
     client: Client<'a>,
-    stranger: Option<Stranger>,
+    other_process: Option<OtherProcess>,
     done_when_full: u64,
 }
 
@@ -49,8 +49,8 @@ impl<'a> Life<'a> {
         verdict: &'a mut super::Verdict,
     ) -> anyhow::Result<Self> {
         let server = place.start()?;
-        let stranger = match case.filler {
-            Filler::Others => Some(Stranger::new(&place.others()?, case.user)),
+        let other_process = match case.filler {
+            Filler::Others => Some(OtherProcess::new(&place.others()?, case.user)),
             _ => None,
         };
         Ok(Self {
@@ -58,7 +58,7 @@ impl<'a> Life<'a> {
             case,
             client: Client::new(server.address(), seed, verdict),
             server,
-            stranger,
+            other_process,
             done_when_full: 0,
         })
     }
@@ -154,8 +154,8 @@ impl<'a> Life<'a> {
 
     /// Others take the last byte; the server's own clients must not have come near it.
     fn end_filling(&mut self) -> anyhow::Result<()> {
-        if let Some(stranger) = &self.stranger {
-            return stranger.take_the_last_byte();
+        if let Some(other_process) = &self.other_process {
+            return other_process.take_the_last_byte();
         }
         let (left, hard) = (self.place.available()?, self.place.hard);
         let what = format!("{left} bytes are free, and the hard limit is {hard}");
@@ -204,8 +204,8 @@ impl<'a> Life<'a> {
     /// Kills the server and starts it again, with the disk as full as it was. Whether it starts.
     fn die_and_live_on_the_full_disk(&mut self) -> anyhow::Result<bool> {
         self.server.kill9();
-        if let Some(stranger) = &self.stranger {
-            stranger.take_all()?;
+        if let Some(other_process) = &self.other_process {
+            other_process.take_all()?;
         }
         match self.place.damage() {
             Ok(damage) => {
@@ -231,9 +231,9 @@ impl<'a> Life<'a> {
         Ok(true)
     }
 
-    /// By the stranger's leaving, or by cancels and deletes of all but one of what has filled the disk. What is left then.
+    /// By the end of the other process, or by cancels and deletes of all but one of what has filled the disk. What is left then.
     fn make_room(&mut self, all: Acknowledged) -> anyhow::Result<Acknowledged> {
-        let Some(stranger) = &self.stranger else {
+        let Some(other_process) = &self.other_process else {
             let Acknowledged {
                 mut begun,
                 mut made,
@@ -245,7 +245,7 @@ impl<'a> Life<'a> {
             self.client.remove(&Acknowledged { begun, made })?;
             return Ok(rest);
         };
-        stranger.leave()?;
+        other_process.leave()?;
         Ok(all)
     }
 

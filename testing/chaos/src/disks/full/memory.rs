@@ -7,12 +7,12 @@ use std::path::Path;
 use super::super::verdict::Verdict;
 use crate::disk::Mount;
 use crate::scratch::Scratch;
-use crate::subject::{Subject, Unstarted};
+use crate::server_under_test::{ServerUnderTest, Unstarted};
 use crate::tool::dies_with_us;
 
 /// A server whose vault is on tmpfs, mounted there or by a link, does not start, and says why.
 pub(super) fn refuses_a_vault_in_memory(
-    subject: &Subject,
+    server_under_test: &ServerUnderTest,
     verdict: &mut Verdict,
 ) -> anyhow::Result<()> {
     for by_link in [false, true] {
@@ -31,20 +31,20 @@ pub(super) fn refuses_a_vault_in_memory(
         let _mount = Mount::in_memory(&place)?;
         let how = if by_link { "by a link" } else { "mounted" };
         let occasion = format!("a vault in memory, {how}");
-        expect_refusal(subject, &data, &vault, &occasion, verdict)?;
+        expect_refusal(server_under_test, &data, &vault, &occasion, verdict)?;
     }
     Ok(())
 }
 
 fn expect_refusal(
-    subject: &Subject,
+    server_under_test: &ServerUnderTest,
     data: &Path,
     vault: &Path,
     occasion: &str,
     verdict: &mut Verdict,
 ) -> anyhow::Result<()> {
     let log = data.with_file_name("log");
-    let refused = match subject.start_under(&dies_with_us(), data, &log) {
+    let refused = match server_under_test.start_under(&dies_with_us(), data, &log) {
         Ok(_server) => {
             verdict.blame(occasion, "the server starts");
             return Ok(());

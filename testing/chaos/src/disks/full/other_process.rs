@@ -27,16 +27,16 @@ true
 
 /// A second process of the server's user.
 #[derive(Debug)]
-pub(super) struct Stranger {
+pub(super) struct OtherProcess {
     file: PathBuf,
     user: User,
 }
 
-impl Stranger {
+impl OtherProcess {
     /// Writes to a directory of its own.
     pub(super) fn new(directory: &Path, user: User) -> Self {
         Self {
-            file: directory.join("stranger"),
+            file: directory.join("other"),
             user,
         }
     }
@@ -59,12 +59,12 @@ impl Stranger {
     pub(super) fn take_all(&self) -> anyhow::Result<u64> {
         let before = self.len();
         let mut command = Command::new("sh");
-        command.args(["-c", TAKE_ALL, "stranger"]).arg(&self.file);
+        command.args(["-c", TAKE_ALL, "other"]).arg(&self.file);
         if let Some(user) = self.user.id() {
             command.uid(user).gid(user);
         }
         let status = command.current_dir("/").stdin(Stdio::null()).status()?;
-        anyhow::ensure!(status.success(), "the stranger failed ({status})");
+        anyhow::ensure!(status.success(), "the other process failed ({status})");
         Ok(self.len().saturating_sub(before))
     }
 

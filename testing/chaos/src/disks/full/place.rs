@@ -9,7 +9,7 @@ use windlass_testkit::checker::Violation;
 use super::super::volume::Volume;
 use crate::disk::FileSystem;
 use crate::scratch::Scratch;
-use crate::subject::{Server, Subject};
+use crate::server_under_test::{Server, ServerUnderTest};
 use crate::tool::dies_with_us;
 
 /// The user `nobody` on most systems, and a group with the same number. Numbers need no entry in /etc/passwd.
@@ -76,7 +76,7 @@ pub(super) struct Place {
     user: User,
     /// Below this no media is taken, nor a resource.
     pub(super) hard: u64,
-    subject: Subject,
+    server_under_test: ServerUnderTest,
     scratch: Scratch,
 }
 
@@ -106,13 +106,13 @@ impl Place {
         file_system: FileSystem,
         layout: Layout,
         user: User,
-        subject: &Subject,
+        server_under_test: &ServerUnderTest,
     ) -> anyhow::Result<Self> {
         let scratch = Scratch::on_disk()?;
         // A normal user finds the way to its own.
         fs::set_permissions(scratch.path(), Permissions::from_mode(0o711))?;
         let hard = hard_limit(file_system);
-        let subject = prepare(subject, user, hard, scratch.path())?;
+        let server_under_test = prepare(server_under_test, user, hard, scratch.path())?;
         let volume = Volume::new(file_system, size(file_system), scratch.path())?;
         let large = scratch.path().join("large");
         fs::create_dir(&large)?;
@@ -133,7 +133,7 @@ impl Place {
             data,
             user,
             hard,
-            subject,
+            server_under_test,
             scratch,
         })
     }
@@ -144,7 +144,8 @@ impl Place {
     /// When it does not start.
     pub(super) fn start(&self) -> anyhow::Result<Server> {
         let log = self.scratch.path().join("log");
-        self.subject.start_under(&dies_with_us(), &self.data, &log)
+        self.server_under_test
+            .start_under(&dies_with_us(), &self.data, &log)
     }
 
     /// What its own verification finds, with the server ended and what a crash leaves cleared away.
@@ -152,7 +153,7 @@ impl Place {
     /// # Errors
     /// When it cannot be carried out.
     pub(super) fn verify(&self) -> anyhow::Result<Vec<Violation>> {
-        self.subject.verify(&self.data)
+        self.server_under_test.verify(&self.data)
     }
 
     /// What its verification finds that a crash does not leave. It changes nothing.
@@ -160,7 +161,7 @@ impl Place {
     /// # Errors
     /// When it cannot be carried out.
     pub(super) fn damage(&self) -> anyhow::Result<Vec<Violation>> {
-        self.subject.damage(&self.data)
+        self.server_under_test.damage(&self.data)
     }
 
     /// A directory on the small file system for another process that writes to it.
@@ -184,8 +185,13 @@ impl Place {
 }
 
 /// The server with limits for a small disk, and with a program that its user can reach.
-fn prepare(subject: &Subject, user: User, hard: u64, scratch: &Path) -> anyhow::Result<Subject> {
-    let mut subject = subject.clone();
+fn prepare(
+    server_under_test: &ServerUnderTest,
+    user: User,
+    hard: u64,
+    scratch: &Path,
+) -> anyhow::Result<ServerUnderTest> {
+    let mut server_under_test = server_under_test.clone();
     let config = scratch.join("config.toml");
     let soft = 2 * hard;
     fs::write(
@@ -193,12 +199,12 @@ fn prepare(subject: &Subject, user: User, hard: u64, scratch: &Path) -> anyhow::
         format!("[free_space]\nsoft = {soft}\nhard = {hard}\n"),
     )?;
     let config = format!("--config={}", config.display());
-    subject.arguments.push(config);
-    subject.user = user.id();
+    server_under_test.arguments.push(config);
+    server_under_test.user = user.id();
     if user == User::Normal {
         let program = scratch.join("windlass");
-        fs::copy(&subject.binary, &program)?;
-        subject.binary = program;
+        fs::copy(&server_under_test.binary, &program)?;
+        server_under_test.binary = program;
     }
-    Ok(subject)
+    Ok(server_under_test)
 }

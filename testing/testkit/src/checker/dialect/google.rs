@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{Census, Dialect};
+use super::{Dialect, Listing};
 use crate::farm;
 use crate::media::Media;
 use crate::oracle::Answer;
@@ -84,8 +84,8 @@ impl Dialect for Google {
         Some(farm::download(resource))
     }
 
-    fn census(&self, address: SocketAddr) -> io::Result<Option<Census>> {
-        let mut census = Census::new();
+    fn listing(&self, address: SocketAddr) -> io::Result<Option<Listing>> {
+        let mut listing = Listing::new();
         let mut page = String::new();
         loop {
             let mut peer = RawPeer::try_connect(address)?;
@@ -96,14 +96,14 @@ impl Dialect for Google {
             }
             for animal in list.field("items").as_array().into_iter().flatten() {
                 let [name, id] = ["name", "id"].map(|key| animal[key].as_str().unwrap_or_default());
-                census
+                listing
                     .entry(name.to_owned())
                     .or_default()
                     .push(id.to_owned());
             }
             match list.field("nextPageToken") {
                 Value::String(next) => page = next,
-                _ => return Ok(Some(census)),
+                _ => return Ok(Some(listing)),
             }
         }
     }
