@@ -7,10 +7,10 @@
 //! whatever it had not said when it broke may or may not have happened.
 //!
 //! ```no_run
-//! use windlass_testkit::checker::{Fleet, Google, Load};
+//! use windlass_testkit::checker::{Google, Load, Workload};
 //!
 //! let address = "127.0.0.1:8080".parse().unwrap();
-//! let mut workload = Fleet::new(Google::farm(), Load::default(), 1);
+//! let mut workload = Workload::new(Google::farm(), Load::default(), 1);
 //! workload.run_while(address, || { /* break something */ });
 //! // ... mend it, and then
 //! workload.check(address);
