@@ -21,6 +21,7 @@ use anyhow::ensure;
 use rustix::process::Signal;
 use windlass_testkit::checker::{Event, Google, Load, Record, Rule, Upload, Violation, Workload};
 use windlass_testkit::rng::Rng;
+use windlass_testkit::strace;
 
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
 use crate::late_syncs;
@@ -88,7 +89,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     arguments.file_system.need()?;
-    need(&[DAEMON, "fusermount3", late_syncs::TRACER, "setpriv"])?;
+    need(&[DAEMON, "fusermount3", strace::PROGRAM, "setpriv"])?;
     let scratch = Scratch::new(ROOM)?;
     let harness = Harness {
         arguments,

@@ -12,7 +12,6 @@ mod full;
 mod latency_probe;
 mod limit;
 mod slow;
-mod tracer;
 mod verdict;
 mod volume;
 

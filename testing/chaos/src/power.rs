@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use windlass_testkit::checker::{Google, Load, Violation, Workload};
 use windlass_testkit::rng::Rng;
+use windlass_testkit::strace;
 
 use crate::batches::{Batch, ROOM, run_in_batches};
 use crate::disk::{FileSystem, LoopDevice, Mount, make_image};
@@ -44,7 +45,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     arguments.file_system.need()?;
-    need(&["xfs_io", late_syncs::TRACER, "setpriv"])?;
+    need(&["xfs_io", strace::PROGRAM, "setpriv"])?;
     let name = format!("power cuts, {}", arguments.file_system.name());
     let (cuts, seed) = (arguments.cuts, arguments.seed);
     run_in_batches(&name, cuts, seed, |batch| {

@@ -3,21 +3,22 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::BufReader;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use windlass_testkit::checker::{Rule, Violation};
-
 use windlass_testkit::cleanup::CleanupShell;
+use windlass_testkit::process::{
+    self, Memory, first_line, last_lines, listening_address, open_files,
+};
 
 /// How long a server may take to listen.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
@@ -206,23 +207,16 @@ impl Server {
             .stderr(stderr);
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
         let guard = CleanupShell::unless_dropped("kill -9 \"$1\"", [child.id().to_string()])?;
-        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-        let (sender, receiver) = mpsc::sync_channel(1);
-        thread::spawn(move || {
-            let mut line = String::new();
-            stdout.read_line(&mut line).ok();
-            sender.send((line, stdout)).ok();
-        });
-        let heard = receiver.recv_timeout(STARTS_WITHIN).ok();
+        let heard = first_line(&mut child, STARTS_WITHIN);
         let has_ended = heard.as_ref().is_some_and(|(line, _)| line.is_empty());
-        let place = heard.and_then(|(line, stdout)| Some((place(&line)?, stdout)));
+        let place = heard.and_then(|(line, stdout)| Some((listening_address(&line)?.1, stdout)));
         let Some((address, stdout)) = place else {
             let status = has_ended.then(|| child.wait()).transpose()?;
             child.kill().ok();
             child.wait().ok();
             bail!(Unstarted {
                 status,
-                last_words: tail(log),
+                last_words: last_lines(log),
             });
         };
         Ok(Self {
@@ -249,16 +243,7 @@ impl Server {
     /// # Errors
     /// When it has ended, or the operating system is not Linux.
     pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
-        let path = format!("/proc/{}/status", self.child.id());
-        let status = std::fs::read_to_string(&path).with_context(|| path.clone())?;
-        let bytes = |field| {
-            let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-            let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-            Some(kib << 10)
-        };
-        let found = bytes("VmRSS:").zip(bytes("VmHWM:"));
-        let (now, peak) = found.with_context(|| format!("{path} shows no memory"))?;
-        Ok(Memory { now, peak })
+        Memory::of(self.child.id()).context("the server has ended")
     }
 
     /// How many files and sockets it has open.
@@ -266,8 +251,7 @@ impl Server {
     /// # Errors
     /// As [`Server::memory`].
     pub(crate) fn descriptors(&self) -> anyhow::Result<usize> {
-        let path = format!("/proc/{}/fd", self.child.id());
-        Ok(std::fs::read_dir(&path).context(path)?.count())
+        open_files(self.child.id()).context("the server has ended")
     }
 
     /// Sends it a signal. One that has ended does not mind.
@@ -324,16 +308,12 @@ impl Server {
     /// # Errors
     /// When it does not within `limit`.
     pub(crate) fn wait(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
-        let start = Instant::now();
-        while start.elapsed() < limit {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            sleep(LOOK_AGAIN);
+        if let Some(status) = process::wait_for_end(&mut self.child, limit)? {
+            return Ok(status);
         }
         bail!(
             "the server does not end within {limit:?}: {}",
-            tail(&self.log)
+            last_lines(&self.log)
         )
     }
 }
@@ -354,35 +334,10 @@ impl fmt::Display for Unstarted {
 
 impl std::error::Error for Unstarted {}
 
-/// Resident memory of a process, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Memory {
-    /// At this moment.
-    pub(crate) now: u64,
-    /// The most since its start.
-    pub(crate) peak: u64,
-}
-
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill9();
     }
-}
-
-/// Where a server listens, by its first line.
-fn place(line: &str) -> Option<SocketAddr> {
-    let (_, address) = line
-        .trim()
-        .strip_prefix("listening on ")?
-        .split_once("://")?;
-    address.parse().ok()
-}
-
-/// The end of a log.
-fn tail(log: &Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<_> = text.lines().collect();
-    lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
 #[cfg(test)]
@@ -414,13 +369,5 @@ mod tests {
             words(Some(&["node", "tus.mjs"])),
             "strace node tus.mjs /data --x"
         );
-    }
-
-    #[test]
-    fn a_first_line_says_where_a_server_listens() {
-        let address = "127.0.0.1:80".parse().ok();
-        assert_eq!(place("listening on http://127.0.0.1:80\n"), address);
-        assert_eq!(place("listening at http://127.0.0.1:80\n"), None);
-        assert_eq!(place(""), None);
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
+use windlass_testkit::strace::Strace;
 
 use crate::outcome::Lacking;
 
@@ -61,4 +62,14 @@ pub(crate) fn run<S: AsRef<OsStr>>(
 /// Words before a command that must not outlive this program.
 pub(crate) fn dies_with_us() -> Vec<String> {
     ["setpriv", "--pdeathsig", "KILL"].map(str::to_owned).into()
+}
+
+/// Words before the server's command: strace with a log and, perhaps, something to inject.
+pub(crate) fn traced(calls: &[&str], inject: Option<&str>, log: &Path) -> Vec<String> {
+    let mut strace = Strace::of(calls).option("-qq").output(log);
+    if let Some(inject) = inject {
+        strace = strace.inject(inject);
+    }
+    // The server's parent is strace, without which it must not go on.
+    [dies_with_us(), strace.into_words(), dies_with_us()].concat()
 }

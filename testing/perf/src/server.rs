@@ -1,17 +1,17 @@
 //! A server while it is measured.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
+use windlass_testkit::process::{first_line, last_lines, listening_address};
 
 use crate::usage::{self, Usage};
 
@@ -68,11 +68,12 @@ impl Server {
         fs::write(&pid_file, child.id().to_string())?;
         let place = match address {
             Some(address) => answers(&mut child, address).then_some((address, None)),
-            None => says(&mut child),
+            None => first_line(&mut child, STARTS_WITHIN)
+                .and_then(|(line, stdout)| Some((listening_address(&line)?.1, Some(stdout)))),
         };
         let Some((address, stdout)) = place else {
             end(&mut child, &pid_file);
-            bail!("{command:?} does not start: {}", tail(log));
+            bail!("{command:?} does not start: {}", last_lines(log));
         };
         Ok(Self {
             child,
@@ -135,51 +136,10 @@ fn answers(child: &mut Child, address: SocketAddr) -> bool {
     false
 }
 
-/// What a server says in its first line, and what it will say later; none when it says nothing of the kind in time.
-fn says(child: &mut Child) -> Option<(SocketAddr, Option<BufReader<ChildStdout>>)> {
-    let mut stdout = BufReader::new(child.stdout.take()?);
-    let (sender, receiver) = mpsc::sync_channel(1);
-    thread::spawn(move || {
-        let mut line = String::new();
-        stdout.read_line(&mut line).ok();
-        sender.send((line, stdout)).ok();
-    });
-    let (line, stdout) = receiver.recv_timeout(STARTS_WITHIN).ok()?;
-    Some((place(&line)?, Some(stdout)))
-}
-
 /// An address of this machine that nobody listens on.
 ///
 /// # Errors
 /// When there is none.
 pub(crate) fn free_port() -> std::io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
-}
-
-/// Where a server listens, by its first line.
-fn place(line: &str) -> Option<SocketAddr> {
-    let place = line.trim().strip_prefix("listening on ")?;
-    let (_, address) = place.split_once("://")?;
-    address.parse().ok()
-}
-
-/// The end of a log.
-fn tail(log: &Path) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<_> = text.lines().collect();
-    lines[lines.len().saturating_sub(10)..].join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_first_line_says_where_a_server_listens() {
-        let address = "127.0.0.1:80".parse().ok();
-        assert_eq!(place("listening on http://127.0.0.1:80\n"), address);
-        assert_eq!(place("listening on tcp://127.0.0.1:80\n"), address);
-        assert_eq!(place("listening at http://127.0.0.1:80\n"), None);
-        assert_eq!(place(""), None);
-    }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-use crate::units::{KIB, float};
+use windlass_testkit::process::Memory;
+
+use crate::units::float;
 
 /// What a tree of processes has used so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,11 +28,12 @@ impl Usage {
             .iter()
             .filter_map(|id| processes.get(id))
             .map(|stat| stat.ticks);
+        let memory: Vec<_> = tree.iter().filter_map(|id| Memory::of(*id)).collect();
         let seconds = float(ticks.sum()) / float(rustix::param::clock_ticks_per_second());
         Self {
             cpu: Duration::from_secs_f64(seconds),
-            resident: tree.iter().map(|id| memory(*id, "VmRSS:")).sum(),
-            peak: tree.iter().map(|id| memory(*id, "VmHWM:")).sum(),
+            resident: memory.iter().map(|memory| memory.now).sum(),
+            peak: memory.iter().map(|memory| memory.peak).sum(),
         }
     }
 }
@@ -83,17 +86,10 @@ fn stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// A line of `/proc/ID/status`, in bytes.
-fn memory(id: u32, name: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-    kibibytes.unwrap_or(0) * KIB
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::KIB;
 
     #[test]
     fn a_stat_is_read_behind_a_name_that_holds_anything() {

@@ -17,6 +17,7 @@ pub mod process;
 pub mod raw;
 pub mod rng;
 pub mod session;
+pub mod strace;
 pub mod test_scale;
 pub mod tls;
 pub mod wait;

@@ -1,7 +1,8 @@
 //! The real binary as a process, with data of its own: started, killed, started again.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::cleanup::CleanupShell;
 use crate::wait::{PATIENCE, within};
 
 /// How often a wait looks again.
@@ -41,7 +43,7 @@ pub struct ServerProcess {
 #[derive(Debug)]
 struct Life {
     child: Child,
-    guard: Child,
+    guard: CleanupShell,
     scheme: String,
     address: SocketAddr,
     /// Kept open, so that the server can go on writing.
@@ -154,15 +156,16 @@ impl ServerProcess {
     pub fn start_again(&mut self) {
         assert!(self.life.is_none(), "the server runs already");
         let mut child = self.command().spawn().expect("the server can be started");
-        let guard = guard(&child, self.directory.path());
-        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-        let (line, stdout) = within(PATIENCE, move || {
-            let mut line = String::new();
-            stdout.read_line(&mut line).ok();
-            (line, stdout)
-        })
-        .unwrap_or_else(|| panic!("the server does not start:\n{}", self.stderr()));
-        let (scheme, address) = place(&line).unwrap_or_else(|| {
+        // Servers in statics are not dropped, and tests are killed.
+        let directory = self.directory.path().as_os_str();
+        let guard = CleanupShell::unless_dropped(
+            r#"kill -9 "$1"; rm -rf -- "$2""#,
+            [OsStr::new(&child.id().to_string()), directory],
+        )
+        .expect("there is a shell");
+        let (line, stdout) = first_line(&mut child, PATIENCE)
+            .unwrap_or_else(|| panic!("the server does not start:\n{}", self.stderr()));
+        let (scheme, address) = listening_address(&line).unwrap_or_else(|| {
             child.kill().ok();
             panic!("the first line is {line:?}; stderr:\n{}", self.stderr())
         });
@@ -184,14 +187,14 @@ impl ServerProcess {
     /// How many files and sockets it has open.
     #[track_caller]
     pub fn open_files(&self) -> usize {
-        let files = fs::read_dir(format!("/proc/{}/fd", self.life().child.id()));
-        files.expect("the server runs, on Linux").count()
+        open_files(self.life().child.id()).expect("the server runs, on Linux")
     }
 
     /// How much memory it holds, in bytes.
     #[track_caller]
     pub fn memory(&self) -> u64 {
-        memory(&self.life().child, "VmRSS:").expect("the server runs, on Linux")
+        let memory = Memory::of(self.life().child.id());
+        memory.expect("the server runs, on Linux").now
     }
 
     fn command(&self) -> Command {
@@ -253,9 +256,8 @@ impl Life {
     /// Waits until the server has ended. The guard goes first: it must not kill by a number that
     /// belongs to somebody else by then.
     fn end(mut self, limit: Duration) -> Option<ExitStatus> {
-        self.guard.kill().ok();
-        self.guard.wait().ok();
-        let ended = wait(&mut self.child, limit);
+        drop(self.guard);
+        let ended = wait_for_end(&mut self.child, limit).expect("a child can be waited for");
         if ended.is_none() {
             self.child.kill().ok();
             self.child.wait().ok();
@@ -264,46 +266,97 @@ impl Life {
     }
 }
 
-/// What a server's first line says: the scheme of its URLs, and where it listens.
-fn place(line: &str) -> Option<(&str, SocketAddr)> {
+/// Waits for the first line of a process whose stdout is a pipe. Returns the line, which is empty when the process has
+/// ended, and the pipe, which has to stay open so that the process can go on writing; `None` after `limit`.
+pub fn first_line(child: &mut Child, limit: Duration) -> Option<(String, BufReader<ChildStdout>)> {
+    let mut stdout = BufReader::new(child.stdout.take()?);
+    within(limit, move || {
+        let mut line = String::new();
+        stdout.read_line(&mut line).ok();
+        (line, stdout)
+    })
+}
+
+/// Returns the scheme and the address of a server that says `listening on SCHEME://ADDRESS`.
+pub fn listening_address(line: &str) -> Option<(&str, SocketAddr)> {
     let url = line.trim().strip_prefix("listening on ")?;
     let (scheme, address) = url.split_once("://")?;
     Some((scheme, address.parse().ok()?))
 }
 
-/// The most memory that a process has held at once, in bytes; `None` when it has ended.
-pub fn peak_memory(process: &Child) -> Option<u64> {
-    memory(process, "VmHWM:")
+/// Returns the last ten lines of a log.
+pub fn last_lines(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
-fn memory(process: &Child, field: &str) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kib * 1024)
-}
-
-fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+/// Waits for the end of a process; `None` after `limit`.
+///
+/// # Errors
+/// When it cannot be waited for.
+pub fn wait_for_end(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     while start.elapsed() < limit {
-        if let Some(status) = child.try_wait().expect("a child can be waited for") {
-            return Some(status);
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
         }
         thread::sleep(LOOK_AGAIN);
     }
-    None
+    Ok(None)
 }
 
-/// A process that waits for the end of this one, which it sees by the end of its stdin, and then
-/// kills the server and removes its data. Servers in statics are not dropped, and tests are killed.
-fn guard(server: &Child, directory: &Path) -> Child {
-    Command::new("sh")
-        .args(["-c", "read -r _; kill -9 \"$1\"; rm -rf -- \"$2\"", "guard"])
-        .arg(server.id().to_string())
-        .arg(directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("there is a shell")
+/// Resident memory of a process, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    /// At this moment.
+    pub now: u64,
+    /// The most since its start.
+    pub peak: u64,
+}
+
+impl Memory {
+    /// That of the process with this id; `None` when it has ended, or the operating system is not Linux.
+    pub fn of(id: u32) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+        let bytes = |field| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+            let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+            Some(kib * 1024)
+        };
+        Some(Self {
+            now: bytes("VmRSS:")?,
+            peak: bytes("VmHWM:")?,
+        })
+    }
+}
+
+/// The most memory that a process has held at once, in bytes; `None` when it has ended.
+pub fn peak_memory(process: &Child) -> Option<u64> {
+    Memory::of(process.id()).map(|memory| memory.peak)
+}
+
+/// Returns how many files and sockets the process with this id has open.
+///
+/// # Errors
+/// When it has ended, or the operating system is not Linux.
+pub fn open_files(id: u32) -> io::Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{id}/fd"))?.count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_line_of_a_server_has_its_scheme_and_address() {
+        let address = "127.0.0.1:80".parse().unwrap();
+        let found = listening_address("listening on tcp://127.0.0.1:80\n");
+        assert_eq!(found, Some(("tcp", address)));
+        assert_eq!(
+            listening_address("listening at http://127.0.0.1:80\n"),
+            None
+        );
+        assert_eq!(listening_address(""), None);
+    }
 }

@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use windlass_testkit::checker::{Google, Load, Workload};
 use windlass_testkit::rng::Rng;
+use windlass_testkit::strace::{InjectionWatch, log_len, most_by_one_thread};
 
 use super::latency_probe::{LatencyProbe, Sample};
-use super::tracer::{InjectionWatch, length, most_by_one_thread, traced};
 use super::verdict::{GRACE, Verdict};
 use super::volume::Volume;
 use crate::disk::FileSystem;
 use crate::outcome::{Outcome, progress};
 use crate::server_under_test::{Server, ServerUnderTest};
-use crate::tool::need;
+use crate::tool::{need, traced};
 
 /// More than what XFS asks for.
 const DISK: u64 = 512 << 20;
@@ -308,14 +308,14 @@ impl Tally {
 
 /// Waits until the server ends, or has not written for a while.
 fn wait_until_quiet(server: &mut Server, trace: &Path) -> Option<ExitStatus> {
-    let mut last = (length(trace), Instant::now());
+    let mut last = (log_len(trace), Instant::now());
     let start = Instant::now();
     let is_busy = |last: Instant| last.elapsed() < QUIET && start.elapsed() < LONGEST;
     while is_busy(last.1) || (start.elapsed() < ENDS_WITHIN && is_failed(server)) {
         if let Ok(status) = server.wait(Duration::from_millis(20)) {
             return Some(status);
         }
-        let now = length(trace);
+        let now = log_len(trace);
         if now != last.0 {
             last = (now, Instant::now());
         }

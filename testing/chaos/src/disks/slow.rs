@@ -12,13 +12,12 @@ use windlass_testkit::farm;
 use windlass_testkit::media::Media;
 
 use super::latency_probe::{LatencyProbe, slowest};
-use super::tracer::traced;
 use super::verdict::Verdict;
 use super::volume::Volume;
 use crate::disk::FileSystem;
 use crate::outcome::Outcome;
 use crate::server_under_test::ServerUnderTest;
-use crate::tool::need;
+use crate::tool::{need, traced};
 
 /// More than what XFS asks for.
 const DISK: u64 = 1 << 30;

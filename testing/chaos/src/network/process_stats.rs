@@ -4,12 +4,12 @@ use std::fmt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 
 use crate::server_under_test::Server;
 
 /// Memory that may stay when connections have gone: what uploads share (32 MiB), caches of the ledger, and what the allocator keeps.
-const MEMORY_THAT_MAY_STAY: u64 = 96 << 10;
+const MEMORY_THAT_MAY_STAY: u64 = 96 << 20;
 
 /// Descriptors that may stay: the ledger's connections open the database and its log when they are first used. Faults open more.
 const DESCRIPTORS_THAT_MAY_STAY: usize = 6;
@@ -21,13 +21,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub(super) struct ProcessStats {
     /// Open descriptors.
     pub(super) descriptors: usize,
-    /// Resident memory, in KiB.
+    /// Resident memory, in bytes.
     resident: u64,
 }
 
 impl fmt::Display for ProcessStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = self.resident >> 10;
+        let mib = self.resident >> 20;
         write!(f, "{} descriptors and {mib} MiB", self.descriptors)
     }
 }
@@ -38,13 +38,9 @@ impl ProcessStats {
     /// # Errors
     /// When the process has ended.
     pub(super) fn of(server: &Server) -> anyhow::Result<Self> {
-        let directory = format!("/proc/{}", server.pid().as_raw_nonzero());
-        let status = std::fs::read_to_string(format!("{directory}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let words = line.and_then(|line| line.split_whitespace().next());
         Ok(Self {
-            descriptors: std::fs::read_dir(format!("{directory}/fd"))?.count(),
-            resident: words.context("the server has ended")?.parse()?,
+            descriptors: server.descriptors()?,
+            resident: server.memory()?.now,
         })
     }
 

@@ -1,4 +1,4 @@
-/* Counts allocations of a program. The file named by GUARD_ALLOCATIONS is mapped and holds two 64-bit numbers: blocks and bytes. A block that
+/* Counts allocations of a program. The file named by WINDLASS_PERF_ALLOCATIONS is mapped and holds two 64-bit numbers: blocks and bytes. A block that
  * grows counts again with all its bytes. Works with glibc, through LD_PRELOAD. */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ static struct counts *counts = &unseen;
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *path = getenv("GUARD_ALLOCATIONS");
+    const char *path = getenv("WINDLASS_PERF_ALLOCATIONS");
     int file = path ? open(path, O_RDWR) : -1;
     if (file < 0)
         return;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use windlass_testkit::process::{Launch, ServerProcess};
+use windlass_testkit::strace::Strace;
 
 use super::calls::{self, Calls};
 use super::counts::Totals;
@@ -79,23 +80,28 @@ impl Tracer<'_> {
     fn script(&self, traces: &Path, allocations: &Path, scenario: Scenario) -> String {
         // A question mark allows for machines that do not have a call.
         let names: Vec<_> = calls::names().map(|name| format!("?{name}")).collect();
-        let inject = if scenario.is_crowded() {
+        let mut strace = Strace::of(&names)
+            .option("--daemonize")
+            .option("--output-separately")
+            .option("--seccomp-bpf")
+            .option("--quiet=attach,personality")
+            .option("--decode-fds=path")
+            .option("--string-limit=0")
+            .option("--signal=KILL")
+            .output(&traces.join("thread"));
+        if scenario.is_crowded() {
             let micros = SLOW_SYNC.as_micros();
-            format!("--inject=fsync,fdatasync:delay_enter={micros}")
-        } else {
-            String::new()
-        };
-        let counter = self.counter.map_or_else(String::new, |counter| {
+            strace = strace.inject(&format!("fsync,fdatasync:delay_enter={micros}"));
+        }
+        if let Some(counter) = self.counter {
             let (counter, allocations) = (counter.display(), allocations.display());
-            format!("--env='LD_PRELOAD={counter}' --env='GUARD_ALLOCATIONS={allocations}'")
-        });
-        format!(
-            "#!/bin/sh\n{BY_BYTES_ALONE} exec strace --daemonize --follow-forks --output-separately --seccomp-bpf --quiet=attach,personality \
-             --decode-fds=path --string-limit=0 --signal=KILL --trace={} {inject} {counter} --output='{}' '{}' \"$@\"\n",
-            names.join(","),
-            traces.join("thread").display(),
-            self.binary.display(),
-        )
+            strace = strace
+                .option(format!("--env=LD_PRELOAD={counter}"))
+                .option(format!("--env=WINDLASS_PERF_ALLOCATIONS={allocations}"));
+        }
+        let words = strace.into_words().join("' '");
+        let binary = self.binary.display();
+        format!("#!/bin/sh\n{BY_BYTES_ALONE} exec '{words}' '{binary}' \"$@\"\n")
     }
 }
 
