@@ -1,9 +1,7 @@
-//! One measurement: a contestant under a task, on a server of its own.
+//! One measurement: a contestant under a task (uploads, slow clients, a start, queries during uploads), on a server of
+//! its own.
 
 mod fixtures;
-mod query;
-mod slow;
-mod start;
 mod warm_up;
 
 use std::collections::BTreeMap;
@@ -15,9 +13,10 @@ use anyhow::Context as _;
 
 use crate::contestant::Places;
 use crate::figure::Figure;
-use crate::load::{self, Block, Load, LoadTarget, Operation};
-use crate::scenario::{Part, Task};
+use crate::load::{self, Block, Crowd, Load, LoadTarget, Operation, Question, Slow, Tally};
+use crate::scenario::{ConcurrentQueries, Fixture, Part, Task};
 use crate::server::Server;
+use crate::units::{KIB, float, mib};
 
 pub(crate) use fixtures::Fixtures;
 
@@ -46,9 +45,9 @@ impl Site {
     pub(crate) fn measure(&self, part: &Part<'_>, data: &Path) -> anyhow::Result<Figures> {
         match &part.task {
             Task::Upload(load) => self.uploads(part, load, data),
-            Task::Slow(slow) => slow::measure(self, part, slow, data),
-            Task::Start => start::measure(self, part, data),
-            Task::Query(concurrent) => query::measure(self, part, concurrent, data),
+            Task::Slow(slow) => measure_slow(self, part, slow, data),
+            Task::Start => measure_start(self, part, data),
+            Task::Query(concurrent) => measure_queries(self, part, concurrent, data),
         }
     }
 
@@ -94,4 +93,96 @@ impl Site {
 fn at_rest(server: &Server) -> u64 {
     thread::sleep(REST);
     server.usage().resident
+}
+
+/// Memory of a server with many connections in the middle of an upload, over its memory before them: resident, of all its
+/// processes. All of it is anonymous, since what is mapped from files does not grow with connections, so that it does not matter that
+/// pages which processes share are counted for each of them.
+fn measure_slow(site: &Site, part: &Part<'_>, slow: &Slow, data: &Path) -> anyhow::Result<Figures> {
+    let server = site.start_warm(part, data)?;
+    let load_target = site.load_target(part, &server);
+    load::first_answer(load_target)?;
+    let idle = at_rest(&server);
+    let load = Load::of_size(slow.size);
+    let mut crowd = Crowd::gather(load_target, &load, slow)?;
+    crowd.go_on()?;
+    let held = server.usage().resident;
+    let by_connections = float(held.saturating_sub(idle)) / float(slow.connections as u64);
+    Ok(Figures::from([
+        (Figure::Connection, by_connections / float(KIB)),
+        (Figure::Held, mib(held)),
+    ]))
+}
+
+/// The time from the start of a process to its first answer, and what memory it holds then.
+fn measure_start(site: &Site, part: &Part<'_>, data: &Path) -> anyhow::Result<Figures> {
+    let server = site.start(part, data)?;
+    load::first_answer(site.load_target(part, &server))?;
+    let start = server.age();
+    Ok(Figures::from([
+        (Figure::Start, start.as_secs_f64() * 1000.0),
+        (Figure::Idle, mib(at_rest(&server))),
+    ]))
+}
+
+/// How fast queries are beside uploads, and how much of the uploads' rate is left.
+fn measure_queries(
+    site: &Site,
+    part: &Part<'_>,
+    concurrent: &ConcurrentQueries,
+    data: &Path,
+) -> anyhow::Result<Figures> {
+    let server = site.start_warm(part, data)?;
+    let load_target = site.load_target(part, &server);
+    let sessions = prepare(load_target, concurrent)?;
+    let operation = match concurrent.question {
+        Question::Status => Operation::Status(&sessions),
+        Question::List => Operation::List,
+    };
+    let queries = Load {
+        connections: concurrent.connections,
+        ..concurrent.uploads.clone()
+    };
+    let upload = || load::carry_out(load_target, &concurrent.uploads, Operation::Upload);
+    let alone = upload()?;
+    let (both, asked) = thread::scope(|scope| {
+        let asking = scope.spawn(|| load::carry_out(load_target, &queries, operation));
+        let both = upload();
+        (both, asking.join().expect("queries do not panic"))
+    });
+    // Before and after, since some servers need a while to come up to speed.
+    let alone = f64::midpoint(rate(&alone), rate(&upload()?));
+    let left = rate(&both?) / alone;
+    let asked = asked?;
+    let read_off = |figure: &Figure| Some((*figure, figure.of(&asked, 0.0, 0)?));
+    let figures = part.figures.iter().filter_map(read_off);
+    Ok(figures.chain([(Figure::Left, left)]).collect())
+}
+
+/// Makes what will be asked for. Returns where the sessions are, if it is those.
+fn prepare(
+    load_target: LoadTarget<'_>,
+    concurrent: &ConcurrentQueries,
+) -> anyhow::Result<Vec<String>> {
+    match concurrent.question {
+        Question::Status => Ok(load::begin(
+            load_target,
+            &concurrent.uploads,
+            concurrent.subjects,
+        )?),
+        Question::List => {
+            let resources = Load {
+                size: Fixture::MEDIA,
+                count: concurrent.subjects,
+                ..concurrent.uploads.clone()
+            };
+            load::carry_out(load_target, &resources, Operation::Upload)?;
+            load::check_list(load_target, &resources)?;
+            Ok(Vec::new())
+        }
+    }
+}
+
+fn rate(tally: &Tally) -> f64 {
+    Figure::Uploads.of(tally, 0.0, 0).unwrap_or_default()
 }

@@ -1,14 +1,10 @@
 //! One connection that uploads, one upload after the other.
 
-mod query;
-mod read_back;
-mod slow;
-
-pub(crate) use query::Question;
-
 use std::iter;
 use std::ops::Range;
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use crate::units::KIB;
 
@@ -28,6 +24,18 @@ const TUS: (&str, &str) = ("Tus-Resumable", "1.0.0");
 const TUS_MEDIA: (&str, &str) = ("Content-Type", "application/offset+octet-stream");
 
 const BOUNDARY: &str = "between-the-parts-of-a-bench";
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// How much a session has.
+    Status,
+    /// A hundred uploads.
+    List,
+}
+
+/// How long a list is.
+const LIST: usize = 100;
 
 /// What is known of an upload that was acknowledged.
 #[derive(Debug)]
@@ -259,4 +267,130 @@ fn chunks(size: u64, chunk: u64) -> impl Iterator<Item = Range<u64>> {
 
 fn metadata(name: &str) -> String {
     format!(r#"{{"name":"{name}"}}"#)
+}
+
+impl Uploader<'_> {
+    /// Asks for anything that gets an answer.
+    pub(super) fn greet(&mut self) -> Result<(), Failure> {
+        if self.load_target.shape == Shape::Tcp {
+            return self.upload(0).map(drop);
+        }
+        let ask = Ask::new("GET", "/");
+        ask.write_head(&mut self.head, self.wire.host());
+        let reply = self.wire.exchange(iter::once(&self.head[..]), true);
+        reply.map(drop).map_err(|source| ask.broken(source))
+    }
+
+    /// Asks how much a session has, which is nothing.
+    pub(super) fn status(&mut self, location: &str) -> Result<(), Failure> {
+        let content_range = format!("bytes */{}", self.load.size);
+        let ask = match self.load_target.shape {
+            Shape::Tus | Shape::TusChunks => &Ask {
+                headers: &[TUS],
+                answers: &[200, 204],
+                ..Ask::new("HEAD", location)
+            },
+            _ => &Ask {
+                headers: &[("Content-Range", &content_range)],
+                answers: &[308],
+                ..Ask::new("PUT", location)
+            },
+        };
+        self.ask(ask).map(drop)
+    }
+
+    /// Asks for a list. Returns the reply.
+    pub(super) fn list(&mut self) -> Result<Vec<u8>, Failure> {
+        let target = self.load_target.targets.list()?;
+        Ok(self.ask(&Ask::new("GET", target))?.body)
+    }
+
+    /// Looks into a list, which has to be a whole one.
+    pub(super) fn check_list(&mut self) -> Result<(), Failure> {
+        let list: Value = serde_json::from_slice(&self.list()?).unwrap_or_default();
+        let count = list["items"].as_array().map_or(0, Vec::len);
+        if count == LIST {
+            return Ok(());
+        }
+        let target = self.load_target.targets.list()?.to_owned();
+        Err(Failure::Short { target, count })
+    }
+}
+
+impl Uploader<'_> {
+    /// Reads an upload back and compares it with what was sent. False when there is no way to read it.
+    pub(super) fn compare(&mut self, receipt: &Receipt) -> Result<bool, Failure> {
+        let Receipt {
+            number,
+            location,
+            reply,
+        } = receipt;
+        let target = self.load_target.targets.download(*number, location, reply);
+        let Some(target) = target else {
+            return Ok(false);
+        };
+        let ask = Ask::new("GET", &target);
+        ask.write_head(&mut self.head, self.wire.host());
+        let (mut end, mut is_same) = (0, true);
+        let block = self.load_target.block;
+        let sent = self.wire.send(iter::once(&self.head[..]));
+        let reply = sent.and_then(|()| {
+            self.wire.receive(&mut |piece| {
+                let range = end..end + piece.len() as u64;
+                let mut rest = piece;
+                for part in block.pieces(*number, range.clone()) {
+                    let (now, later) = rest.split_at(part.len());
+                    is_same &= now == part;
+                    rest = later;
+                }
+                if is_same {
+                    end = range.end;
+                }
+            })
+        });
+        let reply = reply.map_err(|source| ask.broken(source))?;
+        ask.expect(&reply)?;
+        if is_same && end == self.load.size {
+            return Ok(true);
+        }
+        Err(Failure::Differs { target, end })
+    }
+}
+
+impl Uploader<'_> {
+    /// Begins the upload with this number, and its one request with media, of which `first` bytes are sent.
+    pub(super) fn leave_off(&mut self, number: u64, first: u64) -> Result<(), Failure> {
+        let size = self.load.size;
+        let content_range = format!("bytes 0-{}/{size}", size.saturating_sub(1));
+        let google = [("Content-Type", OCTETS), ("Content-Range", &content_range)];
+        let tus = [TUS, TUS_MEDIA, ("Upload-Offset", "0")];
+        let (method, headers, target): (_, &[_], _) = match self.load_target.shape {
+            Shape::Session => ("PUT", &google, self.begin(number)?),
+            Shape::Tus => ("PATCH", &tus, self.begin(number)?),
+            _ => ("PUT", &[], self.load_target.targets.of(Shape::Put, number)?),
+        };
+        let ask = Ask {
+            headers,
+            media: (number, 0..size),
+            ..Ask::new(method, &target)
+        };
+        ask.write_head(&mut self.head, self.wire.host());
+        let media = self.load_target.block.pieces(number, 0..first);
+        let sent = self.wire.send(iter::once(&self.head[..]).chain(media));
+        sent.map_err(|source| ask.broken(source))
+    }
+
+    /// Sends more of its media. The server must not have said anything yet.
+    pub(super) fn go_on(&mut self, number: u64, range: Range<u64>) -> Result<(), Failure> {
+        let name = || format!("upload {number}, bytes {range:?}");
+        let broken = |source| Failure::Connection {
+            request: name(),
+            source,
+        };
+        if !self.wire.is_silent().map_err(broken)? {
+            return Err(Failure::Hasty(name()));
+        }
+        let media = self.load_target.block.pieces(number, range.clone());
+        self.wire.send(media).map_err(broken)
+    }
 }
