@@ -67,16 +67,16 @@ pub(crate) struct Arguments {
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
-    /// How often the server runs on a disk with a log; each time the seed is one higher.
+    /// Number of runs of the server on a disk with a log; each run adds 1 to the seed.
     #[arg(long, default_value_t = 1)]
     logs: usize,
-    /// How many crash states are tried of each log.
+    /// Number of crash states that are tried of each log.
     #[arg(long, default_value_t = 150)]
     states: usize,
-    /// How many clients upload at the same time.
+    /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// What the clients send, when the server is killed, and where the log is cut, follows from it.
+    /// Seed of what the clients send, of when the server is killed, and of where the log is cut.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Goes on after a state that breaks a rule, and counts such states.

@@ -10,18 +10,18 @@ use windlass_testkit::checker::{Google, Load, Workload};
 
 use crate::outcome::Outcome;
 
-/// Points the checker at a server of the Farm API that is already there.
+/// Checks a running server of the Farm API.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Where it listens.
+    /// Address of the server.
     address: SocketAddr,
-    /// For how many seconds clients upload.
+    /// Duration of the uploads, in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// How many clients upload at the same time.
+    /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// What the clients send follows from it.
+    /// Seed of what the clients send.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -34,25 +34,25 @@ use table::{Row, Table};
 pub(crate) struct Arguments {
     #[command(flatten)]
     server_under_test: ServerUnderTest,
-    /// Where `testing/chaos/peers/install` has put the other servers.
+    /// Directory of the other servers, as `testing/chaos/peers/install` fills it.
     #[arg(long, value_name = "DIRECTORY", default_value_os_t = default_peers())]
     peers: PathBuf,
     /// Only servers whose name contains this.
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
-    /// How often each server is killed.
+    /// Number of kills of each server.
     #[arg(long, default_value_t = 5)]
     kills: u64,
-    /// How often the power is cut under each server, on each file system.
+    /// Number of power cuts of each server on each file system.
     #[arg(long, default_value_t = 3)]
     cuts: u64,
-    /// How many requests break off, in each way.
+    /// Number of requests that break off, in each way.
     #[arg(long, default_value_t = 2)]
     broken: u64,
-    /// How many clients upload at the same time.
+    /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 16)]
     clients: usize,
-    /// What the clients send, and when faults come, follows from it.
+    /// Seed of what the clients send and of when faults are injected.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -17,7 +17,7 @@ mod volume;
 
 use crate::outcome::Outcome;
 
-/// Lets the disk fail, fill up, freeze or crawl under the server.
+/// Injects failures, a full disk, a freeze or slow syncs below the server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

@@ -40,13 +40,13 @@ const STRAGGLES_EVERY: u64 = 4;
 pub(crate) struct Arguments {
     #[command(flatten)]
     server_under_test: ServerUnderTest,
-    /// How often it is asked.
+    /// Number of times the server is asked to stop.
     #[arg(long, default_value_t = 24)]
     rounds: u64,
-    /// How many clients upload at the same time.
+    /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 16)]
     clients: usize,
-    /// What the clients send, and when the server is asked, follows from it.
+    /// Seed of what the clients send and of when the server is asked to stop.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -28,7 +28,7 @@ use crate::server_under_test::{Server, ServerUnderTest};
 pub(crate) struct Arguments {
     #[command(flatten)]
     server_under_test: ServerUnderTest,
-    /// How often it is killed at a random moment.
+    /// Number of kills at random moments.
     #[arg(long, default_value_t = 100, conflicts_with = "failpoints")]
     rounds: u64,
     /// Kills it at every failpoint instead.
@@ -45,10 +45,10 @@ pub(crate) struct Arguments {
     /// One failpoint, not all: a name that `windlass failpoints` prints.
     #[arg(long, value_name = "NAME", requires = "failpoints")]
     point: Option<String>,
-    /// How many clients upload at the same time.
+    /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// What the clients send, and when the server is killed, follows from it.
+    /// Seed of what the clients send and of when the server is killed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -1,10 +1,10 @@
-//! `windlass-chaos`: the proof that an acknowledged byte survives.
+//! `windlass-chaos`: injects faults and checks that every acknowledged byte survives.
 //!
-//! Each tier is a command. It injects the faults that the head of its file names into a real server, and lets the checker
-//! (`windlass_testkit::checker`) hold the server to every acknowledgement. Whatever a tier needs and the machine does not have makes
-//! it say SKIPPED with the reason.
+//! Each tier is a command. It injects the faults that the module doc of its file names into a real server. The checker
+//! (`windlass_testkit::checker`) compares every later reply of the server with its acknowledgements. A tier that needs
+//! something that the machine lacks prints SKIPPED and the reason.
 //!
-//! Exit codes: 0 no rule was broken; 1 a rule was broken, or the tier could not be carried out; 77 skipped.
+//! Exit codes: 0, no rule was broken; 1, a rule was broken or the tier failed; 77, skipped.
 
 mod batches;
 mod blocks;
@@ -30,11 +30,11 @@ use clap::{Parser, Subcommand};
 
 use outcome::Outcome;
 
-/// Breaks machines under a server, and looks whether an acknowledged byte was lost.
+/// Injects faults into the machine of a server and checks that no acknowledged byte is lost.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {
-    /// Treats a tier that this machine cannot carry out as a failure.
+    /// Fail when this machine cannot carry out the tier.
     #[arg(long, global = true)]
     no_skip: bool,
     #[command(subcommand)]

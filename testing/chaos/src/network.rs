@@ -76,10 +76,10 @@ pub(crate) struct Arguments {
     /// Stops the server for a minute, and stays ten times as long on bad lines.
     #[arg(long)]
     long: bool,
-    /// How many clients upload at the same time.
+    /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// What the clients send, and which line breaks where, follows from it.
+    /// Seed of what the clients send and of which connection breaks where.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

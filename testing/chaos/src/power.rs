@@ -32,13 +32,13 @@ pub(crate) struct Arguments {
     /// The file system; Btrfs has no such ioctl.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
-    /// How often the power is cut.
+    /// Number of power cuts.
     #[arg(long, default_value_t = 50)]
     cuts: u64,
-    /// How many clients upload at the same time.
+    /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 32)]
     clients: usize,
-    /// What the clients send, and when the power is cut, follows from it.
+    /// Seed of what the clients send and of when the power is cut.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

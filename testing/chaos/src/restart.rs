@@ -36,16 +36,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Arguments {
     #[command(flatten)]
     server_under_test: ServerUnderTest,
-    /// How many uploads run at the same time.
+    /// Number of uploads that run at the same time.
     #[arg(long, default_value_t = 1000)]
     uploads: usize,
-    /// How often the server is ended: the first time by kill -9, the second by SIGTERM, and so on.
+    /// Number of times the server is ended, in turns by kill -9 and by SIGTERM.
     #[arg(long, default_value_t = 4)]
     faults: u64,
-    /// How long the server lives before each, in milliseconds.
+    /// Run time of the server before each, in milliseconds.
     #[arg(long, default_value_t = 400, value_name = "MS")]
     life: u64,
-    /// What the clients send follows from it.
+    /// Seed of what the clients send.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

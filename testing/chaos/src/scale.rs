@@ -54,7 +54,7 @@ const QUIET: Duration = Duration::from_secs(3);
 /// How long the server may take to stop.
 const STOPS_WITHIN: Duration = Duration::from_secs(20);
 
-/// Expires a million sessions under a server that is measured.
+/// Lets many sessions of a server expire at once and measures the server meanwhile.
 ///
 /// The store is filled through its own interface, without syncs. One session in ten has 512 bytes in the ledger, one in a hundred 64 KiB in
 /// the vault; one in a hundred lives. The server is started, killed three times while it sweeps and serves, and then left to sweep to the end
@@ -67,19 +67,19 @@ const STOPS_WITHIN: Duration = Duration::from_secs(20);
 pub(crate) struct Arguments {
     #[command(flatten)]
     server_under_test: ServerUnderTest,
-    /// How many sessions there are.
+    /// Number of sessions.
     #[arg(long, default_value_t = 100_000)]
     sessions: u64,
-    /// How many clients are served meanwhile, each some hundred requests a second at most.
+    /// Number of clients that are served meanwhile, each with a few hundred requests a second at most.
     #[arg(long, default_value_t = 4)]
     clients: usize,
-    /// How often the server is killed before it may sweep to the end.
+    /// Number of kills before the server may finish its sweep.
     #[arg(long, default_value_t = 3)]
     kills: u32,
     /// Fails when a start takes more than 2 s or a request more than 50 ms. Only for a machine that does nothing else.
     #[arg(long)]
     strict: bool,
-    /// Ids and media follow from it.
+    /// Seed of ids and media.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -29,10 +29,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Which server is tested.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ServerUnderTest {
-    /// The binary `windlass`.
+    /// Path of the binary `windlass`.
     #[arg(long, value_name = "FILE", default_value_os_t = default_binary())]
     pub(crate) binary: PathBuf,
-    /// An argument for `windlass serve`, e.g. `--server-argument=--config=FILE`.
+    /// Argument for `windlass serve`, e.g. `--server-argument=--config=FILE`.
     #[arg(long = "server-argument", value_name = "ARGUMENT")]
     pub(crate) arguments: Vec<String>,
     /// Another server instead of `windlass`: its words, to which the directory of its data is added.

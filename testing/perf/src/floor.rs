@@ -21,14 +21,14 @@ const BATCH: usize = 1 << 20;
 /// Any free port of this machine alone.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Serve as a floor until killed: bytes from sockets into files, and nothing else.
+/// Serve as a floor until killed: copy bytes from sockets into files, and nothing else.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What is spoken.
+    /// Protocol of the floor.
     kind: Kind,
-    /// Where the files go.
+    /// Directory for the files.
     directory: PathBuf,
-    /// Syncs what is written before it is acknowledged.
+    /// Sync what is written before it is acknowledged.
     #[arg(long)]
     sync: bool,
 }

@@ -1,9 +1,10 @@
 //! `windlass-perf`: how fast the server is, next to floors and other servers on the same machine.
 //!
-//! A floor is the least that any server has to do: take bytes from a socket and put them into a file. `run` starts each contestant
-//! in turn, warms it up, puts the load of a scenario on it and reads back what it stored; only ratios inside a round mean anything.
+//! A floor does the minimum that any server has to do: it copies bytes from a socket into a file. `run` starts each
+//! contestant in turn, warms it up, applies the load of a scenario and reads back what was stored. Only ratios within a
+//! round are meaningful. `count` counts system calls and allocations per upload in two builds.
 //!
-//! What is absent: the server. It is seen as a binary and a wire, as those of others are.
+//! The server is not a dependency: it is measured as a binary and a wire, like the servers of others.
 
 mod contestant;
 mod count;

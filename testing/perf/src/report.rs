@@ -13,12 +13,12 @@ use anyhow::Context as _;
 use crate::goal;
 use crate::record::Record;
 
-/// Rewrite the generated part of a page, and a chart for each scenario, out of what a run has kept.
+/// Rewrite the generated part of a page and a chart for each scenario from the record of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What `run --record` has written.
+    /// Record that `run --record` has written.
     record: PathBuf,
-    /// The page, in Markdown. Charts go into the directory beside it that has its name.
+    /// Page in Markdown. Charts go into the directory next to it that has its name.
     page: PathBuf,
 }
 

@@ -20,48 +20,48 @@ use crate::report::{comparison, table};
 use crate::scenario::{self, Part, Scenario};
 use crate::units::{GIB, figure};
 
-/// Measure contestants in turn and print what they came to.
+/// Measure contestants in turn and print their figures.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only these scenarios, e.g. S1,S3.
+    /// Measure only these scenarios, e.g. S1,S3.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     scenarios: Vec<String>,
-    /// How many rounds, with those that the record has already.
+    /// Number of rounds, including those in the record.
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
     rounds: usize,
-    /// Smaller loads, for a look.
+    /// Use smaller loads, for a first impression in minutes.
     #[arg(long)]
     quick: bool,
-    /// Only contestants whose name contains this, and the reference; may be given more than once.
+    /// Measure only contestants whose name contains this, and the reference; may be given more than once.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// The binary `windlass` [default: the one beside this program].
+    /// Path of the binary `windlass` [default: next to this program].
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Another build of `windlass`, which takes its turns in the same rounds; a table at the end compares each figure.
+    /// Path of another build of `windlass`, which is measured in the same rounds; a table at the end compares each figure.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Where testing/perf/install has put the servers of others [default: `peers` under the target directory].
+    /// Directory of the other servers, as testing/perf/install fills it [default: `peers` under the target directory].
     #[arg(long, value_name = "DIRECTORY")]
     installed: Option<PathBuf>,
-    /// Where servers put their data: a directory on the disk that is measured.
+    /// Directory for the data of servers, on the disk that is measured.
     #[arg(long, value_name = "DIRECTORY", default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
-    /// Where to keep what was measured, as JSON, for `report`. A run goes on where the one before it has ended, if there is such a file.
+    /// File for the results, as JSON, which `report` reads. If it exists, the run continues where the previous one ended.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Forget what the record has of these scenarios.
+    /// Discard the results of these scenarios in the record.
     #[arg(long, requires = "record")]
     again: bool,
-    /// Begin no round after this time, and fail if some are left.
+    /// Begin no round after this many minutes, and fail if rounds are left.
     #[arg(long, value_name = "NUMBER", requires = "record")]
     minutes: Option<u64>,
-    /// How much data of finished runs may lie there, in GiB.
+    /// Maximum amount of data of finished runs that is kept, in GiB.
     #[arg(long, value_name = "GIB", default_value_t = 16)]
     room: u64,
 }
 
-/// Carries out what is asked for.
+/// Carries out a run.
 ///
 /// # Errors
 /// When the machine fails, or at the end if a run did not count or there was no time for it; what is left was measured all the same.

@@ -1,4 +1,4 @@
-//! Clients that record what was acknowledged, and hold a server to it after every fault.
+//! Clients that record what a server has acknowledged, and check it after every fault.
 //!
 //! The rules are those of the [`oracle`](crate::oracle). Rule 5 is not visible from outside: `windlass verify` checks it.
 //!

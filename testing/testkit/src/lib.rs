@@ -1,7 +1,8 @@
-//! The home of test helpers: everything that the tests of more than one room need.
+//! Test helpers that the tests of more than one crate need.
 //!
-//! What is absent: HTTP libraries. A peer here writes the bytes that a test says and shows the bytes
-//! that came back, so that a test can state what is on the wire and not what a library makes of it.
+//! There are no HTTP libraries here. A peer writes the bytes that a test gives it and shows the bytes that came back,
+//! so that a test states what is on the wire and not what a library makes of it. No crate of the product is a
+//! dependency.
 
 pub mod checker;
 pub mod cleanup;

@@ -41,7 +41,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// How long a server is watched that may not have noticed a failure of a moment.
 const WATCHED: Duration = Duration::from_millis(700);
 
-/// Lets a block device fail under the file system, and heals it.
+/// Lets the block device below the file system fail, and repairs it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -49,16 +49,16 @@ pub(super) struct Arguments {
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
-    /// How often the device fails: in turns its writes, its flushes, both, and writes to the journal, each for good and for a moment.
+    /// Number of device failures: in turns its writes, its flushes, both, and writes to the journal, each for good and for a moment.
     #[arg(long, default_value_t = 16)]
     rounds: u64,
-    /// Only this fails, e.g. `journal`.
+    /// Inject only this fault, e.g. `journal`.
     #[arg(long, value_name = "FAULT")]
     only: Option<String>,
-    /// How many clients upload at the same time.
+    /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// What the clients send, and when the device fails, follows from it.
+    /// Seed of what the clients send and of when the device fails.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

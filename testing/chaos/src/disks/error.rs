@@ -44,7 +44,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Of so many failures at least one must have stopped a server, or none were injected.
 const UNSEEN_AT_MOST: u64 = 10;
 
-/// Lets one write or sync after another fail, by strace.
+/// Lets single writes and syncs fail, by strace.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -52,13 +52,13 @@ pub(super) struct Arguments {
     /// The file system; with Btrfs nothing is lost that the server has written.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
-    /// How many failures are tried, spread over all calls.
+    /// Number of failures that are tried, spread over all calls.
     #[arg(long, default_value_t = 28, conflicts_with = "all")]
     sample: u64,
-    /// Tries every single call, once and for ever. It takes an hour.
+    /// Fail every single call, once and for good. Takes an hour.
     #[arg(long)]
     all: bool,
-    /// What the clients send, and which calls are in the sample, follows from it.
+    /// Seed of what the clients send and of which calls are in the sample.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -45,16 +45,16 @@ pub(super) struct Arguments {
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
-    /// How often it is frozen under load, after once in quiet.
+    /// Number of freezes under load, after one without load.
     #[arg(long, default_value_t = 3)]
     rounds: u64,
-    /// For how many seconds each time.
+    /// Duration of each freeze, in seconds.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// How many clients upload at the same time.
+    /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 64)]
     clients: usize,
-    /// What the clients send follows from it.
+    /// Seed of what the clients send.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -37,13 +37,13 @@ pub(super) struct Arguments {
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
-    /// How often it is filled in each case.
+    /// Number of times the disk is filled in each case.
     #[arg(long, default_value_t = 1)]
     cycles: u64,
-    /// Only the cases whose names have this in them, e.g. `json` or `normal user`.
+    /// Run only the cases whose names contain this, e.g. `json` or `normal user`.
     #[arg(long, value_name = "WORDS", default_value = "")]
     only: String,
-    /// What the clients send follows from it.
+    /// Seed of what the clients send.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

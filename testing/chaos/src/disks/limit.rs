@@ -35,10 +35,10 @@ const MORE: u64 = 4 << 20;
 pub(super) struct Arguments {
     #[command(flatten)]
     server_under_test: ServerUnderTest,
-    /// For how many seconds other clients upload.
+    /// Duration of the uploads of other clients, in seconds.
     #[arg(long, default_value_t = 2)]
     seconds: u64,
-    /// What the clients send follows from it.
+    /// Seed of what the clients send.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

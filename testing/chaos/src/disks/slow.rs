@@ -28,7 +28,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long a reply may take that waits for several syncs, one after another.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Holds every sync up, by strace.
+/// Delays every sync, by strace.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -36,16 +36,16 @@ pub(super) struct Arguments {
     /// The file system.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     file_system: FileSystem,
-    /// How many milliseconds a sync takes longer, one value after another.
+    /// Additional durations of a sync, in milliseconds, one after another.
     #[arg(long, value_delimiter = ',', default_values_t = [200, 2_000])]
     delays: Vec<u64>,
-    /// For how many seconds clients upload with each of them.
+    /// Duration of the uploads with each of them, in seconds.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// How many clients upload at the same time.
+    /// Number of clients that upload at the same time.
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// What the clients send follows from it.
+    /// Seed of what the clients send.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

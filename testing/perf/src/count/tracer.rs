@@ -33,7 +33,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// What is traced, and where.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tracer<'a> {
-    /// The binary `windlass`.
+    /// Path of the binary `windlass`.
     pub(crate) binary: &'a Path,
     /// The preloaded library that counts allocations.
     pub(crate) counter: Option<&'a Path>,
