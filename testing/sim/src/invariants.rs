@@ -20,8 +20,8 @@ use windlass_store_local::LocalStore;
 use windlass_testkit::oracle::{End, Rule, judge_resources};
 
 use crate::oracle::{Oracle, now};
+use crate::os::trace::note;
 use crate::server;
-use crate::trace::note;
 use crate::uploads::{Outcome, Plan, UploadStyle};
 use crate::wire::Wire;
 

@@ -11,7 +11,6 @@ mod outcome;
 mod runner;
 mod scratch;
 mod server;
-mod trace;
 mod uploads;
 mod wire;
 mod world;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use windlass_testkit::oracle::{Age, Answer, Event, Promise, judge};
 
-use crate::trace::note;
+use crate::os::trace::note;
 
 /// Remembers every session and every broken rule. Clones share what they remember.
 #[derive(Debug, Clone, Default)]

@@ -5,14 +5,14 @@
 //! rustix reach files, threads, time and randomness. A real system is still underneath; what is decided here is what it
 //! never lets a program decide:
 //!
-//! | room | what follows from the seed |
+//! | module | decided by the seed |
 //! |---|---|
 //! | [`threads`] | which thread runs; exactly one does |
 //! | [`files`] | what is on the disk after a crash, and which sync fails |
 //! | [`clock`] | what time it is |
 //! | [`entropy`] | what is random |
 //!
-//! Before [`begin`], and in threads that were there before, everything goes its usual way.
+//! [`trace`] records what happened. Before [`begin`], and in threads that were started before it, calls go to the C library.
 
 #![allow(
     unsafe_code,
@@ -24,6 +24,7 @@ pub(crate) mod entropy;
 pub(crate) mod files;
 mod real;
 pub(crate) mod threads;
+pub(crate) mod trace;
 
 /// Takes the calling thread, and all that it starts from now on, into the simulation.
 pub(crate) fn begin(seed: u64) {

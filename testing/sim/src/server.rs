@@ -14,7 +14,7 @@ use windlass_store_local::{LocalStore, OpenError, Options};
 use windlass_testkit::rng::Rng;
 
 use crate::oracle::LIFETIME;
-use crate::trace::note;
+use crate::os::trace::note;
 use crate::wire::SimListener;
 
 /// Where its data lies and how it is set up. It survives the process.

@@ -15,7 +15,7 @@ use windlass_client::{
 use windlass_testkit::rng::Rng;
 
 use crate::oracle::Oracle;
-use crate::trace::note;
+use crate::os::trace::note;
 use crate::wire::Wire;
 
 /// Chunks are multiples of this.

@@ -24,7 +24,7 @@ use windlass_server::Accept;
 
 use crate::oracle::Oracle;
 use crate::os::files;
-use crate::trace::{digest, note};
+use crate::os::trace::{digest, note};
 
 /// Where the server listens.
 pub(crate) const PORT: u16 = 80;

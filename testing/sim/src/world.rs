@@ -11,10 +11,10 @@ use crate::faults::{Fault, Faults};
 use crate::invariants::{self, InvariantChecker};
 use crate::oracle::{LIFETIME, Oracle};
 use crate::os::files::{self, End, LyingDisk};
+use crate::os::trace::{self, note};
 use crate::os::{self, clock, threads};
 use crate::outcome::Outcome;
 use crate::server::Place;
-use crate::trace::{self, note};
 use crate::uploads::Work;
 
 const PURPOSE: u64 = 4;

@@ -14,9 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libc::off_t;
 use windlass_testkit::rng::Rng;
 
-use super::{real, threads};
+use super::threads;
+use super::trace::{digest, note};
 use crate::disk::{Disk, Inode, Keeps};
-use crate::trace::{digest, note};
 
 mod calls;
 
@@ -165,12 +165,6 @@ pub(crate) fn overlooked() -> Option<PathBuf> {
         paths.extend(names.map(|(name, _)| path.join(name)));
     }
     None
-}
-
-/// Says something without taking part in the simulation.
-pub(crate) fn complain(text: &str) {
-    // SAFETY: a buffer that is as long as is said.
-    unsafe { real::write(2, text.as_ptr().cast(), text.len()) };
 }
 
 impl Machine {

@@ -85,3 +85,9 @@ impl From<Failed> for ssize_t {
         -1
     }
 }
+
+/// Writes to the standard error output without taking part in the simulation.
+pub(super) fn complain(text: &str) {
+    // SAFETY: the buffer is as long as the length says.
+    unsafe { write(2, text.as_ptr().cast(), text.len()) };
+}

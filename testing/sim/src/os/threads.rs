@@ -152,7 +152,7 @@ impl Schedule {
         });
         let Some(next) = next else {
             let states: Vec<State> = self.threads.iter().map(|thread| thread.state).collect();
-            super::files::complain(&format!("every thread waits for another: {states:?}\n"));
+            super::real::complain(&format!("every thread waits for another: {states:?}\n"));
             std::process::abort();
         };
         self.threads[next].timed_out = true;

@@ -1,10 +1,10 @@
-//! What happened, in order: one hash of it all, and the lines of it for who asks.
+//! The events of a run in order: one hash of all, and their lines when they are wanted.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::os::clock;
+use super::{clock, real};
 
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
 
@@ -41,7 +41,7 @@ pub(crate) fn event(event: fmt::Arguments<'_>) {
     trace.hash.write(line.as_bytes());
     trace.events += 1;
     if trace.shows {
-        crate::os::files::complain(&(line + "\n"));
+        real::complain(&(line + "\n"));
     }
 }
 
@@ -58,6 +58,6 @@ fn lock() -> MutexGuard<'static, Option<Trace>> {
 
 /// Notes an event, written as for `format!`.
 macro_rules! note {
-    ($($event:tt)*) => { $crate::trace::event(format_args!($($event)*)) };
+    ($($event:tt)*) => { $crate::os::trace::event(format_args!($($event)*)) };
 }
 pub(crate) use note;
