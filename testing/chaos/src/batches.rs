@@ -11,10 +11,10 @@ use crate::outcome::{Outcome, progress};
 /// Most faults of one batch.
 const BATCH: u64 = 100;
 
-/// A batch ends after so many acknowledged bytes: how much clients upload between two faults depends on how quick the machine is.
+/// Number of acknowledged bytes after which a batch ends: how much clients upload between two faults depends on the speed of the machine.
 pub(crate) const ROOM: u64 = 2 << 30;
 
-/// Of so many faults at least one must come after new acknowledgements, or they prove nothing. On a machine that is not slow nearly all
+/// Number of faults of which at least one must follow new acknowledgements, or they prove nothing. On a machine that is not slow nearly all
 /// do.
 const IDLE_AT_MOST: u64 = 10;
 

@@ -52,7 +52,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// Where on the disk the server keeps its data.
 const DATA: &str = "data";
 
-/// Broken rules are told of so many at most.
+/// Maximum number of broken rules that are printed.
 const TOLD: usize = 20;
 
 /// Replays what was written to a disk up to a power cut, without writes that were never flushed, and starts the server on it.

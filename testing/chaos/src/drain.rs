@@ -30,7 +30,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// What the process may take beyond it, to close its database on a machine that is busy.
 const CLOSES_WITHIN: Duration = Duration::from_secs(3);
 
-/// Every so many rounds a request stands still; the others show how quick a drain is without.
+/// Number of rounds of which one has a stalled request; the others show how quick a drain is without one.
 const STRAGGLES_EVERY: u64 = 4;
 
 /// Asks the server to stop again and again while clients upload.

@@ -21,7 +21,7 @@ use crate::server_under_test::{Server, ServerUnderTest};
 /// Kills the server again and again while clients upload: at random moments, or at named ones.
 ///
 /// The named moments, failpoints, are in the binary only when it is built for it: `cargo build -p windlass --features failpoints`.
-/// Without them `--failpoints` is skipped. At each of them a server dies and is started again; one that no run comes to is a
+/// Without them `--failpoints` is skipped. At each of them a server dies and is started again; one that no run reaches is a
 /// failure of the tier. By default 100 kills at random moments. A long run is `--rounds 2000`, or `--failpoints --nth 1,2,7,30`;
 /// a moment that does not come so often is ignored.
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! A server whose syncs begin late, and its death in between.
 //!
 //! A server that is killed leaves writes in the page cache, which the next one must not take for durable. A kill at a random moment
-//! hardly ever hits that window, because a sync that has begun comes to its end before the process dies.
+//! hardly ever hits that window, because a sync that has begun finishes before the process dies.
 
 use std::path::Path;
 use std::time::Duration;

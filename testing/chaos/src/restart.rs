@@ -1,7 +1,7 @@
 //! Restart: a thousand uploads run while the server ends and starts again.
 //!
 //! Injected: `kill -9` and SIGTERM in turn, while every one of very many clients has a session and sends.
-//! To be survived: every upload goes on where it was acknowledged to be and comes to its end; the server finds descriptors and memory for
+//! To be survived: every upload continues at its acknowledged offset and finishes; the server finds descriptors and memory for
 //! all of them.
 
 mod gate;

@@ -48,7 +48,7 @@ pub(crate) struct ServerUnderTest {
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The binary beside this one.
+/// The binary next to this one.
 fn default_binary() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
     own.with_file_name("windlass")

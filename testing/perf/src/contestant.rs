@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::load::{Shape, Targets};
 use crate::server::{Launch, free_port};
 
-/// The table, as it lies beside the sources.
+/// The table of contestants.
 const TABLE: &str = include_str!("../contestants.toml");
 
 /// A server, how it is started, and how uploads are spelled for it.

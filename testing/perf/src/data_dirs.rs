@@ -62,7 +62,7 @@ impl DataDirs {
         self.directory.path()
     }
 
-    /// A new directory for a run that leaves so many bytes; nothing of earlier runs is on its way to the disk any more.
+    /// A new directory for a run that leaves this number of bytes. All writes of earlier runs are on the disk then.
     ///
     /// # Errors
     /// When the disk has no room, even after everything that lies here was removed.

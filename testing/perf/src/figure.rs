@@ -17,7 +17,7 @@ pub(crate) enum Figure {
     Requests,
     /// Queries per second.
     Queries,
-    /// Uploads per second beside queries, by those of the same server without.
+    /// Uploads per second during queries, divided by those of the same server without queries.
     Left,
     /// Seconds of the server's processor time by GiB.
     CpuByGib,
@@ -87,7 +87,7 @@ impl Figure {
         }
     }
 
-    /// What a load has come to, if it is something that a load comes to; the server took `cpu` seconds of processor time and `peak` bytes.
+    /// Returns the value of this figure for a load, if a load has it; the server took `cpu` seconds of processor time and `peak` bytes.
     pub(crate) fn of(self, tally: &Tally, cpu: f64, peak: u64) -> Option<f64> {
         let seconds = tally.elapsed.as_secs_f64();
         let requests = float(tally.laps.len() as u64);

@@ -12,7 +12,7 @@ use crate::machine::MachineLoad;
 use crate::record::{Entry, Measured};
 use crate::units::figure;
 
-/// The table, as it lies beside the sources.
+/// The table of goals.
 const TABLE: &str = include_str!("../goals.toml");
 
 /// Whose lines they are.

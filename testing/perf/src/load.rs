@@ -138,7 +138,7 @@ pub(crate) fn first_answer(load_target: LoadTarget<'_>) -> Result<(), Failure> {
     Uploader::new(load_target, &Load::of_size(0)).greet()
 }
 
-/// Opens so many sessions, one after the other, and tells where they are.
+/// Opens this number of sessions, one after the other, and returns their locations.
 ///
 /// # Errors
 /// The first [`Failure`].

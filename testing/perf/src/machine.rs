@@ -66,7 +66,7 @@ impl Machine {
 }
 
 impl MachineLoad {
-    /// Writes so many bytes in a row into a directory.
+    /// Writes this number of bytes sequentially into a directory.
     ///
     /// # Errors
     /// When nothing can be written and synced there.

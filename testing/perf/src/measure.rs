@@ -51,7 +51,7 @@ impl Site {
         }
     }
 
-    /// Starts the server of a contestant. Its log and its pid lie beside its data.
+    /// Starts the server of a contestant. Its log and its pid file are next to its data.
     fn start(&self, part: &Part<'_>, data: &Path) -> anyhow::Result<Server> {
         let launch = part.contestant.launch(&self.places, data)?;
         let data_dirs = data
@@ -125,7 +125,7 @@ fn measure_start(site: &Site, part: &Part<'_>, data: &Path) -> anyhow::Result<Fi
     ]))
 }
 
-/// How fast queries are beside uploads, and how much of the uploads' rate is left.
+/// Measures the rate of queries during uploads, and the part of the uploads' rate that is left.
 fn measure_queries(
     site: &Site,
     part: &Part<'_>,

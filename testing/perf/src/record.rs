@@ -244,7 +244,7 @@ pub(crate) mod tests {
     /// Name, role, and rates by round.
     type Row<'a> = (&'a str, Role, &'a [(usize, f64)]);
 
-    /// A scenario in which these came to these rates in these rounds.
+    /// A scenario in which these contestants had these rates in these rounds.
     pub(crate) fn measured(rates: &[Row<'_>]) -> Measured {
         let entry = |(name, role, rates): &Row<'_>| {
             let figures = |rate| Figures::from([(Figure::Mib, rate)]);

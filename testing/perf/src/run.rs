@@ -253,7 +253,7 @@ impl Bench {
     }
 }
 
-/// The order in which so many take their turns in a round. Who begins changes from round to round, and so does the direction: a virtual
+/// The order of this number of contestants in a round. The first and the direction change from round to round: a virtual
 /// disk is busy with what was written for a while after it was synced, and not always for the same successor. Nobody comes after himself
 /// where there are more than two.
 fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {

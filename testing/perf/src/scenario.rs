@@ -37,11 +37,11 @@ pub(crate) enum Task {
     Slow(Slow),
     /// The server is started, and asked once.
     Start,
-    /// Uploads go on, alone, then beside queries, then alone again.
+    /// Uploads run alone, then together with queries, then alone again.
     Query(ConcurrentQueries),
 }
 
-/// Queries beside uploads.
+/// Queries during uploads.
 #[derive(Debug, Clone)]
 pub(crate) struct ConcurrentQueries {
     /// What goes on all the time, for as long as its limit says.

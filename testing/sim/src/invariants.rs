@@ -1,4 +1,4 @@
-//! What is looked into after faults, and at the end.
+//! Checks after faults and at the end of a run.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ struct Inner {
 #[derive(Debug, Clone)]
 struct Everything {
     uploads: Vec<(Plan, Outcome)>,
-    /// Sessions may have died of old age, and their uploads begun anew.
+    /// Sessions may have expired, and their uploads may have been started again.
     has_aged: bool,
 }
 

@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// How often a process is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// After so many seeds the progress is told.
+/// Number of seeds after which the progress is printed.
 const TELL: u64 = 100;
 
 /// What is run.

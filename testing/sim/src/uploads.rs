@@ -21,7 +21,7 @@ use crate::wire::Wire;
 /// Chunks are multiples of this.
 const GRANULARITY: u64 = 256 * 1024;
 
-/// The pause before a client, or whoever started it, tries again.
+/// The pause before a client, or its supervisor, tries again.
 const AGAIN: Duration = Duration::from_millis(300);
 
 /// Bytes in a second: slow enough for faults to meet an upload, and not held back at all.

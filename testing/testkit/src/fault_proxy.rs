@@ -1,6 +1,6 @@
 //! A network that fails as a test says: a proxy between a real client and the real server.
 //!
-//! It knows as much of HTTP/1.1 as it needs to find where requests and replies end, and passes their
+//! It parses only what it needs of HTTP/1.1 to find where requests and replies end, and passes their
 //! bytes on as they are. A [`Plan`] says which request is hit by which [`Fault`]; what passed and what
 //! became of it is written down as [`Exchange`]s. What is absent: TLS, HTTP/2, upgrades.
 //!
@@ -47,7 +47,7 @@ pub struct FaultProxy {
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// A request that came to the proxy, and what became of it so far.
+/// A request that the proxy received, and its progress.
 ///
 /// What is written here is written before the client can see it: who has read a reply finds its
 /// status and its bytes here.

@@ -24,7 +24,7 @@ pub enum Event {
     Sent(Range<u64>),
     /// The server has started a session; its target is kept with the upload.
     Started,
-    /// The server has said that so many bytes are committed.
+    /// The server has said that this number of bytes is committed.
     Committed(u64),
     /// The server has said that the upload is complete, with this body.
     Finished(Vec<u8>),
@@ -45,7 +45,7 @@ pub enum Event {
 pub enum Answer {
     /// A session was started; this is the target of its requests.
     Started(String),
-    /// So many bytes are committed.
+    /// This number of bytes is committed.
     Committed(u64),
     /// The upload is complete. The body is to be repeated, in every reply to come.
     Finished(Vec<u8>),
@@ -178,9 +178,9 @@ pub enum Rule {
     Resources {
         /// How many there are.
         found: usize,
-        /// At least so many there must be.
+        /// The minimum.
         least: usize,
-        /// At most so many there may be.
+        /// The maximum.
         most: usize,
     },
     /// Rule 5: rows and media do not fit together, as the server's own verification says.

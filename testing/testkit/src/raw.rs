@@ -218,7 +218,7 @@ impl RawPeer {
         self.unread.is_empty() && matches!(self.receive(), Ok(0))
     }
 
-    /// Reads so many bytes as they come.
+    /// Reads exactly `len` bytes.
     ///
     /// # Errors
     /// As [`RawPeer::try_reply`].

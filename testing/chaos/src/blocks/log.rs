@@ -71,7 +71,7 @@ impl Log {
         &self.entries
     }
 
-    /// How long the log was when it had so many entries.
+    /// Length of the log when it had a number of entries.
     pub(super) fn length(&self, entries: usize) -> u64 {
         match entries {
             0 => SECTOR,
@@ -123,7 +123,7 @@ impl Entry {
         self.flags & FLUSH != 0
     }
 
-    /// Whether it lets go of its bytes instead of writing them.
+    /// Whether it discards its bytes instead of writing them.
     pub(super) fn is_discard(&self) -> bool {
         self.flags & DISCARD != 0
     }

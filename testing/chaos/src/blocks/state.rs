@@ -19,7 +19,7 @@ use crate::tool::run;
 /// What a disk writes as a whole. File systems are made for such disks: their superblocks fit into it.
 const PHYSICAL_SECTOR: u64 = 4096;
 
-/// Of so many states, one is not at an acknowledgement.
+/// Number of states of which one is not at an acknowledgement.
 const ANYWHERE: u64 = 3;
 
 /// What a crash takes of the writes after the last flush.
@@ -56,7 +56,7 @@ impl fmt::Display for State {
 }
 
 /// Chooses states: at acknowledgements, which came when the log was so long, and anywhere. They are in the order of the log, and fewer
-/// than `count` only when the log has not so many. No acknowledgement comes up twice before all have come up once.
+/// than `count` only when the log has fewer. No acknowledgement comes up twice before all have come up once.
 pub(super) fn choose(log: &Log, acknowledged: &[u64], count: usize, rng: &mut Rng) -> Vec<State> {
     let at: BTreeSet<_> = acknowledged
         .iter()
@@ -91,7 +91,7 @@ fn anywhere(log: &Log, rng: &mut Rng) -> usize {
 }
 
 impl State {
-    /// A state after so many entries. Where nothing can be lost there is only one, else mostly much is.
+    /// A state after a number of entries. There is only one where nothing can be lost; otherwise most states lose much.
     fn draw(log: &Log, prefix: usize, rng: &mut Rng) -> Self {
         let nothing = Self {
             prefix,
@@ -147,7 +147,7 @@ fn sectors(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// The last flush before a crash after so many entries; what was done before it is safe.
+/// The last flush before a crash after a number of entries; everything before it is safe.
 fn last_flush(log: &Log, prefix: usize) -> usize {
     let flush = log.entries()[..prefix].iter().rposition(Entry::is_flush);
     flush.unwrap_or(0)

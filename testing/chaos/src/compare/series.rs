@@ -21,7 +21,7 @@ use crate::power::Machine;
 use crate::scratch::Scratch;
 use crate::server_under_test::{Server, ServerUnderTest, Unstarted};
 
-/// So much happens to uploads before a fault. By this measure a slow server has acknowledged as much as a fast one.
+/// Number of events of uploads before a fault. By this measure a slow server has acknowledged as much as a fast one.
 const EVENTS: Range<u64> = 40..240;
 
 /// A fault comes after so long, even if less has happened.
@@ -54,7 +54,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Injects a fault so many times, and looks after each.
+/// Injects a fault the given number of times, and checks after each.
 ///
 /// # Errors
 /// When the server does not start at first, or ours not after a fault; when the machine fails.

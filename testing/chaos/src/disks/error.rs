@@ -41,7 +41,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// How long a server may take to end by itself: the drain, and a little.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Of so many failures at least one must have stopped a server, or none were injected.
+/// Number of failures of which at least one must have stopped a server, or none were injected.
 const UNSEEN_AT_MOST: u64 = 10;
 
 /// Lets single writes and syncs fail, by strace.

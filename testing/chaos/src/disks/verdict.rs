@@ -1,4 +1,4 @@
-//! What is to be seen beside the rules of the checker.
+//! Expectations of the disk tiers in addition to the rules of the checker.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

@@ -131,7 +131,7 @@ struct Harness<'a> {
 }
 
 impl Harness<'_> {
-    /// Lets the server die at a moment, each nth time that was asked for as far as it comes to it. Returns how often it did.
+    /// Lets the server die at a failpoint, at each requested nth time that is reached. Returns how often it died.
     fn die_at(&mut self, point: &str) -> anyhow::Result<u64> {
         let mut times = 0;
         for &nth in &self.arguments.nth {

@@ -27,7 +27,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Opens when so many sessions have been started.
+    /// Opens when this number of sessions has been started.
     pub(super) fn new(wanted: usize) -> Self {
         Self {
             started: Arc::default(),

@@ -15,7 +15,7 @@ use windlass_testkit::rng::Rng;
 /// Calls to the store at the same time.
 const SIDE_BY_SIDE: u64 = 256;
 
-/// Of so many sessions one has media in the ledger, and one in the vault, and one lives.
+/// Numbers of sessions of which one has media in the ledger, one has media in the vault, and one lives.
 const SMALL_EVERY: u64 = 10;
 const FILE_EVERY: u64 = 100;
 const LIVING_EVERY: u64 = 100;

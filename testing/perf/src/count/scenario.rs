@@ -110,7 +110,7 @@ impl Scenario {
         self.connections * self.more
     }
 
-    /// Whether uploads go on beside each other.
+    /// Whether uploads run at the same time.
     pub(crate) fn is_crowded(&self) -> bool {
         self.connections > 1
     }
@@ -136,7 +136,7 @@ impl Connections {
         })
     }
 
-    /// Carries out so many uploads on each connection.
+    /// Carries out this number of uploads on each connection.
     ///
     /// # Errors
     /// When one of them is not acknowledged.

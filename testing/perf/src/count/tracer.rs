@@ -14,7 +14,7 @@ use super::calls::{self, Calls};
 use super::counts::Totals;
 use super::scenario::{Connections, Scenario};
 
-/// Where uploads go on beside each other a sync takes so much longer. So the number of uploads that share one does not depend on how fast
+/// Additional duration of a sync when uploads run at the same time. So the number of uploads that share one does not depend on how fast
 /// the machine is: all of them have come while the last one was on its way.
 const SLOW_SYNC: Duration = Duration::from_millis(100);
 
@@ -75,7 +75,7 @@ impl Tracer<'_> {
         Ok(totals)
     }
 
-    /// A program that starts the server under strace. The server is the process that was started, the tracer lives beside it: so signals
+    /// A program that starts the server under strace. The server is the process that was started, the tracer is a process next to it: so signals
     /// reach the server. Each thread has a trace of its own, so that no line is torn.
     fn script(&self, traces: &Path, allocations: &Path, scenario: Scenario) -> String {
         // A question mark allows for machines that do not have a call.

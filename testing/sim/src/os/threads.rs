@@ -20,10 +20,10 @@ use super::real::{self, Start};
 
 const PURPOSE: u64 = 2;
 
-/// A thread that wakes another goes on itself but for once in so many times.
+/// A thread that wakes another continues, except once in this number of times.
 const YIELDS_ONCE_IN: u64 = 4;
 
-/// Between two moments of simulated time all threads come to rest but for once in so many times.
+/// Between two moments of simulated time all threads come to rest, except once in this number of times.
 const LAGS_ONCE_IN: u64 = 16;
 
 static SCHEDULE: Mutex<Option<Schedule>> = Mutex::new(None);

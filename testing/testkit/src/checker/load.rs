@@ -10,7 +10,7 @@ const SMALL: u64 = 64 * 1024;
 /// How a client sends its media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadStyle {
-    /// A session, chunk after chunk of so many bytes.
+    /// A session, in chunks of this number of bytes.
     Chunks(u64),
     /// A session, and all that is missing in one request.
     Rest,

@@ -153,7 +153,7 @@ impl Workload {
         self.patience = patience;
     }
 
-    /// What is written beside every record from now on: a number that never decreases.
+    /// Sets the stamp of every record from now on: a number that never decreases.
     pub fn set_stamp(&mut self, stamp: impl Fn() -> u64 + Send + Sync + 'static) {
         self.stamp = Arc::new(stamp);
     }

@@ -120,7 +120,7 @@ impl<'s> Connection<'s> {
         Pump::new(sides, arrivals, head, fault).run()
     }
 
-    /// Ends a request of which as much has passed as the fault lets through.
+    /// Ends a request at the byte at which the fault stops it.
     fn strike(&mut self, fault: Fault, arrivals: &mut Arrivals<'s>) -> io::Result<()> {
         self.upstream = None;
         match fault {

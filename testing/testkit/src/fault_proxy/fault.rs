@@ -9,7 +9,7 @@ use std::time::Duration;
 /// its reply passes and the fault does not strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The connections to both sides are closed in order after so many bytes went upstream.
+    /// The connections to both sides are closed in order after this number of bytes went upstream.
     CutRequest {
         /// Bytes of the body.
         after: u64,
@@ -24,7 +24,7 @@ pub enum Fault {
         /// How much later.
         by: Duration,
     },
-    /// The connection upstream is cut after so many bytes, the one to the client stays open, and
+    /// The connection upstream is cut after this number of bytes, the one to the client stays open, and
     /// nothing is read from it or written to it any more. It ends when the client closes it, or after
     /// a minute.
     Stall {
@@ -36,7 +36,7 @@ pub enum Fault {
         /// `Retry-After`, in seconds.
         retry_after: Option<u64>,
     },
-    /// As a load balancer does when it loses its server: so many bytes go upstream, that connection is
+    /// As a load balancer does when it loses its server: this number of bytes goes upstream, that connection is
     /// cut, and the proxy answers 503 with HTML.
     UnavailableAfter {
         /// Bytes of the body.

@@ -1,4 +1,4 @@
-//! The head of a request or of a reply: as much of it as the proxy looks at.
+//! The head of a request or of a reply: the parts that the proxy reads.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;

@@ -23,7 +23,7 @@ use sending::Sending;
 /// How often a body that is passed on slowly goes on.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How an exchange came to its end.
+/// How an exchange has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// Request and reply have passed; the next request may come.

@@ -98,7 +98,7 @@ impl Wire {
         self.held.end -= range.len();
     }
 
-    /// Sends as much as goes without waiting.
+    /// Sends what the socket takes without blocking.
     pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         match (&*self.stream).write(bytes) {
             Err(error) if is_passing(&error) => Ok(0),

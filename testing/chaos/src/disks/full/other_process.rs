@@ -12,7 +12,7 @@ use super::place::User;
 /// Within this the sweep frees something, if there is anything left to free.
 const SWEEP: Duration = Duration::from_secs(2);
 
-/// Media needs as much, at the least. Less is left of what others have just given back.
+/// Minimum number of bytes that media needs. Smaller remainders of freed space do not count.
 const MUCH: u64 = 64 << 10;
 
 /// Writes a file until nothing more can be written. What a file system had set aside for a file that grows comes back when it is closed,
