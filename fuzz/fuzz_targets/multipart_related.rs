@@ -29,7 +29,10 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let packet = usize::from(*packet).max(1);
-    assert_eq!(split(&boundary, [body]), split(&boundary, body.chunks(packet)));
+    assert_eq!(
+        split(&boundary, [body]),
+        split(&boundary, body.chunks(packet))
+    );
 });
 
 fn split<'a>(

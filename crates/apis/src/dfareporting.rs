@@ -77,7 +77,7 @@ impl ApiHandler for CreativeAssets {
     }
 
     /// Uploads of one asset name are serialized, since they derive new names from it.
-    fn turn(&self, call: &Call<'_>) -> Option<String> {
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         match call.method.id.as_str() {
             INSERT | INSERT_BEFORE => assets::turn(call),
             _ => None,

@@ -81,7 +81,7 @@ impl ApiHandler for Drive {
     }
 
     /// One lock for all files: whether a file may be moved depends on the folders above.
-    fn turn(&self, call: &Call<'_>) -> Option<String> {
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         (call.method.http_method != http::Method::GET).then(|| files::FILES.to_owned())
     }
 

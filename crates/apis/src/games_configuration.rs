@@ -70,7 +70,7 @@ impl ApiHandler for ImageConfigurations {
         }
     }
 
-    fn turn(&self, call: &Call<'_>) -> Option<String> {
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         let key = ImageKey::from_call(call)
             .ok()
             .filter(|_| call.method.id == UPLOAD)?;

@@ -154,7 +154,7 @@ impl ApiHandler for GmailHandler {
     }
 
     /// One lock for all mailboxes: the recipients of a message are unknown before it is read.
-    fn turn(&self, call: &Call<'_>) -> Option<String> {
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         (call.method.http_method != http::Method::GET).then(|| "gmail".to_owned())
     }
 

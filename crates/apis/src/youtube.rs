@@ -110,7 +110,7 @@ impl ApiHandler for YouTube {
     }
 
     /// Methods on the resources of a video also change the video, so they share its lock.
-    fn turn(&self, call: &Call<'_>) -> Option<String> {
+    fn lock_key(&self, call: &Call<'_>) -> Option<String> {
         let video = match call.method.id.as_str() {
             "youtube.videos.insert" => return None,
             "youtube.thumbnails.set" => call.query.first("videoId"),

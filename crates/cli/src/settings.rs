@@ -45,6 +45,7 @@ pub(crate) struct Settings {
     /// The options of the built-in APIs.
     pub(crate) options: windlass_apis::Options,
     /// The file with the password of the mail relay.
+    #[cfg(feature = "gmail")]
     pub(crate) relay_password: Option<PathBuf>,
     /// The log filter.
     pub(crate) log: LogFilter,

@@ -10,7 +10,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::sleep;
 use windlass_client::{
-    ChunkSize, Chunking, Client, Journal, RetryPolicy, RateLimit, Schedule, Source, Upload, UploadType,
+    ChunkSize, Chunking, Client, Journal, RateLimit, RetryPolicy, Schedule, Source, Upload,
+    UploadType,
 };
 use windlass_testkit::rng::Rng;
 

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use windlass_client::{Damage, Error, JournalError, Kind, UploadRef};
+use windlass_client::{Damage, Error, JournalError, Kind, RecordId};
 
 use crate::args::JournalArgs;
 use crate::exit::Code;
@@ -232,7 +232,7 @@ impl ResumeCommand {
     }
 
     /// Returns the command.
-    pub(super) fn command(&self, id: &UploadRef) -> String {
+    pub(super) fn command(&self, id: &RecordId) -> String {
         match &self.journal {
             None => format!("windlass resume {id}"),
             Some(journal) => format!("windlass resume {id} --journal {}", quoted(journal)),

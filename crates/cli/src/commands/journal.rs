@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use url::Url;
-use windlass_client::{Damage, Entry, Journal, Record, UploadRef};
+use windlass_client::{Damage, Entry, Journal, Record, RecordId};
 
 use super::Error;
 use crate::args::{JournalArgs, UploadsArgs};
@@ -207,7 +207,7 @@ pub(super) fn row(record: &Record) -> Value {
         "id": record.id.to_string(),
         "source": record.source.path().display().to_string(),
         "url": place(&record.url),
-        "method": record.verb,
+        "method": record.http_method,
         "content_type": record.content_type,
         "committed": record.committed,
         "total": record.total,

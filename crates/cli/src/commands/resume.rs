@@ -79,7 +79,7 @@ impl Transfers {
             upload = upload.rate_limit(limit);
         }
         let (client, journal, id) = (self.client.clone(), journal.clone(), record.id.clone());
-        let work: Work = Box::pin(async move { client.resume(upload, journal.hold(&id)?).await });
+        let work: Work = Box::pin(async move { client.resume(upload, journal.lock(&id)?).await });
         Ok(Job { handle, work })
     }
 }

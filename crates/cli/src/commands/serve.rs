@@ -63,6 +63,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
 }
 
 /// Copies the password of the relay into the options. Printed settings never contain it.
+#[cfg(feature = "gmail")]
 fn read_relay_password(settings: &mut Settings) -> Result<(), Error> {
     let relay = settings.options.gmail.relay.as_mut();
     let credentials = relay.and_then(|relay| relay.credentials.as_mut());
@@ -199,7 +200,7 @@ fn log_start(settings: &Settings, apis: &Registry) {
 /// The ledger, the directories that are being synced, the listener, the runtime, the log; media that is kept open for the
 /// next chunk, and media that is looked into.
 const OTHER_DESCRIPTORS: u64 =
-    64 + windlass_server::WARM_SESSIONS as u64 + windlass_server::LOOKS as u64;
+    64 + windlass_server::CACHED_SESSIONS as u64 + windlass_server::MEDIA_READS as u64;
 
 /// Raises the soft limit on descriptors to the hard one, and says how many there are now.
 ///
@@ -279,12 +280,8 @@ mod tests {
 
     #[test]
     fn limits_beyond_all_numbers_are_lowered_too() {
-        let mut limits = Limits {
-            connections: usize::MAX,
-            uploads: 1,
-            downloads: 1,
-            ..Limits::default()
-        };
+        let mut limits = Limits::default();
+        (limits.connections, limits.uploads, limits.downloads) = (usize::MAX, 1, 1);
         assert!(fit_limits(&mut limits, 1024));
         assert_eq!((limits.uploads, limits.downloads), (1, 1));
         assert!((600..=640).contains(&limits.connections));

@@ -168,7 +168,7 @@ fn outcome(what: &str, status: &Status) -> String {
 /// Cancels a session while its record is locked. The record is removed only after the server has
 /// deleted the session.
 async fn cancel(client: &Client, journal: &Journal, record: &Record) -> Result<Status, Error> {
-    let held = journal.hold(&record.id)?;
+    let held = journal.lock(&record.id)?;
     let status = client.cancel(&record.session).await?;
     held.finish()?;
     Ok(status)

@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
-use windlass_client::{Client, Patience, Schedule, Settings, TokenSource, Upload};
+use windlass_client::{Client, RetryPolicy, Settings, TokenSource, Upload};
 
 use super::Error;
 use crate::args::{ConnectionArgs, TokenArgs};
@@ -36,32 +36,26 @@ pub(super) fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Re
 pub(super) fn client(args: &TokenArgs) -> Result<(Client, bool), Error> {
     let token = token(args)?;
     let has_token = token.is_some();
-    let settings = Settings {
-        token,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_token(token);
     Ok((Client::new(settings)?, has_token))
 }
 
 /// Applies the retry policy and the timeout to an upload.
 pub(super) fn with_retries(upload: Upload, args: &ConnectionArgs) -> Upload {
-    let upload = upload.patience(retry_policy(args));
+    let upload = upload.retry_policy(retry_policy(args));
     match args.timeout {
-        Some(limit) => upload.within(limit),
+        Some(limit) => upload.timeout(limit),
         None => upload,
     }
 }
 
 /// Returns the retry policy of the flags.
-pub(super) fn retry_policy(args: &ConnectionArgs) -> Patience {
-    let mut patience = Patience::default();
+pub(super) fn retry_policy(args: &ConnectionArgs) -> RetryPolicy {
+    let mut policy = RetryPolicy::default();
     if let Some(waits) = args.retries {
-        patience.schedule = Schedule {
-            waits,
-            ..patience.schedule
-        };
+        policy.schedule = policy.schedule.with_waits(waits);
     }
-    patience
+    policy
 }
 
 fn token(args: &TokenArgs) -> Result<Option<TokenSource>, Error> {

@@ -136,10 +136,7 @@ fn backup_summary(done: &BackedUp) -> Value {
 /// Verifies the store, and repairs it if that was asked for.
 pub(super) fn run_verify(args: &VerifyArgs) -> Result<Code, Error> {
     let dir = data_directory(&args.store)?;
-    let options = VerifyOptions {
-        repair: args.repair,
-        ..VerifyOptions::new(SystemClock.now())
-    };
+    let options = VerifyOptions::new(SystemClock.now()).repair(args.repair);
     let meter = Meter::new();
     let mut tell = |event| match event {
         VerifyEvent::Progress(so_far) => meter.show(|| verify_counts(&so_far)),
@@ -205,10 +202,10 @@ fn finding_text(finding: &Finding, repair: bool) -> String {
 fn next_step(finding: &Finding, repair: bool) -> &'static str {
     let is_session = matches!(finding.subject, Subject::Session { .. });
     match &finding.fault {
-        _ if finding.is_mended && is_session => {
+        _ if finding.is_repaired && is_session => {
             "repaired: the session has failed, and its client starts again"
         }
-        _ if finding.is_mended => "repaired",
+        _ if finding.is_repaired => "repaired",
         Fault::Database(_) => {
             "a damaged ledger cannot be repaired: restore a backup, or recover a copy with SQLite's .recover"
         }
@@ -248,7 +245,7 @@ fn finding_json(finding: &Finding) -> Value {
         "subject": finding.subject.kind(),
         "name": finding.subject.to_string(),
         "message": finding.fault.to_string(),
-        "mended": finding.is_mended,
+        "mended": finding.is_repaired,
     });
     match &finding.fault {
         Fault::Missing { media } | Fault::Unreadable { media, .. } => {
@@ -283,7 +280,7 @@ fn verify_summary(verified: &Verified) -> Value {
         "bytes": verified.bytes,
         "files": verified.files,
         "damage": verified.damage,
-        "damage_mended": verified.damage_mended,
+        "damage_mended": verified.damage_repaired,
         "remains": verified.remains,
         "remains_cleared": verified.remains_cleared,
         "ledger_damaged": verified.ledger_is_damaged,
@@ -317,7 +314,7 @@ fn verdict(verified: &Verified) -> String {
     } else {
         "damaged"
     };
-    let damage = counts("damage", verified.damage, verified.damage_mended);
+    let damage = counts("damage", verified.damage, verified.damage_repaired);
     let remains = counts("remains", verified.remains, verified.remains_cleared);
     format!("{sound}{beside}: {damage}; {remains}")
 }

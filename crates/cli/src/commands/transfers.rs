@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use windlass_client::{Client, Error, Journal, SessionUri, Status, Upload, UploadRef, Uploaded};
+use windlass_client::{Client, Error, Journal, RecordId, SessionUri, Status, Upload, Uploaded};
 
 use super::hints::ResumeCommand;
 use super::hints::{self, HintContext, Task};
@@ -142,7 +142,7 @@ impl Transfers {
         code
     }
 
-    fn resume_command(&self, id: &UploadRef) -> Option<String> {
+    fn resume_command(&self, id: &RecordId) -> Option<String> {
         let (_, resume_command) = self.journal.as_ref()?;
         Some(resume_command.command(id))
     }

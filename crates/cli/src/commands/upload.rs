@@ -127,7 +127,7 @@ impl Plan {
         display: Display,
     ) -> Result<Self, Error> {
         let upload = Upload::new(args.positional.url.clone())?
-            .verb(args.method.into())
+            .http_method(args.method.into())
             .verify(!args.transfer.no_verify);
         let mut upload = setup::with_retries(upload, &args.connection);
         if let Some(text) = &args.metadata {

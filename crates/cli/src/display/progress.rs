@@ -75,7 +75,7 @@ impl ProgressHandle {
     }
 
     /// Returns the id of the upload in the journal.
-    pub(crate) fn upload(&self) -> Option<UploadRef> {
+    pub(crate) fn upload(&self) -> Option<RecordId> {
         self.last()?.upload
     }
 

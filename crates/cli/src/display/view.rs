@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
-use windlass_client::{Progress, State, UploadRef};
+use windlass_client::{Progress, RecordId, State};
 
 use crate::text::{escaped, percent, seconds, size, span};
 
@@ -25,7 +25,7 @@ pub(crate) struct View {
     /// The current activity.
     pub(crate) activity: Activity,
     /// Id of the upload in the journal.
-    pub(crate) upload: Option<UploadRef>,
+    pub(crate) upload: Option<RecordId>,
 }
 
 /// The direction of a transfer.

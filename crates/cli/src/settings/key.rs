@@ -117,9 +117,11 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("free_space.hard", |all| {
         ValueRef::Size(&mut all.server.free_space.hard)
     }),
+    #[cfg(feature = "gmail")]
     Key::new("gmail.me", |all| {
         ValueRef::Mailbox(&mut all.options.gmail.me)
     }),
+    #[cfg(feature = "gmail")]
     Key::new("gmail.domains", |all| {
         ValueRef::Domains(&mut all.options.gmail.domains)
     }),
@@ -157,6 +159,11 @@ impl Key {
     /// Returns the key of this name.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.name == name)
+    }
+
+    /// Returns the table of this name if it belongs to a feature that this build is without.
+    pub(super) fn excluded_table(name: &str) -> Option<&'static str> {
+        (name == "gmail" && cfg!(not(feature = "gmail"))).then_some("gmail")
     }
 
     /// Returns the key of this flag.

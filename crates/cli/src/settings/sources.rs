@@ -71,11 +71,18 @@ impl Reader<'_> {
             (None, DeValue::Table(table)) if is_table(name) => {
                 self.read_table(table, &format!("{name}."))
             }
-            (None, _) => Err(Error::UnknownKey {
-                name: name.to_owned(),
-                path: self.path.to_owned(),
-                line,
-                nearest: Key::nearest(name).map(|key| key.name),
+            (None, _) => Err(match Key::excluded_table(name) {
+                Some(table) => Error::Excluded {
+                    table,
+                    path: self.path.to_owned(),
+                    line,
+                },
+                None => Error::UnknownKey {
+                    name: name.to_owned(),
+                    path: self.path.to_owned(),
+                    line,
+                    nearest: Key::nearest(name).map(|key| key.name),
+                },
             }),
         }
     }

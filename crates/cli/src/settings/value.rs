@@ -12,6 +12,7 @@ use thiserror::Error;
 use toml::Value;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{LevelFilter, ParseError};
+#[cfg(feature = "gmail")]
 use windlass_apis::gmail::options::{NotARelay, Relay};
 #[cfg(feature = "gmail")]
 use windlass_apis::gmail::{Address, NotAnAddress};
@@ -152,8 +153,11 @@ impl ValueRef<'_> {
             ValueRef::SizeInMemory(size) => *size = parse_size_in_memory(text?)?,
             ValueRef::Ratio(ratio) => *ratio = parse_number(text?)?,
             ValueRef::Count(count) => *count = parse_number(text?)?,
+            #[cfg(feature = "gmail")]
             ValueRef::Mailbox(address) => *address = text?.parse()?,
+            #[cfg(feature = "gmail")]
             ValueRef::Domains(domains) => *domains = parse_domains(&raw.texts())?,
+            #[cfg(feature = "gmail")]
             ValueRef::Relay(relay) => *relay = Some(text?.parse()?),
         }
         Ok(())
@@ -178,8 +182,11 @@ impl ValueRef<'_> {
             ValueRef::SizeInMemory(size) => text(&ByteSize::from_bytes(*size as u64)),
             ValueRef::Ratio(ratio) => Some(ratio.to_string()),
             ValueRef::Count(count) => Some(count.to_string()),
+            #[cfg(feature = "gmail")]
             ValueRef::Mailbox(address) => text(address),
+            #[cfg(feature = "gmail")]
             ValueRef::Domains(domains) => (!domains.is_empty()).then(|| write_list(domains)),
+            #[cfg(feature = "gmail")]
             ValueRef::Relay(relay) => text(relay.as_ref()?),
         }
     }
@@ -190,6 +197,7 @@ fn parse_apis(texts: &[&str], base: &Path) -> Result<Vec<ApiEntry>, ValueError> 
     Ok(entries.collect::<Result<_, _>>()?)
 }
 
+#[cfg(feature = "gmail")]
 /// Parses domains that are valid in an email address.
 fn parse_domains(texts: &[&str]) -> Result<Vec<String>, ValueError> {
     let domain = |text: &&str| match format!("postmaster@{text}").parse::<Address>() {

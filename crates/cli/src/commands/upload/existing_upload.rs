@@ -26,7 +26,7 @@ pub(super) enum Choice {
     /// Begin at the first byte.
     Begin,
     /// Carry on with this one.
-    Resume(UploadRef),
+    Resume(RecordId),
     /// Do nothing.
     Leave,
 }
