@@ -203,7 +203,7 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             for _ in 0..2 {
                 let error = std::io::Error::other("the disk is full");
-                tracing::warn!(target: "windlass_client::drive", %error, "it is not remembered");
+                tracing::warn!(target: "windlass_client::upload_loop", %error, "it is not remembered");
             }
             tracing::warn!(target: "windlass_client", "no roots");
             tracing::info!(target: "windlass_client", "it goes well");

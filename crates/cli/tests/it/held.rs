@@ -36,7 +36,7 @@ fn open_upload(server: &ServerProcess) -> RawPeer {
 fn assert_refused(reply: &Reply) {
     assert_error(reply, 503, "backendError", None);
     assert_eq!(reply.header("retry-after"), Some("1"));
-    assert!(reply.text().contains("the limit on"), "{}", reply.text());
+    assert!(reply.text().contains("limit on"), "{}", reply.text());
 }
 
 /// Waits until a request is answered with this status: the server learns of a connection's end a moment later.

@@ -110,7 +110,7 @@ fn journal_removed_during_an_upload_gives_one_warning() {
         let journal = client_dir.path("state/windlass/uploads");
         fs::remove_dir_all(journal).expect("the desk is writable");
         let ran = running.end().expect(0);
-        let warned = ran.stderr.matches("warning: the journal does not know");
+        let warned = ran.stderr.matches("warning: cannot write the progress");
         assert_eq!(warned.count(), warnings, "{}", ran.stderr);
     }
 }

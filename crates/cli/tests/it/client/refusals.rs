@@ -32,7 +32,7 @@ fn what_is_typed_wrong_is_a_matter_of_usage() {
         ),
         (
             &["upload", "cow.jpg", &url, "--metadata", "[]"],
-            "not a JSON object",
+            "must be a JSON object",
         ),
         (
             &["upload", "cow.jpg", &url, "--content-type", "cow"],
