@@ -1,4 +1,4 @@
-//! Bars on a terminal. indicatif draws; what is drawn comes from [`super::line`].
+//! Progress bars on a terminal, drawn by indicatif. [`super::view`] provides the text of each line.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
