@@ -1,12 +1,12 @@
-//! The handler that works for any description: it keeps what the client says and adds what the
-//! response schema names.
+//! The handler that works for any description. It stores the client's fields and adds the fields
+//! that the response schema names.
 //!
-//! A resource is stored as the client's own fields. Everything else (`id`, `size`, `crc32c`, ...) is
-//! made from the record when the resource is shown, so it can never disagree with it.
+//! Only the client's fields are stored. All others (`id`, `size`, `crc32c`, ...) are computed from
+//! the record for each reply, so they cannot disagree with it.
 //!
-//! What a method does is read off its description (`operation`). Metadata is held against the request
-//! schema (`validation`), and what is shown has the form of the response schema (`response_shape`, with the
-//! `server_fields` that the server knows).
+//! The description of a method decides what it does (`operation`). Metadata is validated against
+//! the request schema (`schema_validation`). A reply has the form of the response schema
+//! (`response_shape`), with the fields that the server fills in (`server_fields`).
 
 mod fields;
 mod operation;
@@ -33,7 +33,8 @@ use server_fields::etag;
 pub use fields::patched as patched_fields;
 pub(crate) use server_fields::with_digests;
 
-/// The default handler: see the module.
+/// The handler for any description. It stores the client's fields and adds those that the response
+/// schema names.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DefaultHandler;
 
@@ -96,7 +97,7 @@ impl ApiHandler for DefaultHandler {
     }
 }
 
-/// The first of these resources that there is.
+/// Returns the first of these resources that exists.
 async fn find_existing(call: &Call<'_>, candidates: &[ResourceKey]) -> Result<Resource, Rejection> {
     for ResourceKey { collection, id } in candidates {
         if let Some(resource) = call.lookup.resource(collection, id).await? {
@@ -113,7 +114,8 @@ async fn find_existing(call: &Call<'_>, candidates: &[ResourceKey]) -> Result<Re
     })
 }
 
-/// The id that the client has chosen, if it is free, else a fresh one.
+/// Returns the id that the client has chosen, or a new one if it has chosen none. A chosen id that
+/// is taken is refused.
 async fn available_id(call: &Call<'_>, collection: &str) -> Result<String, Rejection> {
     let Some(id) = chosen_id(call, collection)? else {
         return Ok(CallContext::of(call).fresh_id(collection));
@@ -127,7 +129,7 @@ async fn available_id(call: &Call<'_>, collection: &str) -> Result<String, Rejec
     }
 }
 
-/// How the fields of a resource follow from the old ones and those of the client.
+/// Computes the new fields of a resource from the old ones and those of the client.
 type Fields = fn(old: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value>;
 
 fn insert(
@@ -149,7 +151,7 @@ fn insert(
     Ok(changed(call, ResourceChange::Insert(resource)))
 }
 
-/// Puts media to a resource, which is made when there is none.
+/// Attaches media to a resource, and creates the resource if it does not exist.
 fn attach(
     call: &Call<'_>,
     named: ResourceKey,
@@ -229,23 +231,23 @@ fn answer(change: ResourceChange, reply: Reply) -> Answer {
     }
 }
 
-/// How many resources a list shows when the client does not say.
+/// Number of resources in a page by default.
 const DEFAULT_PAGE: usize = 100;
 
-/// The most resources that a list shows at once.
+/// Maximum number of resources in a page.
 const MAX_PAGE: usize = 1000;
 
-/// A page ends when its resources have this many bytes together, however many were asked for.
+/// Size in bytes of the resources at which a page ends, whatever number was requested.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// How many resources are taken out of the ledger at once.
+/// Number of resources that are read from the ledger at a time.
 const PAGE_BATCH: usize = 16;
 
-/// The most resources that can be asked for by their ids.
+/// Maximum number of ids in the parameter `id`.
 const MAX_IDS: usize = 100;
 
-/// One page of a collection; those of the parameter `id`, where the method has one and the client
-/// gives it.
+/// Returns one page of a collection, or the resources that the parameter `id` names if the method
+/// has one and the client gives it.
 async fn list(call: &Call<'_>, collection: &str) -> Result<Answer, Rejection> {
     let schema = response_schema(call).ok_or_else(|| not_implemented(call))?;
     let context = CallContext::of(call);
@@ -274,21 +276,22 @@ async fn list(call: &Call<'_>, collection: &str) -> Result<Answer, Rejection> {
     })
 }
 
-/// What one reply of a list shows.
+/// The resources in one page.
 struct Page {
     resources: Vec<Resource>,
-    /// Whether others follow.
+    /// Whether another page follows.
     more: bool,
 }
 
-/// Fills a page until it is full by count or by bytes. It has at least one resource, if there is one.
+/// Fills a page up to its limits of count and bytes. A page has at least one resource if one is
+/// left.
 async fn page(call: &Call<'_>, collection: &str) -> Result<Page, Rejection> {
     let limit = page_size(call)?;
     let token = page_token(call)?;
     let mut resources: Vec<Resource> = Vec::new();
     let mut bytes = 0;
     loop {
-        // One more than is shown tells whether there is another page.
+        // One more than the page holds, to know whether another page follows.
         let wanted = PAGE_BATCH.min(limit + 1 - resources.len());
         let after = resources.last().map(|last| last.id.as_str());
         let after = after.or(token.as_deref());
@@ -312,7 +315,7 @@ async fn page(call: &Call<'_>, collection: &str) -> Result<Page, Rejection> {
     }
 }
 
-/// The resources with these ids, in this order; those that there are not are left out.
+/// Returns the resources with these ids, in this order. Ids without a resource are skipped.
 async fn resources_by_id(
     call: &Call<'_>,
     collection: &str,
@@ -331,7 +334,7 @@ async fn resources_by_id(
     })
 }
 
-/// The ids that the client asks for, separated by commas or each in a parameter.
+/// Returns the requested ids, which may be separated by commas or given in a parameter each.
 fn ids<'a>(call: &Call<'a>) -> Result<Option<Vec<&'a str>>, Rejection> {
     if !is_query_parameter(call.method, "id") {
         return Ok(None);
@@ -348,8 +351,8 @@ fn ids<'a>(call: &Call<'a>) -> Result<Option<Vec<&'a str>>, Rejection> {
     Ok((!ids.is_empty()).then_some(ids))
 }
 
-/// The field of a list's response that holds the resources, and their schema: the one that is named
-/// like the collection, else the first array of objects.
+/// Returns the field of a list's response that holds the resources, with their schema: the array
+/// that is named like the collection, else the first array of objects.
 fn items<'a>(context: &CallContext<'a>, schema: &'a Schema) -> Option<(&'a str, &'a Schema)> {
     let array = |(name, property): (&'a String, &'a Schema)| {
         property.items.as_ref()?;

@@ -1,5 +1,5 @@
-//! The API descriptions, served so that a client library can build itself from this server: on each
-//! host those of the APIs that answer there.
+//! The discovery service: the API descriptions from which client libraries build themselves. Each
+//! host serves those of its own APIs.
 
 use http::{Method as HttpMethod, StatusCode};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::registry::VirtualHost;
 use crate::reply::{Reply, json_bytes, stored_json};
 use crate::uploads::ServerState;
 
-/// Answers a request under the paths of the discovery service; `None` when the path is not one.
+/// Answers a request to the discovery service; `None` if the path is not one of its paths.
 pub(crate) fn answer(
     server: &ServerState,
     virtual_host: &VirtualHost,

@@ -1,7 +1,8 @@
-//! Free space on the disks of the ledger and of the vault, and what may still be written there.
+//! Free space on the disks of the ledger and of the vault, and admission of writes.
 //!
-//! The disks are looked at once a second, and a lot can be written in between. So whatever is written is subtracted
-//! from the last look, from the moment it is admitted to the first look that began after it was written.
+//! Free space is measured once a second, and a lot can be written in between. So the bytes of a
+//! write count against the last measurement from the moment the write is admitted until a
+//! measurement that began after its end.
 //!
 //! | free space | what is admitted |
 //! |---|---|
@@ -10,7 +11,7 @@
 //! | less than `hard` | on either disk: no media. On the ledger's: no change of resources, and finishes down to a half of `hard`, then some more |
 //! | nothing | cancels, deletes and expiry: the store has a reserve for them |
 //!
-//! The ledger asks here for every change ([`CheckedLedger`]), so nothing that writes can pass by.
+//! [`CheckedLedger`] asks for every change of the ledger, so no write avoids the check.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -26,31 +27,31 @@ use windlass_store::{
 
 use crate::config::FreeSpace;
 
-/// How long a disk may take to say how full it is.
+/// Timeout of one measurement.
 const SPACE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much free space there is, against the limits.
+/// Free space, compared with the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum DiskSpace {
     /// Enough.
     Plenty,
-    /// Uploads that run may go on; no new ones.
+    /// Running uploads continue; no new ones start.
     Low,
-    /// No media is taken.
+    /// No media is accepted.
     Full,
 }
 
-/// What a change of the ledger needs the room for.
+/// The purpose for which a change of the ledger needs space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To begin an upload.
+    /// Starting an upload.
     Start,
-    /// To make or change resources.
+    /// Creating or changing resources.
     Change,
-    /// To bring an upload to its end.
+    /// Finishing an upload.
     Finish,
-    /// To make room, to end sessions, or to commit what is written already.
+    /// Freeing space, ending sessions, or committing media that has been written.
     Always,
 }
 
@@ -60,26 +61,27 @@ pub(crate) struct Disks {
     limits: FreeSpace,
     ledger: Disk,
     vault: Disk,
-    /// Whether they are one disk. Assumed until both have said.
+    /// Whether both are the same disk. Assumed until both have been measured.
     is_shared: AtomicBool,
     /// Bytes of finishes that were admitted with less than half of the hard limit left.
     late_finishes: AtomicU64,
-    /// The room at the last look, for the log.
+    /// The state at the last measurement, to log changes only.
     logged: AtomicU8,
 }
 
-/// What may still be written to one disk.
+/// The bytes that may still be written to one disk.
 #[derive(Debug)]
 struct Disk {
-    /// Bytes that were ever admitted.
+    /// Total of admitted bytes.
     admitted: AtomicU64,
-    /// Of these, bytes whose write has come to its end.
+    /// Admitted bytes whose write has ended.
     written: AtomicU64,
-    /// How much may be admitted in all: what was free at the last look, and what had been written before it.
+    /// Upper bound of `admitted`: the free bytes at the last measurement plus the bytes written
+    /// before it.
     ceiling: AtomicU64,
 }
 
-/// Room for one change of the ledger, until it is made.
+/// Space reserved for one change of the ledger, until the change is made.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Reservation<'a> {
@@ -100,7 +102,7 @@ impl Disks {
         }
     }
 
-    /// Looks at both disks.
+    /// Measures both disks.
     pub(crate) async fn refresh(&self, ledger: &dyn Ledger, vault: &dyn Vault) {
         let before = (self.ledger.written(), self.vault.written());
         let (ledger, vault) = tokio::join!(
@@ -121,12 +123,13 @@ impl Disks {
         self.log_change();
     }
 
-    /// How much room there is, by the fuller of the two.
+    /// Returns the state of the fuller disk.
     pub(crate) fn space(&self) -> DiskSpace {
         self.space_of(self.ledger.available().min(self.vault.available()))
     }
 
-    /// Which disk has too little room for new uploads, and how much it has, in words for the operator.
+    /// Describes for the operator which disk has too little space for new uploads, and how much is
+    /// left.
     pub(crate) fn shortage(&self) -> Option<String> {
         let disks = [("ledger's ", &self.ledger), ("vault's ", &self.vault)];
         let (whose, disk) = disks.into_iter().min_by_key(|(_, disk)| disk.available())?;
@@ -148,7 +151,7 @@ impl Disks {
         ))
     }
 
-    /// Counts media that is about to be written.
+    /// Admits media that is about to be written.
     pub(crate) fn count_media(&self, bytes: u64) {
         self.vault.count_write(bytes);
         if self.is_shared.load(Ordering::Relaxed) {
@@ -156,7 +159,7 @@ impl Disks {
         }
     }
 
-    /// Room on the ledger's disk; `None` when there is not enough for this need.
+    /// Reserves space on the ledger's disk; `None` if there is not enough for this purpose.
     pub(super) fn reserve(&self, purpose: Purpose, bytes: u64) -> Option<Reservation<'_>> {
         let left = self.ledger.available().saturating_sub(bytes);
         let FreeSpace { soft, hard } = self.limits;
@@ -179,7 +182,8 @@ impl Disks {
         reservation
     }
 
-    /// The last of the room is for cancels and deletes, but for a few finishes. They are counted until there is more.
+    /// The last space is for cancels, deletes and a few finishes, which are counted until space is
+    /// free again.
     fn admits_late_finish(&self, bytes: u64) -> bool {
         let most = self.limits.hard / 4;
         let add = |late: u64| late.checked_add(bytes).filter(|late| *late <= most);
@@ -197,7 +201,7 @@ impl Disks {
         }
     }
 
-    /// Tells the log when the room has changed.
+    /// Logs a change of the state.
     fn log_change(&self) {
         let space = self.space();
         if self.logged.swap(space as u8, Ordering::Relaxed) == space as u8 {
@@ -239,13 +243,13 @@ impl Disk {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What is written at once.
+    /// Bytes that are being written.
     fn count_write(&self, bytes: u64) {
         self.admit(bytes);
         self.complete_write(bytes);
     }
 
-    /// Notes what a look has found that began when so much was written.
+    /// Records a measurement that began when this many bytes had been written.
     fn update<T>(
         &self,
         name: &str,
@@ -281,13 +285,15 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Payload is written to the log, and from there to the tables.
+/// A payload is written twice: to the write-ahead log, then to the tables.
 const COPIES: u64 = 2;
 
-/// What a row takes in addition to its payload: pages of the table and of its indexes. Changes that come together share pages.
+/// Bytes that a row takes in addition to its payload: pages of its table and indexes. Changes that
+/// are committed together share pages.
 const ROW: u64 = 4096;
 
-/// A [`Ledger`] that refuses, with [`LedgerError::NoSpace`], what the disk has no room for.
+/// A [`Ledger`] that refuses changes for which the disk has no space, with
+/// [`LedgerError::NoSpace`].
 pub(crate) struct CheckedLedger {
     inner: Arc<dyn Ledger>,
     disks: Arc<Disks>,
@@ -336,7 +342,8 @@ impl Ledger for CheckedLedger {
         self.inner.lease(id).await
     }
 
-    /// Not refused: it commits what is written already, and requests that write are admitted.
+    /// Never refused: it commits media that has been written, and the requests that write it are
+    /// admitted elsewhere.
     async fn commit_offset(
         &self,
         id: SessionId,

@@ -1,4 +1,4 @@
-//! Time and randomness: all that the server takes from the system, and the identifiers made of them.
+//! Time and randomness, and the identifiers that are made of them.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,49 +10,50 @@ use windlass_store::{MediaId, SessionId, Timestamp};
 /// Random bytes in an `upload_id`: 192 bits, because it is a credential.
 const SECRET_LEN: usize = 24;
 
-/// Bytes in front of a name that tell when it was given.
+/// Number of bytes of an identifier that hold its time.
 const TIMESTAMP_LEN: usize = 6;
 
-/// A fresh `upload_id`: 40 characters of the URL-safe alphabet.
+/// Returns a new `upload_id`: 40 characters of the URL-safe alphabet.
 pub(crate) fn new_upload_id(now: Timestamp) -> String {
     URL_SAFE_NO_PAD.encode(timed::<{ TIMESTAMP_LEN + SECRET_LEN }>(now))
 }
 
-/// The session that an `upload_id` opens: its moment, and a hash of all of it. The hash is what is stored and logged.
+/// Returns the session id of an `upload_id`: its time and its hash. Only the hash is stored and
+/// logged.
 pub(crate) fn session_id(upload_id: &str) -> SessionId {
     const TIMESTAMP_CHARACTERS: usize = TIMESTAMP_LEN * 4 / 3;
     let mut id: [u8; 32] = Sha256::digest(upload_id.as_bytes()).into();
     let characters = upload_id.as_bytes().get(..TIMESTAMP_CHARACTERS);
     let moment = characters.and_then(|moment| URL_SAFE_NO_PAD.decode(moment).ok());
-    // An `upload_id` without a moment is none of ours, and as good as any other unknown one.
+    // An `upload_id` without a time was not made by this server, and is treated as unknown.
     if let Some(moment) = moment {
         id[..TIMESTAMP_LEN].copy_from_slice(&moment);
     }
     SessionId::from_bytes(id)
 }
 
-/// A fresh id of media for the vault: the directories are named after its beginning, which is therefore random.
+/// Returns a new media id for the vault. Its first bytes are random, since they name the directory.
 pub(crate) fn new_media_id() -> MediaId {
     MediaId::from_bytes(random())
 }
 
-/// A fresh id of media that the ledger holds.
+/// Returns a new media id for the ledger.
 pub(crate) fn new_small_media_id(now: Timestamp) -> MediaId {
     MediaId::from_bytes(timed(now))
 }
 
-/// A fresh resource id: 32 lower-case hexadecimal digits that sort by the time of their making.
+/// Returns a new resource id: 32 lower-case hexadecimal digits that sort by creation time.
 pub(crate) fn new_resource_id(now: Timestamp) -> String {
     format!("{:032x}", u128::from_be_bytes(timed(now)))
 }
 
-/// The version of a resource that is made: a random number below 2^62. A resource that is deleted and made again
-/// under the same id then has no version that a call may have read before.
+/// Returns the version of a new resource: a random number below 2^62. A resource that is deleted
+/// and created again under the same id then has no version that a call may have read before.
 pub fn first_version() -> u64 {
     u64::from_be_bytes(random()) >> 2
 }
 
-/// A moment, and random bytes behind it.
+/// Returns a time followed by random bytes.
 fn timed<const N: usize>(now: Timestamp) -> [u8; N] {
     let mut bytes = random();
     bytes[..TIMESTAMP_LEN].copy_from_slice(&now.to_sortable_bytes());

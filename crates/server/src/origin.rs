@@ -14,16 +14,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Settings;
 
-/// Where a connection came in, an extension of each request.
+/// The local address of a connection, an extension of each request.
 #[derive(Debug, Clone, Copy)]
 pub struct LocalAddress {
     /// The address of the socket.
     pub address: SocketAddr,
-    /// What is spoken there.
+    /// The scheme that is served there.
     pub scheme: Scheme,
 }
 
-/// What the URLs of a connection's requests begin with.
+/// The scheme of a connection's URLs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scheme {
     /// `http`: in the clear.
@@ -33,7 +33,7 @@ pub enum Scheme {
     Https,
 }
 
-/// How a client reached the server, as far as its request tells.
+/// The origin by which a client reached the server, as its request states it.
 pub(crate) struct Origin<'a> {
     settings: &'a Settings,
     forwarded: Forwarded,
@@ -62,16 +62,17 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// The host that the client asked for: what a trusted proxy says, else the request's own.
+    /// Returns the host that the client asked for: the one that a trusted proxy states, else that
+    /// of the request.
     pub(crate) fn host(&self) -> Option<Host> {
         Host::of(self.forwarded.authority.as_ref().or(self.own.as_ref())?)
     }
 
-    /// The base URL for the request, without a slash at its end. `virtual_host` is the host that was asked
-    /// for, when it has APIs of its own.
+    /// Returns the base URL for the request, without a slash at its end. `virtual_host` is the
+    /// requested host if it has APIs of its own.
     ///
-    /// In this order: the configured one, at the virtual host; what a trusted proxy says; the
-    /// request's own `Host`; the address of the socket.
+    /// The first of these applies: the configured URL, with the virtual host; the origin that a
+    /// trusted proxy states; the request's `Host`; the address of the socket.
     pub(crate) fn base_url(&self, virtual_host: Option<&Host>) -> String {
         if let Some(url) = &self.settings.public_url {
             return at_site(url, virtual_host).trim_end_matches('/').to_owned();
@@ -101,17 +102,17 @@ fn at_site(url: &str, virtual_host: Option<&Host>) -> String {
     )
 }
 
-/// What the target in absolute form says, or HTTP/2's `:authority`, or `Host`.
+/// Returns the authority of the absolute target, of HTTP/2's `:authority`, or of `Host`.
 fn own_authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     uri.authority()
         .cloned()
         .or_else(|| headers.get(HOST)?.to_str().ok()?.parse().ok())
 }
 
-/// The authority without its user, who has no place in a URL that is handed out.
+/// Returns the authority without its user information, which must not appear in URLs of replies.
 ///
-/// Some clients leave the port out of `Host` although it is not the default one. When the host is
-/// the very address that the connection came in on, the port is known better.
+/// Some clients omit the port from `Host` although it is not the default port. If the host is the
+/// address of the socket, the port of the socket is used.
 fn with_port(authority: &Authority, local: Option<LocalAddress>) -> String {
     let name = authority.host();
     match (authority.port_u16(), local) {
@@ -124,7 +125,7 @@ fn with_port(authority: &Authority, local: Option<LocalAddress>) -> String {
 }
 
 impl LocalAddress {
-    /// Whether this is the host's address, on a port that has to be said.
+    /// Whether the host is the address of the socket, on a port that is not the default.
     fn is_at(self, name: &str) -> bool {
         let literal = name.trim_start_matches('[').trim_end_matches(']');
         let ip = self.address.ip();
@@ -247,7 +248,7 @@ fn address(text: &str) -> Option<String> {
     Some(address.to_string())
 }
 
-/// An underscore is no letter of a domain's name, but container networks use it.
+/// Domain names have no underscore, but container networks use it.
 fn name(text: &str) -> Option<String> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let may_be_in = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);

@@ -1,7 +1,8 @@
 //! The APIs that a server serves, with the handlers that give them meaning, and where it serves them.
 //!
-//! An API may have a host. It then answers requests to that host alone; all others answer on every
-//! host. What is answered on one host is a [`VirtualHost`]: the host's own APIs before those without one.
+//! An API that has a host answers requests to that host only; the others answer on every host. A
+//! [`VirtualHost`] holds the APIs that answer on one host: its own first, then those without a
+//! host.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -14,7 +15,7 @@ use crate::default_handler::{DefaultHandler, with_digests};
 use crate::handler::{ApiHandler, Worker};
 use crate::origin::Host;
 
-/// An API and what its methods mean.
+/// An API and its handler.
 pub struct ServedApi {
     /// The description.
     pub api: Api,
@@ -82,9 +83,9 @@ pub enum Conflict {
         name: String,
         /// Their version.
         version: String,
-        /// The place of the first, among those that were given.
+        /// Index of the first, in the order given.
         first: usize,
-        /// The place of the second.
+        /// Index of the second.
         second: usize,
     },
     /// They have methods that answer the same requests.
@@ -95,10 +96,10 @@ pub enum Conflict {
     },
 }
 
-/// The places of APIs, by name and version.
+/// Indexes of APIs, by name and version.
 type ByName = HashMap<String, HashMap<String, usize>>;
 
-/// What is answered on one host.
+/// The APIs that answer on one host.
 pub(crate) struct VirtualHost {
     host: Option<Host>,
     /// The host's own first.
@@ -136,13 +137,13 @@ impl Registry {
         })
     }
 
-    /// What is answered on this host; `None` where a request names none.
+    /// Returns the APIs that answer on `host`, which is `None` for a request that names none.
     pub(crate) fn on(&self, host: Option<&Host>) -> &VirtualHost {
         host.and_then(|host| self.hosts.get(host))
             .unwrap_or(&self.elsewhere)
     }
 
-    /// What the handlers do beside requests.
+    /// Returns the workers of all handlers.
     pub(crate) fn workers(&self) -> impl Iterator<Item = Arc<dyn Worker>> {
         self.served().filter_map(|served| served.handler.worker())
     }
@@ -229,7 +230,7 @@ impl VirtualHost {
 }
 
 impl ServedMethod<'_> {
-    /// The digests that the API shows of this method's media, beside CRC32C.
+    /// Returns the digests that the API shows of this method's media, besides CRC32C.
     pub(crate) fn wanted_digests(&self) -> Wanted {
         let digests = self.served.api.settings().digests_of(self.method);
         Wanted {
@@ -239,7 +240,7 @@ impl ServedMethod<'_> {
     }
 }
 
-/// The places of the APIs of a site by name and version, of which each may be there once.
+/// Indexes the APIs of a virtual host by name and version; each may occur once.
 fn by_name(served: &[Arc<ServedApi>], all: &[Arc<ServedApi>]) -> Result<ByName, Conflict> {
     let mut by_name = ByName::new();
     for (index, api) in served.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How replies are written.
+//! Replies: their bodies, their headers, JSON and errors.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -26,7 +26,7 @@ pub(crate) type Reply = Response<ReplyBody>;
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// A body that is all there.
+/// Returns a complete body.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> ReplyBody {
     Full::new(bytes.into())
         .map_err(|never| match never {})
@@ -59,7 +59,7 @@ pub(crate) fn empty(status: StatusCode) -> Reply {
     reply
 }
 
-/// A reply that the protocol has written.
+/// Converts a reply that the protocol crate has made.
 pub(crate) fn of_protocol(head: ReplyHead) -> Reply {
     let mut reply = Response::new(nothing());
     *reply.status_mut() = head.status;
@@ -72,7 +72,7 @@ pub(crate) fn of_protocol(head: ReplyHead) -> Reply {
     reply
 }
 
-/// JSON as the client wants it: indented unless it said `prettyPrint=false`.
+/// Writes JSON, indented unless the client sent `prettyPrint=false`.
 pub(crate) fn json_bytes(value: &Value, pretty: bool) -> Bytes {
     let written = if pretty {
         serde_json::to_vec_pretty(value)
@@ -91,12 +91,12 @@ pub(crate) fn json_reply(status: StatusCode, value: &Value, pretty: bool) -> Rep
     reply(status, JSON, json_bytes(value, pretty))
 }
 
-/// JSON that is written already.
+/// Returns a reply of JSON text.
 pub(crate) fn stored_json(status: StatusCode, body: Bytes) -> Reply {
     reply(status, JSON, body)
 }
 
-/// Answers an error, by its row in the table.
+/// Returns the reply to an error, by its row in the table.
 pub(crate) fn of_error(error: &Error) -> Reply {
     let row = row(error);
     let message = error.to_string();
@@ -119,7 +119,7 @@ pub(crate) fn of_error(error: &Error) -> Reply {
     reply
 }
 
-/// A reply that keeps its place until it is sent.
+/// Returns the reply with a permit that is held until the reply is sent.
 pub(crate) fn counted(reply: Reply, permit: Permit) -> Reply {
     if reply.body().is_end_stream() {
         return reply;
@@ -175,7 +175,7 @@ fn allowed(error: &Error) -> Option<HeaderValue> {
     HeaderValue::try_from(names.join(", ")).ok()
 }
 
-/// Google's error object. `errors[].reason` is what client libraries decide by.
+/// Google's error object. Client libraries decide by `errors[].reason`.
 fn error_document(row: &Row, message: &str) -> Value {
     let mut detail = Map::new();
     detail.insert("message".into(), message.into());
@@ -200,7 +200,7 @@ fn error_document(row: &Row, message: &str) -> Value {
     }})
 }
 
-/// The canonical code that Google's APIs put beside an HTTP status.
+/// Returns the canonical code that Google's APIs state with an HTTP status.
 fn canonical_status(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 => "UNAUTHENTICATED",

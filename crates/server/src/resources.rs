@@ -24,7 +24,7 @@ use crate::uploads::ServerState;
 use crate::uploads::finish::ATTEMPTS;
 use crate::uploads::request::UploadHead;
 
-/// Text, its values and the media in them exist side by side for a moment.
+/// The text, its parsed values and the decoded media are in memory at the same time.
 const COPIES: u64 = 3;
 
 /// The head of a call.
@@ -90,7 +90,7 @@ pub(crate) async fn call(
     run(server, head, &metadata, &shape).await
 }
 
-/// How the client wants the reply to be written.
+/// The form of the reply that the client asks for.
 struct Shape {
     mask: Option<FieldMask>,
     pretty: bool,
@@ -121,7 +121,7 @@ impl Shape {
     }
 }
 
-/// Whether a method is there for its media only. Clients leave out `alt` then.
+/// Whether the method has no reply but media, so that clients may omit `alt=media`.
 fn is_media_only(method: &Method) -> bool {
     method.supports_media_download && method.response.is_none()
 }
@@ -141,7 +141,7 @@ async fn run(
         let handler = &*head.method.served.handler;
         let _guard = server.lock_for(handler, &call).await?;
         let answer = handler.run(&call, None).await?;
-        // Before the commit: later it cannot be refused for lack of memory.
+        // Before the commit: afterwards the reply cannot be refused for lack of memory.
         let reply = shape.reply(answer.body, reply_memory)?;
         if answer.changes.is_empty() {
             return Ok(reply);
@@ -193,7 +193,7 @@ async fn media(server: &ServerState, head: CallHead<'_>) -> Result<Reply, Error>
     }
 }
 
-/// Carries on as an upload with media that came inside of the JSON.
+/// Continues as an upload of the media that the JSON contained.
 async fn upload(
     server: &Arc<ServerState>,
     head: CallHead<'_>,
@@ -228,7 +228,7 @@ async fn read_metadata(
     if method.upload.is_some() && head.headers.get(CONTENT_TYPE).is_some_and(is_media) {
         return Err(Error::WrongUrlForUpload);
     }
-    // A coding that the body does not undo must not be read as JSON.
+    // A body with an unsupported content coding must not be parsed as JSON.
     ContentCoding::from_headers(head.headers)?;
     let handler = &head.method.served.handler;
     let usual = server.settings.limits.metadata;
@@ -244,8 +244,8 @@ async fn read_metadata(
     Ok((metadata, embedded))
 }
 
-/// The whole body. What is longer than usual takes its share of another memory as it comes, so that no request
-/// holds more of it than was sent.
+/// Reads the whole body. A body over the usual limit takes permits of a second pool as it arrives,
+/// so that a request holds no more of the pool than it has sent.
 async fn collect(
     server: &ServerState,
     body: &mut RequestBody,
@@ -265,8 +265,8 @@ async fn collect(
     Ok((text, permit))
 }
 
-/// Whether a body is surely no JSON. Clients that state no type, or a vague one, are believed to
-/// send JSON; the parser has the last word.
+/// Whether the stated type excludes JSON. A body without a type, or with a generic one, is parsed
+/// as JSON.
 fn is_media(content_type: &HeaderValue) -> bool {
     let text = content_type
         .to_str()

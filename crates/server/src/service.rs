@@ -34,7 +34,7 @@ use crate::{discovery_service, reply};
 /// How long the readiness check waits for the ledger.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers a request. Whatever happens, there is an answer.
+/// Answers a request. Every outcome, including an error, has a reply.
 pub(crate) fn answer<B>(
     server: Arc<ServerState>,
     request: Request<B>,
@@ -75,7 +75,7 @@ where
     }
 }
 
-/// About how many bytes a head takes.
+/// Estimated size of a head in memory, in bytes.
 fn head_size(head: &Parts) -> u64 {
     const FIELD: usize = 128;
     let fields = head.headers.iter();
@@ -109,11 +109,10 @@ fn reply_to(
     reply
 }
 
-/// Where a request's head has led.
+/// The route of a request.
 enum Routing {
     Answered(Reply),
-    /// To a session, for which the head's fields are not needed any more: a thousand slow clients would have them
-    /// held while their bodies come.
+    /// A session. The header fields are dropped: a slow upload would hold them for hours.
     Session(SessionCall),
 }
 
@@ -168,7 +167,7 @@ async fn route(
     reply.map(Routing::Answered)
 }
 
-/// No method has a path that is not UTF-8, and 404 would say only that the resource is not there.
+/// No method has a path that is not UTF-8; a 404 would mean that the resource does not exist.
 fn check_path(path: &str) -> Result<(), ProtocolError> {
     let decoded = percent_decode_str(path).decode_utf8();
     decoded.map(drop).map_err(|_| ProtocolError::PathNotUtf8)
@@ -182,7 +181,7 @@ fn plain_path(path: &str) -> Option<&str> {
     rest.starts_with('/').then_some(rest)
 }
 
-/// The parameters of a request on a download path, where there is nothing but media: the first of
+/// Returns the parameters of a request on a download path, which has only media. The first of
 /// several values counts.
 fn for_media(query: Option<&str>) -> Result<Parameters, NotUtf8> {
     Parameters::parse(Some(&format!("alt=media&{}", query.unwrap_or_default())))
@@ -191,7 +190,7 @@ fn for_media(query: Option<&str>) -> Result<Parameters, NotUtf8> {
 /// A request whose head has been read.
 struct Routed<'a> {
     server: &'a Arc<ServerState>,
-    /// What is answered on the host that was asked for.
+    /// The APIs that answer on the requested host.
     virtual_host: &'a VirtualHost,
     head: &'a Parts,
     http_method: &'a HttpMethod,
@@ -329,7 +328,7 @@ impl Routed<'_> {
     }
 }
 
-/// What a request wants of a session; `plain` is its plain path.
+/// Routes a request to a session; `plain` is the path without the upload prefix.
 enum SessionCall {
     Continue {
         session: Box<SessionHead>,
@@ -385,7 +384,7 @@ fn no_such(path: &str) -> Error {
     }
 }
 
-/// Alive as long as storage has not failed.
+/// Liveness check: fails after a storage failure.
 fn health(server: &ServerState) -> Reply {
     if server.lifecycle.has_failed() {
         plain(StatusCode::SERVICE_UNAVAILABLE, "storage failed\n")
@@ -394,7 +393,7 @@ fn health(server: &ServerState) -> Reply {
     }
 }
 
-/// Ready as long as new uploads can be taken.
+/// Readiness check: succeeds while new uploads are accepted.
 async fn readiness(server: &ServerState) -> Reply {
     let check = tokio::time::timeout(READY_TIMEOUT, server.ledger.check());
     let unready = match server.admit_upload() {
@@ -423,11 +422,10 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
     )
 }
 
-/// Refuses a call whose parameters are missing or are not what the description says. Parameters that
-/// the description does not know are tolerated: clients append their own.
+/// Refuses a call whose parameters are missing or contradict the description. Unknown parameters
+/// are ignored, since clients append their own.
 ///
-/// Of a parameter that is given more than once every value counts if the description says that it may
-/// be, else the first.
+/// If the description marks a parameter as repeated, all of its values count, else the first one.
 fn check_parameters(
     method: &Method,
     path: &PathParameters,
@@ -484,7 +482,7 @@ fn check_value(parameter: &Parameter, value: &str) -> Result<(), String> {
 fn check_number(parameter: &Parameter, numbers: &Numbers, value: &str) -> Result<(), String> {
     let no_number = || {
         let format = parameter.format.as_ref();
-        // A string of the format int64 is a number, and `string` would not say so.
+        // A string of the format int64 is a number; the error says so.
         let of_strings = format.filter(|_| parameter.json_type == "string");
         let expected = of_strings.unwrap_or(&parameter.json_type);
         format!("must be of type {expected}")
@@ -514,8 +512,8 @@ fn check_number(parameter: &Parameter, numbers: &Numbers, value: &str) -> Result
     }
 }
 
-/// An empty value is a flag that was only named: `?prettyPrint`. Case counts for nothing: a library in
-/// Python writes `True`.
+/// An empty value is a flag without a value, as in `?prettyPrint`. Case does not matter: Python's
+/// library writes `True`.
 fn check_boolean(value: &str) -> Result<(), String> {
     if matches!(
         value.to_ascii_lowercase().as_str(),

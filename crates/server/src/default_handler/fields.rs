@@ -11,10 +11,11 @@ use super::schema_validation::{Purpose, SchemaValidation, resolve};
 use super::server_fields::is_server_field;
 use crate::handler::{Call, Rejection};
 
-/// The client's fields as the request schema admits them, without those that the server fills in.
+/// Returns the client's fields that the request schema admits, without those that the server fills
+/// in.
 ///
-/// Where the metadata is not the resource itself but says it in a field, such as `ragFile`, the fields
-/// inside count.
+/// If the metadata wraps the resource in a field, such as `ragFile`, the fields inside it are
+/// returned.
 pub(super) fn client_fields(call: &Call<'_>) -> Result<Map<String, Value>, Rejection> {
     let name = call.method.request.as_ref();
     let name = name.or(call.method.response.as_ref());
@@ -33,7 +34,7 @@ pub(super) fn client_fields(call: &Call<'_>) -> Result<Map<String, Value>, Rejec
     Ok(own)
 }
 
-/// Takes the resource out of the fields of a request for it.
+/// Unwraps the resource from the fields of a request.
 fn resource_inside(
     call: &Call<'_>,
     schema: &Schema,
@@ -66,12 +67,13 @@ pub(super) fn fields_to_bytes(fields: &Map<String, Value>) -> Bytes {
         .into()
 }
 
-/// An update replaces all. What is null is not there.
+/// Returns the fields after an update, which replaces all of them. Null removes a field.
 pub(super) fn updated(_: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value> {
     patched(Map::new(), new)
 }
 
-/// What a patch makes of fields: it sets what it names and removes what it sets to null (RFC 7396).
+/// Returns the fields after a patch, which sets the fields that it names and removes those that it
+/// sets to null (RFC 7396).
 pub fn patched(mut old: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value> {
     for (name, value) in new {
         match value {
@@ -95,7 +97,7 @@ pub fn patched(mut old: Map<String, Value>, new: Map<String, Value>) -> Map<Stri
 
 const PARAMETER: &str = "updateMask";
 
-/// The fields that an update is about.
+/// The fields that an update changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum UpdateMask {
     /// `*`
@@ -105,7 +107,7 @@ pub(super) enum UpdateMask {
 }
 
 impl UpdateMask {
-    /// The mask of the call; `None` when its method knows none or the client gives none.
+    /// Returns the mask of the call; `None` if the method has no mask or the client gives none.
     ///
     /// # Errors
     /// [`Rejection::InvalidParameter`] for a field that the request schema does not have.
@@ -125,8 +127,8 @@ impl UpdateMask {
         Ok(Some(Self::Paths(paths.collect::<Result<_, _>>()?)))
     }
 
-    /// The old fields, with those of the mask as the new ones have them. A field that the new ones
-    /// lack is removed.
+    /// Returns the old fields, in which those of the mask are replaced by the new ones. A field of
+    /// the mask that is not among the new ones is removed.
     pub(super) fn apply(
         &self,
         mut old: Map<String, Value>,
@@ -171,7 +173,7 @@ fn unknown(path: &str) -> Rejection {
     }
 }
 
-/// Masks may be written as in protocol buffers.
+/// Field names in a mask may be in snake case, as in protocol buffers.
 fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();

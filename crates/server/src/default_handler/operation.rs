@@ -1,8 +1,8 @@
-//! Where a call's path leads: to a collection or to a resource, and what is to happen there.
+//! The operation that a call asks for, and the collection or resource that its path names.
 //!
-//! Everything is told by the method's description: its HTTP method, its id and its path. A path that
-//! ends in a variable names a resource, one that ends in a word a collection. A custom verb, as in
-//! `reports:analyzeUpload`, `messages/send` or `{fileId}/content`, is no part of the place.
+//! The method's description decides: its HTTP method, its id and its path. A path that ends in a
+//! variable names a resource, and one that ends in a word names a collection. A custom verb, as in
+//! `reports:analyzeUpload`, `messages/send` or `{fileId}/content`, is not part of the name.
 
 use http::Method as HttpMethod;
 use serde_json::Value;
@@ -19,27 +19,26 @@ pub(super) struct ResourceKey {
     pub(super) id: String,
 }
 
-/// What a call is to do.
+/// The operation of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// Make a resource in this collection.
+    /// Create a resource in this collection.
     Insert(String),
-    /// Put media to the resource of this name, which is made if there is none.
+    /// Attach media to the resource of this name, and create it if it does not exist.
     Attach(ResourceKey),
     Update(ResourceKey),
     Patch(ResourceKey),
-    /// Show the first of these that there is.
+    /// Return the first of these resources that exists.
     Get(Vec<ResourceKey>),
     List(String),
     Delete(ResourceKey),
 }
 
 impl Operation {
-    /// What the description of the call's method says.
+    /// Returns the operation that the method's description states.
     ///
-    /// # Errors
-    /// [`Rejection::NotImplemented`] where it does not say; [`Rejection::MissingField`] where the id
-    /// has to be in the metadata and is not.
+    /// # Errors [`Rejection::NotImplemented`] if the description does not state one;
+    /// [`Rejection::MissingField`] if the metadata must name the id and does not.
     pub(super) fn of(call: &Call<'_>) -> Result<Self, Rejection> {
         let path = MethodPath::of(call);
         let method = call.method;
@@ -65,7 +64,7 @@ pub(super) fn not_implemented(call: &Call<'_>) -> Rejection {
 
 /// The path of a call without its custom verb.
 struct MethodPath<'a> {
-    /// The part of the template.
+    /// The template without the verb.
     template: &'a str,
     /// The path, without a leading slash.
     path: String,
@@ -86,7 +85,8 @@ impl<'a> MethodPath<'a> {
                 verb: None,
             };
         };
-        // The verb is a literal, and so as long in the path, with what parts it from the rest.
+        // The verb is a literal, so verb and separator have the same length in the path as in the
+        // template.
         let path = path[..path.len() - verb.len() - 1].to_owned();
         Self {
             template,
@@ -107,7 +107,7 @@ impl<'a> MethodPath<'a> {
         if !self.ends_in_variable() || listed {
             return Some(Operation::Insert(self.key(call)));
         }
-        // Media for a parent, without a word for what becomes of it but the method's id.
+        // Media for a parent resource: only the method's id says what is created from it.
         if self.template.ends_with("{+parent}") {
             let word = last_word(method.collection());
             return Some(Operation::Insert(format!("{}/{word}", self.key(call))));
@@ -129,9 +129,9 @@ impl<'a> MethodPath<'a> {
         Ok(Some(Operation::Get(vec![self.resource(call)?])))
     }
 
-    /// Where the media of a download may be. Beside the path itself that is, for a path such as
-    /// `v1/media/{+resourceName}` or `download/{+resourceName}`, the collection of the uploads, and what
-    /// the variable names.
+    /// Returns the resources whose media a download may mean. Besides the path itself these are,
+    /// for a path such as `v1/media/{+resourceName}` or `download/{+resourceName}`, the resource in
+    /// the collection of the uploads, and the one that the variable names.
     fn downloads(&self, call: &Call<'_>) -> Vec<ResourceKey> {
         let mut candidates = vec![split(&self.key(call))];
         let collection = last_word(call.method.collection());
@@ -153,8 +153,8 @@ impl<'a> MethodPath<'a> {
         candidates
     }
 
-    /// The resource that the path names, or, where the path is that of the whole collection, the
-    /// parameter `id` or the field `id` of the metadata.
+    /// Returns the resource that the path names. If the path is that of a collection, the parameter
+    /// `id` or the metadata's field `id` names the resource.
     fn resource(&self, call: &Call<'_>) -> Result<ResourceKey, Rejection> {
         if !self.is_listed(call.api) {
             let standard = matches!(call.method.verb(), "get" | "update" | "patch" | "delete");
@@ -180,7 +180,7 @@ impl<'a> MethodPath<'a> {
         })
     }
 
-    /// Whether nothing but the HTTP method says what is to be done.
+    /// Whether only the HTTP method states the operation.
     fn is_plain(&self, call: &Call<'_>) -> bool {
         self.verb.is_none() || call.method.upload.is_some()
     }
@@ -189,7 +189,7 @@ impl<'a> MethodPath<'a> {
         self.template.ends_with('}')
     }
 
-    /// Whether the API lists what is at this path, which therefore is a collection.
+    /// Whether the API has a list method at this path, so that the path is a collection.
     fn is_listed(&self, api: &Api) -> bool {
         api.methods().iter().any(|method| {
             method.verb() == "list"
@@ -203,12 +203,13 @@ impl<'a> MethodPath<'a> {
     }
 }
 
-/// The name of a path in the ledger. APIs on different hosts may have equal paths.
+/// Returns the key of a path in the ledger. It begins with the API's name, since APIs on different
+/// hosts may have equal paths.
 pub(super) fn key(api: &Api, path: &str) -> String {
     format!("{}/{path}", api.name())
 }
 
-/// What comes after the API's name in a key: the path.
+/// Returns the path in a key, which follows the API's name.
 pub(super) fn path_of_key(key: &str) -> &str {
     key.split_once('/').map_or("", |(_, path)| path)
 }
@@ -221,7 +222,7 @@ pub(super) fn split(key: &str) -> ResourceKey {
     }
 }
 
-/// The last of the words of a collection's name, e.g. `messages` of `users.messages`.
+/// Returns the last word of a collection's name, e.g. `messages` of `users.messages`.
 pub(super) fn last_word(collection: &str) -> &str {
     collection.rsplit('.').next().unwrap_or_default()
 }
@@ -234,8 +235,8 @@ pub(super) fn is_query_parameter(method: &Method, name: &str) -> bool {
     method.parameter(name).is_some() && !method.template.variables().any(|it| it == name)
 }
 
-/// The id that the client has chosen for a resource of this collection, in a parameter such as
-/// `animalId`, or in the metadata where that is not the resource itself.
+/// Returns the id that the client has chosen for a resource of this collection: in a parameter such
+/// as `animalId`, or in the metadata if it wraps the resource.
 pub(super) fn chosen_id<'a>(
     call: &Call<'a>,
     collection: &str,
@@ -265,16 +266,16 @@ pub(super) fn chosen_id<'a>(
     }
 }
 
-/// Whether a text stands in a path as it is.
+/// Whether a text needs no escaping in a path.
 fn is_segment(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     id.len() <= 255 && id.bytes().all(plain) && !matches!(id, "." | "..")
 }
 
-/// Splits a template into a place and a custom verb.
+/// Splits a template into a path and a custom verb.
 fn custom_verb<'a>(method: &Method, template: &'a str) -> Option<(&'a str, &'a str)> {
     let (before, last) = template.rsplit_once('/').unwrap_or(("", template));
-    // Past the variable, whose name has no colon.
+    // After the variable, whose name has no colon.
     if let Some((word, verb)) = last.rsplit_once(':') {
         let resource = &template[..before.len() + usize::from(!before.is_empty()) + word.len()];
         return Some((resource, verb));
@@ -298,13 +299,13 @@ fn is_download_verb(verb: &str) -> bool {
     verb == "content" || verb == "media" || verb.starts_with("download")
 }
 
-/// Whether `word` is the plural of `stem`, or ends in it as in `policyDeclarationFiles`. Case is of no
-/// account, but where the stem begins inside of the word.
+/// Whether `word` is the plural of `stem`, or ends in it as in `policyDeclarationFiles`. Case does
+/// not matter, except that a stem inside the word begins with a capital.
 pub(super) fn is_plural_of(word: &str, stem: &str) -> bool {
     plurals(stem).any(|plural| ends_in(word, &plural))
 }
 
-/// Whether `name` is a word for one of `word`, or begins with one, as `attachmentDataRef` does.
+/// Whether `name` is the singular of `word`, or begins with it as `attachmentDataRef` does.
 pub(super) fn begins_with_one_of(word: &str, name: &str) -> bool {
     let ends = name.char_indices().filter(|(_, char)| char.is_uppercase());
     ends.map(|(at, _)| at)
@@ -313,7 +314,7 @@ pub(super) fn begins_with_one_of(word: &str, name: &str) -> bool {
         .any(|at| is_plural_of(word, &name[..at]))
 }
 
-/// Whether two words for many are the same, or `word` ends in `name`, as `creativeAssets` in `assets`.
+/// Whether two plurals are equal, or `word` ends in `name` as `creativeAssets` does in `assets`.
 pub(super) fn is_same_or_ends_in(word: &str, name: &str) -> bool {
     ends_in(word, &name.to_ascii_lowercase())
 }
@@ -325,7 +326,7 @@ fn plurals(stem: &str) -> impl Iterator<Item = String> {
     regular.into_iter().flatten().chain(by_y)
 }
 
-/// Whether `word` is `end`, which is in lower case, or ends in it where a capital begins.
+/// Whether `word` is `end`, which is in lower case, or ends in it with a capital first letter.
 fn ends_in(word: &str, end: &str) -> bool {
     let Some(start) = word.len().checked_sub(end.len()) else {
         return false;
@@ -337,10 +338,10 @@ fn ends_in(word: &str, end: &str) -> bool {
     begins && !end.is_empty() && tail.eq_ignore_ascii_case(end)
 }
 
-/// A call and what its API says around it.
+/// A call, with the parts of its API's description that the operation depends on.
 pub(super) struct CallContext<'a> {
     pub(super) call: &'a Call<'a>,
-    /// The words for what the call is about, e.g. `ragFiles`.
+    /// Words for the resource of the call, e.g. `ragFiles`.
     words: Vec<&'a str>,
 }
 
@@ -360,7 +361,8 @@ impl<'a> CallContext<'a> {
         }
     }
 
-    /// The name of the resource with this key, in an API that calls its resources by name.
+    /// Returns the name of the resource with this key, in an API whose resources have a `name` that
+    /// is their path.
     pub(super) fn resource_name(&self, collection: &str, id: &str) -> Option<String> {
         let prefixes = self.call.api.name_prefixes();
         if prefixes.is_empty() {
@@ -371,7 +373,7 @@ impl<'a> CallContext<'a> {
         name.map(str::to_owned)
     }
 
-    /// Whether a schema is not that of the resource, but has the resource in a field.
+    /// Whether a schema wraps the resource in a field.
     pub(super) fn wraps(&self, schema: &Schema) -> bool {
         let own = ["id", "name", "kind", "etag", "selfLink"];
         self.call.method.request != self.call.method.response
@@ -398,8 +400,8 @@ impl<'a> CallContext<'a> {
         words.any(|word| is_plural_of(word, stem))
     }
 
-    /// An id that nobody else has: as it comes, as a number where the schema or the path of the
-    /// resource wants one, or short where that is what its pattern wants. All sort by time.
+    /// Returns an unused id: a number if the schema or the path of the resource requires one, a
+    /// short one if the pattern does, else the usual form. All forms sort by time.
     pub(super) fn fresh_id(&self, collection: &str) -> String {
         let fresh = self.call.fresh_id;
         let response = self.call.method.response.as_deref();
@@ -422,7 +424,7 @@ impl<'a> CallContext<'a> {
         }
     }
 
-    /// The last variable in the path of the resources that this call makes.
+    /// Returns the last variable in the path of the resources that this call creates.
     fn id_parameter(&self) -> Option<&'a Parameter> {
         let collection = self.call.method.template.as_str();
         let collection = collection.split(':').next()?;
@@ -452,7 +454,7 @@ impl<'a> CallContext<'a> {
             || self.wraps(schema) && inside().any(|inner| inner.properties.iter().any(is_number))
     }
 
-    /// The schema of a property, or of its elements if it is an array.
+    /// Returns the schema of a property, or of its elements if it is an array.
     pub(super) fn element(&self, property: &'a Schema) -> Option<&'a Schema> {
         let document = self.call.api.document();
         resolve(document, property.items.as_deref().unwrap_or(property))

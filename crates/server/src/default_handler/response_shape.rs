@@ -11,23 +11,23 @@ use super::schema_validation::{Purpose, SchemaValidation, resolve};
 use super::server_fields::{is_digest, is_server_field, rfc3339, server_field};
 use crate::handler::{Call, first_version};
 
-/// How deep required fields are filled in.
+/// Maximum depth to which required fields are filled in.
 const MAX_DEPTH: usize = 8;
 
-/// The type of a response that says nothing.
+/// The type of an empty response.
 const EMPTY: &str = "google.protobuf.Empty";
 
-/// A resource, ready to be shown.
+/// A resource, in the form that a schema gives it.
 pub(super) struct ResponseShape<'a> {
     pub(super) context: &'a CallContext<'a>,
     pub(super) resource: &'a Resource,
     fields: Map<String, Value>,
 }
 
-/// What a call that changed a resource is answered.
+/// The reply to a call that changed a resource.
 pub(super) struct Reply {
     pub(super) body: Map<String, Value>,
-    /// The operation that the body tells of, to be found under its name.
+    /// The long-running operation in the body, stored so that clients can get it by its name.
     pub(super) operation: Option<Resource>,
 }
 
@@ -40,13 +40,14 @@ impl<'a> ResponseShape<'a> {
         }
     }
 
-    /// The resource under the response schema of the call; nothing where it has none.
+    /// Returns the resource under the response schema of the call; `None` if the method has no
+    /// response.
     pub(super) fn resource_fields(&self) -> Map<String, Value> {
         response_schema(self.call()).map_or_else(Map::new, |schema| self.under(schema))
     }
 
-    /// What the call has done, under its response schema: the resource, an operation that is done, or
-    /// an object that has one of them in a field.
+    /// Returns the reply under the response schema of the call: the resource, a completed
+    /// operation, or an object with one of them in a field.
     pub(super) fn reply(&self) -> Reply {
         let name = self.call().method.response.as_deref();
         let Some(schema) = name.and_then(|name| self.call().api.schema(name)) else {
@@ -70,7 +71,7 @@ impl<'a> ResponseShape<'a> {
         }
     }
 
-    /// The resource under this schema, in a field of it if it wraps resources.
+    /// Returns the resource under this schema, in a field if the schema wraps resources.
     pub(super) fn wrapped(
         &self,
         schema: &Schema,
@@ -100,8 +101,8 @@ impl<'a> ResponseShape<'a> {
         shown
     }
 
-    /// The resource under a schema of resources: what the server knows, and the client's fields that
-    /// the schema admits.
+    /// Returns the resource under a schema of resources: the server's fields, and the client's
+    /// fields that the schema admits.
     pub(super) fn under(&self, schema: &Schema) -> Map<String, Value> {
         let mut shown = Map::new();
         if let Some(kind) = schema.kind() {
@@ -127,7 +128,7 @@ impl<'a> ResponseShape<'a> {
         }
     }
 
-    /// The digests of the media, where they have an object of their own.
+    /// Returns the digests of the media, for schemas with an object for them.
     fn digests(&self, property: &Schema) -> Option<Value> {
         property.reference.as_ref()?;
         let inner = resolve(self.call().api.document(), property)?;
@@ -162,15 +163,15 @@ impl<'a> ResponseShape<'a> {
     }
 }
 
-/// Whether a schema is that of long-running operations.
+/// Whether a schema describes long-running operations.
 fn is_long_running(schema: &Schema) -> bool {
     ["name", "done", "response", "error"]
         .iter()
         .all(|name| schema.property(name).is_some())
 }
 
-/// The operation that made the resource, or changed it. It is kept where the API's method that gets
-/// operations will look for it, if there is one.
+/// Returns the operation that created or changed the resource. If the API has a method that gets
+/// operations, the operation is stored where that method reads it.
 fn long_running_operation(response_shape: &ResponseShape<'_>, schema: Option<&str>) -> Reply {
     let call = response_shape.call();
     let operations_collection = operations_collection(response_shape, schema);
@@ -198,7 +199,7 @@ fn long_running_operation(response_shape: &ResponseShape<'_>, schema: Option<&st
     Reply { body, operation }
 }
 
-/// The path of the collection in which the API gets operations about this resource.
+/// Returns the path of the collection from which the API reads operations on this resource.
 fn operations_collection(
     response_shape: &ResponseShape<'_>,
     schema: Option<&str>,
@@ -226,7 +227,7 @@ fn operations_collection(
     }
 }
 
-/// What came of the operation, with its type.
+/// Returns the result of the operation, with its type.
 fn operation_response(response_shape: &ResponseShape<'_>) -> Map<String, Value> {
     let api = response_shape.call().api;
     let name = operation_response_schema(response_shape.call());
@@ -255,7 +256,7 @@ fn operation_response_schema(call: &Call<'_>) -> Option<String> {
     }
 }
 
-/// Whether a client has a say in the field of this name, although the server may know it.
+/// Whether the client may set the field of this name although the server can fill it in.
 fn is_shared_field(name: &str) -> bool {
     let is_known =
         matches!(name, "mediaId" | "sha256") || name.contains("ime") || name.ends_with("Date");
@@ -266,9 +267,9 @@ pub(super) fn response_schema<'a>(call: &Call<'a>) -> Option<&'a Schema> {
     call.api.schema(call.method.response.as_deref()?)
 }
 
-/// Fills in the fields that the schema requires and nobody has given.
+/// Fills in required fields that have no value.
 ///
-/// `now` is the time in those that are times.
+/// Fields of a time get `now`.
 pub(super) fn add_required(
     call: &Call<'_>,
     schema: &Schema,
@@ -292,7 +293,7 @@ fn required<'a>(
     properties.filter(move |(_, property)| property.is_required_for(method))
 }
 
-/// The plainest values that schemas admit.
+/// Returns the simplest value that a schema admits.
 struct Placeholder<'a> {
     call: &'a Call<'a>,
     now: Timestamp,

@@ -1,8 +1,8 @@
-//! JSON held against the schemas of a description.
+//! Validation of JSON against the schemas of a description.
 //!
-//! What comes out is what the schema admits: fields that it does not know are left out, and numbers
-//! are written as it wants them. So what a client of another version of the description sends does no
-//! harm, and what is wrong is said with the path of the field.
+//! The result has only fields that the schema names, with numbers in the form that it requires.
+//! Unknown fields are dropped, so a client of another version of the description is accepted. An
+//! error names the path of the field.
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
@@ -11,27 +11,27 @@ use windlass_discovery::{Document, Schema};
 
 use crate::handler::Rejection;
 
-/// How many references may lead to each other before there is a schema.
+/// Maximum length of a chain of schema references.
 const MAX_REFERENCES: usize = 8;
 
-/// What JSON is admitted for.
+/// The purpose of a validation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// It comes from a client: what only the server sets is left out, and null stays, which in a
-    /// patch has a meaning.
+    /// JSON from a client: fields that only the server sets are dropped, and null is kept, since it
+    /// has a meaning in a patch.
     Input,
-    /// It is shown: nested objects say of what kind they are.
+    /// JSON for a reply: nested objects state their `kind`.
     Output,
 }
 
-/// Holds JSON against the schemas of a document.
+/// Validates JSON against the schemas of a document.
 #[derive(Clone, Copy)]
 pub(super) struct SchemaValidation<'a> {
     pub(super) document: &'a Document,
     pub(super) purpose: Purpose,
 }
 
-/// Where in the JSON a value is.
+/// The path of a value in the JSON.
 #[derive(Clone, Copy)]
 enum Path<'a> {
     Root,
@@ -40,7 +40,7 @@ enum Path<'a> {
 }
 
 impl SchemaValidation<'_> {
-    /// The fields that the schema admits.
+    /// Returns the fields that the schema admits.
     ///
     /// # Errors
     /// [`Rejection::InvalidField`] for a value of another type than the schema states, or one that it
@@ -53,7 +53,7 @@ impl SchemaValidation<'_> {
         self.message(schema, fields, Path::Root)
     }
 
-    /// The value as a schema admits it, which may be an inner one.
+    /// Returns a value as the schema, which may be nested, admits it.
     pub(super) fn value(&self, schema: &Schema, value: &Value) -> Result<Value, Rejection> {
         self.admit(schema, value, Path::Root)
     }
@@ -108,7 +108,7 @@ impl SchemaValidation<'_> {
         Ok(admitted)
     }
 
-    /// What is shown was held against a pattern when it came.
+    /// Values in a reply were checked against the pattern when the client sent them.
     fn check_pattern(&self, schema: &Schema, text: &str, path: Path<'_>) -> Result<(), Rejection> {
         let pattern = schema.pattern.as_deref();
         match pattern.filter(|_| self.purpose == Purpose::Input) {
@@ -139,7 +139,7 @@ impl SchemaValidation<'_> {
     }
 }
 
-/// The schema that is meant: the named one for a reference.
+/// Resolves a reference to the schema of that name.
 pub(super) fn resolve<'a>(document: &'a Document, schema: &'a Schema) -> Option<&'a Schema> {
     let mut resolve = schema;
     for _ in 0..MAX_REFERENCES {
@@ -181,7 +181,7 @@ fn has_format(text: &str, format: &str) -> bool {
     }
 }
 
-/// Both alphabets, with or without padding: clients use them all.
+/// Clients use both alphabets, with and without padding.
 fn is_base64(text: &str) -> bool {
     let lenient = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
@@ -191,7 +191,7 @@ fn is_base64(text: &str) -> bool {
         .any(|alphabet| GeneralPurpose::new(alphabet, lenient).decode(text).is_ok())
 }
 
-/// Numbers may come as strings, as Google's APIs write those of 64 bits.
+/// Numbers may be strings: Google's APIs write 64-bit numbers so.
 fn integer(schema: &Schema, value: &Value, path: Path<'_>) -> Result<Value, Rejection> {
     let wrong_type = || invalid(path, "must be of type integer".to_owned());
     let integer = match value {

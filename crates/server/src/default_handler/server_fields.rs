@@ -9,7 +9,7 @@ use windlass_store::{Resource, Timestamp};
 use super::operation::CallContext;
 use super::schema_validation::resolve;
 
-/// The fields that only the server fills in: what a client says of them is not kept.
+/// The fields that only the server fills in. Values that a client gives are dropped.
 const SERVER_FIELDS: [&str; 24] = [
     "contentType",
     "crc32c",
@@ -37,12 +37,12 @@ const SERVER_FIELDS: [&str; 24] = [
     "updatedTime",
 ];
 
-/// Whether a client has no say in the field of this name.
+/// Whether only the server fills in the field of this name.
 pub(super) fn is_server_field(name: &str) -> bool {
     SERVER_FIELDS.binary_search(&name).is_ok()
 }
 
-/// Something that the server knows of a resource.
+/// A value that the server has for a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ServerField {
     Text(String),
@@ -50,7 +50,7 @@ pub(super) enum ServerField {
     Time(Timestamp),
 }
 
-/// What the field of this name says of the resource, if the server knows.
+/// Returns the server's value for the field of this name; `None` if it has none.
 pub(super) fn server_field(
     context: &CallContext<'_>,
     resource: &Resource,
@@ -103,7 +103,8 @@ fn to_hex(base64: &str) -> String {
     digits.map(digit).collect()
 }
 
-/// What is known by a name of the API's own: the variables of the path, the id, the resource's name.
+/// Returns the value of a field that the API names itself: a variable of the path, the id, the
+/// resource's name.
 fn named(context: &CallContext<'_>, resource: &Resource, name: &str) -> Option<ServerField> {
     let resource_name = || context.resource_name(&resource.collection, &resource.id);
     let text = match name {
@@ -125,7 +126,7 @@ fn self_link(context: &CallContext<'_>, resource: &Resource) -> String {
 }
 
 impl ServerField {
-    /// The fact as the property wants it written; `None` where it does not fit.
+    /// Returns the value in the form that the property requires; `None` if it does not fit.
     pub(super) fn under(&self, property: &Schema) -> Option<Value> {
         let format = property.format.as_deref().unwrap_or_default();
         let json_type = property.json_type.as_deref()?;
@@ -177,11 +178,13 @@ pub(super) fn rfc3339(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 
-/// How deep in a response digests are looked for: in the resource inside, in an object of it.
+/// Maximum depth at which a response schema is searched for digests: in a wrapped resource, in an
+/// object of it.
 const MAX_DEPTH: usize = 2;
 
-/// The API with settings that have every digest computed that its upload methods show in hexadecimal
-/// digits. (`md5Hash` and `sha256Hash` are shown when the settings or the client ask for them.)
+/// Returns the API with settings that enable each digest that its upload methods return in
+/// hexadecimal digits. (`md5Hash` and `sha256Hash` are shown when the settings or the client ask
+/// for them.)
 pub(crate) fn with_digests(api: Api) -> Api {
     let mut settings = api.settings().clone();
     for method in api.methods().iter().filter(|it| it.upload.is_some()) {
