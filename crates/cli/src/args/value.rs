@@ -1,4 +1,4 @@
-//! The values of flags that are more than words.
+//! Values of flags that need a parser.
 
 use std::num::NonZeroU64;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use windlass_discovery::byte_size::ByteSizeError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rate(pub(crate) NonZeroU64);
 
-/// What a command is about: an upload of the journal, or a session.
+/// The target of a command: an upload in the journal, or a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// An id, or its beginning.
@@ -23,7 +23,7 @@ pub(crate) enum Target {
     Session(SessionUri),
 }
 
-/// Why a text is no rate.
+/// Error for a text that is not a rate.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum NotARate {
     #[error("{0}; a rate is written 256K or 10MB/s")]
@@ -32,7 +32,7 @@ pub(crate) enum NotARate {
     Zero,
 }
 
-/// Why a text is no URL to ask.
+/// Error for a text that is not a URL of a web server.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum NotAUrl {
     #[error("not a URL; a URL begins with http:// or https://")]
@@ -63,7 +63,7 @@ impl FromStr for Target {
     }
 }
 
-/// A size in which `K` is as good as `KB`.
+/// Parses a size; `K` means `KB`.
 fn parse_size(text: &str) -> Result<u64, ByteSizeError> {
     let is_short = text.ends_with(|last: char| "KMGTkmgt".contains(last));
     let text = if is_short {
@@ -74,7 +74,7 @@ fn parse_size(text: &str) -> Result<u64, ByteSizeError> {
     text.parse().map(ByteSize::bytes)
 }
 
-/// A URL of a web server.
+/// Parses the URL of a web server.
 pub(super) fn parse_url(text: &str) -> Result<Url, NotAUrl> {
     let url = Url::parse(text).map_err(|_| NotAUrl::Syntax)?;
     match url.scheme() {
@@ -85,7 +85,7 @@ pub(super) fn parse_url(text: &str) -> Result<Url, NotAUrl> {
     }
 }
 
-/// A duration as people write them.
+/// Parses a duration such as `90s` or `5m`.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, humantime::DurationError> {
     humantime::parse_duration(text)
 }

@@ -59,7 +59,7 @@ fn read_stdin() -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Why a description is not shown.
+/// An error that keeps a description from being shown.
 #[derive(Debug, ThisError)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -76,7 +76,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> Code {
         match self {
             Self::Unknown(_) => Code::Usage,
@@ -85,7 +85,7 @@ impl Error {
         }
     }
 
-    /// What can be done about it.
+    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Unusable {
@@ -99,13 +99,13 @@ impl Error {
     }
 }
 
-/// What standard input is called in messages.
+/// The name of standard input in messages.
 const STDIN: &str = "standard input";
 
 enum Description {
-    /// An API that comes with Windlass, in its newest version.
+    /// A built-in API, in its newest version.
     BuiltIn(Box<Api>),
-    /// A text, with the name of where it comes from.
+    /// A text, with the name of its source.
     Text {
         path: PathBuf,
         form: Form,
@@ -163,7 +163,7 @@ impl Description {
         }
     }
 
-    /// The discovery document, of which only the JSON types are checked.
+    /// Returns the discovery document. Only its JSON types are checked.
     fn document(&self) -> Result<Document, Error> {
         let (path, form, text) = match self {
             Self::BuiltIn(api) => return Ok(api.document().clone()),
@@ -197,15 +197,15 @@ impl Form {
     }
 }
 
-/// A finding as it is printed.
+/// A finding, as printed.
 struct Finding {
     severity: Severity,
-    /// Where in the document; unknown where there is no document yet.
+    /// The position in the document; `None` if the text could not be parsed.
     path: Option<String>,
     message: String,
 }
 
-/// All findings. Of a text that is no document there is one: why it is none.
+/// Returns all findings. A text that is not a document has a single one, the reason.
 fn findings_of(description: &Description) -> Vec<Finding> {
     match description.document() {
         Ok(document) => lint::lint(&document)
@@ -216,7 +216,7 @@ fn findings_of(description: &Description) -> Vec<Finding> {
     }
 }
 
-/// How many of each there are.
+/// Returns the number of errors and of warnings.
 fn summary(findings: &[Finding]) -> String {
     let errors = findings.iter().filter(|finding| finding.is_error()).count();
     let warnings = findings.len() - errors;
@@ -233,7 +233,7 @@ impl Finding {
         self.severity == Severity::Error
     }
 
-    /// The finding for programs.
+    /// Returns the finding as JSON.
     fn to_json(&self) -> Value {
         let mut json = json!({"severity": self.severity.to_string()});
         if let Some(path) = &self.path {
@@ -281,15 +281,15 @@ impl From<Error> for Finding {
     }
 }
 
-/// What a line takes at most, as far as that is up to us.
+/// Maximum width of a line, unless a single word is longer.
 const COLUMNS: usize = 100;
 
 const INDENT: &str = "    ";
 
-/// The longest id with which a line of the table keeps to the columns.
+/// Length of the longest id that fits in its column.
 const LONGEST_ID: usize = 52;
 
-/// The heads of the columns; below a method are its path and what it accepts.
+/// The headings of the columns. The path and the accepted media of a method are below its id.
 const HEADS: [&str; 4] = ["METHOD", "HTTP", "LARGEST", "UPLOAD TYPES"];
 
 /// The title, a table, and totals.
@@ -343,12 +343,12 @@ fn row(method: &Method, upload: &MediaUpload) -> [String; 4] {
     ]
 }
 
-/// Whether an id is too long for a line with other columns.
+/// Whether an id is too long for a line with further columns.
 fn stands_alone(id: &str) -> bool {
     id.chars().count() > LONGEST_ID
 }
 
-/// The simple path, where the server takes all upload types.
+/// Returns the path of simple uploads, where the server accepts all upload types.
 fn path(method: &Method, upload: &MediaUpload) -> String {
     match &upload.simple_path {
         Some(path) => format!("/{}", path.as_str()),
@@ -366,7 +366,7 @@ fn upload_types(upload: &MediaUpload) -> String {
     types.collect::<Vec<_>>().join(", ")
 }
 
-/// The accepted media ranges, on as many lines as they need.
+/// Returns the accepted media ranges, wrapped to lines.
 fn accepted(upload: &MediaUpload) -> Vec<String> {
     let ranges: Vec<_> = upload.accept.iter().map(ToString::to_string).collect();
     let all = ["*/*".to_owned()];

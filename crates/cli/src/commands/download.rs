@@ -56,7 +56,7 @@ pub(super) async fn run(args: DownloadArgs) -> Result<Code, Error> {
     Ok(running.end(ended))
 }
 
-/// How a download came to its end.
+/// The outcome of a download.
 enum Ended {
     Done(Downloaded),
     Failed(windlass_client::Error),
@@ -68,7 +68,7 @@ fn ended(result: Result<Downloaded, windlass_client::Error>) -> Ended {
     result.map_or_else(Ended::Failed, Ended::Done)
 }
 
-/// A download and where it is shown.
+/// A download and its display.
 struct RunningDownload {
     handle: ProgressHandle,
     target: PathBuf,
@@ -171,7 +171,7 @@ impl RunningDownload {
     }
 }
 
-/// How fast it goes, on the whole: a download that is carried on begins with what is there.
+/// Computes the average rate. Bytes that an earlier run has received do not count.
 #[derive(Debug, Default)]
 struct RateMeter {
     begin: Option<(Instant, u64)>,
@@ -208,7 +208,7 @@ impl RateMeter {
     }
 }
 
-/// The file to write.
+/// Returns the file to write.
 fn target(args: &DownloadArgs) -> Result<PathBuf, Error> {
     match &args.output {
         Some(output) if output.as_os_str() == "-" => Err(Error::ToStdout),
@@ -217,7 +217,8 @@ fn target(args: &DownloadArgs) -> Result<PathBuf, Error> {
     }
 }
 
-/// The last part of the path, as a name that is one: a server must not choose the directory.
+/// Returns the last segment of the URL's path as a plain file name, so that a server cannot choose
+/// the directory.
 fn file_name(url: &Url) -> Option<String> {
     let segment = url.path_segments()?.next_back()?;
     let name = percent_encoding::percent_decode_str(segment).decode_utf8_lossy();
@@ -230,7 +231,7 @@ fn file_name(url: &Url) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// The URL with `alt=media`, unless it says itself what is wanted.
+/// Adds `alt=media` to the URL, unless the URL has an `alt`.
 fn with_media(url: &Url) -> Url {
     let mut url = url.clone();
     if !url.query_pairs().any(|(name, _)| name == "alt") {

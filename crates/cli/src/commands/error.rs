@@ -1,5 +1,5 @@
-//! Why a command does nothing at all: what is said, what can be done, and the exit code. What goes
-//! wrong with one of several uploads is reported where it happens.
+//! Errors that end a command before it does anything, with a hint and an exit code each. The error
+//! of one of several uploads is reported where it occurs.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::{discovery, hints, journal, serve, store};
 use crate::exit::Code;
 use crate::settings;
 
-/// Why a command does nothing.
+/// An error that ends a command before it does anything.
 #[derive(Debug, ThisError)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -71,7 +71,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> Code {
         match self {
             Self::Serve(error) => error.exit_code(),
@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    /// What can be done about it.
+    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Serve(error) => return error.hint(),

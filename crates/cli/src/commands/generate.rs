@@ -11,7 +11,7 @@ use crate::args::{Args, CompletionsArgs, ManArgs};
 use crate::exit::Code;
 use crate::output;
 
-/// What the help of a command ends with, and what manual pages call it.
+/// The last section of a command's help, and its heading in manual pages.
 const SECTIONS: [(&str, &str); 2] = [
     ("Examples:\n", "EXAMPLES"),
     ("Exit codes:\n", "\"EXIT STATUS\""),
@@ -72,7 +72,7 @@ fn write(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Text that roff leaves alone.
+/// Escapes text for roff.
 fn as_it_is(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     let lines = text.lines().map(|line| format!("\\&{line}"));

@@ -48,8 +48,8 @@ fn code_of(kind: Kind) -> Code {
         Kind::Source | Kind::Journal | Kind::Busy | Kind::Token | Kind::Target => Code::CannotBegin,
         Kind::Connection | Kind::Unavailable | Kind::Timeout => Code::Unfinished,
         Kind::Mismatch => Code::Mismatch,
-        // Refused, cancelled, changed, lost again and again, not the protocol, and whatever else there
-        // will be: there is nothing to carry on with.
+        // Refused, cancelled, changed, lost repeatedly, or not the protocol: the upload cannot be
+        // continued. Future kinds count among these.
         _ => Code::Failure,
     }
 }
@@ -151,7 +151,7 @@ fn refused(status: u16, reason: Option<&str>, context: &HintContext) -> Option<&
             to_upload_url: false,
         };
     let hint = match (status, reason) {
-        // An ordinary call is answered, or somebody sends elsewhere: nothing has begun.
+        // The reply belongs to an ordinary call, or the server redirects: no session was started.
         (200..=299, _) if not_upload => {
             "media goes to .../upload/...; this URL has no `upload` in its path"
         }

@@ -1,5 +1,5 @@
-//! The journal that a command works with, the uploads in it as command lines name them, and
-//! `windlass uploads`, which lists them.
+//! The journal of a command, the lookup of its uploads by id, and `windlass uploads`, which lists
+//! them.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::exit::Code;
 use crate::settings::{JOURNAL_VARIABLE, client_variable};
 use crate::{output, text};
 
-/// Opens the journal: of the flag, of the variable, or the default one.
+/// Opens the journal that the flag names, else the variable, else the default one.
 pub(super) fn open(args: &JournalArgs) -> Result<Journal, Error> {
     let directory = named_directory(args)
         .or_else(Journal::default_directory)
@@ -22,7 +22,7 @@ pub(super) fn open(args: &JournalArgs) -> Result<Journal, Error> {
     Ok(Journal::open(directory)?)
 }
 
-/// Opens the journal, or does without the default one.
+/// Opens the journal. Continues without one if the default journal cannot be opened.
 pub(super) fn open_if_possible(
     args: &JournalArgs,
     display: &Display,
@@ -41,22 +41,22 @@ pub(super) fn open_if_possible(
     }
 }
 
-/// The directory that somebody chose.
+/// Returns the directory that the user has chosen.
 pub(super) fn named_directory(args: &JournalArgs) -> Option<PathBuf> {
     let variable = || client_variable(JOURNAL_VARIABLE).map(PathBuf::from);
     args.journal.clone().or_else(variable)
 }
 
-/// What a journal holds.
+/// The content of a journal.
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
-    /// The uploads that can be carried on, oldest first.
+    /// The uploads that can be continued, oldest first.
     pub(super) records: Vec<Record>,
-    /// The others.
+    /// The records that cannot be used.
     pub(super) damaged: Vec<(RecordId, Damage)>,
 }
 
-/// What the journal holds.
+/// Reads the journal.
 pub(super) fn unfinished(journal: &Journal) -> Result<Unfinished, Error> {
     let mut found = Unfinished::default();
     for entry in journal.entries()? {
@@ -69,7 +69,7 @@ pub(super) fn unfinished(journal: &Journal) -> Result<Unfinished, Error> {
 }
 
 impl Unfinished {
-    /// Tells of the records that are of no use.
+    /// Prints a warning for each record that cannot be used.
     pub(super) fn warn(&self, warning: impl Fn(&str, Option<&str>)) {
         for (id, damage) in &self.damaged {
             let hint = damage_hint(id, damage);
@@ -80,8 +80,8 @@ impl Unfinished {
         }
     }
 
-    /// What a command that was to do something with all of them ends with, at the least: with those that
-    /// are damaged it cannot begin.
+    /// Returns the minimum exit code of a command that was to process all records: damaged ones
+    /// fail.
     pub(super) fn code(&self) -> Code {
         if self.damaged.is_empty() {
             Code::Success
@@ -90,14 +90,14 @@ impl Unfinished {
         }
     }
 
-    /// Whether there is nothing at all.
+    /// Whether the journal has no records.
     pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.damaged.is_empty()
     }
 }
 
-/// How a record that is of no use goes away. One of another version is fine for the windlass that wrote
-/// it.
+/// Returns a hint that says how to remove a record that cannot be used. A record of another version
+/// can still be used by the program that wrote it.
 pub(super) fn damage_hint(id: &RecordId, damage: &Damage) -> Option<String> {
     match damage {
         Damage::Version { .. } => None,
@@ -105,7 +105,7 @@ pub(super) fn damage_hint(id: &RecordId, damage: &Damage) -> Option<String> {
     }
 }
 
-/// The upload whose id is, or begins with, a text.
+/// Returns the upload whose id is the text or begins with it.
 pub(super) fn named(journal: &Journal, text: &str) -> Result<Record, Error> {
     let id = id_of(journal, text)?;
     for entry in journal.entries()? {
@@ -119,11 +119,11 @@ pub(super) fn named(journal: &Journal, text: &str) -> Result<Record, Error> {
             _ => {}
         }
     }
-    // Finished a moment ago.
+    // Finished in the meantime.
     Err(no_such(text))
 }
 
-/// The id that is, or begins with, a text; of damaged records too.
+/// Returns the id that is the text or begins with it, also of a damaged record.
 pub(super) fn id_of(journal: &Journal, text: &str) -> Result<RecordId, Error> {
     let entries = journal.entries()?;
     let ids = entries.iter().map(|entry| match entry {
@@ -151,7 +151,7 @@ fn no_such(text: &str) -> Error {
     }
 }
 
-/// The file that an upload is of, as it is shown.
+/// Returns the file of an upload, for people.
 pub(super) fn source_of(record: &Record) -> String {
     relative_to_cwd(record.source.path())
 }
@@ -163,7 +163,7 @@ fn relative_to_cwd(path: &Path) -> String {
     below.unwrap_or(path).display().to_string()
 }
 
-/// Lists what the journal holds.
+/// Lists the uploads in the journal.
 pub(super) fn run_uploads(args: &UploadsArgs) -> Result<Code, Error> {
     let journal = open(&args.journal)?;
     let found = unfinished(&journal)?;
@@ -181,7 +181,8 @@ pub(super) fn run_uploads(args: &UploadsArgs) -> Result<Code, Error> {
     Ok(Code::Success)
 }
 
-/// The uploads for people. URLs are shown without their queries, which may hold keys.
+/// Returns the table of uploads for people. URLs are shown without their queries, which may contain
+/// keys.
 pub(super) fn table(records: &[Record]) -> String {
     let head = ["ID", "COMMITTED", "", "AGE", "FILE", "URL"].map(str::to_owned);
     let rows = records.iter().map(|record| {
@@ -197,7 +198,7 @@ pub(super) fn table(records: &[Record]) -> String {
     aligned(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
 }
 
-/// An upload for programs.
+/// Returns an upload as JSON.
 pub(super) fn row(record: &Record) -> Value {
     let seconds = |time: std::time::SystemTime| {
         let since = time.duration_since(std::time::UNIX_EPOCH);
@@ -216,7 +217,7 @@ pub(super) fn row(record: &Record) -> Value {
     })
 }
 
-/// A URL without what may be secret in it.
+/// Returns a URL without the parts that may be secret.
 pub(super) fn place(url: &str) -> String {
     let Ok(mut url) = Url::parse(url) else {
         return "..".to_owned();
@@ -233,7 +234,7 @@ fn age(record: &Record) -> String {
     record.started.elapsed().map(text::age).unwrap_or_default()
 }
 
-/// Columns as wide as what is widest in them.
+/// Aligns columns by their widest cell.
 pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<_> = (0..N).map(|column| width(column).unwrap_or(0)).collect();

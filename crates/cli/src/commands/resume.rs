@@ -12,7 +12,7 @@ use crate::display::Display;
 use crate::exit::Code;
 use crate::output;
 
-/// Carries on with the uploads that are asked for.
+/// Continues the requested uploads.
 pub(super) async fn run(args: ResumeArgs) -> Result<Code, Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
     let display = Display::new(args.verbosity);
@@ -43,7 +43,7 @@ pub(super) async fn run(args: ResumeArgs) -> Result<Code, Error> {
     Ok(code.max(found.code()))
 }
 
-/// The upload that was named, all, or the only one.
+/// Returns the named upload, all of them, or the only one.
 fn wanted(args: &ResumeArgs, journal: &Journal) -> Result<Unfinished, Error> {
     if let Some(id) = &args.id {
         return Ok(Unfinished {

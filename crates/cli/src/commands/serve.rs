@@ -197,14 +197,14 @@ fn log_start(settings: &Settings, apis: &Registry) {
     }
 }
 
-/// The ledger, the directories that are being synced, the listener, the runtime, the log; media that is kept open for the
-/// next chunk, and media that is looked into.
+/// File descriptors for everything but clients: the ledger, directories that are being synced, the
+/// listener, the runtime, the log, and media that is cached or read by handlers.
 const OTHER_DESCRIPTORS: u64 =
     64 + windlass_server::CACHED_SESSIONS as u64 + windlass_server::MEDIA_READS as u64;
 
-/// Raises the soft limit on descriptors to the hard one, and says how many there are now.
+/// Raises the soft limit on file descriptors to the hard one, and returns it.
 ///
-/// The soft limit is low for the sake of programs that use `select`, which this one does not.
+/// The soft limit is low for programs that use `select`, which this one does not.
 fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -213,14 +213,15 @@ fn raise_descriptor_limit() -> u64 {
     };
     let current = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => raised.current,
-        // Some systems refuse a soft limit without end.
+        // Some systems refuse an unlimited soft limit.
         Err(_) => limit.current,
     };
     current.unwrap_or(u64::MAX)
 }
 
-/// Lowers the limits until there is a descriptor for everything that may be open at the same time: a socket for each
-/// connection, and a file for each upload and each download. Says whether that was needed.
+/// Lowers the limits until the descriptors suffice for everything that may be open at the same
+/// time: a socket for each connection, and a file for each upload and each download. Returns
+/// whether a limit was lowered.
 fn fit_limits(limits: &mut Limits, descriptors: u64) -> bool {
     let available = u128::from(descriptors.saturating_sub(OTHER_DESCRIPTORS));
     let counts = [
@@ -239,7 +240,7 @@ fn fit_limits(limits: &mut Limits, descriptors: u64) -> bool {
     true
 }
 
-/// Prints the names of all failpoints, one a line.
+/// Prints the names of all failpoints, one per line.
 #[cfg(feature = "failpoints")]
 pub(super) fn list_failpoints() {
     for point in Failpoint::ALL {
@@ -247,7 +248,7 @@ pub(super) fn list_failpoints() {
     }
 }
 
-/// Arms what the environment names, if it names one.
+/// Arms the failpoint that the environment names, if any.
 #[cfg(feature = "failpoints")]
 fn arm_failpoint() -> Result<(), UnknownFailpoint> {
     let wanted = client_variable(FAILPOINT_VARIABLE);

@@ -9,7 +9,7 @@ use crate::args::{CancelArgs, StatusArgs, Target};
 use crate::exit::Code;
 use crate::{display, output, text};
 
-/// Asks servers how far uploads are.
+/// Prints the committed offsets of uploads, which it asks their servers for.
 pub(super) async fn run_status(args: StatusArgs) -> Result<Code, Error> {
     setup::print_warnings();
     let (client, has_token) = setup::client(&args.token)?;
@@ -41,7 +41,7 @@ pub(super) async fn run_status(args: StatusArgs) -> Result<Code, Error> {
     Ok(worst)
 }
 
-/// A session that is asked about, and what the journal knows of it.
+/// A session, with its record in the journal if it has one.
 struct StatusQuery {
     session: SessionUri,
     record: Option<Record>,
@@ -107,7 +107,7 @@ impl StatusQuery {
         format!("{}  {state}{}", self.name(), self.difference(status))
     }
 
-    /// The server may well have more than this machine has heard of.
+    /// The server may have committed more than the journal knows.
     fn difference(&self, status: &Status) -> String {
         match (status, &self.record) {
             (Status::Active { committed }, Some(record)) if *committed != record.committed => {
@@ -132,7 +132,7 @@ impl StatusQuery {
     }
 }
 
-/// Gives an upload up.
+/// Cancels an upload.
 pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
     setup::print_warnings();
     let journal = journal::open(&args.journal)?;
@@ -157,7 +157,7 @@ pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
     Ok(Code::Success)
 }
 
-/// What became of it. In any case the server has nothing of it any more.
+/// Describes the outcome. In each case the server no longer has the upload.
 fn outcome(what: &str, status: &Status) -> String {
     match status {
         Status::Lost => format!("the server no longer knows {what}"),

@@ -96,11 +96,11 @@ impl Signals {
         })
     }
 
-    /// Waits for one.
+    /// Waits for a signal.
     ///
     /// # Cancel safety
     ///
-    /// A signal that comes while nobody waits is not lost.
+    /// A signal that arrives between two calls is not lost.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -116,7 +116,7 @@ impl Signals {
     }
 }
 
-/// The crates that are heard begin with this.
+/// Prefix of the crates whose warnings are printed.
 const OURS: &str = "windlass";
 
 /// Starts to print warnings of the Windlass crates on standard error.
@@ -143,7 +143,7 @@ fn subscriber(print: impl Fn(&str) + Send + Sync + 'static) -> impl Subscriber +
 
 struct Warnings<F> {
     print: F,
-    /// An upload of many chunks may fail to be remembered at each of them.
+    /// An upload may warn at each of its chunks that the journal cannot be written.
     printed: Mutex<HashSet<String>>,
 }
 
@@ -169,7 +169,7 @@ impl<S: Subscriber, F: Fn(&str) + 'static> Layer<S> for Warnings<F> {
     }
 }
 
-/// The message, then its fields: mostly why.
+/// The message, followed by its fields, mostly the cause.
 #[derive(Default)]
 struct Line(String);
 

@@ -17,7 +17,7 @@ use crate::exit::Code;
 use crate::settings::{self, Environment, Sources};
 use crate::{output, text};
 
-/// The data directory that a server with the same flags, environment and file would use.
+/// Returns the data directory that a server with the same flags, environment and file would use.
 pub(super) fn data_directory(args: &StoreArgs) -> Result<PathBuf, settings::Error> {
     let sources = Sources {
         config: args.config.clone(),
@@ -27,7 +27,7 @@ pub(super) fn data_directory(args: &StoreArgs) -> Result<PathBuf, settings::Erro
     Ok(sources.merge()?.settings.data)
 }
 
-/// What can be done about a store that cannot be opened.
+/// Returns a hint about a store that cannot be opened.
 pub(super) fn open_hint(error: &OpenError) -> Option<&'static str> {
     match error {
         OpenError::InUse { .. } => Some("stop the server, or wait for the backup, that uses it"),
@@ -49,7 +49,7 @@ pub(super) fn open_hint(error: &OpenError) -> Option<&'static str> {
     }
 }
 
-/// Makes the backup.
+/// Runs the backup.
 pub(super) fn run_backup(args: &BackupArgs) -> Result<Code, Error> {
     let dir = data_directory(&args.store)?;
     let meter = Meter::new();
@@ -76,7 +76,7 @@ pub(super) fn run_backup(args: &BackupArgs) -> Result<Code, Error> {
     })
 }
 
-/// The exit code of a backup that was not made.
+/// Returns the exit code of a failed backup.
 pub(super) fn backup_exit_code(error: &BackupError) -> Code {
     match error {
         BackupError::NoStore { .. }
@@ -90,7 +90,7 @@ pub(super) fn backup_exit_code(error: &BackupError) -> Code {
     }
 }
 
-/// What can be done about a backup that was not made.
+/// Returns a hint about a failed backup.
 pub(super) fn backup_hint(error: &BackupError) -> Option<&'static str> {
     match error {
         BackupError::NoStore { .. } => Some("choose the directory of a server with --data"),
@@ -119,7 +119,7 @@ fn backup_counts(done: &BackedUp) -> String {
     )
 }
 
-/// The end for programs.
+/// Returns the result as JSON.
 fn backup_summary(done: &BackedUp) -> Value {
     json!({
         "event": "backed_up",
@@ -133,7 +133,7 @@ fn backup_summary(done: &BackedUp) -> Value {
     })
 }
 
-/// Verifies the store, and repairs it if that was asked for.
+/// Verifies the store, and repairs it if requested.
 pub(super) fn run_verify(args: &VerifyArgs) -> Result<Code, Error> {
     let dir = data_directory(&args.store)?;
     let options = VerifyOptions::new(SystemClock.now()).repair(args.repair);
@@ -165,7 +165,7 @@ pub(super) fn run_verify(args: &VerifyArgs) -> Result<Code, Error> {
     })
 }
 
-/// The exit code of a verification that was not done.
+/// Returns the exit code of a verification that could not run.
 pub(super) fn verify_exit_code(error: &VerifyError) -> Code {
     match error {
         VerifyError::NoStore { .. } | VerifyError::Open(_) | VerifyError::DeletionLocked { .. } => {
@@ -175,7 +175,7 @@ pub(super) fn verify_exit_code(error: &VerifyError) -> Code {
     }
 }
 
-/// What can be done about a verification that was not done.
+/// Returns a hint about a verification that could not run.
 pub(super) fn verify_hint(error: &VerifyError) -> Option<&'static str> {
     match error {
         VerifyError::NoStore { .. } => Some("choose the directory of a server with --data"),
@@ -185,7 +185,7 @@ pub(super) fn verify_hint(error: &VerifyError) -> Option<&'static str> {
     }
 }
 
-/// A finding for people.
+/// Returns a finding as a line for people.
 fn finding_text(finding: &Finding, repair: bool) -> String {
     let subject = finding.subject.to_string();
     let fault = finding.fault.to_string();
@@ -198,7 +198,7 @@ fn finding_text(finding: &Finding, repair: bool) -> String {
     )
 }
 
-/// What was done about a finding, or is to be done.
+/// Returns what was done about a finding, or what the user can do.
 fn next_step(finding: &Finding, repair: bool) -> &'static str {
     let is_session = matches!(finding.subject, Subject::Session { .. });
     match &finding.fault {
@@ -236,7 +236,7 @@ fn severity(finding: &Finding) -> &'static str {
     }
 }
 
-/// A finding for programs.
+/// Returns a finding as JSON.
 fn finding_json(finding: &Finding) -> Value {
     let mut row = json!({
         "event": "finding",

@@ -1,4 +1,5 @@
-//! Several uploads at once, until all have ended or somebody stops them; and what is said of each.
+//! Runs several uploads at once until all have ended or a signal stops them, and reports the result
+//! of each.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
@@ -17,29 +18,29 @@ use crate::exit::Code;
 use crate::output;
 use crate::text;
 
-/// How long servers are asked how much they have when somebody wants to go.
+/// Time limit for the status queries after an interrupt.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An upload that is to be done.
+/// An upload to run.
 pub(super) struct Job {
-    /// Where it is shown.
+    /// Its display.
     pub(super) handle: ProgressHandle,
     /// It.
     pub(super) work: Work,
 }
 
-/// Dropped, it stops.
+/// Dropping it stops the upload.
 pub(super) type Work = Pin<Box<dyn Future<Output = Result<Uploaded, Error>> + Send>>;
 
-/// Bytes that are committed, by the id of the upload.
+/// Committed bytes, by the id of the upload.
 type Committed = HashMap<String, u64>;
 
-/// What is needed to speak of uploads.
+/// The context for reports about uploads.
 #[derive(Debug)]
 pub(super) struct Transfers {
     pub(super) client: Client,
     pub(super) display: Display,
-    /// What remembers them, if anything does, and how they are carried on.
+    /// The journal, if there is one, and the command that continues an upload.
     pub(super) journal: Option<(Journal, ResumeCommand)>,
     pub(super) to_upload_url: bool,
     pub(super) has_token: bool,
@@ -147,7 +148,7 @@ impl Transfers {
         Some(resume_command.command(id))
     }
 
-    /// Says of each upload how much of it is there, and how it is carried on.
+    /// Reports for each upload the committed bytes and the command that continues it.
     async fn stopped(&self, handles: impl Iterator<Item = &ProgressHandle>) -> Code {
         self.display.leave();
         let handles: Vec<_> = handles.collect();
@@ -191,8 +192,9 @@ impl Transfers {
         });
     }
 
-    /// How much servers have of these uploads, as far as they say so soon: they keep what arrived before
-    /// the connections were cut. All are asked at once.
+    /// Returns the committed bytes of these uploads, as far as the servers reply within the time
+    /// limit. They also commit bytes that arrived before the connections were cut. All servers are
+    /// queried at once.
     async fn committed(&self, handles: &[&ProgressHandle]) -> Committed {
         let mut asked = JoinSet::new();
         for (id, session) in self.sessions(handles) {
@@ -209,7 +211,7 @@ impl Transfers {
         committed
     }
 
-    /// The sessions of these uploads.
+    /// Returns the sessions of these uploads.
     fn sessions(&self, handles: &[&ProgressHandle]) -> Vec<(String, SessionUri)> {
         let ids: HashSet<_> = handles
             .iter()
@@ -227,7 +229,7 @@ impl Transfers {
     }
 }
 
-/// An upload that shows itself.
+/// Connects an upload to its display.
 pub(super) fn with_progress(upload: Upload, handle: &ProgressHandle) -> Upload {
     let handle = handle.clone();
     upload.on_progress(move |progress| handle.show(&View::from(progress)))

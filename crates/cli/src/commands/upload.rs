@@ -25,7 +25,7 @@ use existing_upload::{Choice, ExistingUploads};
 /// The name of standard input.
 const STDIN: &str = "-";
 
-/// The most that is kept in memory of what can be read only once.
+/// Maximum size of the window, in memory, of a source that can be read only once.
 pub(super) const LARGEST_WINDOW: u64 = 1 << 30;
 
 /// Uploads all sources.
@@ -63,7 +63,8 @@ fn is_stdin(source: &Path) -> bool {
     source == Path::new(STDIN)
 }
 
-/// It can be read once, and what is read of it must be kept until the server has it.
+/// Refuses standard input that is named twice or whose chunks exceed the window. It can be read only
+/// once, so bytes are kept until the server has committed them.
 fn check_stdin(args: &UploadArgs) -> Result<(), Error> {
     let from_stdin = args
         .positional
@@ -80,7 +81,8 @@ fn check_stdin(args: &UploadArgs) -> Result<(), Error> {
     }
 }
 
-/// What remembers the uploads. One in a single request, or of standard input, cannot be carried on.
+/// Returns the journal for the uploads. An upload in a single request, or of standard input, cannot
+/// be continued and has none.
 fn journal(args: &UploadArgs, display: &Display) -> Result<Option<Journal>, Error> {
     let is_one_request = args
         .upload_type
@@ -101,21 +103,21 @@ fn journal(args: &UploadArgs, display: &Display) -> Result<Option<Journal>, Erro
     journal::open_if_possible(&args.journal, display)
 }
 
-/// What all sources of the command have in common.
+/// The settings that all sources of the command share.
 struct Plan {
     upload: Upload,
     guess: bool,
-    /// How much is kept of what can be read only once: a chunk at the least.
+    /// Window of a source that can be read only once; at least one chunk.
     window: Option<u64>,
     client: Client,
     display: Display,
     existing: Option<ExistingUploads>,
 }
 
-/// What came of the sources.
+/// The outcome of all sources.
 struct Planned {
     jobs: Vec<Job>,
-    /// Whether somebody chose to leave some of them.
+    /// Whether the user chose to leave some of them.
     left: Code,
 }
 
@@ -174,7 +176,7 @@ impl Plan {
         Ok(planned)
     }
 
-    /// The job of one source, unless it is to be left as it is.
+    /// Returns the job of one source; `None` if the user chose to leave it.
     async fn job(&self, path: &Path) -> Result<Option<Job>, Error> {
         if is_stdin(path) {
             return Ok(Some(self.job_of_stdin()));
@@ -209,13 +211,13 @@ impl Plan {
             {
                 return client.resume(upload, held).await;
             }
-            // Earlier uploads were looked for already.
+            // Earlier uploads have been looked up already.
             client.upload(upload.ignore_journal(), source).await
         });
         Ok(Some(Job { handle, work }))
     }
 
-    /// Its first bytes are looked at before they go on their way.
+    /// The media type is guessed from the first bytes before they are sent.
     fn job_of_stdin(&self) -> Job {
         let handle = self.display.add_progress(STDIN);
         let mut upload = with_progress(self.upload.clone(), &handle);
@@ -225,7 +227,7 @@ impl Plan {
             let mut head = Vec::new();
             if guess {
                 let mut beginning = (&mut stdin).take(CONTENT_TYPE_PREFIX);
-                // What cannot be read now cannot be read a moment later either.
+                // A source that cannot be read now will fail again at once.
                 beginning.read_to_end(&mut head).await.ok();
                 if let Some(guessed) = content_type_of_bytes(&head) {
                     upload = upload.content_type(guessed)?;
@@ -241,7 +243,7 @@ impl Plan {
     }
 }
 
-/// A source of which so much is kept to be sent again, if it can be read only once.
+/// Sets the window of a source that can be read only once.
 fn with_window(source: Source, window: Option<u64>) -> Source {
     match window {
         Some(window) => source.with_window(window),
@@ -249,7 +251,7 @@ fn with_window(source: Source, window: Option<u64>) -> Source {
     }
 }
 
-/// Takes hold of an earlier upload, unless it was finished meanwhile.
+/// Locks the record of an earlier upload; `None` if it was finished in the meantime.
 fn hold(journal: &Journal, id: &RecordId) -> Result<Option<LockedRecord>, JournalError> {
     match journal.lock(id) {
         Ok(held) => Ok(Some(held)),
@@ -258,7 +260,8 @@ fn hold(journal: &Journal, id: &RecordId) -> Result<Option<LockedRecord>, Journa
     }
 }
 
-/// Reads JSON, or the file behind an `@`. Whether it is an object is looked at later.
+/// Parses JSON, or the JSON in the file that follows an `@`. The client checks that it is an
+/// object.
 fn read_metadata(text: &str) -> Result<Value, Error> {
     let json = match text.strip_prefix('@') {
         None => text.to_owned(),
@@ -273,7 +276,7 @@ fn read_metadata(text: &str) -> Result<Value, Error> {
 /// Number of first bytes from which the media type is guessed.
 const CONTENT_TYPE_PREFIX: u64 = 512;
 
-/// Types that say how something is packed or written and not what it is: a name knows better.
+/// Types of containers and encodings. The file name describes their content better.
 const VAGUE: [&str; 5] = [
     "application/zip",
     "application/gzip",
@@ -282,15 +285,15 @@ const VAGUE: [&str; 5] = [
     "application/x-ole-storage",
 ];
 
-/// The type of a file. `None` when nothing is known, or when it is no regular file: what is read of a
-/// pipe is gone.
+/// Returns the media type of a file; `None` if it is unknown or the file is not a regular one:
+/// bytes read from a pipe would be lost.
 async fn content_type_of_file(path: &Path) -> Option<String> {
     let by_name = mime_guess::from_path(path).first_raw();
     let head = head_of(path).await.unwrap_or_default();
     choose(by_name, content_type_of_bytes(&head)).map(str::to_owned)
 }
 
-/// The type of what begins with these bytes.
+/// Returns the media type of content that begins with these bytes.
 fn content_type_of_bytes(head: &[u8]) -> Option<&'static str> {
     infer::get(head).map(|found| found.mime_type())
 }
@@ -306,7 +309,7 @@ async fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Bytes do not lie as names do, but some of them say little.
+/// The bytes decide, unless their type is a container or an encoding.
 fn choose<'a>(by_name: Option<&'a str>, by_content: Option<&'a str>) -> Option<&'a str> {
     match (by_name, by_content) {
         (Some(name), Some(content)) if VAGUE.contains(&content) => Some(name),

@@ -1,11 +1,11 @@
-//! What is wrong with a TOML file, on one line.
+//! An error in a TOML file, on one line.
 
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use toml::de;
 
-/// What is wrong, and where.
+/// The message and its line.
 #[derive(Debug, Error)]
 #[error("{}:{line}: {message}, in `{source_line}`", path.display())]
 pub(crate) struct TomlError {
@@ -33,7 +33,7 @@ impl TomlError {
     }
 }
 
-/// The line of a byte, counted from 1.
+/// Returns the line of a byte, counted from 1.
 pub(super) fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }

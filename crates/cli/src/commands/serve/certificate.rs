@@ -1,4 +1,4 @@
-//! The server's certificate: read from files, and read again when an operator has renewed them.
+//! The server's certificate, read from files and reloaded on SIGHUP.
 
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
@@ -14,25 +14,25 @@ use rustls::sign::CertifiedKey;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The versions of HTTP that clients may choose from, the preferred one first.
+/// The ALPN protocols, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A certificate that can be replaced while the server runs. Connections keep the one that they began
-/// with.
+/// A certificate that can be replaced while the server runs. An open connection keeps its
+/// certificate.
 pub(super) struct Certificate {
     files: Files,
     current: RwLock<Arc<CertifiedKey>>,
 }
 
-/// Where a certificate and its key are, in PEM. It may be one file for both.
+/// The PEM files of a certificate and its key. Both may be the same file.
 #[derive(Debug, Clone)]
 struct Files {
-    /// The server's own certificate, then those that vouch for it.
+    /// The file with the certificate chain, the server's own first.
     chain: PathBuf,
     key: PathBuf,
 }
 
-/// Why a certificate cannot be used. No text shows anything of a key.
+/// Errors of certificates. No message contains a part of a key.
 #[derive(Debug, Error)]
 pub(crate) enum CertificateError {
     #[error("{} cannot be read", path.display())]
@@ -75,7 +75,8 @@ impl Certificate {
         Ok(())
     }
 
-    /// TLS 1.2 and 1.3 with this certificate, as it is at the beginning of each connection.
+    /// Returns a configuration for TLS 1.2 and 1.3 that uses the current certificate for each new
+    /// connection.
     pub(super) fn config(self: &Arc<Self>) -> Arc<ServerConfig> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -141,7 +142,7 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
     let path = path.to_owned();
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
         pem::Error::NoItemsFound => CertificateError::NoKey { path },
-        // What is damaged may be shown by the error, and it may be a part of the key.
+        // The parser's error may quote damaged text, which may be a part of the key.
         _ => CertificateError::Damaged { path },
     })
 }
@@ -158,7 +159,7 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 impl CertificateError {
-    /// What can be done about it.
+    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Unreadable { source, .. } => (source.kind() == io::ErrorKind::PermissionDenied)
@@ -183,8 +184,7 @@ impl CertificateError {
     }
 }
 
-/// Reads the certificate again whenever the process is hung up, from now on. Runs as long as the
-/// process.
+/// Starts a task that reloads the certificate at each SIGHUP, as long as the process runs.
 pub(super) fn reload_on_sighup(certificate: Arc<Certificate>) -> io::Result<()> {
     let mut hangups = signal(SignalKind::hangup())?;
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Why the server does not serve, or no longer: what is said, what can be done, and the exit code.
+//! Errors of `windlass serve`, with a hint and an exit code each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::commands::store;
 use crate::exit::Code;
 use crate::settings::{self, ApiError};
 
-/// Why the server does not serve, or no longer.
+/// An error that keeps the server from starting, or ends it.
 #[derive(Debug, ThisError)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -45,7 +45,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> Code {
         match self {
             Self::Settings(_) | Self::Api(_) | Self::Certificate(_) => Code::Usage,
@@ -60,7 +60,7 @@ impl Error {
         }
     }
 
-    /// What can be done about it.
+    /// Returns a hint for the user.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Settings(error) => error.hint(),

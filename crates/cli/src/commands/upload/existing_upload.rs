@@ -1,4 +1,5 @@
-//! What is to become of an earlier upload of the same file to the same place that was not finished.
+//! Earlier, unfinished uploads of the same file to the same URL: looks for them and asks what to
+//! do.
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
@@ -20,18 +21,18 @@ use crate::text;
 /// Time limit for the cancellation of an upload that starts again.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What to do.
+/// The decision about a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Choice {
     /// Begin at the first byte.
     Begin,
-    /// Carry on with this one.
+    /// Continue this upload.
     Resume(RecordId),
     /// Do nothing.
     Leave,
 }
 
-/// What was answered to the question.
+/// The answer to the question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Resume,
@@ -39,9 +40,9 @@ enum Answer {
     Leave,
 }
 
-/// Looks for earlier uploads, and asks. The journal is read once, however many sources there are.
+/// Looks for earlier uploads, and asks the user. The journal is read once for all sources.
 pub(super) struct ExistingUploads {
-    /// What the journal held at the beginning, by the paths of the files; of each, oldest first.
+    /// The records of the journal by the path of the file, oldest first.
     records: HashMap<PathBuf, Vec<Record>>,
     client: Client,
     journal: Journal,
@@ -49,7 +50,7 @@ pub(super) struct ExistingUploads {
     policy: Policy,
 }
 
-/// What was said on the command line.
+/// The choice on the command line.
 #[derive(Debug, Clone, Copy)]
 enum Policy {
     Ask,
@@ -87,9 +88,9 @@ impl ExistingUploads {
         &self.journal
     }
 
-    /// What to do about a file.
+    /// Decides what to do about a file.
     pub(super) async fn choose(&self, upload: &Upload, path: &Path) -> Result<Choice, Error> {
-        // What cannot be recognised, or not be read, has no earlier upload.
+        // A source without an identity, or one that cannot be read, has no earlier upload.
         let Ok(now) = SourceIdentity::of(path).await else {
             return Ok(Choice::Begin);
         };
@@ -100,7 +101,7 @@ impl ExistingUploads {
         let resume = Choice::Resume(record.id.clone());
         match self.policy {
             Policy::Restart => self.discard(&found).await,
-            // The client says it better.
+            // The client reports it with more detail.
             _ if record.source.difference(&now).is_some() => Ok(resume),
             Policy::Resume => {
                 self.display.note(&format!(
@@ -118,14 +119,13 @@ impl ExistingUploads {
         }
     }
 
-    /// The earlier uploads of the same file to the same place, oldest first.
+    /// Returns the earlier uploads of the same file to the same URL, oldest first.
     fn find(&self, key: &UploadKey, path: &Path) -> Vec<&Record> {
         let of_file = self.records.get(path).into_iter().flatten();
         of_file.filter(|record| record.key() == *key).collect()
     }
 
-    /// Cancels earlier uploads. That a server cannot be reached, or has forgotten them, does not matter:
-    /// they expire.
+    /// Cancels earlier uploads. Errors are ignored: a session that is not cancelled expires.
     async fn discard(&self, found: &[&Record]) -> Result<Choice, Error> {
         for record in found {
             let Some(held) = hold(&self.journal, &record.id)? else {
@@ -161,9 +161,9 @@ async fn ask(path: &Path, record: &Record) -> Answer {
         let answer = tokio::task::spawn_blocking(read_line).await;
         match answer.ok().flatten().as_deref().map(read_answer) {
             Some(Some(answer)) => return answer,
-            // Something else was typed.
+            // Another answer: ask again.
             Some(None) => {}
-            // Nobody is there.
+            // Standard input has ended.
             None => return Answer::Leave,
         }
     }
