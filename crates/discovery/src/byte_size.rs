@@ -39,7 +39,7 @@ pub enum ByteSizeError {
     /// The text does not begin with a digit.
     #[error("a size begins with a number of bytes, as in 5GB or 15728640")]
     NoNumber,
-    /// What follows the number is no unit.
+    /// The text after the number is not a unit.
     #[error("`{unit}` is not a unit of size; use B, KB, MB, GB or TB")]
     UnknownUnit {
         /// The text after the number.

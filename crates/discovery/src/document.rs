@@ -60,7 +60,7 @@ pub struct Document {
     /// The path of the base URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_path: Option<String>,
-    /// What comes before the path of every method, e.g. `drive/v3/`; may be empty.
+    /// The prefix of the paths of all methods, e.g. `drive/v3/`; may be empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_path: Option<String>,
     /// Where batches of requests go, relative to the root URL.
@@ -84,7 +84,7 @@ pub struct Document {
     /// The methods outside of any collection, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub methods: BTreeMap<String, MethodDescription>,
-    /// Whatever else the document says.
+    /// Further fields of the document.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -99,7 +99,7 @@ pub struct Collection {
     /// The collections inside this one, by name.
     #[serde(rename = "resources", skip_serializing_if = "BTreeMap::is_empty")]
     pub collections: BTreeMap<String, Collection>,
-    /// Whatever else the document says.
+    /// Further fields of the document.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -150,7 +150,7 @@ pub struct MethodDescription {
     /// How media is uploaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub media_upload: Option<MediaUploadDescription>,
-    /// Whatever else the document says.
+    /// Further fields of the document.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -165,7 +165,7 @@ pub struct ParameterDescription {
     /// `string`, `integer`, `number` or `boolean`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub json_type: Option<String>,
-    /// What a string or a number holds, e.g. `int64`.
+    /// The format of a string or a number, e.g. `int64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// Prose.
@@ -192,7 +192,7 @@ pub struct ParameterDescription {
     /// The largest number as written, nearly always as a string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<Value>,
-    /// Whatever else the document says.
+    /// Further fields of the document.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -209,7 +209,7 @@ pub struct MediaUploadDescription {
     pub max_size: Option<Value>,
     /// The upload paths.
     pub protocols: UploadProtocols,
-    /// Whatever else the document says.
+    /// Further fields of the document.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -224,7 +224,7 @@ pub struct UploadProtocols {
     /// `uploadType=resumable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumable: Option<UploadProtocol>,
-    /// Whatever else the document says.
+    /// Further fields of the document.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -237,7 +237,7 @@ pub struct UploadProtocol {
     pub multipart: bool,
     /// The URI template, from the root, e.g. `/upload/drive/v3/files`.
     pub path: String,
-    /// Whatever else the document says.
+    /// Further fields of the document.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -264,8 +264,8 @@ impl Document {
 
     /// The document as a server at this root URL gives it to clients.
     ///
-    /// The root URL may end in a slash or not. Whatever would lead a client to another host goes:
-    /// `mtlsRootUrl`, and the regional `endpoints`.
+    /// The root URL may end with or without a slash. Fields that would lead a client to another
+    /// host are removed: `mtlsRootUrl`, and the regional `endpoints`.
     #[must_use]
     pub fn served_at(&self, root_url: &str) -> Self {
         let root_url = format!("{}/", root_url.trim_end_matches('/'));
@@ -283,7 +283,7 @@ impl Document {
         self.schemas.get(name)
     }
 
-    /// Every method with its place, those outside of collections first, else by name.
+    /// Returns every method with its position: first those outside of collections, then by name.
     pub(crate) fn described_methods(&self) -> Vec<(FieldPath, &MethodDescription)> {
         let mut found = Vec::new();
         find_methods(

@@ -56,11 +56,11 @@ pub enum Severity {
     Error,
 }
 
-/// What is odd at one place of a document that can be used.
+/// A warning about one position of a document that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LintWarning {
-    /// A method says that it takes media and not how.
+    /// A method accepts media but does not state how it is uploaded.
     #[error("there is no `mediaUpload`, so no media is taken")]
     FlagWithoutUpload,
     /// A method takes media and does not say so in the field that client generators read.
@@ -75,7 +75,7 @@ pub enum LintWarning {
         /// The path that those clients use.
         expected: String,
     },
-    /// There is no limit to the media.
+    /// The size of the media is not limited.
     #[error("there is no `maxSize`, so media of any size is taken")]
     Unlimited,
     /// An upload has no reply that the document describes.

@@ -45,7 +45,7 @@ pub enum MediaRange {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MediaTypeError {
-    /// There is no `type/subtype` of two tokens.
+    /// The text has no `type/subtype` of two tokens.
     #[error("`{text}` is not a media type such as image/png or image/*")]
     NotTypeAndSubtype {
         /// The text without its parameters.
@@ -54,7 +54,7 @@ pub enum MediaTypeError {
     /// A parameter is not `name=token` or `name="quoted string"`.
     #[error("`{text}` is not a parameter of a media type such as charset=utf-8")]
     Parameter {
-        /// What is left from the broken parameter on.
+        /// The rest of the text, from the malformed parameter on.
         text: String,
     },
 }

@@ -73,9 +73,9 @@ struct Route {
 struct Node {
     literals: HashMap<String, Node>,
     one: Option<Box<Node>>,
-    /// Routes whose templates end here.
+    /// Routes whose templates end at this segment.
     ended: Vec<usize>,
-    /// Routes whose templates go on with any number of segments.
+    /// Routes whose templates continue with any number of segments.
     open: Vec<usize>,
 }
 
@@ -279,7 +279,7 @@ impl MethodTable {
             routes.filter(move |route| (route.target == Target::Plain) == plain)
         };
         let mut first_routes: HashMap<_, &Route> = HashMap::new();
-        // The plain path says most to people, so it is looked at first.
+        // The plain path is checked first, since people recognise it best.
         of_target(true).chain(of_target(false)).find_map(|second| {
             let key = (&second.method.http_method, second.template.paths());
             let first = *first_routes.entry(key).or_insert(second);

@@ -23,7 +23,7 @@ pub struct Parameter {
     pub repeated: bool,
     /// `string`, `integer`, `number` or `boolean`; `string` where the document is silent.
     pub json_type: String,
-    /// What a string or a number holds, e.g. `int64`.
+    /// The format of a string or a number, e.g. `int64`.
     pub format: Option<String>,
     /// The numbers that values may be; `None` where they are no numbers.
     pub numbers: Option<Numbers>,
@@ -44,7 +44,7 @@ pub enum Location {
     Query,
 }
 
-/// The numbers that a value may be: those of its type and format, between its bounds.
+/// The numbers that a value may have, by its type, format and bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Numbers {
     /// Whole numbers: the type `integer`, and strings of the formats `int64` and `uint64`.

@@ -28,7 +28,7 @@ pub struct Schema {
     /// The name of the schema that is meant here.
     #[serde(rename = "$ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// What a string or a number holds, e.g. `int64`, `date-time`, `byte`.
+    /// The format of a string or a number, e.g. `int64`, `date-time`, `byte`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// Prose.
@@ -61,22 +61,22 @@ pub struct Schema {
     /// The values of a map, which has fields of any name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub additional_properties: Option<Box<Schema>>,
-    /// What holds for the property in some methods only.
+    /// Annotations: rules that apply to the property in some methods only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
-    /// Whatever else the document says, kept for writing it out again.
+    /// Further fields of the document, kept so that it can be written out again.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// What holds for a property in some methods only.
+/// Rules that apply to a property in some methods only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Annotations {
     /// The ids of the methods that cannot do without the property.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,
-    /// Whatever else the document says.
+    /// Further fields of the document.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -138,7 +138,7 @@ impl Schema {
         self.properties.get(name)
     }
 
-    /// What a resource of this schema says in its `kind` field, e.g. `storage#object`.
+    /// Returns the value of a resource's `kind` field, e.g. `storage#object`.
     ///
     /// Documents write it as the default of the property.
     pub fn kind(&self) -> Option<&str> {

@@ -41,7 +41,7 @@ use name::{FieldName, Identifier, MethodName, SchemaName};
 
 /// Reads the short form and compiles it.
 ///
-/// The [`Settings`] hold what a discovery document has no field for.
+/// The [`Settings`] hold the values for which a discovery document has no field.
 pub fn compile(text: &str) -> Result<(Document, Settings), ShortFormError> {
     let short: ShortForm = toml::from_str(text).map_err(Box::new)?;
     short.check(text)?;
@@ -189,7 +189,7 @@ impl ShortForm {
     }
 }
 
-/// Puts a method where its name says, into collections that are made on the way.
+/// Inserts a method at the position that its name states, and creates the collections on the way.
 fn insert(document: &mut Document, name: &MethodName, method: MethodDescription) {
     let (mut collections, verb) = name.split();
     let verb = verb.to_owned();
@@ -318,7 +318,7 @@ impl ShortForm {
     }
 }
 
-/// The schemas that there are, for those that are named.
+/// Checks that the schemas that fields refer to exist.
 struct References<'a> {
     known: HashSet<String>,
     text: &'a str,

@@ -8,9 +8,10 @@
 //! | `{+parent}:upload` | the same, and the path ends in `:upload` |
 //!
 //! Most of Google's documents say `v1/{+name}` for dozens of methods, and only the `pattern` of the
-//! parameter tells them apart: `^projects/[^/]+/locations/[^/]+$`. Such a pattern gives the variable
-//! a shape (`projects/*/locations/*`): a word stands for itself, `.*` for any segments, and whatever
-//! else for one segment. Nothing more is used of a pattern; there are no regular expressions here.
+//! parameter tells them apart: `^projects/[^/]+/locations/[^/]+$`. Such a pattern gives the
+//! variable a shape (`projects/*/locations/*`): a word matches itself, `.*` any number of segments,
+//! and anything else one segment. No other part of a pattern is used; there are no regular
+//! expressions here.
 //!
 //! Matching works on the path as it came over the wire. Nothing is normalised: a trailing slash, a
 //! doubled slash and a `..` are segments like any other, and values are decoded after the split.
@@ -27,7 +28,7 @@ const ALL_BUT_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// The reserved characters stay, save those that would end the path or may not occur in it.
+/// Reserved characters are kept, except those that would end the path or may not occur in it.
 const ALL_BUT_PATH: &AsciiSet = &ALL_BUT_UNRESERVED
     .remove(b'/')
     .remove(b':')
@@ -64,7 +65,7 @@ pub struct Template {
     verb: Option<String>,
 }
 
-/// The paths that a template matches, whatever its variables are called.
+/// The paths that a template matches, independent of the names of its variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Paths<'a> {
     elements: &'a [Element],
@@ -84,7 +85,7 @@ struct Variable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathParameters(Vec<(String, String)>);
 
-/// How narrow a template is: of two that match the same path, the smaller one is meant.
+/// The order of templates that match the same path: the smaller one is chosen.
 ///
 /// A custom verb is narrower than none. Then, from left to right, a literal is narrower than
 /// a segment, a segment narrower than any number of them, and to go on is narrower than to end.
@@ -242,7 +243,7 @@ impl Template {
         }
     }
 
-    /// How narrow this template is. The narrowest one comes first.
+    /// Returns the rank of this template. The most specific one has the smallest rank.
     pub fn specificity(&self) -> Specificity {
         Specificity {
             without_verb: self.verb.is_none(),
@@ -389,7 +390,7 @@ fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(name_byte)
 }
 
-/// What a template wants at one place of a path.
+/// The part of a path that an element of a template matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Element {
     /// This segment.

@@ -39,7 +39,7 @@ enum StandardMethod {
 }
 
 impl CollectionForm {
-    /// What one of the collection is called: `animal` in `animals`.
+    /// The name of one resource of the collection: `animal` in `animals`.
     pub(super) fn resource(&self, name: &Identifier) -> Identifier {
         self.resource.clone().unwrap_or_else(|| name.singular())
     }
@@ -68,18 +68,18 @@ impl CollectionForm {
         media.filter(|_| !methods.any(|method| method.takes_metadata()))
     }
 
-    /// What the schema of one of the collection is called: `Animal`.
+    /// The name of a resource's schema: `Animal`.
     fn schema_name(&self, name: &Identifier) -> String {
         self.resource(name).capitalised()
     }
 
-    /// What the schema of a page of the collection is called: `AnimalList`.
+    /// The name of the schema of a page: `AnimalList`.
     fn list_schema_name(&self, name: &Identifier) -> String {
         format!("{}List", self.schema_name(name))
     }
 }
 
-/// One collection with what its names are made of.
+/// A collection, with the parts of its names.
 pub(super) struct CollectionCompiler<'a> {
     pub(super) api_name: &'a str,
     pub(super) service_path: &'a str,
@@ -127,7 +127,7 @@ impl CollectionCompiler<'_> {
             id: Some(self.schema_name()),
             description: self.form.description.clone(),
             properties,
-            // Fields that nobody declared are kept as the client says them.
+            // Undeclared fields are kept as the client sends them.
             additional_properties: Some(Box::new(Schema::of_type("any"))),
             ..Schema::of_type("object")
         }

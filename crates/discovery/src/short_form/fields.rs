@@ -208,7 +208,7 @@ struct UnknownParameterType {
 }
 
 impl ParameterForm {
-    /// What a parameter is where nothing is said of it.
+    /// A parameter without a declaration.
     pub(super) fn string() -> Self {
         Self(ParameterTable {
             parameter_type: ParameterType {

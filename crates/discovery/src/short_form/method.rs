@@ -107,7 +107,7 @@ impl MethodForm {
         }
     }
 
-    /// Its own scopes, or those of the API.
+    /// Returns the scopes of the method, else those of the API.
     pub(super) fn scopes_or<'a>(&'a self, scopes: &'a [String]) -> &'a [String] {
         if self.scopes.is_empty() {
             scopes
@@ -120,7 +120,7 @@ impl MethodForm {
         self.path.0.variables().any(|variable| variable == name)
     }
 
-    /// The declared parameters, and the variables of the path of which nothing is said.
+    /// Returns the declared parameters and the undeclared variables of the path.
     fn parameters(&self) -> BTreeMap<String, ParameterDescription> {
         let variables = self.path.0.variables();
         let unsaid =
@@ -133,7 +133,8 @@ impl MethodForm {
         unsaid.chain(declared).collect()
     }
 
-    /// The variables of the path, then what the query cannot do without.
+    /// Returns the order of parameters: the variables of the path, then required parameters of the
+    /// query.
     fn parameter_order(&self) -> Vec<String> {
         let variables = self.path.0.variables().map(str::to_owned);
         let required = self
