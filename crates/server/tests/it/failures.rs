@@ -39,7 +39,7 @@ async fn count(vault: &MemoryVault) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn media_with_the_wrong_digest_that_no_row_names_is_deleted_at_once() {
+async fn unreferenced_media_with_a_wrong_digest_is_deleted_at_once() {
     let (world, vault) = without_checkpoints();
     let media = Media::new(1, 3_000_000);
     let session = world.start(Some(media.len())).await.unwrap();
@@ -52,7 +52,7 @@ async fn media_with_the_wrong_digest_that_no_row_names_is_deleted_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn media_that_grows_too_large_and_that_no_row_names_is_deleted_at_once() {
+async fn unreferenced_media_over_the_limit_is_deleted_at_once() {
     let (mut world, vault) = without_checkpoints();
     let session = world.start(None).await.unwrap();
     let part = |first| {
@@ -105,7 +105,7 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
 
 /// While it lives, another version of the server may still be able to finish it.
 #[tokio::test(start_paused = true)]
-async fn a_finishing_session_whose_start_cannot_be_read_ends_when_its_time_is_over() {
+async fn finishing_session_with_an_unreadable_start_fails_at_its_expiry() {
     let ledger = Arc::new(MemoryLedger::new());
     let id = finishing(&ledger).await;
     let stores = Stores {

@@ -90,7 +90,7 @@ fn no_acknowledged_byte_is_lost_when_the_nth_call_fails() {
 }
 
 #[test]
-fn no_acknowledged_byte_is_lost_when_the_nth_call_is_done_but_seems_to_fail() {
+fn no_acknowledged_byte_is_lost_when_the_nth_call_succeeds_but_reports_an_error() {
     over_memory(InjectedFault::Lost);
 }
 
@@ -110,7 +110,7 @@ fn over_the_local_store_no_acknowledged_byte_is_lost_when_the_nth_call_fails() {
 }
 
 #[test]
-fn over_the_local_store_none_is_lost_when_the_nth_call_is_done_but_seems_to_fail() {
+fn over_the_local_store_none_is_lost_when_the_nth_call_succeeds_but_reports_an_error() {
     over_the_local_store(InjectedFault::Lost);
 }
 

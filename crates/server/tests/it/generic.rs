@@ -76,7 +76,7 @@ fn refused(reply: &Reply, status: u16, says: &str) {
 }
 
 #[tokio::test]
-async fn a_resource_is_found_by_its_name_whichever_method_made_it() {
+async fn resource_is_found_by_name_after_any_method_created_it() {
     let barn = Barn::new();
     let uploaded = ok(&barn
         .upload("v1/barns/b/hayFiles:upload", "", &json!({}))
@@ -96,7 +96,7 @@ async fn a_resource_is_found_by_its_name_whichever_method_made_it() {
 }
 
 #[tokio::test]
-async fn a_client_may_choose_the_id_once() {
+async fn id_chosen_by_a_client_is_accepted_once() {
     let barn = Barn::new();
     let create = |id: &'static str| {
         let barn = &barn;
@@ -123,7 +123,7 @@ async fn a_client_may_choose_the_id_once() {
 }
 
 #[tokio::test]
-async fn the_id_may_be_beside_the_resource_in_the_metadata() {
+async fn id_next_to_the_resource_in_the_metadata_is_used() {
     let barn = Barn::new();
     let metadata = json!({"hayFileId": "first", "hayFile": {"title": "Hay"}});
     let upload = || barn.upload("v1/barns/b/hayFiles:upload", "", &metadata);
@@ -133,7 +133,7 @@ async fn the_id_may_be_beside_the_resource_in_the_metadata() {
 }
 
 #[tokio::test]
-async fn an_update_mask_says_what_a_patch_is_about() {
+async fn update_mask_limits_a_patch_to_its_fields() {
     let barn = Barn::new();
     let hay = json!({"title": "Hay", "weight": 3, "harvest": {"code": "a-1", "total": "7"}});
     ok(&barn
@@ -153,7 +153,7 @@ async fn an_update_mask_says_what_a_patch_is_about() {
 }
 
 #[tokio::test]
-async fn a_path_with_a_verb_that_nothing_explains_is_not_implemented() {
+async fn path_with_an_unknown_verb_is_not_implemented() {
     let barn = Barn::new();
     refused(
         &barn
@@ -170,7 +170,7 @@ async fn a_path_with_a_verb_that_nothing_explains_is_not_implemented() {
 }
 
 #[tokio::test]
-async fn media_under_a_name_of_the_clients_is_made_and_then_replaced() {
+async fn media_under_a_chosen_name_is_created_and_then_replaced() {
     let barn = Barn::new();
     for size in [2, 5] {
         let uri = "/upload/v1/media/x/y?uploadType=media";
@@ -185,7 +185,7 @@ async fn media_under_a_name_of_the_clients_is_made_and_then_replaced() {
 }
 
 #[tokio::test]
-async fn a_download_finds_what_was_uploaded_elsewhere_by_its_name() {
+async fn download_by_name_finds_media_of_another_upload_path() {
     let barn = Barn::new();
     ok(&barn
         .upload("v1/barns/b/hayFiles:upload", "hayFileId=h", &json!({}))
@@ -205,7 +205,7 @@ async fn a_download_finds_what_was_uploaded_elsewhere_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_resource_whose_path_has_no_id_is_named_by_a_field_or_a_parameter() {
+async fn resource_without_an_id_in_its_path_is_named_by_a_field_or_a_parameter() {
     let barn = Barn::new();
     let mut ids = Vec::new();
     for text in ["one", "two", "three"] {
@@ -239,7 +239,7 @@ async fn a_resource_whose_path_has_no_id_is_named_by_a_field_or_a_parameter() {
 }
 
 #[tokio::test]
-async fn a_verb_at_the_end_of_a_path_is_no_part_of_the_collection() {
+async fn verb_at_the_end_of_a_path_is_not_part_of_the_collection() {
     let barn = Barn::new();
     let sent = ok(&barn.upload("tags/send", "", &json!({"text": "moo"})).await);
     assert_eq!(ok(&barn.get("/tags").await)["items"], json!([sent]));

@@ -68,7 +68,7 @@ fn damaged(first: u64) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn nothing_of_a_body_is_committed_whose_end_is_wrong_or_missing() {
+async fn gzip_body_with_a_wrong_or_missing_end_commits_nothing() {
     for first in [0, FIRST] {
         let half = packed(first).len() / 2;
         let bodies = [
@@ -112,7 +112,7 @@ async fn nothing_of_a_body_is_committed_whose_end_is_wrong_or_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_before_a_pause_is_written_in_it_and_not_committed() {
+async fn gzip_bytes_before_a_pause_are_written_but_not_committed() {
     let counted = Counted::over(Stores {
         ledger: Arc::new(MemoryLedger::new()),
         vault: Arc::new(MemoryVault::new()),

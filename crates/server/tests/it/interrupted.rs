@@ -82,7 +82,7 @@ fn whole_range() -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_read_is_committed_when_the_server_is_told_to_end() {
+async fn bytes_read_are_committed_when_the_server_drains() {
     let standing = Standing::new().await;
     let serving = standing.world.serve().await;
     let append = standing.append().await;
@@ -103,7 +103,7 @@ async fn what_was_read_is_committed_when_the_server_is_told_to_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_read_is_kept_when_a_newer_append_takes_over() {
+async fn bytes_read_are_kept_when_a_newer_append_takes_over() {
     let standing = Standing::new().await;
     let older = standing.append().await;
     // Other bytes in the place of those that were read: only if those were kept, these are skipped.
@@ -119,7 +119,7 @@ async fn what_was_read_is_kept_when_a_newer_append_takes_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_read_is_kept_when_nobody_waits_for_the_reply_any_more() {
+async fn bytes_read_are_kept_when_the_client_has_gone() {
     let standing = Standing::new().await;
     let append = standing.append().await;
     append.abort();

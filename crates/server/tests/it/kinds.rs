@@ -211,7 +211,7 @@ async fn letters(ledger: &MemoryLedger) -> Vec<Resource> {
 }
 
 #[tokio::test]
-async fn a_kind_reads_media_whole_and_from_its_end_wherever_it_lies() {
+async fn handler_reads_media_whole_and_from_its_end_in_either_store() {
     let (world, ..) = post_office();
     // The ledger holds the first, the vault the others; the last one takes several windows.
     for len in [10, 100, 700_000] {
@@ -226,7 +226,7 @@ async fn a_kind_reads_media_whole_and_from_its_end_wherever_it_lies() {
 }
 
 #[tokio::test]
-async fn media_inside_of_json_is_stored_as_an_upload() {
+async fn media_inside_json_is_stored_as_an_upload() {
     let (world, ledger, _) = post_office();
     for len in [10, 100, 700_000] {
         let media = Media::new(len, len).whole();
@@ -241,7 +241,7 @@ async fn media_inside_of_json_is_stored_as_an_upload() {
 
 /// All the memory that there is would hold a third of it.
 #[tokio::test]
-async fn a_json_body_larger_than_the_memory_for_bodies_is_taken_alone() {
+async fn json_body_larger_than_the_memory_for_bodies_is_accepted_alone() {
     let mut limits = limits();
     (limits.metadata, limits.reading_memory) = (16 * 1024, 512 * 1024);
     let (world, ledger, _) = post_office_within(limits);
@@ -255,7 +255,7 @@ async fn a_json_body_larger_than_the_memory_for_bodies_is_taken_alone() {
 }
 
 #[tokio::test]
-async fn media_inside_of_json_is_held_to_the_methods_limit() {
+async fn media_inside_json_is_limited_by_the_method() {
     let (world, ledger, _) = post_office();
     let reply = post_json(
         &world,
@@ -269,7 +269,7 @@ async fn media_inside_of_json_is_held_to_the_methods_limit() {
 }
 
 #[tokio::test]
-async fn a_long_body_without_media_inside_is_refused_as_everywhere() {
+async fn long_json_body_without_media_is_refused() {
     let (world, ledger, _) = post_office();
     let long = "x".repeat(1_100_000);
     let inside = json!({"text": STANDARD.encode("hi"), "name": long});
@@ -283,7 +283,7 @@ async fn a_long_body_without_media_inside_is_refused_as_everywhere() {
 }
 
 #[tokio::test]
-async fn calls_that_change_the_same_take_turns() {
+async fn calls_with_the_same_lock_key_run_one_after_the_other() {
     let (world, ledger, _) = post_office();
     let uri = "/upload/post/v1/letters?uploadType=media";
     let calls = (0..40).map(|_| post(&world, uri, "text/plain", b"hello".to_vec()));
@@ -294,7 +294,7 @@ async fn calls_that_change_the_same_take_turns() {
 }
 
 #[tokio::test]
-async fn a_worker_is_told_of_what_is_committed() {
+async fn worker_is_notified_of_committed_changes() {
     let (world, ledger, emptied) = post_office();
     let serving = world.serve().await;
     let reply = post_json(&world, &json!({"text": STANDARD.encode("hello")})).await;
@@ -306,7 +306,7 @@ async fn a_worker_is_told_of_what_is_committed() {
 }
 
 #[tokio::test]
-async fn a_method_that_answers_with_nothing_but_media_needs_no_alt() {
+async fn method_with_media_as_its_only_reply_needs_no_alt() {
     let album = r#"
         name = "album"
         version = "v1"

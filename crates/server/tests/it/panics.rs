@@ -44,7 +44,7 @@ async fn panicking(nth: u64) -> Arc<Faults> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sweep_and_the_watch_over_the_disks_go_on_after_a_panic() {
+async fn sweep_and_disk_measurements_continue_after_a_panic() {
     // The first two are the look before the start.
     let mut panicked = Vec::new();
     for nth in 3..=10 {

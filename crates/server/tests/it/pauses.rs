@@ -27,7 +27,7 @@ const HALF: usize = 1000;
 const AFTER: usize = 1 << 20;
 
 #[tokio::test(start_paused = true)]
-async fn what_came_before_a_pause_does_not_wait_in_memory() {
+async fn bytes_before_a_pause_are_written_during_it() {
     let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
     let vault = FaultyVault::new(Arc::new(MemoryVault::new()), Arc::clone(&calls));
     let stores = Stores {
@@ -52,7 +52,7 @@ async fn what_came_before_a_pause_does_not_wait_in_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_before_a_pause_is_committed_in_it() {
+async fn bytes_before_a_pause_are_committed_during_it() {
     // Not a block, just a block, and just what a checkpoint is made for.
     for before in [20 << 10, 256 << 10, 1 << 20] {
         let all = before + AFTER;
@@ -96,7 +96,7 @@ async fn commits_in_a_pause(before: usize, range: String, status: u16) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_that_fails_in_a_pause_is_told_in_it() {
+async fn failed_commit_during_a_pause_is_reported_during_it() {
     // The first call starts the session.
     let calls = Arc::new(Faults::new(Trigger::From(2), InjectedFault::Fault));
     let stores = Stores {

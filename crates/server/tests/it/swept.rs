@@ -14,7 +14,7 @@ use crate::power::{LocalStores, PoweredStores};
 use crate::world::{Body, World};
 
 #[tokio::test]
-async fn a_session_whose_media_goes_while_it_is_written_is_gone() {
+async fn session_whose_media_is_deleted_while_it_is_written_is_gone() {
     // Found at the end of the request, and in the middle of it.
     for len in [40, 3_900_000] {
         let local = LocalStores::new();

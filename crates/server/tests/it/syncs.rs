@@ -67,7 +67,7 @@ fn status(reply: &Reply) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upload_in_one_request_is_answered_after_its_media_and_one_commit() {
+async fn single_request_upload_is_answered_after_its_media_sync_and_one_commit() {
     let path = "/upload/farm/v1/animals";
     let mut watched = Watched::new();
     let small = watched.world.simple("POST", path, Media::new(0, 10)).await;
@@ -83,7 +83,7 @@ async fn an_upload_in_one_request_is_answered_after_its_media_and_one_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_request_of_a_session_is_answered_after_its_own_commits_and_no_others() {
+async fn session_request_is_answered_after_its_own_commits_only() {
     let mut watched = Watched::new();
     let session = watched.world.start(Some(LARGE)).await.unwrap();
     assert_eq!(watched.waits(), ["start"]);
@@ -107,7 +107,7 @@ async fn each_request_of_a_session_is_answered_after_its_own_commits_and_no_othe
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_arrived_of_a_broken_request_is_synced_before_it_is_committed() {
+async fn bytes_of_a_broken_request_are_synced_before_their_commit() {
     let mut watched = Watched::new();
     let session = watched.world.start(Some(LARGE)).await.unwrap();
     watched.waits();
@@ -119,7 +119,7 @@ async fn what_arrived_of_a_broken_request_is_synced_before_it_is_committed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancellation_is_one_commit() {
+async fn cancellation_is_one_commit() {
     let mut watched = Watched::new();
     let session = watched.world.start(Some(LARGE)).await.unwrap();
     watched.chunk(&session, 0..400).await;

@@ -21,7 +21,7 @@ async fn put(world: &World, session: &str, first: u64) -> u16 {
 }
 
 #[tokio::test]
-async fn chunk_after_chunk_nothing_is_opened_again() {
+async fn consecutive_chunks_reuse_the_open_session() {
     let local = LocalStores::new();
     let Stores { ledger, vault } = local.stores();
     let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
@@ -46,7 +46,7 @@ async fn chunk_after_chunk_nothing_is_opened_again() {
 }
 
 #[tokio::test]
-async fn chunks_that_bring_nothing_new_keep_no_session_alive() {
+async fn chunks_without_new_bytes_do_not_extend_a_session() {
     let local = LocalStores::new();
     let clock: Arc<ManualClock> = Arc::default();
     let world = World::impatient(local.stores(), Arc::clone(&clock), Duration::from_secs(10));

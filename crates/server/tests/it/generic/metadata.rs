@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Barn, ok, refused};
 
 #[tokio::test]
-async fn metadata_that_the_schema_does_not_admit_is_refused_with_the_path_of_the_field() {
+async fn metadata_that_violates_the_schema_is_refused_with_the_path_of_the_field() {
     let barn = Barn::new();
     let table = [
         (json!({"title": ["Hay"]}), "title: must be of type string"),
@@ -74,7 +74,7 @@ async fn an_upload_with_wrong_metadata_is_refused_before_its_media() {
 }
 
 #[tokio::test]
-async fn what_is_written_otherwise_but_means_the_same_is_shown_as_the_schema_has_it() {
+async fn equivalent_values_are_returned_in_the_form_of_the_schema() {
     let barn = Barn::new();
     let table = [
         (json!({"title": 7}), json!({"title": "7"})),
@@ -94,7 +94,7 @@ async fn what_is_written_otherwise_but_means_the_same_is_shown_as_the_schema_has
 }
 
 #[tokio::test]
-async fn unknown_fields_and_those_of_the_server_are_let_pass_and_not_kept() {
+async fn unknown_and_server_fields_are_accepted_and_not_stored() {
     let barn = Barn::new();
     let hay = json!({
         "hat": 1,

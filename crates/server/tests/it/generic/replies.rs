@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Barn, ok};
 
 #[tokio::test]
-async fn a_resource_inside_of_request_and_response_is_filled_in_there() {
+async fn resource_wrapped_in_request_and_response_is_filled_in() {
     let barn = Barn::new();
     let metadata =
         json!({"hayFile": {"title": "Hay", "weight": "3", "labels": {"a": "b"}, "sizeBytes": "9"}});
@@ -29,7 +29,7 @@ async fn a_resource_inside_of_request_and_response_is_filled_in_there() {
 }
 
 #[tokio::test]
-async fn what_the_schema_requires_is_filled_in_with_the_plainest_value() {
+async fn required_fields_are_filled_in_with_the_simplest_value() {
     let barn = Barn::new();
     let made = ok(&barn.call("POST", "/v1/barns/b/hayFiles", &json!({})).await);
     assert_eq!(made["state"], "DRY");
@@ -40,7 +40,7 @@ async fn what_the_schema_requires_is_filled_in_with_the_plainest_value() {
 }
 
 #[tokio::test]
-async fn nested_objects_say_of_what_kind_they_are() {
+async fn nested_objects_state_their_kind() {
     let barn = Barn::new();
     let hay = json!({"harvest": {"total": 7}});
     let made = ok(&barn.call("POST", "/v1/barns/b/hayFiles", &hay).await);
@@ -51,7 +51,7 @@ async fn nested_objects_say_of_what_kind_they_are() {
 }
 
 #[tokio::test]
-async fn an_operation_is_done_and_can_be_asked_for() {
+async fn operation_is_done_and_can_be_read_by_its_name() {
     let barn = Barn::new();
     let operation = ok(&barn
         .upload("v1/barns/b/straw:import", "", &json!({"title": "Straw"}))
@@ -66,7 +66,7 @@ async fn an_operation_is_done_and_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn an_operation_that_makes_a_resource_responds_with_it() {
+async fn operation_that_creates_a_resource_returns_it() {
     let barn = Barn::new();
     let straw = json!({"title": "Straw"});
     let operation = ok(&barn.call("POST", "/v1/barns/b/straw", &straw).await);
@@ -78,7 +78,7 @@ async fn an_operation_that_makes_a_resource_responds_with_it() {
 }
 
 #[tokio::test]
-async fn a_deletion_may_be_an_operation() {
+async fn deletion_may_return_an_operation() {
     let barn = Barn::new();
     ok(&barn
         .upload("v1/barns/b/hayFiles:upload", "hayFileId=h", &json!({}))
@@ -92,7 +92,7 @@ async fn a_deletion_may_be_an_operation() {
 }
 
 #[tokio::test]
-async fn an_id_is_a_number_where_the_schema_wants_one() {
+async fn id_is_a_number_if_the_schema_requires_one() {
     let barn = Barn::new();
     let tag = ok(&barn.upload("tags", "", &json!({"text": "moo"})).await);
     let id = tag["id"].as_str().expect("an id");
@@ -100,7 +100,7 @@ async fn an_id_is_a_number_where_the_schema_wants_one() {
 }
 
 #[tokio::test]
-async fn a_method_without_a_response_is_answered_with_nothing() {
+async fn method_without_a_response_has_an_empty_reply() {
     let barn = Barn::new();
     assert_eq!(ok(&barn.upload("blank", "", &json!({})).await), json!({}));
 }
