@@ -25,7 +25,7 @@ fn insert(body: &Value) -> Reply {
 }
 
 #[test]
-fn an_inserted_animal_has_what_the_client_said_and_what_the_server_adds() {
+fn inserted_animal_has_the_fields_of_client_and_server() {
     let reply =
         insert(&json!({"name": "Dolly", "legs": 4, "tags": ["sheep"], "id": "mine", "size": "9"}));
     let id = farm::id(&reply);

@@ -93,7 +93,7 @@ fn the_rule_looks_at_the_length_of_a_chunk_and_not_at_its_place() {
 }
 
 #[test]
-fn a_small_chunk_that_brings_nothing_new_is_harmless() {
+fn small_chunk_without_new_bytes_is_accepted() {
     let session = farm::begin(farm(), "unaligned");
     session.append(MEDIA, 0..CHUNK).expect(308);
     assert_eq!(session.append(MEDIA, 0..1000).committed(), CHUNK);

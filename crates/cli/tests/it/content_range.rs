@@ -92,7 +92,7 @@ fn a_query_with_the_committed_count_as_total_finishes() {
 }
 
 #[test]
-fn every_way_to_say_nothing_makes_empty_media() {
+fn every_request_without_bytes_creates_empty_media() {
     for content_range in ["bytes */0", "bytes 0--1/0", "bytes 0-*/*", "bytes 0-*/0"] {
         let session = farm::begin(farm(), "empty");
         let reply = session.put(content_range, "").expect(201);

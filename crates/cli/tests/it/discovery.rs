@@ -28,7 +28,7 @@ fn the_document_says_where_it_was_reached() {
 }
 
 #[test]
-fn a_method_with_media_says_what_it_accepts_and_where_it_goes() {
+fn document_of_a_media_method_states_types_and_upload_paths() {
     let document = document().json();
     let insert = &document["resources"]["animals"]["methods"]["insert"];
     assert_eq!(insert["supportsMediaUpload"], true);

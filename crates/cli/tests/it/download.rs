@@ -34,7 +34,7 @@ impl Animal {
 }
 
 #[test]
-fn the_download_path_of_a_method_gives_its_media_and_nothing_else() {
+fn download_path_returns_media_only() {
     for len in SIZES {
         let animal = Animal::of(len);
         let path = format!("/download{}", farm::animal(&animal.id));
@@ -61,7 +61,7 @@ fn the_download_path_of_a_method_without_media_does_not_exist() {
 }
 
 #[test]
-fn a_download_has_the_media_and_says_what_it_is() {
+fn download_returns_the_media_with_its_headers() {
     for animal in SIZES.map(Animal::of) {
         let reply = animal.get(&[]).expect(200);
         let length = animal.media.len().to_string();
@@ -225,7 +225,7 @@ fn media_is_found_while_it_is_replaced_until_its_resource_is_gone() {
 }
 
 #[test]
-fn head_says_what_get_would_send() {
+fn head_has_the_headers_of_get() {
     for animal in SIZES.map(Animal::of) {
         let target = format!("{}?alt=media", farm::animal(&animal.id));
         let head = RawPeer::connect(farm()).exchange(&Request::new("HEAD", target));
@@ -262,7 +262,7 @@ fn a_resource_without_media_has_nothing_to_download() {
 }
 
 #[test]
-fn what_a_client_uploaded_does_not_run_as_a_page_of_the_server() {
+fn uploaded_html_does_not_run_as_a_page_of_the_server() {
     let reply = Animal::of(1000).get(&[]);
     assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
     assert!(

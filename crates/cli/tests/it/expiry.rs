@@ -22,7 +22,7 @@ fn outlive(session: &Session, alive: u16) -> Reply {
 }
 
 #[test]
-fn a_session_whose_time_is_over_is_answered_404_whatever_became_of_it() {
+fn expired_session_is_answered_404_in_any_state() {
     let server = own(&["--config", CONFIG]);
     let address = server.address();
     let (active, cancelled, failed, finished) = (

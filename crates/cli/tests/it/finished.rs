@@ -10,7 +10,7 @@ use crate::server::farm;
 const MEDIA: Media = Media::new(13, CHUNK_GRANULARITY + 1);
 
 #[test]
-fn a_finished_session_repeats_its_reply_to_whatever_comes() {
+fn finished_session_repeats_its_reply_to_any_request() {
     let name = "finished-once";
     let session = farm::begin(farm(), name);
     session.append(MEDIA, 0..CHUNK_GRANULARITY).expect(308);

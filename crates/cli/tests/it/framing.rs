@@ -140,7 +140,7 @@ fn a_reply_to_a_long_body_that_is_refused_reaches_a_client_that_is_still_sending
 }
 
 #[test]
-fn a_length_that_is_no_number_is_refused_and_the_connection_closed() {
+fn malformed_length_is_refused_and_closes_the_connection() {
     for length in [
         "-224288",
         "+5",

@@ -17,7 +17,7 @@ fn with_limits(file: &str) -> ServerProcess {
 }
 
 #[test]
-fn no_upload_begins_without_room_and_the_client_is_told_to_come_back() {
+fn upload_without_disk_space_is_refused_with_retry_after() {
     for file in ["low_disk.toml", "full_disk.toml"] {
         let server = with_limits(file);
         for request in [farm::simple(Media::new(1, 100)), farm::start("{}")] {
@@ -51,7 +51,7 @@ fn full_disk_refuses_writes_and_allows_reads_and_deletes() {
 }
 
 #[test]
-fn the_readiness_check_says_how_much_is_free_and_what_is_asked_for() {
+fn readiness_check_reports_free_and_required_space() {
     let server = with_limits("full_disk.toml");
     let reply = exchange(server.address(), &Request::new("GET", "/readyz")).expect(503);
     let text = reply.text();

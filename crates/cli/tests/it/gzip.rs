@@ -27,7 +27,7 @@ fn a_simple_upload_in_gzip_is_stored_unpacked() {
 }
 
 #[test]
-fn a_coding_that_changes_nothing_is_accepted() {
+fn identity_coding_is_accepted() {
     let identity = simple()
         .header("Content-Encoding", "identity")
         .body(MEDIA.whole());
@@ -155,7 +155,7 @@ fn a_damaged_gzip_chunk_does_not_finish_the_upload() {
 }
 
 #[test]
-fn a_damaged_gzip_chunk_leaves_what_was_committed_before_it() {
+fn damaged_gzip_chunk_keeps_the_committed_offset() {
     let session = farm::begin(farm(), "packed");
     session.append(MEDIA, 0..CHUNK_GRANULARITY).expect(308);
     let rest = CHUNK_GRANULARITY..MEDIA.len();
@@ -170,7 +170,7 @@ fn a_damaged_gzip_chunk_leaves_what_was_committed_before_it() {
 }
 
 #[test]
-fn a_gzip_body_that_ends_too_soon_leaves_nothing() {
+fn truncated_gzip_body_commits_nothing() {
     let session = farm::begin(farm(), "packed");
     let packed = gzip(&MEDIA.whole());
     let request = session

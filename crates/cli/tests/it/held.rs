@@ -95,7 +95,7 @@ fn uploads_above_their_limit_are_refused_until_others_end() {
 }
 
 #[test]
-fn downloads_that_nobody_takes_keep_out_downloads_and_nothing_else() {
+fn stalled_downloads_exclude_only_further_downloads() {
     let server = server("few_files.toml");
     let animal = farm::upload(server.address(), MEDIA);
     let download = farm::download(&farm::id(&animal));
@@ -145,7 +145,7 @@ fn take_memory<T>(server: &ServerProcess, large: &Request, mut begin: impl FnMut
 }
 
 #[test]
-fn json_that_is_not_all_there_counts_from_its_first_byte_and_leaves_room_for_short_json() {
+fn incomplete_json_counts_from_its_first_byte_and_leaves_memory_for_short_json() {
     let server = server("little_json_memory.toml");
     for unfinished in with_json(&json(900_000)) {
         let [large, others @ ..] = with_json(&json(300_000));
@@ -188,7 +188,7 @@ fn json_on_streams_counts_like_that_on_connections() {
 }
 
 #[test]
-fn replies_that_nobody_takes_leave_room_for_short_replies() {
+fn stalled_replies_leave_memory_for_short_replies() {
     let server = server("little_json_memory.toml");
     for _ in 0..3 {
         let [_, call, _] = with_json(&json(200_000));

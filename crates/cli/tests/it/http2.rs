@@ -88,7 +88,7 @@ fn replies_of_which_only_the_beginning_is_taken_are_given_up() {
 }
 
 #[test]
-fn a_reply_that_is_taken_comes_whole() {
+fn slowly_read_reply_is_complete() {
     let server = impatient();
     let media = media_of(&server);
     let mut peer = Http2Peer::connect(server.address(), 1_000_000);
@@ -102,7 +102,7 @@ fn a_reply_that_is_taken_comes_whole() {
 }
 
 #[test]
-fn a_connection_that_does_nothing_but_answer_pings_is_closed() {
+fn connection_that_only_answers_pings_is_closed() {
     let server = impatient();
     let mut silent = Http2Peer::connect(server.address(), 0);
     let mut asked = Http2Peer::connect(server.address(), 1000);

@@ -222,7 +222,7 @@ fn a_media_part_may_be_empty() {
 }
 
 #[test]
-fn metadata_may_be_nothing_or_null() {
+fn metadata_may_be_absent_or_null() {
     for metadata in ["", "{}", "null", " \r\n ", "\u{feff}{}"] {
         let reply = exchange(farm(), &boundary().body(parts(&[metadata, "abc"]))).expect(200);
         assert_eq!(reply.field("name"), Value::Null);

@@ -15,7 +15,7 @@ fn impatient() -> ServerProcess {
 }
 
 #[test]
-fn an_append_that_stands_still_is_given_up_and_what_came_is_kept() {
+fn stalled_append_is_ended_and_its_bytes_are_kept() {
     let server = impatient();
     let session = farm::begin(server.address(), "stalled");
     // With nothing sent it is what google-api-python-client does when it tries a chunk again.
@@ -64,7 +64,7 @@ fn a_head_that_stands_still_is_given_up() {
 }
 
 #[test]
-fn a_connection_on_which_nothing_more_is_asked_is_closed() {
+fn idle_connection_is_closed() {
     let server = impatient();
     let mut peer = RawPeer::connect(server.address());
     peer.exchange(&Request::new("GET", "/healthz")).expect(200);

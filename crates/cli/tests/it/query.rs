@@ -46,7 +46,7 @@ fn variants(session: &Session, content_range: &str) -> Vec<Request> {
 }
 
 #[test]
-fn a_query_is_told_by_its_range_however_it_is_sent() {
+fn query_is_recognised_by_its_range_with_any_framing() {
     let session = half();
     for content_range in ["bytes */*", "bytes */524288"] {
         for query in variants(&session, content_range) {
@@ -58,7 +58,7 @@ fn a_query_is_told_by_its_range_however_it_is_sent() {
 }
 
 #[test]
-fn an_end_is_told_by_its_total_however_it_is_sent() {
+fn end_is_recognised_by_its_total_with_any_framing() {
     let ways = variants(&half(), "").len();
     for way in 0..ways {
         let session = half();

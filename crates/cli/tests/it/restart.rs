@@ -42,7 +42,7 @@ fn an_acknowledged_byte_survives_the_end_of_the_server() {
 }
 
 #[test]
-fn an_upload_goes_on_after_a_crash_in_the_middle_of_a_request() {
+fn upload_continues_after_a_crash_during_a_request() {
     let mut server = own(&[]);
     let session = farm::begin(server.address(), "crashed");
     session.append(MEDIA, 0..CHUNK).expect(308);
@@ -62,7 +62,7 @@ fn an_upload_goes_on_after_a_crash_in_the_middle_of_a_request() {
 }
 
 #[test]
-fn a_server_that_is_told_to_end_commits_what_has_arrived() {
+fn terminated_server_commits_received_bytes() {
     let mut server = own(&[]);
     let session = farm::begin(server.address(), "drained");
     let mut peer = session.peer();
@@ -86,7 +86,7 @@ fn a_server_that_is_told_to_end_commits_what_has_arrived() {
 }
 
 #[test]
-fn a_request_that_comes_to_its_end_while_the_server_stops_is_answered() {
+fn request_that_ends_during_the_drain_is_answered() {
     let mut server = own(&[]);
     let session = farm::begin(server.address(), "drained");
     let mut peer = session.peer();
@@ -104,7 +104,7 @@ fn a_request_that_comes_to_its_end_while_the_server_stops_is_answered() {
 }
 
 #[test]
-fn a_server_that_is_told_to_end_brings_its_log_into_the_database() {
+fn terminated_server_checkpoints_its_wal() {
     let mut server = own(&[]);
     for _ in 0..5 {
         let session = farm::begin(server.address(), "left");

@@ -28,7 +28,7 @@ fn resumable_upload_paths_are_upload_paths() {
 }
 
 #[test]
-fn a_request_with_an_upload_id_addresses_a_session_whatever_else_it_says() {
+fn request_with_an_upload_id_addresses_a_session() {
     let session = farm::begin(farm(), "addressed");
     let id = session.upload_id();
     let queries = [
@@ -112,7 +112,7 @@ fn a_session_takes_put_post_and_delete_and_answers_405_to_other_verbs() {
 }
 
 #[test]
-fn an_upload_path_answers_405_to_verbs_that_upload_nothing() {
+fn upload_path_answers_405_to_other_methods() {
     let animal = farm::id(&farm::upload(farm(), Media::new(0, 1)));
     for verb in ["GET", "DELETE", "BREW"] {
         for target in [UPLOADS.to_owned(), format!("{UPLOADS}/{animal}")] {
@@ -123,7 +123,7 @@ fn an_upload_path_answers_405_to_verbs_that_upload_nothing() {
 }
 
 #[test]
-fn media_sent_to_the_plain_path_is_told_where_to_go() {
+fn media_sent_to_the_plain_path_is_refused_with_the_upload_path() {
     let animal = farm::id(&farm::upload(farm(), Media::new(0, 1)));
     for (verb, target) in [("POST", ANIMALS.to_owned()), ("PUT", farm::animal(&animal))] {
         for content_type in [
@@ -204,7 +204,7 @@ fn the_target_may_be_in_absolute_form() {
 }
 
 #[test]
-fn a_post_may_stand_for_another_verb_and_nothing_else_may() {
+fn only_post_may_override_its_method() {
     let animal = farm::id(&farm::upload(farm(), Media::new(0, 1)));
     let request = |verb, standing_for| {
         Request::new(verb, farm::animal(&animal))

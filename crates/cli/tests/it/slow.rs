@@ -10,7 +10,7 @@ use crate::server;
 const MEDIA: Media = Media::new(31, 10_000_000);
 
 #[test]
-fn what_a_slow_client_has_sent_is_committed_while_its_request_goes_on() {
+fn bytes_of_a_slow_client_are_committed_during_its_request() {
     // More than small media has, less than is written at once.
     commits_meanwhile(150_000);
 }

@@ -162,7 +162,7 @@ fn a_field_of_another_type_than_the_schema_says_is_refused() {
 }
 
 #[test]
-fn the_type_of_the_media_comes_from_the_start_or_its_metadata_and_never_from_a_chunk() {
+fn media_type_comes_from_the_start_or_its_metadata_never_from_a_chunk() {
     let typed = |content_type: &str| post().header("X-Upload-Content-Type", content_type);
     let table = [
         (typed("video/mp4").body(""), "video/mp4"),

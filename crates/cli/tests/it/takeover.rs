@@ -38,7 +38,7 @@ fn stalled(session: &Session) -> RawPeer {
 }
 
 #[test]
-fn a_newer_append_takes_over_at_once_and_what_the_older_one_sent_is_kept() {
+fn newer_append_takes_over_at_once_and_keeps_the_older_ones_bytes() {
     let server = patient();
     let session = farm::begin(server.address(), "taken-over");
     let older = stalled(&session);
@@ -53,7 +53,7 @@ fn a_newer_append_takes_over_at_once_and_what_the_older_one_sent_is_kept() {
 }
 
 #[test]
-fn what_an_older_append_sends_after_the_takeover_changes_nothing() {
+fn bytes_of_an_older_append_after_the_takeover_are_ignored() {
     let session = farm::begin(farm(), "taken-over");
     let mut older = stalled(&session);
     let reply = session.append(MEDIA, 0..2 * CHUNK_GRANULARITY);

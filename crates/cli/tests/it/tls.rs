@@ -68,7 +68,7 @@ impl Safe {
 }
 
 #[test]
-fn a_simple_upload_goes_over_https_and_its_links_say_so() {
+fn simple_upload_over_https_has_https_links() {
     let safe = Safe::new(&[]);
     let url = safe.server.url();
     assert!(url.starts_with("https://127.0.0.1:"), "{url}");
@@ -169,7 +169,7 @@ fn a_client_that_still_sends_sees_the_reply_and_a_clean_end() {
 }
 
 #[test]
-fn what_is_not_tls_is_hung_up_on_and_harms_nobody() {
+fn connection_without_tls_is_closed_and_others_go_on() {
     let safe = Safe::new(&[]);
     let plain = Request::new("GET", "/healthz").to_bytes();
     let garbage = vec![0xff; 100_000];
@@ -206,7 +206,7 @@ fn a_handshake_or_a_head_that_stands_still_is_given_up() {
 }
 
 #[test]
-fn connections_that_shake_no_hands_keep_nobody_out_for_long() {
+fn connections_without_a_handshake_are_closed_in_time() {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/few_connections.toml");
     let safe = Safe::new(&["--config", config]);
     let silent: Vec<_> = (0..3)

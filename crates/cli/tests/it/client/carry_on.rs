@@ -80,7 +80,7 @@ fn without_a_terminal_it_says_that_it_carries_on() {
 }
 
 #[test]
-fn resume_needs_no_more_than_the_beginning_of_an_id_and_nothing_when_there_is_one() {
+fn resume_accepts_a_prefix_of_an_id_or_none_for_a_single_upload() {
     let client_dir = client_dir("resumed");
     let id = client_dir.unfinished().remove(0)["id"]
         .as_str()
@@ -133,7 +133,7 @@ fn status_asks_the_server_and_uploads_does_not() {
 }
 
 #[test]
-fn cancel_deletes_what_the_server_has_and_forget_does_not() {
+fn cancel_deletes_the_session_and_forget_only_the_record() {
     let client_dir = client_dir("cancelled");
     let id = client_dir.unfinished().remove(0)["id"]
         .as_str()
@@ -193,7 +193,7 @@ fn an_upload_whose_session_was_cancelled_elsewhere_says_so() {
 }
 
 #[test]
-fn a_file_that_has_changed_is_refused_and_can_be_uploaded_anew() {
+fn changed_file_is_refused_and_can_be_uploaded_again() {
     let client_dir = client_dir("changed");
     let other = Media::new(22, MEDIA.len());
     client_dir.media("film.mp4", other);

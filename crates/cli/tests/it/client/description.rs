@@ -165,7 +165,7 @@ fn an_api_without_uploads_has_totals_only() {
 }
 
 #[test]
-fn a_check_tells_all_findings_and_fails_for_errors_only() {
+fn check_prints_all_findings_and_fails_for_errors_only() {
     let client_dir = client_dir();
     let ran = client_dir
         .run(&["discovery", "zoo.toml", "--check"])

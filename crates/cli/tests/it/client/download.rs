@@ -72,7 +72,7 @@ fn a_file_is_replaced_only_on_demand_and_nothing_goes_to_standard_output() {
 }
 
 #[test]
-fn an_exact_url_gets_what_is_there() {
+fn exact_url_downloads_its_content() {
     let (client_dir, animal) = client_dir();
     client_dir
         .run(&["download", link(&animal), "-o", "cow.json", "--exact-url"])
@@ -116,7 +116,7 @@ fn broken_download_continues_where_it_stopped() {
 }
 
 #[test]
-fn an_object_that_is_stored_in_gzip_comes_as_it_is_stored() {
+fn object_stored_in_gzip_is_downloaded_as_stored() {
     let server = own(&["--api", "storage"]);
     let bucket = Request::new("POST", "/storage/v1/b?project=farm").body(r#"{"name": "barn"}"#);
     exchange(server.address(), &bucket).expect(200);
@@ -134,7 +134,7 @@ fn an_object_that_is_stored_in_gzip_comes_as_it_is_stored() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn missing_resource_is_refused() {
     let client_dir = ClientDir::new();
     let url = format!("http://{}/farm/v1/animals/none", farm());
     client_dir.run(&["download", &url]).expect(1).says("404");
@@ -159,7 +159,7 @@ fn lying_server() -> std::net::SocketAddr {
 }
 
 #[test]
-fn media_that_is_not_what_the_server_has_is_not_kept_under_its_name() {
+fn media_with_a_wrong_checksum_is_not_kept_under_its_name() {
     let client_dir = ClientDir::new();
     let url = format!("http://{}/cow", lying_server());
     let ran = client_dir.run(&["download", &url, "--json"]).expect(5);

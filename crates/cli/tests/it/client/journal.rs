@@ -31,7 +31,7 @@ fn homeless(client_dir: &ClientDir, words: &[&str]) -> Command {
 }
 
 #[test]
-fn what_needs_no_journal_does_without() {
+fn upload_without_a_home_directory_runs_without_a_journal() {
     let client_dir = client_dir();
     let url = uploads(farm());
     for (name, media) in [("cow.jpg", SMALL), ("film.mp4", LARGE)] {
@@ -116,7 +116,7 @@ fn journal_removed_during_an_upload_gives_one_warning() {
 }
 
 #[test]
-fn a_session_that_no_server_knows_is_not_said_to_be_cancelled() {
+fn unknown_session_is_not_reported_as_cancelled() {
     let client_dir = ClientDir::new();
     let session = format!(
         "{}?uploadType=resumable&upload_id=mzxw6ytbmzxw6ytb",

@@ -71,7 +71,7 @@ fn data_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
-fn who_reads_a_list_may_go_and_who_reads_a_result_may_not() {
+fn closed_pipe_is_accepted_for_lists_and_an_error_for_results() {
     let client_dir = client_dir();
     into_nobody(&mut client_dir.command(&["man"])).expect(0);
     for flag in ["--quiet", "--json"] {

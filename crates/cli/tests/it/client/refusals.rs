@@ -16,7 +16,7 @@ fn client_dir() -> ClientDir {
 }
 
 #[test]
-fn what_is_typed_wrong_is_a_matter_of_usage() {
+fn invalid_arguments_exit_with_the_usage_code() {
     let client_dir = client_dir();
     let url = uploads(farm());
     let cases: [(&[&str], &str); 9] = [
@@ -56,7 +56,7 @@ fn what_is_typed_wrong_is_a_matter_of_usage() {
 }
 
 #[test]
-fn what_cannot_begin_says_why() {
+fn command_that_cannot_start_prints_its_reason() {
     let client_dir = client_dir();
     let url = uploads(farm());
     client_dir.write("no-directory", "");
@@ -180,7 +180,7 @@ fn worst_of_several_exit_codes_decides() {
 }
 
 #[test]
-fn what_is_answered_like_an_ordinary_call_is_no_upload() {
+fn reply_of_an_ordinary_call_is_not_an_upload() {
     let client_dir = client_dir();
     let proxy = FaultProxy::start(farm());
     let root = format!("http://{}/farm/v1/animals", proxy.address());

@@ -34,7 +34,7 @@ fn the_resource_is_data_and_all_else_is_talk() {
 }
 
 #[test]
-fn the_content_type_is_guessed_from_bytes_then_from_the_name_and_can_be_said() {
+fn content_type_is_guessed_from_bytes_then_name_unless_given() {
     let client_dir = ClientDir::new();
     let cases: [(&str, &[u8], &[&str], &str); 4] = [
         ("cow.jpg", PNG, &[], "image/png"),
@@ -131,7 +131,7 @@ fn an_update_replaces_the_media_of_a_resource() {
 }
 
 #[test]
-fn standard_input_is_uploaded_whatever_its_size() {
+fn standard_input_of_any_size_is_uploaded() {
     let client_dir = ClientDir::new();
     let cases = [
         (SMALL, "media"),

@@ -110,7 +110,7 @@ fn a_backup_made_under_load_is_served_with_all_that_was_acknowledged_before() {
 }
 
 #[test]
-fn what_a_backup_held_is_deleted_afterwards() {
+fn media_kept_for_a_backup_is_deleted_afterwards() {
     let mut server = own(&[]);
     let address = server.address();
     let id = farm::id(&farm::upload(address, LARGE));

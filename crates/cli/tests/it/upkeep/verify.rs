@@ -167,7 +167,7 @@ fn a_repair_is_refused_while_a_server_runs() {
 }
 
 #[test]
-fn a_server_whose_vault_is_not_there_does_not_start_and_loses_nothing() {
+fn server_without_its_vault_does_not_start_and_loses_nothing() {
     let (mut server, open) = busy();
     server.terminate();
     let (vault, aside) = (server.data().join("vault"), server.beside_data("aside"));
@@ -190,7 +190,7 @@ fn a_server_whose_vault_is_not_there_does_not_start_and_loses_nothing() {
 }
 
 #[test]
-fn where_there_is_no_store_nothing_is_made() {
+fn command_without_a_store_creates_nothing() {
     let (server, _) = busy();
     let absent = server.beside_data("absent");
     let ran = run("verify", &absent, &[]);
