@@ -42,12 +42,12 @@ const FIRST_READ_LEN: usize = 8 * 1024;
 
 const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
 
-/// What a handler has to say of a download.
+/// The entity tag and headers that a handler sets for a download.
 #[derive(Debug)]
 pub(crate) struct Own {
     /// The media's entity tag, quotes included.
     pub(crate) etag: Option<String>,
-    /// Headers beside the usual ones.
+    /// Headers in addition to the usual ones.
     pub(crate) headers: HeaderMap,
 }
 
@@ -213,7 +213,7 @@ impl Download {
     }
 }
 
-/// What a download request wants of a media.
+/// The part of a media that a download request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Requested {
     /// All of it.
@@ -299,7 +299,7 @@ impl RangeSpec {
         }
     }
 
-    /// What the range means for a media of `length` bytes.
+    /// Resolves the range for a media of `length` bytes.
     fn of(self, length: u64) -> Requested {
         match self {
             Self::Suffix { count: 0 } => Requested::NotSatisfiable,
@@ -317,8 +317,8 @@ impl RangeSpec {
     }
 }
 
-/// Reads `1*DIGIT`. A number too great for `u64` lies behind the end of every media, as does the
-/// greatest `u64`.
+/// Reads `1*DIGIT`. A number over `u64::MAX` is read as `u64::MAX`, which is past the end of every
+/// media.
 fn number(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))

@@ -40,7 +40,7 @@ impl Validators {
     }
 }
 
-/// What the preconditions of a request amount to.
+/// The outcome of a request's preconditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Do what the request asks for.
@@ -129,7 +129,7 @@ fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     }
 }
 
-/// The tags of a list, up to the first element that is none.
+/// Returns the tags of a list, up to the first element that is not a tag.
 fn tags(list: &str) -> impl Iterator<Item = ETag> {
     let mut rest = list;
     iter::from_fn(move || {
@@ -139,7 +139,8 @@ fn tags(list: &str) -> impl Iterator<Item = ETag> {
     })
 }
 
-/// A header value as text. A tag that is not UTF-8 is none of ours: it may be read as anything.
+/// A header value as text. Returns a header value as text. Invalid UTF-8 is replaced: such a tag is
+/// not one of this server's.
 fn value_text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes())
         .trim_matches([' ', '\t'])
@@ -184,7 +185,8 @@ impl ETag {
         Some((Self { weak, ..tag }, rest))
     }
 
-    /// Whether both are strong and the same (section 8.8.3.2): they promise the same bytes.
+    /// Returns whether both are strong and equal (section 8.8.3.2), so that they promise the same
+    /// bytes.
     pub(crate) fn equals_strongly(&self, other: &Self) -> bool {
         !self.weak && self == other
     }

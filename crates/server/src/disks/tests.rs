@@ -15,7 +15,7 @@ const LIMITS: FreeSpace = FreeSpace {
     hard: 64 * MB,
 };
 
-/// Two disks with so much free space.
+/// Two disks with the given free space.
 fn disks(ledger: u64, vault: u64, is_shared: bool) -> Disks {
     let disks = Disks::new(LIMITS);
     disks.ledger.ceiling.store(ledger, Ordering::Relaxed);
