@@ -1,7 +1,8 @@
 //! The application core: uploads from their first byte to their resource.
 //!
-//! Absent here: HTTP statuses and header names (see [`crate::error`], [`crate::reply`] and
-//! `windlass_proto`), and any knowledge of a particular API or store.
+//! Elsewhere: how requests are parsed (`windlass_proto`) and how errors and replies become HTTP
+//! ([`crate::error`], [`crate::reply`]). Exceptions: [`finish`] stores the status of a reply;
+//! [`request`] stores conditional headers and knows two metadata fields with a media type.
 //!
 //! | module | duty |
 //! |---|---|
@@ -79,7 +80,7 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    /// Refuses a new upload while the server stops, or if its disk might not hold the whole of it.
+    /// Refuses a new upload while the server drains, or while a disk is below the soft limit.
     pub(crate) fn admit_upload(&self) -> Result<(), Error> {
         match self.disks.space() {
             // Draining comes first: its reply sends the client to the next server at once.
@@ -132,7 +133,7 @@ impl ServerState {
         }
     }
 
-    /// Returns an empty permit for the memory of one reply.
+    /// Returns a permit for the memory of one reply, which holds no bytes yet.
     pub(crate) fn reply_memory(&self) -> ReplyMemoryPermit {
         ReplyMemoryPermit::new(&self.capacity)
     }

@@ -73,7 +73,8 @@ impl ServerState {
             append.is_gzip = body.is_gzip();
             append.expect_rest(&intake);
             let stop = append.receive(&mut intake, &mut body).await;
-            // Boxed when it is needed: a slow upload would hold the memory of its end for hours.
+            // Boxed when it is needed: a slow upload would hold the memory of the `end` future for
+            // hours.
             Box::pin(append.end(stop, intake, expected, body)).await
         }
         .boxed()
@@ -145,8 +146,8 @@ impl Append {
 
     /// Tells the sink how much comes with this request if the total is not known.
     fn expect_rest(&mut self, intake: &BodyFilter) {
-        // A chunk that alone exceeds the limit of small media shows that the media is large, so
-        // that its first bytes can be committed in a pause.
+        // If the stored bytes and the rest of this request exceed the limit of small media, the
+        // media is known to be large. Its first bytes may then be committed when the client pauses.
         if self.total.is_none() {
             let rest = intake.remaining_hint();
             self.sink.expect(rest.map(|rest| self.sink.offset() + rest));
@@ -159,7 +160,7 @@ impl Append {
             let piece = tokio::select! {
                 // In order of urgency: a client that always has bytes ready must not keep this
                 // request from seeing a takeover or the end of the server. Checkpoints come after
-                // the body: those of a client whose bytes are always ready are due in `make_room`.
+                // the body: if bytes are always ready, `make_room` makes them.
                 biased;
                 () = self.guard.superseded() => return Stop::Superseded,
                 () = self.server.lifecycle.drain_now.cancelled() => return Stop::Draining,
@@ -232,15 +233,16 @@ impl Append {
             }
         };
         match stop {
-            // Fewer bytes were stored than the body had. They are kept, but a whole chunk is never
-            // acknowledged in part: some clients do not look at the committed range.
+            // The disk filled up. The stored bytes are committed, but the request gets an error:
+            // some clients ignore the committed range and would take the whole chunk as stored.
             _ if full => Err(self.commit_and(flushed, Error::NoSpace).await),
             Stop::Complete => self.complete(intake, flushed, expected).await,
             Stop::Refused(error) => Err(self.commit_and(flushed, error.into()).await),
             Stop::Broken(error) => Err(self.commit_and(flushed, Error::Interrupted(error)).await),
             Stop::Draining => Err(self.commit_and(flushed, Error::Draining).await),
             Stop::Storage(error) => Err(self.commit_and(flushed, error).await),
-            // The newer request is waiting for the guard, so this one commits without its rest.
+            // The newer request is waiting for the guard, so this one commits before it has read
+            // the rest of its body.
             Stop::Superseded => self.yield_to_newer(flushed, body).await,
         }
     }
@@ -258,7 +260,7 @@ impl Append {
         Ok(())
     }
 
-    /// Writes the buffer, unless the write before it has returned memory for more bytes.
+    /// Waits for the running write, then writes the buffer, unless it has room again.
     async fn make_room(&mut self) -> Result<(), Error> {
         let earlier = self.sink.await_write().await?;
         let mut latest = None;
@@ -288,8 +290,8 @@ impl Append {
     async fn checkpoint(&mut self) -> Result<(), Error> {
         self.server.admit_write(self.sink.waiting())?;
         self.offset_committer.note_checkpoint(self.sink.offset());
-        // The second call writes nothing new: it waits for the first write and returns its
-        // checkpoint, since no further bytes may come for a long time.
+        // No further bytes may come for a long time, so a second call, which writes nothing, waits
+        // for the first write and returns its checkpoint.
         let earlier = self.sink.write(!self.is_gzip).await?;
         let latest = self.sink.write(false).await?;
         for checkpoint in earlier.into_iter().chain(latest) {
@@ -298,8 +300,8 @@ impl Append {
         Ok(())
     }
 
-    /// Makes the taken bytes durable. The flag says that the disk was full, so that only the bytes
-    /// written before are.
+    /// Makes the taken bytes durable. The flag is true if the disk was full; unwritten bytes are
+    /// then dropped.
     async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, bool), Error> {
         self.server.count_last_write(&self.sink);
         let (flushed, full) = match self.sink.flush_and_sync().await {
@@ -309,8 +311,9 @@ impl Append {
             }
             flushed => (flushed, false),
         };
-        // Before the final commit, which begins where this one ends. After the flush, so that the
-        // two of them overlap; and before its error, since a task must not be left behind.
+        // Waits for the running checkpoint commit: before the final commit, which starts at its
+        // offset; after the flush, so that both overlap; and before a flush error returns, so that
+        // no task is left behind.
         self.offset_committer.join().await?;
         let mut flushed = flushed?;
         flushed.progress.total = self.total;
@@ -418,7 +421,8 @@ impl Append {
             .await
     }
 
-    /// Creates the resource. Afterwards the session is finished, failed, or finishing.
+    /// Creates the resource. Afterwards the session is finished, failed, or finishing, unless an
+    /// error comes before the first commit.
     async fn finish(
         mut self: Box<Self>,
         mut flushed: FlushedMedia,
@@ -466,7 +470,8 @@ impl Append {
         {
             Ok(reply) => Ok(reply),
             Err(error) if is_final(&error) => Err(self.fail(error).await),
-            // The fault is not the upload's: it stays finishing, and the server tries again.
+            // The fault is not the upload's: the session is left finishing, and the server tries
+            // again.
             Err(error) => {
                 if !in_vault {
                     self.offset_committer
@@ -485,8 +490,8 @@ impl Append {
         let session = &self.offset_committer.session;
         let has_ended = self.server.fail(session.id, session.epoch).await;
         if has_ended && self.offset_committer.is_uncommitted() {
-            // No row has ever named this media, so that the sweep would take it for an orphan and
-            // delete it a day later.
+            // No row has ever named this media. The sweep would delete it only a day later, so it
+            // is deleted now.
             self.sink.discard().await;
         }
         pending.err().unwrap_or(error)

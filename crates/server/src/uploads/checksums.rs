@@ -1,4 +1,5 @@
-//! The digests of media that is being written: CRC32C in line, MD5 and SHA-256 in the background.
+//! The digests of media that is being written: CRC32C as the bytes arrive, MD5 and SHA-256 in the
+//! background.
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
@@ -9,7 +10,9 @@ use windlass_store::Extent;
 #[derive(Debug, Clone)]
 pub(super) struct RunningChecksum {
     pub(super) offset: u64,
-    /// Where the current extent begins: the bytes since the last commit.
+    /// Where the current extent begins: at the end of the last batch that was marked as a
+    /// checkpoint, or where the upload was resumed. Recovery reads the last extent back and
+    /// verifies it.
     extent_start: u64,
     /// Checksum of all bytes before the extent.
     before_extent: Crc32c,
@@ -59,7 +62,7 @@ impl RunningChecksum {
     }
 }
 
-/// Computes the digests that are too slow to be computed in line, on a blocking thread.
+/// Computes the digests that are too slow to be computed as the bytes arrive, on a blocking thread.
 pub(super) enum BackgroundHasher {
     /// No slow digest is wanted.
     Off,

@@ -122,14 +122,14 @@ impl ServerState {
     }
 
     fn uploaded(&self, finished: &FinishedMedia) -> Uploaded {
-        let session_ref = finished
+        let small_media = finished
             .small_media
             .as_ref()
             .map(|(_, bytes)| bytes.clone());
         Uploaded::new(
             self.store_handles.clone(),
             finished.media.clone(),
-            session_ref,
+            small_media,
         )
     }
 

@@ -1,4 +1,5 @@
-//! The commits of one appending request: checkpoints in the background, and the last one in line.
+//! The commits of one appending request: checkpoints in a background task, and the final commit,
+//! which the request awaits.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ pub(super) struct OffsetCommitter {
     /// Offset that the ledger has.
     committed: u64,
     /// Total length that the ledger has.
-    known_total: Option<u64>,
+    committed_total: Option<u64>,
     /// Total length that this request knows.
     total: Option<u64>,
     /// When the last checkpoint was scheduled.
@@ -47,7 +48,7 @@ impl OffsetCommitter {
         Self {
             server: Arc::clone(server),
             committed,
-            known_total: session.progress.total,
+            committed_total: session.progress.total,
             session,
             total,
             last: Instant::now(),
@@ -129,7 +130,8 @@ impl OffsetCommitter {
     ) -> Result<(), Error> {
         let progress = flushed.progress;
         // A chunk that was sent again costs no commit, and so keeps no session alive.
-        let nothing_new = progress.offset == self.committed && progress.total == self.known_total;
+        let nothing_new =
+            progress.offset == self.committed && progress.total == self.committed_total;
         if nothing_new && state == SessionState::Active {
             return Ok(());
         }
@@ -153,7 +155,7 @@ impl OffsetCommitter {
 
     fn note(&mut self, committed: &Committed) {
         self.committed = committed.offset;
-        self.known_total = committed.total;
+        self.committed_total = committed.total;
         self.session.expires = committed.expires.unwrap_or(self.session.expires);
     }
 }

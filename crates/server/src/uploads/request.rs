@@ -120,7 +120,7 @@ impl UploadHead<'_> {
 }
 
 impl UploadRequest {
-    /// Reads the form written by [`UploadRequest::to_bytes`]; `None` if it is another one.
+    /// Reads the form written by [`UploadRequest::to_bytes`]; `None` if the bytes cannot be parsed.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }

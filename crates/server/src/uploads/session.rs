@@ -153,8 +153,8 @@ impl ServerState {
                 expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
                 Ok(Some(SessionReply::Committed(session.progress.offset)))
             }
-            // Not a gap: the bytes that an older request is writing may fill it. Nor an error that
-            // ends the session, which takes a lease.
+            // Errors are answered at once, except two that need the lease: a gap, which the bytes
+            // of an older request may still fill, and an error that ends the session.
             Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
                 Err(error.into())
             }
@@ -237,7 +237,8 @@ impl ServerState {
                 }
                 let (epoch, is_dead) = (session.epoch, server.clock.now() >= session.expires);
                 let request = match request {
-                    // For example after a downgrade. Until it expires, a newer version may read it.
+                    // The stored request cannot be read, for example after a downgrade. Until it
+                    // expires, the session is kept for a version that can.
                     Err(error) if is_dead => {
                         server.fail(id, epoch).await;
                         return Err(error);
@@ -433,8 +434,8 @@ impl ServerState {
         path: &str,
     ) -> Result<(Session, UploadRequest), Error> {
         let session = session.ok_or(Error::SessionNotFound)?;
-        // First: the ledger deletes the context of an ended session, and its path with it. It is
-        // therefore answered alike under each path.
+        // Checked first: a cancelled or failed session has no stored request left, so there is no
+        // path to compare. It gets the same answer under every path.
         self.refuse_ended(&session)?;
         let request = remembered(&session)?;
         if self.lives_at(&session, &request, path) {

@@ -4,10 +4,10 @@
 //! what its next request needs: the row as it was committed, with its lease, and the open media, so
 //! that its last extent need not be read back and verified.
 //!
-//! Only the holder of a session's guard puts the session here, after it has committed all its work,
-//! and only the next holder takes it out. A request that finds no entry, or one that does not fit,
-//! asks the ledger, so an entry may be evicted at any time. The ledger refuses a commit under a
-//! lease that is not the newest, cached or not.
+//! Only the start of a session, and afterwards the holder of its guard, puts the session here,
+//! after all work is committed. Only the next holder takes it out. A request that finds no entry,
+//! or one that does not fit, asks the ledger, so an entry may be evicted at any time. The ledger
+//! refuses a commit under a lease that is not the newest, cached or not.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl SessionCache {
         Self(Mutex::new(LruCache::new(CAPACITY)))
     }
 
-    /// Keeps a session for its next request. The caller holds the session's guard.
+    /// Keeps a session for its next request. The caller has started the session or holds its guard.
     pub(crate) fn put(&self, cached: CachedSession) {
         if cached.request.memory() <= MAX_REQUEST {
             let mut map = self.map();

@@ -30,7 +30,7 @@ struct SingleRequestUpload<'a> {
     request: UploadRequest,
     intake: BodyFilter,
     sink: MediaSink,
-    /// When a write to the vault last began.
+    /// When `write` last returned; at first, when the upload was opened.
     written: Instant,
     wanted: Wanted,
     _permit: Permit,
@@ -267,7 +267,7 @@ impl<'a> SingleRequestUpload<'a> {
         Ok(())
     }
 
-    /// Writes the buffer, unless the write before it has returned memory for more bytes.
+    /// Waits for the running write, then writes the buffer, unless it has room again.
     async fn make_room(&mut self) -> Result<(), Error> {
         self.sink.await_write().await?;
         if !self.sink.has_room() {
@@ -312,8 +312,8 @@ impl<'a> SingleRequestUpload<'a> {
 
     /// Discards the media of a failed upload. Returns the error to answer.
     async fn give_up(&mut self, error: Error) -> Error {
-        // After a fault of the ledger the resource may have been committed, with this media. The
-        // sweep of the next process knows.
+        // After a fault of the ledger the resource may have been committed with this media, so the
+        // media is not deleted here. The sweep decides after a restart.
         if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
             self.sink.discard().await;
         }

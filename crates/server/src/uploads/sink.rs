@@ -1,8 +1,8 @@
 //! The path of media bytes from a request to durable storage.
 //!
 //! A [`MediaSink`] collects bytes in a [`WriteBuffer`], computes their checksums, and writes them
-//! while the next ones are read. Small media stays in memory and goes to the ledger; the first byte
-//! beyond the limit opens a media in the vault.
+//! while the next ones are read. Small media stays in memory and goes to the ledger. Other media is
+//! created in the vault by its first write.
 
 use std::sync::Arc;
 
@@ -230,8 +230,8 @@ impl MediaSink {
     /// Whether more bytes fit before the next [`MediaSink::write`]. Takes a pooled buffer if that is
     /// needed and there is one.
     ///
-    /// A full buffer is to be written at once, not with the next byte: a thousand slow uploads must
-    /// not each hold as much as they may.
+    /// When this returns false, the buffer is written at once and not with the next byte: otherwise
+    /// each of a thousand slow uploads could hold a full buffer.
     pub(crate) fn has_room(&mut self) -> bool {
         let unpooled = self.unpooled();
         if self.write_buffer.needs_pooled(unpooled) {

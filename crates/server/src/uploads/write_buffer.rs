@@ -242,8 +242,8 @@ impl BufferPool {
         Some(PooledBuffer { segments })
     }
 
-    /// Frees all memory if no buffer has been in use for [`UNUSED_CALLS`] calls. To be called
-    /// regularly.
+    /// Frees the memory if no buffer is in use and none was taken during the last
+    /// [`UNUSED_CALLS`] calls. To be called regularly.
     pub(crate) fn free_if_unused(&self) {
         let mut state = self.0.state();
         state.unused_calls = state.unused_calls.saturating_add(1);
