@@ -100,8 +100,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The upload failed and retries did not help, or cannot help. [`Error::session`] and
-    /// [`Error::upload`] name what a later attempt can continue.
+    /// The upload failed and retries did not help, or cannot help. If a later attempt can continue
+    /// the upload, [`Error::session`] is its session URI and [`Error::upload`] its id in the
+    /// journal.
     ///
     /// # Cancel safety
     ///

@@ -32,8 +32,8 @@
 //! neither used nor removed. Unknown fields are ignored, and are lost when the record is rewritten.
 //! A field that must not be ignored requires a new version.
 //!
-//! All functions block, usually for less than a millisecond, or for a few syncs of small files
-//! where they are durable. The journal does not access the network.
+//! All functions block, usually for less than a millisecond, those that write durably for a few
+//! syncs of small files. The journal does not access the network.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

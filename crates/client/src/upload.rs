@@ -180,7 +180,7 @@ impl Upload {
 
     /// Sets the upload type. By default, media of up to 5 MiB is uploaded in one request, as
     /// multipart if there is metadata, and larger media is resumable. A parameter `uploadType` in
-    /// the URL has the same effect.
+    /// the URL also sets the type.
     ///
     /// An upload in one request is sent again if it breaks. If only the reply was lost, a POST then
     /// creates a second resource. A resumable upload does not.

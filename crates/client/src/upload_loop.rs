@@ -39,7 +39,7 @@ pub(crate) struct UploadDriver<'a> {
     rate_meter: RateMeter,
     checksum: RunningChecksum,
     boundary: String,
-    /// The last transport error since a reply arrived.
+    /// The most recent transport error; cleared when a reply arrives.
     last_error: Option<TransportError>,
     /// The reply that finished the upload.
     final_reply: Option<Reply>,
@@ -123,7 +123,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Removes the record of an upload that cannot be continued.
+    /// Removes the record of an upload that is finished or cannot be continued.
     fn remove_record(&mut self) {
         if let Some(locked) = self.locked.take()
             && let Err(error) = locked.finish()
