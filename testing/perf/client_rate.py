@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast `windlass upload` is beside curl, against the same server, in the same run.
+"""Compares the speed of `windlass upload` with that of curl, against the same server, in the same run.
 
     testing/perf/client_rate.py [--size GIB] [--rounds N] [--keep DIRECTORY]
 

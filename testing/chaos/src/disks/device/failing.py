@@ -1,4 +1,4 @@
-# A disk that fails while a file beside it says so: an nbdkit plugin.
+# A disk that fails while a file next to it says so: an nbdkit plugin.
 #
 # nbdkit python failing.py image=FILE faults=FILE
 #
