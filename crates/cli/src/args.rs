@@ -2,24 +2,25 @@
 
 mod client;
 mod server;
-mod upload;
-mod value;
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
+use thiserror::Error;
 use url::Url;
+use windlass_client::{InvalidSessionUri, SessionUri};
+use windlass_discovery::ByteSize;
+use windlass_discovery::byte_size::ByteSizeError;
 
 pub(crate) use client::{
     CancelArgs, ConnectionArgs, DownloadArgs, JournalArgs, ResumeArgs, StatusArgs, TokenArgs,
-    UploadsArgs, VerbosityArgs,
+    UploadArgs, UploadsArgs, VerbosityArgs,
 };
 pub(crate) use server::{BackupArgs, ServeArgs, StoreArgs, VerifyArgs};
-pub(crate) use upload::UploadArgs;
-pub(crate) use value::Target;
-
-use value::parse_url;
 
 /// A server and a client for Google's media upload protocol.
 ///
@@ -130,6 +131,86 @@ const MAN_EXAMPLES: &str = "\
 Examples:
   windlass man ~/.local/share/man/man1
   windlass man | man -l -";
+
+/// Bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rate(pub(crate) NonZeroU64);
+
+/// The target of a command: an upload in the journal, or a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// An id, or its beginning.
+    Id(String),
+    /// A session URI.
+    Session(SessionUri),
+}
+
+/// Error for a text that is not a rate.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub(crate) enum NotARate {
+    #[error("{0}; a rate is written 256K or 10MB/s")]
+    Size(ByteSizeError),
+    #[error("a rate must be more than 0 bytes per second")]
+    Zero,
+}
+
+/// Error for a text that is not a URL of a web server.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub(crate) enum NotAUrl {
+    #[error("not a URL; a URL begins with http:// or https://")]
+    Syntax,
+    #[error("the scheme `{scheme}` is not supported; a URL begins with http:// or https://")]
+    Scheme { scheme: String },
+}
+
+impl FromStr for Rate {
+    type Err = NotARate;
+
+    fn from_str(text: &str) -> Result<Self, NotARate> {
+        let size = text.trim().trim_end_matches("/s");
+        let bytes = parse_size(size).map_err(NotARate::Size)?;
+        NonZeroU64::new(bytes).map(Self).ok_or(NotARate::Zero)
+    }
+}
+
+impl FromStr for Target {
+    type Err = InvalidSessionUri;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSessionUri> {
+        if text.contains(':') {
+            text.parse().map(Self::Session)
+        } else {
+            Ok(Self::Id(text.to_owned()))
+        }
+    }
+}
+
+/// Parses a size; `K` means `KB`.
+fn parse_size(text: &str) -> Result<u64, ByteSizeError> {
+    let is_short = text.ends_with(|last: char| "KMGTkmgt".contains(last));
+    let text = if is_short {
+        format!("{text}B")
+    } else {
+        text.to_owned()
+    };
+    text.parse().map(ByteSize::bytes)
+}
+
+/// Parses the URL of a web server.
+fn parse_url(text: &str) -> Result<Url, NotAUrl> {
+    let url = Url::parse(text).map_err(|_| NotAUrl::Syntax)?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        scheme => Err(NotAUrl::Scheme {
+            scheme: scheme.to_owned(),
+        }),
+    }
+}
+
+/// Parses a duration such as `90s` or `5m`.
+fn parse_duration(text: &str) -> Result<Duration, humantime::DurationError> {
+    humantime::parse_duration(text)
+}
 
 #[cfg(test)]
 mod tests;

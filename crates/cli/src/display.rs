@@ -2,25 +2,22 @@
 //!
 //! A [`Display`] shows bars if standard error is a terminal and lines otherwise, and prints events to
 //! standard output on request. A [`ProgressHandle`] shows one transfer on it. The text is built from a
-//! [`View`] by functions without a terminal or a clock, in [`view`] and [`event`].
+//! [`View`] by functions without a terminal or a clock, in [`view`].
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
-mod bars;
-mod event;
 mod progress;
 mod view;
 
-pub(crate) use bars::Meter;
-pub(crate) use event::{Downloaded, Event, Failed, Uploaded, checked};
-pub(crate) use progress::ProgressHandle;
+pub(crate) use progress::{Meter, ProgressHandle};
 pub(crate) use view::{Activity, Direction, View, Waiting};
-pub(crate) use view::{bytes_of, committed};
+pub(crate) use view::{Downloaded, Event, Failed, Uploaded};
+pub(crate) use view::{bytes_of, checked, committed};
 
 use crate::args::VerbosityArgs;
 use crate::output;
-use bars::ProgressBars;
+use progress::ProgressBars;
 
 /// The output of a command. Cheap to clone.
 #[derive(Debug, Clone)]

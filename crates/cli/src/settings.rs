@@ -5,29 +5,29 @@
 //! rules. The module opens only the configuration file and, on demand, API descriptions.
 
 mod api;
-mod error;
 mod key;
-mod rule;
 mod sources;
-mod toml_error;
 mod value;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use thiserror::Error as ThisError;
+use toml::de;
+
 pub(crate) use api::{ApiEntry, load};
 pub(crate) use api::{ApiError, ApiSource, UnknownApi};
-pub(crate) use error::Error;
 #[cfg(feature = "failpoints")]
 pub(crate) use sources::FAILPOINT_VARIABLE;
 pub(crate) use sources::{Environment, JOURNAL_VARIABLE, TOKEN_VARIABLE, client_variable};
-pub(crate) use toml_error::TomlError;
 pub(crate) use value::LogFilter;
 pub(crate) use value::RawValue;
 
 use key::{KEYS, Key};
+use value::ValueError;
 
 /// The server's settings.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ impl Merged {
     }
 
     fn check(&self) -> Result<(), Error> {
-        match rule::first_violated(&self.settings) {
+        match key::first_violated(&self.settings) {
             None => Ok(()),
             Some(rule) => Err(Error::Rule {
                 key: rule.key,
@@ -207,6 +207,105 @@ impl fmt::Display for Origin {
             Self::Flag(flag) => write!(f, "flag --{flag}"),
         }
     }
+}
+
+/// Why the settings cannot be used.
+#[derive(Debug, ThisError)]
+pub(crate) enum Error {
+    #[error("the configuration file {} cannot be read", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Toml(TomlError),
+    #[error("{}:{line}: there is no setting `{name}`", path.display())]
+    UnknownKey {
+        name: String,
+        path: PathBuf,
+        line: usize,
+        nearest: Option<&'static str>,
+    },
+    #[error("{}:{line}: this build of windlass is without `{table}`, so [{table}] cannot be set", path.display())]
+    Excluded {
+        table: &'static str,
+        path: PathBuf,
+        line: usize,
+    },
+    #[error("{}:{line}: `{key}` takes text, a number, true or false", path.display())]
+    Kind {
+        key: &'static str,
+        path: PathBuf,
+        line: usize,
+    },
+    #[error("{variable} is not UTF-8")]
+    NotUnicode { variable: String },
+    #[error("{key} ({origin})")]
+    Value {
+        key: &'static str,
+        origin: Origin,
+        source: ValueError,
+    },
+    #[error("{key} ({origin}): {requirement}")]
+    Rule {
+        key: &'static str,
+        origin: Origin,
+        requirement: &'static str,
+    },
+}
+
+impl Error {
+    /// Returns a hint for the user.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::UnknownKey {
+                nearest: Some(nearest),
+                ..
+            } => Some(format!("did you mean `{nearest}`?")),
+            Self::UnknownKey { nearest: None, .. } => {
+                Some("`windlass serve --check-config` prints all settings".to_owned())
+            }
+            Self::Excluded { table, .. } => Some(format!(
+                "remove the section, or build windlass with the feature `{table}`"
+            )),
+            Self::Unreadable { .. }
+            | Self::Toml(_)
+            | Self::Kind { .. }
+            | Self::NotUnicode { .. }
+            | Self::Value { .. }
+            | Self::Rule { .. } => None,
+        }
+    }
+}
+
+/// An error in a TOML file, on one line: the message and its line.
+#[derive(Debug, ThisError)]
+#[error("{}:{line}: {message}, in `{source_line}`", path.display())]
+pub(crate) struct TomlError {
+    path: PathBuf,
+    line: usize,
+    message: String,
+    source_line: String,
+}
+
+impl TomlError {
+    pub(crate) fn new(path: &Path, text: &str, error: &de::Error) -> Self {
+        let at = error.span().map_or(0, |span| span.start);
+        let line = line_of(text, at);
+        Self {
+            path: path.to_owned(),
+            line,
+            message: error.message().replace('\n', ", "),
+            source_line: text
+                .lines()
+                .nth(line - 1)
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+        }
+    }
+}
+
+/// Returns the line of a byte, counted from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
 
 #[cfg(test)]

@@ -173,7 +173,7 @@ fn invalid_command_lines_are_refused() {
 fn http_methods_are_case_insensitive() {
     for verb in ["PUT", "put", "Put"] {
         let args = upload(&format!("windlass upload a http://x/u --method {verb}"));
-        assert_eq!(args.method, upload::VerbArg::Put);
+        assert_eq!(args.method, client::VerbArg::Put);
     }
 }
 
@@ -194,4 +194,53 @@ fn the_flags_in_the_document_are_those_that_exist() {
     let flag = |word: &&str| word.starts_with("--") && word.len() > 2 && !word.starts_with("---");
     let mentioned: BTreeSet<_> = words.filter(flag).map(str::to_owned).collect();
     assert_eq!(mentioned, flags);
+}
+
+#[test]
+fn rates_are_sizes_with_or_without_a_second() {
+    let cases = [
+        ("1", 1),
+        ("256K", 256 << 10),
+        ("256k/s", 256 << 10),
+        ("10MB/s", 10 << 20),
+        ("10 MiB/s", 10 << 20),
+        (" 1G ", 1 << 30),
+        ("2TB", 2 << 40),
+    ];
+    for (text, bytes) in cases {
+        assert_eq!(
+            text.parse::<Rate>().map(|rate| rate.0.get()),
+            Ok(bytes),
+            "{text}"
+        );
+    }
+    for text in [
+        "",
+        "fast",
+        "0",
+        "0MB/s",
+        "5 cows",
+        "-1",
+        "1.5M",
+        "99999999999T",
+    ] {
+        assert!(text.parse::<Rate>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_url_is_one_of_a_web_server() {
+    assert!(parse_url("http://127.0.0.1:8080/upload/farm/v1/animals").is_ok());
+    assert_eq!(parse_url("cow.jpg"), Err(NotAUrl::Syntax));
+    let scheme = "ftp".to_owned();
+    assert_eq!(parse_url("ftp://x/y"), Err(NotAUrl::Scheme { scheme }));
+    assert!(parse_url("localhost:8080/upload").is_err());
+}
+
+#[test]
+fn status_argument_with_colon_is_a_session_uri() {
+    assert_eq!("mzxw".parse(), Ok(Target::Id("mzxw".to_owned())));
+    let session = "https://up.example.com/u?upload_id=x".parse::<Target>();
+    assert!(matches!(session, Ok(Target::Session(_))));
+    assert!("ftp://x".parse::<Target>().is_err());
 }

@@ -1,26 +1,29 @@
-//! `windlass upload`.
+//! `windlass upload` and `windlass resume`.
 
-mod existing_upload;
-
+use std::collections::HashMap;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
 use url::Url;
 use windlass_client::{
-    Chunking, Client, Journal, JournalError, LockedRecord, RateLimit, RecordId, Source, Upload,
-    UploadType,
+    Chunking, Client, Journal, JournalError, LockedRecord, RateLimit, Record, RecordId, Source,
+    SourceIdentity, Upload, UploadKey, UploadType,
 };
 
 use super::hints::ResumeCommand;
+use super::journal::Unfinished;
 use super::setup::Signals;
 use super::transfers::{Job, Transfers, Work, with_progress};
 use super::{Error, journal, setup};
-use crate::args::UploadArgs;
-use crate::display::Display;
+use crate::args::{ResumeArgs, UploadArgs};
+use crate::display::{self, Display};
 use crate::exit::Code;
-use existing_upload::{Choice, ExistingUploads};
+use crate::{output, text};
 
 /// The name of standard input.
 const STDIN: &str = "-";
@@ -29,7 +32,7 @@ const STDIN: &str = "-";
 pub(super) const LARGEST_WINDOW: u64 = 1 << 30;
 
 /// Uploads all sources.
-pub(super) async fn run(args: UploadArgs) -> Result<Code, Error> {
+pub(super) async fn run_upload(args: UploadArgs) -> Result<Code, Error> {
     let mut signals = Signals::catch().map_err(Error::Signals)?;
     let display = Display::new(args.verbosity);
     setup::print_warnings_on(&display);
@@ -317,9 +320,268 @@ fn choose<'a>(by_name: Option<&'a str>, by_content: Option<&'a str>) -> Option<&
     }
 }
 
+/// Time limit for the cancellation of an upload that starts again.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The decision about a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Begin at the first byte.
+    Begin,
+    /// Continue this upload.
+    Resume(RecordId),
+    /// Do nothing.
+    Leave,
+}
+
+/// The answer to the question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Resume,
+    Restart,
+    Leave,
+}
+
+/// Looks for earlier, unfinished uploads of the same file to the same URL, and asks the user. The
+/// journal is read once for all sources.
+pub(super) struct ExistingUploads {
+    /// The records of the journal by the path of the file, oldest first.
+    records: HashMap<PathBuf, Vec<Record>>,
+    client: Client,
+    journal: Journal,
+    display: Display,
+    policy: Policy,
+}
+
+/// The choice on the command line.
+#[derive(Debug, Clone, Copy)]
+enum Policy {
+    Ask,
+    Resume,
+    Restart,
+}
+
+impl ExistingUploads {
+    pub(super) fn new(
+        client: Client,
+        journal: Journal,
+        display: Display,
+        args: &UploadArgs,
+    ) -> Result<Self, Error> {
+        let found = journal::unfinished(&journal)?;
+        found.warn(|what, hint| display.warning(what, hint));
+        let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        let policy = match (args.existing.restart, args.existing.resume) {
+            (true, _) => Policy::Restart,
+            (_, true) => Policy::Resume,
+            _ if is_terminal && !args.verbosity.quiet => Policy::Ask,
+            _ => Policy::Resume,
+        };
+        Ok(Self {
+            records: by_path(found.records),
+            client,
+            journal,
+            display,
+            policy,
+        })
+    }
+
+    /// The journal.
+    pub(super) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Decides what to do about a file.
+    pub(super) async fn choose(
+        &self,
+        upload: &Upload,
+        path: &Path,
+    ) -> Result<Choice, windlass_client::Error> {
+        // A source without an identity, or one that cannot be read, has no earlier upload.
+        let Ok(now) = SourceIdentity::of(path).await else {
+            return Ok(Choice::Begin);
+        };
+        let found = self.find(&upload.key(&now), now.path());
+        let Some(record) = found.last() else {
+            return Ok(Choice::Begin);
+        };
+        let resume = Choice::Resume(record.id.clone());
+        match self.policy {
+            Policy::Restart => self.discard(&found).await,
+            // The client reports it with more detail.
+            _ if record.source.difference(&now).is_some() => Ok(resume),
+            Policy::Resume => {
+                self.display.note(&format!(
+                    "{}: carrying on; {}",
+                    path.display(),
+                    so_far(record)
+                ));
+                Ok(resume)
+            }
+            Policy::Ask => match ask(path, record).await {
+                Answer::Resume => Ok(resume),
+                Answer::Restart => self.discard(&found).await,
+                Answer::Leave => Ok(Choice::Leave),
+            },
+        }
+    }
+
+    /// Returns the earlier uploads of the same file to the same URL, oldest first.
+    fn find(&self, key: &UploadKey, path: &Path) -> Vec<&Record> {
+        let of_file = self.records.get(path).into_iter().flatten();
+        of_file.filter(|record| record.key() == *key).collect()
+    }
+
+    /// Cancels earlier uploads. Errors are ignored: a session that is not cancelled expires.
+    async fn discard(&self, found: &[&Record]) -> Result<Choice, windlass_client::Error> {
+        for record in found {
+            let Some(held) = hold(&self.journal, &record.id)? else {
+                continue;
+            };
+            let cancelled = timeout(CANCEL_TIMEOUT, self.client.cancel(&record.session)).await;
+            if !matches!(cancelled, Ok(Ok(_))) {
+                tracing::debug!(?cancelled, "an earlier session is left to expire");
+            }
+            held.finish()?;
+        }
+        Ok(Choice::Begin)
+    }
+}
+
+fn by_path(records: Vec<Record>) -> HashMap<PathBuf, Vec<Record>> {
+    let mut by_path = HashMap::<_, Vec<_>>::new();
+    for record in records {
+        let path = record.source.path().to_owned();
+        by_path.entry(path).or_default().push(record);
+    }
+    by_path
+}
+
+async fn ask(path: &Path, record: &Record) -> Answer {
+    let question = format!(
+        "{}: {}. Carry on? [Y/n, r to restart]",
+        path.display(),
+        so_far(record)
+    );
+    loop {
+        output::ask(&question);
+        let answer = tokio::task::spawn_blocking(read_line).await;
+        match answer.ok().flatten().as_deref().map(read_answer) {
+            Some(Some(answer)) => return answer,
+            // Another answer: ask again.
+            Some(None) => {}
+            // Standard input has ended.
+            None => return Answer::Leave,
+        }
+    }
+}
+
+/// `512 MiB of 1 GiB committed, begun 5 min ago`.
+fn so_far(record: &Record) -> String {
+    let much = display::committed(record.committed, Some(record.total));
+    match record.started.elapsed() {
+        Ok(ago) => format!("{much}, begun {} ago", text::age(ago)),
+        Err(_) => much,
+    }
+}
+
+/// A line of standard input; `None` at its end.
+fn read_line() -> Option<String> {
+    let mut answer = String::new();
+    match std::io::stdin().read_line(&mut answer) {
+        Ok(0) | Err(_) => None,
+        Ok(_) => Some(answer),
+    }
+}
+
+fn read_answer(answer: &str) -> Option<Answer> {
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "" | "y" | "yes" => Some(Answer::Resume),
+        "n" | "no" => Some(Answer::Leave),
+        "r" | "restart" => Some(Answer::Restart),
+        _ => None,
+    }
+}
+
+/// Continues the requested uploads.
+pub(super) async fn run_resume(args: ResumeArgs) -> Result<Code, Error> {
+    let signals = Signals::catch().map_err(Error::Signals)?;
+    let display = Display::new(args.verbosity);
+    setup::print_warnings_on(&display);
+    let (client, has_token) = setup::client(&args.connection.token)?;
+    let journal = journal::open(&args.journal)?;
+    let found = wanted(&args, &journal)?;
+    found.warn(|what, hint| output::warning(what, hint));
+    if found.is_empty() {
+        display.note("there is no unfinished upload");
+    }
+    let transfers = Transfers {
+        client,
+        display,
+        journal: Some((journal.clone(), ResumeCommand::new(&args.journal))),
+        to_upload_url: true,
+        has_token,
+    };
+    let limit = args.transfer.max_rate.map(|rate| RateLimit::new(rate.0));
+    let jobs = found
+        .records
+        .iter()
+        .map(|record| transfers.job(&journal, record, &args, limit.clone()))
+        .collect::<Result<_, _>>()?;
+    let code = transfers
+        .run(jobs, args.transfer.concurrency, signals)
+        .await;
+    Ok(code.max(found.code()))
+}
+
+/// Returns the named upload, all of them, or the only one.
+fn wanted(args: &ResumeArgs, journal: &Journal) -> Result<Unfinished, Error> {
+    if let Some(id) = &args.id {
+        return Ok(Unfinished {
+            records: vec![journal::named(journal, id)?],
+            damaged: Vec::new(),
+        });
+    }
+    let found = journal::unfinished(journal)?;
+    if args.all || found.records.len() < 2 {
+        return Ok(found);
+    }
+    found.warn(|what, hint| output::warning(what, hint));
+    for line in journal::table(&found.records).lines() {
+        output::note(line);
+    }
+    Err(Error::Several {
+        count: found.records.len(),
+    })
+}
+
+impl Transfers {
+    fn job(
+        &self,
+        journal: &Journal,
+        record: &Record,
+        args: &ResumeArgs,
+        limit: Option<RateLimit>,
+    ) -> Result<Job, Error> {
+        let handle = self.display.add_progress(journal::source_of(record));
+        let upload = Upload::of_record(record)?.verify(!args.transfer.no_verify);
+        let mut upload = with_progress(setup::with_retries(upload, &args.connection), &handle);
+        if let Some(limit) = limit {
+            upload = upload.rate_limit(limit);
+        }
+        let (client, journal, id) = (self.client.clone(), journal.clone(), record.id.clone());
+        let work: Work = Box::pin(async move { client.resume(upload, journal.lock(&id)?).await });
+        Ok(Job { handle, work })
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+    use windlass_client::{NewRecord, Settings};
+
     use super::*;
+    use crate::args::{Args, Command};
 
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
     const ZIP: &[u8] = b"PK\x03\x04\x14\0\0\0\x08\0";
@@ -347,6 +609,62 @@ mod tests {
                 expected,
                 "{name}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn the_journal_is_read_once_for_all_sources() {
+        let desk = tempfile::tempdir().expect("there is room");
+        let file = desk.path().join("cow.jpg");
+        std::fs::write(&file, "a cow").expect("there is room");
+        let source = SourceIdentity::of(&file).await.expect("a file");
+        let journal = Journal::open(desk.path().join("journal")).expect("there is room");
+        let url = "http://127.0.0.1:1/upload/farm/v1/animals";
+        let session = format!("{url}?upload_id=x");
+        let new = NewRecord {
+            url: url.to_owned(),
+            session: session.parse().expect("a session URI"),
+            http_method: "POST".to_owned(),
+            content_type: None,
+            metadata: None,
+            total: source.size(),
+            chunk_size: None,
+            source,
+        };
+        let id = journal
+            .create(new)
+            .expect("there is room")
+            .record()
+            .id
+            .clone();
+        let words = ["windlass", "upload", "cow.jpg", url];
+        let args = match Args::try_parse_from(words).expect("they are right").command {
+            Command::Upload(args) => args,
+            other => panic!("{other:?}"),
+        };
+        let client = Client::new(Settings::default()).expect("a client");
+        let existing = ExistingUploads::new(client, journal, Display::new(args.verbosity), &args);
+        let existing = existing.expect("the journal can be read");
+        std::fs::remove_dir_all(desk.path().join("journal")).expect("it is ours");
+        let upload = Upload::new(url.parse().expect("a URL")).expect("it is of the web");
+        let found = existing.choose(&upload, &file).await;
+        assert_eq!(found.expect("nothing is read"), Choice::Resume(id));
+        let other = upload.content_type("image/jpeg").expect("a type");
+        let found = existing.choose(&other, &file).await;
+        assert_eq!(found.expect("nothing is read"), Choice::Begin);
+    }
+
+    #[test]
+    fn an_empty_answer_carries_on() {
+        let cases = [
+            ("\n", Some(Answer::Resume)),
+            ("Yes\n", Some(Answer::Resume)),
+            (" n \n", Some(Answer::Leave)),
+            ("R", Some(Answer::Restart)),
+            ("what?\n", None),
+        ];
+        for (answer, choice) in cases {
+            assert_eq!(read_answer(answer), choice, "{answer:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use windlass_discovery::short_form::ShortFormError;
 use windlass_discovery::{Api, Error as DescriptionError};
 use windlass_server::{Conflict, Host, NotAHost, Registry, ServedApi};
 
-use super::toml_error::TomlError;
+use super::TomlError;
 
 /// The source of an API description.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,10 +8,9 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::Error;
 use super::key::{KEYS, Key, PREFIX};
-use super::toml_error::{TomlError, line_of};
 use super::value::RawValue;
+use super::{Error, TomlError, line_of};
 
 /// One setting in the file.
 #[derive(Debug)]
