@@ -6,8 +6,6 @@ mod tokens;
 
 use std::path::Path;
 
-use crate::server::program;
-
 /// Each crate with the crates of the workspace that it may depend on.
 const LAYERS: [(&str, &[&str]); 11] = [
     ("proto", &[]),
@@ -117,7 +115,7 @@ fn every_crate_forbids_unsafe_code() {
 #[cfg(not(feature = "failpoints"))]
 #[test]
 fn binary_without_the_failpoints_feature_has_no_failpoints() {
-    let binary = std::fs::read(program()).expect("it was built");
+    let binary = std::fs::read(crate::server::program()).expect("it was built");
     let has = |text: &[u8]| binary.windows(text.len()).any(|window| window == text);
     assert!(has(b"WINDLASS_JOURNAL"));
     assert!(!has(b"WINDLASS_FAILPOINT"));
