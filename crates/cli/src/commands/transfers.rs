@@ -10,8 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use windlass_client::{Client, Error, Journal, RecordId, SessionUri, Status, Upload, Uploaded};
 
-use super::hints::ResumeCommand;
-use super::hints::{self, HintContext, Task};
+use super::hints::{self, HintContext, ResumeCommand, Task};
 use super::setup::Signals;
 use crate::display::{self, Display, Event, Failed, ProgressHandle, View};
 use crate::exit::Code;

@@ -6,8 +6,7 @@ use http::header::{CONTENT_TYPE, HeaderName, LOCATION, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::*;
-use crate::content_range::CHUNK_GRANULARITY;
-use crate::content_range::CommittedRange;
+use crate::content_range::{CHUNK_GRANULARITY, CommittedRange};
 use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
 use crate::upload_type::UploadType;
 

@@ -18,8 +18,7 @@ use super::write_buffer::{MODEST_BUFFER, SMALL_BUFFER, WriteBuffer};
 use crate::capacity::Pool;
 use crate::error::Error;
 use crate::identifiers::{new_media_id, new_small_media_id};
-use crate::uploads::checksums::RunningChecksum;
-use crate::uploads::checksums::{BackgroundHasher, hash};
+use crate::uploads::checksums::{BackgroundHasher, RunningChecksum, hash};
 use crate::uploads::write_buffer::{BufferPool, Priority};
 
 /// The parts of the server that a sink needs.

@@ -25,8 +25,7 @@ use super::volume::Volume;
 use crate::disk::{FileSystem, LoopDevice, make_image};
 use crate::outcome::{Outcome, progress};
 use crate::server_under_test::{Server, ServerUnderTest};
-use crate::tool::dies_with_us;
-use crate::tool::{need, run as run_tool};
+use crate::tool::{dies_with_us, need, run as run_tool};
 use windlass_testkit::cleanup::CleanupShell;
 
 /// Room for what is uploaded between all failures, so that there are always writes to fail. Little of it is ever taken.

@@ -22,8 +22,7 @@ use super::volume::Volume;
 use crate::disk::FileSystem;
 use crate::outcome::Outcome;
 use crate::server_under_test::{Server, ServerUnderTest};
-use crate::tool::dies_with_us;
-use crate::tool::run as run_tool;
+use crate::tool::{dies_with_us, run as run_tool};
 
 /// Room for what is uploaded around all freezes. Little of it is ever taken.
 const DISK: u64 = 8 << 30;

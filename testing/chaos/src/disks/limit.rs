@@ -21,8 +21,7 @@ use super::verdict::Verdict;
 use crate::outcome::Outcome;
 use crate::scratch::Scratch;
 use crate::server_under_test::ServerUnderTest;
-use crate::tool::dies_with_us;
-use crate::tool::need;
+use crate::tool::{dies_with_us, need};
 
 /// The longest file. The ledger's own stay below it for as long as this takes.
 const LONGEST: u64 = 96 << 20;
