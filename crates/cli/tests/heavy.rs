@@ -130,7 +130,7 @@ fn a_thousand_sessions_at_once_take_less_than_176_mib_of_memory_with_little_for_
     assert_peak_below(&server, 176 * MIB);
 }
 
-/// A file of media, and what the client keeps beside it.
+/// A file of media, and the files that the client keeps next to it.
 struct ClientDir {
     directory: TempDir,
     len: u64,

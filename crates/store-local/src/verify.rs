@@ -88,7 +88,7 @@ pub enum VerifyEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verified {
     /// Whether a server had the store open meanwhile.
-    pub beside_server: bool,
+    pub with_server: bool,
     /// Number of sessions whose rows were read.
     pub sessions: u64,
     /// Number of resources whose rows were read.
@@ -199,7 +199,7 @@ pub fn verify(
         mismatch,
         options,
         counts: Verified {
-            beside_server: lock.is_none(),
+            with_server: lock.is_none(),
             ..Verified::default()
         },
         on_event,
@@ -267,7 +267,7 @@ impl Verifier<'_> {
         }
         // One long read, during which the WAL of a running server cannot restart. So it is kept
         // short.
-        for line in self.snapshot.integrity(!self.counts.beside_server)? {
+        for line in self.snapshot.integrity(!self.counts.with_server)? {
             self.ledger_damaged(line);
         }
         self.snapshot.identity()?;
@@ -440,7 +440,7 @@ impl Verifier<'_> {
             for (id, is_named) in page {
                 let fault = match is_named {
                     true => Fault::NamedGarbage,
-                    false if self.counts.beside_server => continue,
+                    false if self.counts.with_server => continue,
                     false => Fault::Garbage,
                 };
                 let repaired = self.clear_garbage(id, is_named)?;
@@ -512,7 +512,7 @@ impl Verifier<'_> {
             return Ok(());
         };
         let old = self.options.now.saturating_sub(self.options.grace);
-        if self.counts.beside_server && modified >= old {
+        if self.counts.with_server && modified >= old {
             return Ok(());
         }
         if self.repair.is_some() {

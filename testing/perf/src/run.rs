@@ -178,8 +178,8 @@ fn contestants(arguments: &Arguments, places: &Places) -> anyhow::Result<Vec<Con
 
 fn places(arguments: &Arguments) -> anyhow::Result<Places> {
     let bench = std::env::current_exe()?;
-    let beside = || bench.with_file_name("windlass");
-    let windlass = arguments.binary.clone().unwrap_or_else(beside);
+    let next_to_it = || bench.with_file_name("windlass");
+    let windlass = arguments.binary.clone().unwrap_or_else(next_to_it);
     let baseline = arguments.baseline.clone();
     for build in [Some(&windlass), baseline.as_ref()].into_iter().flatten() {
         ensure!(build.is_file(), "{} is not there", build.display());

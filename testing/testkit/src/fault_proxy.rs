@@ -49,8 +49,7 @@ pub struct FaultProxy {
 
 /// A request that the proxy received, and its progress.
 ///
-/// What is written here is written before the client can see it: who has read a reply finds its
-/// status and its bytes here.
+/// It is updated before the client can see a reply, so after a reply its status and bytes are here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
     /// Its place among all requests, from 0.

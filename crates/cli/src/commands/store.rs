@@ -273,7 +273,7 @@ fn verify_summary(verified: &Verified) -> Value {
     json!({
         "event": "verified",
         "sound": verified.is_sound(),
-        "beside_server": verified.beside_server,
+        "beside_server": verified.with_server,
         "sessions": verified.sessions,
         "resources": verified.resources,
         "media": verified.media,
@@ -299,7 +299,7 @@ fn verify_counts(verified: &Verified) -> String {
 }
 
 fn verdict(verified: &Verified) -> String {
-    let beside = if verified.beside_server {
+    let server = if verified.with_server {
         " (a server is running)"
     } else {
         ""
@@ -316,5 +316,5 @@ fn verdict(verified: &Verified) -> String {
     };
     let damage = counts("damage", verified.damage, verified.damage_repaired);
     let remains = counts("remains", verified.remains, verified.remains_cleared);
-    format!("{sound}{beside}: {damage}; {remains}")
+    format!("{sound}{server}: {damage}; {remains}")
 }

@@ -1,5 +1,5 @@
-//! What an operator does to a store: `windlass verify` and `windlass backup`, beside a server, after its
-//! end and after its death.
+//! `windlass verify` and `windlass backup`: while a server runs, after it has stopped, and after it was
+//! killed.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -67,7 +67,7 @@ fn of_an_upload(criterion: &mut Criterion) {
     group.throughput(Throughput::Bytes(data.len() as u64));
     group.bench_function("crc32c", |bencher| bencher.iter(|| in_line(&data)));
     for (name, wanted) in [("crc32c beside md5", MD5), ("crc32c beside sha256", SHA256)] {
-        group.bench_function(name, |bencher| bencher.iter(|| beside(wanted, &data)));
+        group.bench_function(name, |bencher| bencher.iter(|| in_parallel(wanted, &data)));
     }
     group.finish();
 }
@@ -90,7 +90,7 @@ fn in_line(data: &[u8]) -> u32 {
     hasher.value().0
 }
 
-fn beside(wanted: Wanted, data: &[u8]) -> (u32, Md5Sha256Hasher) {
+fn in_parallel(wanted: Wanted, data: &[u8]) -> (u32, Md5Sha256Hasher) {
     thread::scope(|scope| {
         let slow = scope.spawn(|| {
             let mut hasher = Md5Sha256Hasher::new(wanted);

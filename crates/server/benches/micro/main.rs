@@ -87,7 +87,7 @@ fn uploads(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A server, and who asks it.
+/// A server and its client.
 struct Fixture {
     runtime: Runtime,
     server: Server,

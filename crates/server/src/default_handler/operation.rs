@@ -251,11 +251,14 @@ pub(super) fn chosen_id<'a>(
         let names = names_the_id(name) && is_query_parameter(method, name);
         names.then(|| Some((name, call.query.first(name)?)))?
     });
-    let beside = (method.request != method.response).then_some(call.metadata);
-    let in_metadata = beside.into_iter().flatten().find_map(|(name, value)| {
-        let names = names_the_id(name);
-        names.then(|| Some((name.as_str(), value.as_str()?)))?
-    });
+    let not_the_resource = (method.request != method.response).then_some(call.metadata);
+    let in_metadata = not_the_resource
+        .into_iter()
+        .flatten()
+        .find_map(|(name, value)| {
+            let names = names_the_id(name);
+            names.then(|| Some((name.as_str(), value.as_str()?)))?
+        });
     match in_query.or(in_metadata) {
         None | Some((_, "")) => Ok(None),
         Some((_, id)) if is_segment(id) => Ok(Some(id)),

@@ -1,5 +1,5 @@
 //! What the server does for handlers: media that they look into, media that comes inside of JSON, turns,
-//! and work beside requests.
+//! and work next to requests.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::sync::Arc;

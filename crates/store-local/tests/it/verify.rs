@@ -58,7 +58,7 @@ async fn nothing_is_found_in_a_sound_store_with_everything_in_it() {
     );
     assert_eq!(counts, (7, 2, 5, 3));
     assert_eq!(verified.bytes, 5 * BYTES.len() as u64);
-    assert!(!verified.beside_server);
+    assert!(!verified.with_server);
     assert_repaired(&dir, &[]);
 }
 
@@ -368,7 +368,7 @@ async fn a_store_in_use_is_verified_and_not_repaired() {
     let options = VerifyOptions::new(Timestamp::from_millis(0));
     let mut count = |event| seen += u32::from(matches!(event, VerifyEvent::Finding(_)));
     let verified = verify(dir.path(), options, &mut count).unwrap();
-    assert!(verified.beside_server && verified.is_sound());
+    assert!(verified.with_server && verified.is_sound());
     let past_grace = VerifyOptions::new(NOW).grace(Duration::ZERO);
     verify(dir.path(), past_grace, &mut count).unwrap();
     assert_eq!(seen, 1, "only the one whose grace is over");

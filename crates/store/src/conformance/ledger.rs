@@ -571,7 +571,7 @@ async fn media_that_no_resource_takes_over_is_released(ledger: &dyn Ledger) {
     );
     assert!(
         is_garbage(ledger, names.media(1)).await,
-        "what it came to have at its end"
+        "the media that its finish brought"
     );
     assert_eq!(
         small(ledger, names.media(2)).await,
