@@ -227,8 +227,13 @@ impl ServerState {
         let server = Arc::clone(self);
         self.lifecycle
             .run_to_completion(Box::pin(async move {
-                let guard = server.leases.take_over(id, server.takeover_timeout()).await;
-                let (Ok(guard), Some(session)) = (guard, server.ledger.lease(id).await?) else {
+                // Without the guard a request is still working on the session. A new lease would
+                // fence off that request's commit.
+                let timeout = server.takeover_timeout();
+                let Ok(guard) = server.leases.take_over(id, timeout).await else {
+                    return Ok(());
+                };
+                let Some(session) = server.ledger.lease(id).await? else {
                     return Ok(());
                 };
                 // A client's request may have finished it in the meantime.

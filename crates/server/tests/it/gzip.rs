@@ -32,8 +32,16 @@ struct Counted {
 }
 
 impl Counted {
-    fn over(Stores { ledger, vault }: Stores) -> Self {
-        let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
+    fn over(stores: Stores) -> Self {
+        Self::with_fault(stores, Trigger::Never, InjectedFault::Fault)
+    }
+
+    fn with_fault(
+        Stores { ledger, vault }: Stores,
+        trigger: Trigger,
+        fault: InjectedFault,
+    ) -> Self {
+        let calls = Arc::new(Faults::new(trigger, fault));
         let stores = Stores {
             ledger: Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls))),
             vault: Arc::new(FaultyVault::new(vault, Arc::clone(&calls))),
@@ -109,6 +117,34 @@ async fn gzip_body_with_a_wrong_or_missing_end_commits_nothing() {
             assert!(world.media(&again).await == MEDIA.whole(), "other media");
         }
     }
+}
+
+/// Its checksum was right, so each byte that fitted is one that the client meant.
+#[tokio::test]
+async fn gzip_body_whose_last_bytes_find_no_space_keeps_what_was_written() {
+    let stores = || Stores {
+        ledger: Arc::new(MemoryLedger::new()),
+        vault: Arc::new(MemoryVault::new()),
+    };
+    let counted = Counted::over(stores());
+    let session = counted.world.start(None).await.unwrap();
+    let whole = Body::Whole(packed(0));
+    let reply = put_packed(&counted.world, &session, 0, whole).await;
+    assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
+    let calls = counted.calls.names();
+    let last = calls.iter().rposition(|call| *call == "write");
+    let last = 1 + last.expect("it is written") as u64;
+
+    let counted = Counted::with_fault(stores(), Trigger::Once(last), InjectedFault::NoSpace);
+    let world = &counted.world;
+    let session = world.start(None).await.unwrap();
+    let reply = put_packed(world, &session, 0, Body::Whole(packed(0))).await;
+    assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE, "{reply:?}");
+    let kept = world.query(&session).await.committed();
+    assert!(kept > 0 && kept < MEDIA.len(), "{kept} bytes");
+    let rest = put_packed(world, &session, kept, Body::Whole(packed(kept))).await;
+    assert_eq!(rest.status, StatusCode::CREATED, "{rest:?}");
+    assert!(world.media(&rest).await == MEDIA.whole(), "other media");
 }
 
 #[tokio::test(start_paused = true)]

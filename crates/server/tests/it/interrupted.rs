@@ -1,4 +1,5 @@
-//! Appends that the server stops in the middle of their bodies: what it has read by then is kept.
+//! Appends that the server stops in the middle of their bodies: what it has read by then is kept. And
+//! uploads whose finish takes long: nothing stops these.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::media::Media;
 
-use crate::world::{Body, World};
+use crate::world::{Body, Reply, World};
 
 const MEDIA: Media = Media::new(3, 3_000_000);
 
@@ -132,4 +133,56 @@ async fn bytes_read_are_kept_when_the_client_has_gone() {
         standing.world.media(&reply).await == MEDIA.whole(),
         "other media"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_finish_keeps_its_lease_when_left_sessions_are_finished() {
+    let quick = Upload::new(Trigger::Never).await;
+    assert_eq!(quick.send().await.status, StatusCode::CREATED);
+    let calls = quick.calls.names();
+    let commit = calls.iter().position(|call| *call == "apply");
+    let commit = 1 + commit.expect("the finish is committed") as u64;
+
+    let slow = Upload::new(Trigger::Once(commit)).await;
+    let (reply, serving) = tokio::join!(slow.send(), async {
+        while slow.calls.calls_of("apply") == 0 {
+            tokio::task::yield_now().await;
+        }
+        slow.world.serve().await
+    });
+    assert_ne!(slow.calls.calls_of("finishing"), 0, "nobody looked for it");
+    assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
+    assert_eq!(slow.world.count().await, 1);
+    serving.stop().await.unwrap();
+}
+
+/// An upload over a ledger of which one call takes a day.
+struct Upload {
+    calls: Arc<Faults>,
+    world: World,
+    session: String,
+}
+
+impl Upload {
+    async fn new(slow: Trigger) -> Self {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let calls = Arc::new(Faults::new(slow, InjectedFault::Slow(day)));
+        let ledger = Arc::new(MemoryLedger::new());
+        let stores = Stores {
+            ledger: Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls))),
+            vault: Arc::new(MemoryVault::new()),
+        };
+        let world = World::without_checkpoints(stores);
+        let session = world.start(Some(MEDIA.len())).await.expect("it begins");
+        Self {
+            calls,
+            world,
+            session,
+        }
+    }
+
+    async fn send(&self) -> Reply {
+        let body = Body::Whole(MEDIA.whole());
+        self.world.put(&self.session, &whole_range(), body).await
+    }
 }
