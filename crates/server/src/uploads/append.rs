@@ -55,7 +55,7 @@ impl ServerState {
     /// Appends the body to the session, and finishes the upload if these were its last bytes.
     ///
     /// However the request ends, bytes that arrived in order are committed, unless the session has
-    /// to fail. A gzip body is committed as a whole or not at all.
+    /// to fail. Of a gzip body nothing is committed before its checksum was right.
     pub(super) fn append(
         self: Arc<Self>,
         locked: Box<LockedSession>,
@@ -429,7 +429,7 @@ impl Append {
         expected: ExpectedDigests,
     ) -> Result<FinalReply, Error> {
         flushed.progress.total = Some(flushed.progress.offset);
-        let digests = self.sink.digests(self.wanted).await?;
+        let digests = self.sink.digests(self.wanted, &flushed).await?;
         // Before the session is finishing: from then on it must be possible to finish it.
         if let Err(mismatch) = expected.check(&digests) {
             return Err(self.fail(mismatch.into()).await);

@@ -300,7 +300,7 @@ impl<'a> SingleRequestUpload<'a> {
         self.server.count_last_write(&self.sink);
         let flushed = self.sink.flush_and_sync().await?;
         Failpoint::OneShotSettled.reach();
-        let digests = self.sink.digests(self.wanted).await?;
+        let digests = self.sink.digests(self.wanted, &flushed).await?;
         self.request.expected.check(&digests)?;
         let media = media_of(&self.request, &flushed.progress, digests);
         let finished = FinishedMedia {

@@ -4,6 +4,7 @@
 //! while the next ones are read. Small media stays in memory and goes to the ledger. Other media is
 //! created in the vault by its first write.
 
+use std::slice;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -303,7 +304,7 @@ impl MediaSink {
             to: self.taken.clone(),
             checkpoint,
         }));
-        // A commit records the checksum of the bytes since the commit before it, for recovery.
+        // A commit records the checksum of the bytes since the checkpoint before it, for recovery.
         if checkpoint {
             self.taken.begin_extent();
             self.sent.begin_extent();
@@ -346,13 +347,17 @@ impl MediaSink {
         })
     }
 
-    /// Returns the digests of all taken bytes. Computes those that were not computed on the way from
-    /// the stored media.
-    pub(crate) async fn digests(&mut self, wanted: Wanted) -> Result<Digests, Error> {
+    /// Returns the digests of all taken bytes, which are `flushed`. Computes those that were not
+    /// computed on the way from the flushed media.
+    pub(crate) async fn digests(
+        &mut self,
+        wanted: Wanted,
+        flushed: &FlushedMedia,
+    ) -> Result<Digests, Error> {
         let (md5, sha256) = match self.slow.take().await {
             Some(hasher) if hasher.wanted().or(wanted) == hasher.wanted() => hasher.finish(),
             _ if wanted == Wanted::default() => (None, None),
-            _ => self.read_back(wanted).await?.finish(),
+            _ => self.hash_flushed(wanted, flushed).await?.finish(),
         };
         Ok(Digests {
             crc32c: self.taken.crc32c(),
@@ -497,12 +502,25 @@ impl MediaSink {
         }
     }
 
-    async fn read_back(&self, wanted: Wanted) -> Result<Box<Md5Sha256Hasher>, Error> {
-        let media = self
-            .vault_media
-            .as_ref()
-            .expect("the digests of small media are always known");
-        let mut hasher = Box::new(Md5Sha256Hasher::new(wanted));
+    async fn hash_flushed(
+        &self,
+        wanted: Wanted,
+        flushed: &FlushedMedia,
+    ) -> Result<Box<Md5Sha256Hasher>, Error> {
+        let hasher = Box::new(Md5Sha256Hasher::new(wanted));
+        match (&flushed.small_media, &self.vault_media) {
+            (Some(bytes), _) => Ok(hash(hasher, slice::from_ref(bytes))),
+            (None, Some(media)) => self.read_back(media, hasher).await,
+            // Nothing was taken.
+            (None, None) => Ok(hasher),
+        }
+    }
+
+    async fn read_back(
+        &self,
+        media: &VaultMedia,
+        mut hasher: Box<Md5Sha256Hasher>,
+    ) -> Result<Box<Md5Sha256Hasher>, Error> {
         // Without a timeout: the whole media is there, and a refusal would waste it.
         let _open = self.sink_deps.media_reads.acquire(1).await;
         let mut reader = self
