@@ -20,9 +20,7 @@ use async_trait::async_trait;
 use tokio::net::TcpListener;
 use windlass_discovery::Api;
 use windlass_server::handler::{Answer, ApiHandler, Call, Rejection, Uploaded};
-use windlass_server::{
-    DefaultHandler, Listener, Registry, ServedApi, Server, Settings, Stores, SystemClock,
-};
+use windlass_server::{DefaultHandler, Listener, Registry, ServedApi, Server, Stores};
 use windlass_store::Resource;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 
@@ -84,12 +82,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ledger: Arc::new(MemoryLedger::new()),
         vault: Arc::new(MemoryVault::new()),
     };
-    let server = Server::new(
-        Settings::default(),
-        Registry::new([notes])?,
-        stores,
-        Arc::new(SystemClock),
-    );
+    let server = Server::builder(Registry::new([notes])?, stores).build()?;
     let listener = TcpListener::bind(&address).await?;
     println!("listening on http://{}", listener.local_addr()?);
     server.run(Listener::plain(listener), pending()).await;

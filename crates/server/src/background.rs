@@ -3,9 +3,11 @@
 //!
 //! No task is awaited, so a panic that ended one would go unnoticed until the disk is full. A panic
 //! therefore ends one round of its task only; the next round comes after the usual pause.
+//!
+//! Between two rounds a task does not keep the server's stores open.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -33,13 +35,16 @@ const FINISH_BATCH: usize = 64;
 /// Pause before a worker that has panicked is started again.
 const WORKER_PAUSE: Duration = Duration::from_secs(60);
 
-/// Starts all background tasks. They end when the set is dropped.
-pub(crate) fn spawn(server: &Arc<ServerState>) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    tasks.spawn(watch_free_space(Arc::clone(server)));
-    tasks.spawn(evict_idle_sessions(Arc::clone(server)));
-    tasks.spawn(finish_interrupted(Arc::clone(server)));
-    tasks.spawn(sweep(Arc::clone(server)));
+/// Starts the tasks of this process. They end when the set is dropped.
+pub(crate) fn spawn(server: &Arc<ServerState>, tasks: &mut JoinSet<()>) {
+    tasks.spawn(watch_free_space(Arc::downgrade(server)));
+    tasks.spawn(evict_idle_sessions(Arc::downgrade(server)));
+}
+
+/// Starts the tasks that maintain the stores. They end when the set is dropped.
+pub(crate) fn spawn_maintenance(server: &Arc<ServerState>, tasks: &mut JoinSet<()>) {
+    tasks.spawn(finish_interrupted(Arc::downgrade(server)));
+    tasks.spawn(sweep(Arc::downgrade(server)));
     for worker in server.registry.workers() {
         let context = WorkerContext::new(server.store_handles.clone(), Arc::clone(&server.clock));
         tasks.spawn(restart_after_panics(move || {
@@ -47,7 +52,6 @@ pub(crate) fn spawn(server: &Arc<ServerState>) -> JoinSet<()> {
             async move { worker.run(context).await }
         }));
     }
-    tasks
 }
 
 /// Runs one round of a task. Logs a panic and returns `None`.
@@ -68,23 +72,33 @@ async fn restart_after_panics<F: Future<Output = ()>>(work: impl Fn() -> F) {
     }
 }
 
-/// Measures the free space of the disks.
+/// Measures the free space of the disks, if it is limited.
 pub(crate) async fn check_free_space(server: &ServerState) {
+    let limits = &server.settings.free_space;
+    if limits.soft == 0 && limits.hard == 0 {
+        return;
+    }
     server.disks.refresh(&*server.ledger, &*server.vault).await;
 }
 
-async fn watch_free_space(server: Arc<ServerState>) {
+async fn watch_free_space(server: Weak<ServerState>) {
     loop {
         tokio::time::sleep(FREE_SPACE_INTERVAL).await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
         catch_panic("watch over the disks", check_free_space(&server)).await;
     }
 }
 
 /// Evicts sessions whose clients have not come back, and frees buffers that no upload has used for a
 /// while.
-async fn evict_idle_sessions(server: Arc<ServerState>) {
+async fn evict_idle_sessions(server: Weak<ServerState>) {
     loop {
         tokio::time::sleep(EVICT_INTERVAL).await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
         let cool = async {
             server.session_cache.forget_old(server.clock.now());
             server.buffer_pool.free_if_unused();
@@ -95,12 +109,13 @@ async fn evict_idle_sessions(server: Arc<ServerState>) {
 
 /// Finishes sessions in the state *finishing*: at the start those that a crash left, later those that
 /// a transient fault left.
-async fn finish_interrupted(server: Arc<ServerState>) {
-    loop {
+async fn finish_interrupted(server: Weak<ServerState>) {
+    while let Some(server) = server.upgrade() {
         if let Some(Err(error)) = catch_panic("unfinished uploads", finish_all(&server)).await {
             server.lifecycle.examine(&error);
             tracing::warn!(%error, "unfinished uploads could not be finished");
         }
+        drop(server);
         tokio::time::sleep(FINISH_INTERVAL).await;
     }
 }
@@ -125,10 +140,10 @@ async fn finish_all(server: &Arc<ServerState>) -> Result<(), Error> {
 }
 
 /// Deletes expired sessions and unreferenced media, in small steps.
-async fn sweep(server: Arc<ServerState>) {
+async fn sweep(server: Weak<ServerState>) {
     let mut sweep = Sweep::new(SweepOptions::default());
     let mut throttle = SweepThrottle::default();
-    loop {
+    while let Some(server) = server.upgrade() {
         let (now, begun) = (server.clock.now(), Instant::now());
         sweep.set_ledger_batch(throttle.batch_size());
         let step = sweep.step(&*server.ledger, &*server.vault, now);
@@ -147,7 +162,9 @@ async fn sweep(server: Arc<ServerState>) {
                 INTERVAL
             }
         };
-        pause_for(pause, &server.lifecycle.sweep_now).await;
+        let lifecycle = Arc::clone(&server.lifecycle);
+        drop(server);
+        pause_for(pause, &lifecycle.sweep_now).await;
     }
 }
 

@@ -3,7 +3,8 @@
 mod http2;
 mod streams;
 
-use std::future::{Future, ready};
+use std::convert::Infallible;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,14 +12,15 @@ use std::time::Duration;
 use std::{convert, fmt, io};
 
 use bytes::BytesMut;
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Either};
-use http::{HeaderValue, Request, Uri};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, TryFutureExt as _};
+use http::{HeaderValue, Request, Response, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,11 +29,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower_service::Service;
 
 use crate::capacity::Permit;
 use crate::config::Limits;
+use crate::context::PeerAddress;
 use crate::origin::{LocalAddress, Scheme};
-use crate::service::answer;
+use crate::reply::ReplyBody;
 use crate::uploads::ServerState;
 
 use http2::Streams;
@@ -53,19 +57,43 @@ const LONG_BODY: u64 = 8 * 1024;
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// A service that connections can be served by: it is cloned for each request and always replies.
+///
+/// Implemented by each type that fits, such as [`UploadService`](crate::UploadService) inside layers
+/// of `tower` that keep the type of the reply's body.
+pub trait HttpService<R>:
+    Service<R, Response = Response<ReplyBody>, Error = Infallible, Future: Send + 'static>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<R, S> HttpService<R> for S where
+    S: Service<R, Response = Response<ReplyBody>, Error = Infallible, Future: Send + 'static>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// Serves the connections of one listener.
-pub(crate) struct Connections {
+pub(crate) struct Connections<S> {
     server: Arc<ServerState>,
+    service: S,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
-impl Connections {
-    pub(crate) fn new(server: Arc<ServerState>) -> Self {
+impl<S: HttpService<Request<Incoming>>> Connections<S> {
+    pub(crate) fn new(server: Arc<ServerState>, service: S) -> Self {
         Self {
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
             server,
+            service,
         }
     }
 
@@ -76,7 +104,7 @@ impl Connections {
             // take no memory of the server.
             let permit = self.server.capacity.connections.acquire(1).await;
             match listener.accept().await {
-                Ok(arrival) => self.serve(arrival, listener.scheme(), permit),
+                Ok((accepted, tls)) => self.serve(accepted, tls, listener.scheme(), permit),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -85,23 +113,34 @@ impl Connections {
         }
     }
 
-    /// Ends idle connections, and waits for running requests at most for `limit`.
-    pub(crate) async fn drain(self, limit: Duration) {
+    /// Ends idle connections, and waits for running requests.
+    pub(crate) async fn drain(self) {
         self.shutdown.cancel();
         self.tasks.close();
-        tokio::time::timeout(limit, self.tasks.wait()).await.ok();
+        self.tasks.wait().await;
     }
 
-    fn serve<S>(&self, arrival: Accepted<S>, scheme: Scheme, permit: Permit)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    fn serve<T>(
+        &self,
+        accepted: Accepted<T>,
+        tls: Option<TlsAcceptor>,
+        scheme: Scheme,
+        permit: Permit,
+    ) where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Accepted { stream, local, tls } = arrival;
+        let Accepted {
+            stream,
+            local,
+            peer,
+        } = accepted;
         let connection = Connection {
             server: Arc::clone(&self.server),
+            service: self.service.clone(),
             tasks: self.tasks.clone(),
             shutdown: self.shutdown.clone(),
             local: local.map(|address| LocalAddress { address, scheme }),
+            peer: peer.map(PeerAddress),
             deadline: Instant::now() + self.server.settings.limits.head_timeout,
         };
         // A box of its own, freed when the protocol is known: the task of a slow connection would
@@ -116,27 +155,24 @@ impl Connections {
     }
 }
 
-/// The server is gone. Ends the connection without a reply.
-#[derive(Debug, thiserror::Error)]
-#[error("the server has stopped")]
-struct Closed;
-
 /// One accepted connection.
-struct Connection {
+struct Connection<S> {
     server: Arc<ServerState>,
+    service: S,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     local: Option<LocalAddress>,
+    peer: Option<PeerAddress>,
     /// When the client must have completed the TLS handshake and sent the first bytes of a request.
     deadline: Instant,
 }
 
-impl Connection {
+impl<S: HttpService<Request<Incoming>>> Connection<S> {
     /// Performs the TLS handshake, if any, and detects the version of HTTP. Returns the future that
     /// serves the connection; `None` if the connection has ended.
-    async fn begin<S>(self, stream: S, tls: Option<TlsAcceptor>) -> Option<BoxFuture<'static, ()>>
+    async fn begin<T>(self, stream: T, tls: Option<TlsAcceptor>) -> Option<BoxFuture<'static, ()>>
     where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match tls {
             None => self.serve(stream).await,
@@ -148,18 +184,18 @@ impl Connection {
     }
 
     /// Returns the stream inside TLS.
-    async fn tls_handshake<S>(&self, tls: TlsAcceptor, stream: S) -> Option<TlsStream<S>>
+    async fn tls_handshake<T>(&self, tls: TlsAcceptor, stream: T) -> Option<TlsStream<T>>
     where
-        S: AsyncRead + AsyncWrite + Unpin,
+        T: AsyncRead + AsyncWrite + Unpin,
     {
         self.within_deadline("the TLS handshake", tls.accept(stream))
             .await
     }
 
     /// Detects the version of HTTP; see [`Connection::begin`].
-    async fn serve<S>(self, stream: S) -> Option<BoxFuture<'static, ()>>
+    async fn serve<T>(self, stream: T) -> Option<BoxFuture<'static, ()>>
     where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = &self.server.settings.limits;
         let timeouts = Timeouts {
@@ -172,15 +208,11 @@ impl Connection {
         let mut stream = RewindStream::new(stream);
         let begins = stream.starts_with(H2_PREFACE);
         let is_http2 = self.within_deadline("the first request", begins).await?;
-        // A weak reference: a connection whose client does not take its reply must not keep the
-        // stores of a closed server open.
-        let (server, local) = (Arc::downgrade(&self.server), self.local);
+        let (local, peer) = (self.local, self.peer);
+        let service = TowerToHyperService::new(self.service.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             // hyper calls this on the connection's task. Over HTTP/2 the returned future runs on the
             // stream's task, where `http2::watch` finds its stream.
-            let Some(server) = server.upgrade() else {
-                return Either::Left(ready(Err(Closed)));
-            };
             let len = request.body().size_hint().upper();
             // Only for a long body: detaching copies the head.
             if len.is_none_or(|len| len > LONG_BODY) {
@@ -189,12 +221,15 @@ impl Connection {
             if let Some(local) = local {
                 request.extensions_mut().insert(local);
             }
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
             let watch = if is_http2 {
                 http2::watch
             } else {
                 convert::identity
             };
-            Either::Right(answer(server, request).map(watch).map(Ok))
+            service.call(request).map_ok(watch)
         });
         Some(if is_http2 {
             let streams = Streams::new(limits, &self.tasks);
@@ -302,24 +337,37 @@ pub trait Accept: Send + Sync {
     /// The byte stream of a connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Waits for a connection. Returns it with its local address, if that is known.
+    /// Waits for a connection.
     ///
     /// # Cancel safety
     /// No connection is lost when the future is dropped.
-    fn accept(&self)
-    -> impl Future<Output = io::Result<(Self::Stream, Option<SocketAddr>)>> + Send;
+    fn accept(&self) -> impl Future<Output = io::Result<Accepted<Self::Stream>>> + Send;
+}
+
+/// A connection on which nothing has been sent or received.
+#[derive(Debug)]
+pub struct Accepted<S> {
+    /// The byte stream.
+    pub stream: S,
+    /// Address of the server's end, if it is known.
+    pub local: Option<SocketAddr>,
+    /// Address of the client's end, if it is known.
+    pub peer: Option<SocketAddr>,
 }
 
 impl Accept for TcpListener {
     type Stream = TcpStream;
 
-    async fn accept(&self) -> io::Result<(TcpStream, Option<SocketAddr>)> {
-        let (stream, _) = TcpListener::accept(self).await?;
+    async fn accept(&self) -> io::Result<Accepted<TcpStream>> {
+        let (stream, peer) = TcpListener::accept(self).await?;
         // Nagle's algorithm could hold back the end of a reply until the client acknowledges its
         // beginning.
         stream.set_nodelay(true).ok();
-        let local = stream.local_addr().ok();
-        Ok((stream, local))
+        Ok(Accepted {
+            local: stream.local_addr().ok(),
+            peer: Some(peer),
+            stream,
+        })
     }
 }
 
@@ -340,16 +388,11 @@ impl<A: Accept> Listener<A> {
         }
     }
 
-    /// Waits for a connection.
-    pub(crate) async fn accept(&self) -> io::Result<Accepted<A::Stream>> {
+    /// Waits for a connection. Returns it with what performs its TLS handshake, if there is one.
+    async fn accept(&self) -> io::Result<(Accepted<A::Stream>, Option<TlsAcceptor>)> {
         // The TLS handshake comes later, on the connection's task: a slow client must not keep
         // others from being accepted.
-        let (stream, local) = self.sockets.accept().await?;
-        Ok(Accepted {
-            stream,
-            local,
-            tls: self.tls.clone(),
-        })
+        Ok((self.sockets.accept().await?, self.tls.clone()))
     }
 }
 
@@ -361,15 +404,6 @@ impl<A> Listener<A> {
             Some(_) => Scheme::Https,
         }
     }
-}
-
-/// A connection on which nothing has been sent or received.
-pub(crate) struct Accepted<S> {
-    pub(crate) stream: S,
-    /// Local address of the socket.
-    pub(crate) local: Option<SocketAddr>,
-    /// Performs the TLS handshake, if there is one.
-    pub(crate) tls: Option<TlsAcceptor>,
 }
 
 impl<A: fmt::Debug> fmt::Debug for Listener<A> {

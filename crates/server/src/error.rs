@@ -93,6 +93,9 @@ pub(crate) enum Error {
     /// A finished upload cannot be cancelled.
     #[error("the upload is finished and cannot be cancelled; delete its resource instead")]
     AlreadyFinished,
+    /// The application has not started the server.
+    #[error("the server has not been started by the application that embeds it")]
+    NotStarted,
     /// The server is stopping.
     #[error("the server is stopping; try again")]
     Draining,
@@ -284,7 +287,7 @@ pub(crate) fn row(error: &Error) -> Row {
         | Error::FinishPending
         | Error::Full(_) => unavailable(1),
         Error::AlreadyFinished => bad("badRequest"),
-        Error::Draining => unavailable(2),
+        Error::Draining | Error::NotStarted => unavailable(2),
         Error::NoSpace => unavailable(30),
         Error::MediaLost(_) => json(StatusCode::GONE, "gone"),
         Error::Ledger(error) => ledger(error),

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,19 +19,46 @@ use windlass_store::{LedgerError, VaultError};
 use crate::error::Error;
 use crate::handler::Rejection;
 
+/// The step of its life that a server is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    /// It refuses all requests.
+    Built,
+    /// It admits requests.
+    Started,
+    /// It begins nothing new.
+    Draining,
+}
+
 /// How far a server is from its end, and the signals that bring it there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lifecycle {
     /// Cancelled at the first storage fault: nothing is acknowledged any more.
     failed: CancellationToken,
-    /// Whether the server is stopping: nothing new is begun.
-    draining: AtomicBool,
+    /// The [`Phase`].
+    phase: AtomicU8,
     /// Tells running uploads to commit what they have and to end.
     pub(crate) drain_now: CancellationToken,
     /// Tells the sweep that media may have become garbage.
     pub(crate) sweep_now: Notify,
     /// Work on uploads that must not be torn when a connection dies.
     pub(crate) tasks: TaskTracker,
+    /// Requests that have no reply yet.
+    requests: TaskTracker,
+}
+
+impl Default for Lifecycle {
+    fn default() -> Self {
+        Self {
+            failed: CancellationToken::new(),
+            phase: AtomicU8::new(Phase::Built as u8),
+            drain_now: CancellationToken::new(),
+            sweep_now: Notify::new(),
+            tasks: TaskTracker::new(),
+            requests: TaskTracker::new(),
+        }
+    }
 }
 
 impl Lifecycle {
@@ -107,16 +134,41 @@ impl Lifecycle {
         self.failed.cancelled().await;
     }
 
+    // Relaxed, here and below: the phase guards no other data, and a request that misses the start
+    // of a drain is drained like those before it.
+
+    /// Admits requests from now on. Returns whether the server was not started before.
+    pub(crate) fn start(&self) -> bool {
+        let (from, to) = (Phase::Built as u8, Phase::Started as u8);
+        self.phase
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Whether the server has been started.
+    pub(crate) fn is_started(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) != Phase::Built as u8
+    }
+
     /// Refuses new work from now on.
     pub(crate) fn drain(&self) {
-        // Relaxed: the flag guards no other data, and a request that misses it is drained like
-        // those before it.
-        self.draining.store(true, Ordering::Relaxed);
+        self.phase.store(Phase::Draining as u8, Ordering::Relaxed);
     }
 
     /// Whether the server is stopping.
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.phase.load(Ordering::Relaxed) == Phase::Draining as u8
+    }
+
+    /// Counts a request as running until the token is dropped.
+    pub(crate) fn begin_request(&self) -> TaskTrackerToken {
+        self.requests.token()
+    }
+
+    /// Resolves when no request is running.
+    pub(crate) async fn wait_for_requests(&self) {
+        self.requests.close();
+        self.requests.wait().await;
     }
 }
 

@@ -36,6 +36,8 @@ pub enum Scheme {
 /// The origin by which a client reached the server, as its request states it.
 pub(crate) struct Origin<'a> {
     settings: &'a Settings,
+    /// The path under which the application serves the server, or nothing.
+    mount: &'a str,
     forwarded: Forwarded,
     /// The authority that the request itself names.
     own: Option<Authority>,
@@ -45,6 +47,7 @@ pub(crate) struct Origin<'a> {
 impl<'a> Origin<'a> {
     pub(crate) fn of(
         settings: &'a Settings,
+        mount: &'a str,
         uri: &Uri,
         headers: &HeaderMap,
         local: Option<LocalAddress>,
@@ -56,6 +59,7 @@ impl<'a> Origin<'a> {
         };
         Self {
             settings,
+            mount,
             forwarded,
             own: own_authority(uri, headers),
             local,
@@ -72,7 +76,8 @@ impl<'a> Origin<'a> {
     /// requested host if it has APIs of its own.
     ///
     /// The first of these applies: the configured URL, with the virtual host; the origin that a
-    /// trusted proxy states; the request's `Host`; the address of the socket.
+    /// trusted proxy states; the request's `Host`; the address of the socket. All but the first are
+    /// followed by the path under which the server is mounted.
     pub(crate) fn base_url(&self, virtual_host: Option<&Host>) -> String {
         if let Some(url) = &self.settings.public_url {
             return at_site(url, virtual_host).trim_end_matches('/').to_owned();
@@ -83,8 +88,21 @@ impl<'a> Origin<'a> {
             .or_else(|| Some(with_port(self.own.as_ref()?, self.local)))
             .or_else(|| self.local.map(|local| local.address.to_string()))
             .unwrap_or_else(|| "localhost".to_owned());
-        format!("{}://{authority}", scheme.unwrap_or_default())
+        let mount = self.mount;
+        format!("{}://{authority}{mount}", scheme.unwrap_or_default())
     }
+}
+
+/// Returns the path under which an application serves the server, with a slash at its beginning and
+/// none at its end; `None` if the text is not a path. Without segments it is empty.
+pub(crate) fn mount_path(text: &str) -> Option<String> {
+    let path = text.trim_end_matches('/');
+    if path.is_empty() {
+        return Some(String::new());
+    }
+    let uri: Uri = path.parse().ok()?;
+    let is_path = path.starts_with('/') && uri.path() == path && !path.contains("//");
+    is_path.then(|| path.to_owned())
 }
 
 /// One URL cannot name several hosts, so at a host with APIs of its own that takes the place of the
@@ -294,7 +312,7 @@ mod tests {
             scheme,
         };
         let uri = Uri::from_static("/upload/farm/v1/animals");
-        Origin::of(settings, &uri, &headers, Some(local))
+        Origin::of(settings, "", &uri, &headers, Some(local))
     }
 
     fn check(settings: &Settings, headers: &[(&'static str, &'static str)], expected: &str) {
@@ -442,9 +460,28 @@ mod tests {
         let settings = Settings::default();
         let headers = [(HOST, "b.example".parse().unwrap())].into_iter().collect();
         let uri = Uri::from_static("http://A.example:81/upload/farm/v1/animals");
-        let origin = Origin::of(&settings, &uri, &headers, None);
+        let origin = Origin::of(&settings, "/media", &uri, &headers, None);
         assert_eq!(origin.host(), "a.example".parse().ok());
-        assert_eq!(origin.base_url(None), "http://A.example:81");
+        assert_eq!(origin.base_url(None), "http://A.example:81/media");
+    }
+
+    #[test]
+    fn mount_path_is_a_path_without_a_slash_at_its_end() {
+        for (text, path) in [
+            ("", Some("")),
+            ("/", Some("")),
+            ("/media", Some("/media")),
+            ("/a/b.c/", Some("/a/b.c")),
+            ("media", None),
+            ("//host/media", None),
+            ("/a//b", None),
+            ("/a?b", None),
+            ("/a#b", None),
+            ("/a b", None),
+            ("http://host/media", None),
+        ] {
+            assert_eq!(mount_path(text).as_deref(), path, "{text:?}");
+        }
     }
 
     #[track_caller]

@@ -1,13 +1,20 @@
 //! One request: routed, its parameters checked, carried out, answered.
 
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::ready;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use http::request::Parts;
-use http::{HeaderValue, Method as HttpMethod, Request, StatusCode, Version};
+use http::{HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Version};
 use percent_encoding::percent_decode_str;
-use windlass_discovery::{Found, Location, Method, Numbers, Parameter, PathParameters, Target};
+use tower_service::Service;
+use windlass_discovery::{Found, Target};
 use windlass_proto::command::{
     Command, Framing, SessionHead, StartHead, command, effective_method,
 };
@@ -19,11 +26,11 @@ use windlass_proto::reply::{resume_incomplete, started};
 
 use crate::body::RequestBody;
 use crate::capacity::Full;
+use crate::context::{Principal, RequestContext, RequestId};
 use crate::error::Error;
-use crate::handler::Rejection;
-use crate::origin::{LocalAddress, Origin};
+use crate::parameters::check_parameters;
 use crate::registry::{ServedMethod, VirtualHost};
-use crate::reply::Reply;
+use crate::reply::{Reply, ReplyBody};
 use crate::resources::{CallHead, call};
 use crate::uploads::ServerState;
 use crate::uploads::finish::FinalReply;
@@ -34,8 +41,62 @@ use crate::{discovery_service, reply};
 /// How long the readiness check waits for the ledger.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Answers the requests of a [`Server`](crate::Server). Clones answer for the same server.
+///
+/// It does not keep the server's stores open.
+#[derive(Clone)]
+pub struct UploadService {
+    // Weak: an application may hold its routes longer than the server, and a connection whose client
+    // does not take its reply holds a service.
+    server: Weak<ServerState>,
+}
+
+impl UploadService {
+    pub(crate) fn new(server: &Arc<ServerState>) -> Self {
+        Self {
+            server: Arc::downgrade(server),
+        }
+    }
+}
+
+impl fmt::Debug for UploadService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UploadService")
+    }
+}
+
+impl<B> Service<Request<B>> for UploadService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<ReplyBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<ReplyBody>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        match self.server.upgrade() {
+            Some(server) => Box::pin(answer(server, request).map(Ok)),
+            None => Box::pin(ready(Ok(gone(request.version())))),
+        }
+    }
+}
+
+/// The reply when the server has been dropped.
+fn gone(version: Version) -> Reply {
+    let mut reply = reply::of_error(&Error::Draining);
+    if version < Version::HTTP_2 {
+        reply::close(&mut reply);
+    }
+    reply
+}
+
 /// Answers a request. Every outcome, including an error, has a reply.
-pub(crate) fn answer<B>(
+fn answer<B>(
     server: Arc<ServerState>,
     request: Request<B>,
 ) -> impl Future<Output = Reply> + Send + 'static
@@ -44,6 +105,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (mut head, body) = request.into_parts();
+    let context = RequestContext::of(&server, &head);
     let mut body = RequestBody::new(body, &head.headers, &server.settings.limits);
     let admitted = server.capacity.requests.take().and_then(|permit| {
         body.count(server.capacity.metadata.permit(), head_size(&head))?;
@@ -51,9 +113,12 @@ where
     });
     let read_to_end = body.end_flag();
     let mut body = Some(body);
+    let running = server.lifecycle.begin_request();
     async move {
         let refused = admitted.as_ref().err().copied();
-        let result = match Box::pin(route(&server, &head, &mut body, refused)).await {
+        let routed = Box::pin(route(&server, &head, &context, &mut body, refused)).await;
+        let RequestContext { id, principal, .. } = context;
+        let result = match routed {
             Ok(Routing::Answered(reply)) => Ok(reply),
             Ok(Routing::Session(call)) => {
                 (head.headers, head.extensions) = Default::default();
@@ -67,12 +132,20 @@ where
         if let Some(mut unread) = body.take() {
             unread.finish_if_short().await;
         }
-        let reply = reply_to(&head, &server, result, read_to_end.is_set());
+        let log = RequestLog { id, principal };
+        let reply = reply_to(&head, &log, &server, result, read_to_end.is_set());
+        drop(running);
         match admitted {
             Ok(permit) => reply::counted(reply, permit),
             Err(_) => reply,
         }
     }
+}
+
+/// The part of a request's context that is logged with its reply.
+struct RequestLog {
+    id: RequestId,
+    principal: Option<Principal>,
 }
 
 /// Estimated size of a head in memory, in bytes.
@@ -87,13 +160,14 @@ fn head_size(head: &Parts) -> u64 {
 /// The reply to a request whose body was read to its end, or was not.
 fn reply_to(
     head: &Parts,
+    log: &RequestLog,
     server: &ServerState,
     result: Result<Reply, Error>,
     is_read: bool,
 ) -> Reply {
     let mut reply = result.unwrap_or_else(|error| {
         server.lifecycle.examine(&error);
-        tracing::debug!(method = %head.method, path = head.uri.path(), %error, "refused");
+        tracing::debug!(id = %log.id, method = %head.method, path = head.uri.path(), %error, "refused");
         reply::of_error(&error)
     });
     let is_last = !is_read || server.lifecycle.is_draining();
@@ -101,6 +175,8 @@ fn reply_to(
         reply::close(&mut reply);
     }
     tracing::info!(
+        id = %log.id,
+        principal = log.principal.as_ref().map(Principal::id),
         method = %head.method,
         path = head.uri.path(),
         status = reply.status().as_u16(),
@@ -119,6 +195,7 @@ enum Routing {
 async fn route(
     server: &Arc<ServerState>,
     head: &Parts,
+    context: &RequestContext,
     body: &mut Option<RequestBody>,
     refused: Option<Full>,
 ) -> Result<Routing, Error> {
@@ -126,6 +203,7 @@ async fn route(
         "/healthz" => return Ok(Routing::Answered(health(server))),
         "/readyz" => return Ok(Routing::Answered(readiness(server).await)),
         _ if server.lifecycle.has_failed() => return Err(Error::Draining),
+        _ if !server.lifecycle.is_started() => return Err(Error::NotStarted),
         _ => {}
     }
     if let Some(full) = refused {
@@ -135,16 +213,14 @@ async fn route(
     let framing = Framing::of(head.version, &head.headers, empty)?;
     check_path(head.uri.path())?;
     let query = Parameters::parse(head.uri.query())?;
-    let local = head.extensions.get::<LocalAddress>().copied();
-    let origin = Origin::of(&server.settings, &head.uri, &head.headers, local);
-    let virtual_host = server.registry.on(origin.host().as_ref());
+    let virtual_host = server.registry.on(context.host.as_ref());
     let request = Routed {
         server,
         virtual_host,
         head,
         http_method: &effective_method(&head.method, &head.headers)?,
         query: &query,
-        base_url: &origin.base_url(virtual_host.host()),
+        base_url: &context.base_url,
     };
     let path = head.uri.path();
     if let Some(reply) = discovery_service::answer(
@@ -397,6 +473,7 @@ fn health(server: &ServerState) -> Reply {
 async fn readiness(server: &ServerState) -> Reply {
     let check = tokio::time::timeout(READY_TIMEOUT, server.ledger.check());
     let unready = match server.admit_upload() {
+        _ if !server.lifecycle.is_started() => Some(Error::NotStarted.to_string()),
         Err(error) => Some(server.disks.shortage().unwrap_or_else(|| error.to_string())),
         Ok(()) if server.lifecycle.has_failed() => Some("storage failed".to_owned()),
         Ok(()) => match check.await {
@@ -421,109 +498,3 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
         text.into(),
     )
 }
-
-/// Refuses a call whose parameters are missing or contradict the description. Unknown parameters
-/// are ignored, since clients append their own.
-///
-/// If the description marks a parameter as repeated, all of its values count, else the first one.
-fn check_parameters(
-    method: &Method,
-    path: &PathParameters,
-    query: &Parameters,
-) -> Result<(), Rejection> {
-    let mut parameters = method.parameters.iter();
-    parameters.try_for_each(|parameter| {
-        let checked = match parameter.location {
-            Location::Path => check_values(parameter, path.value(&parameter.name)),
-            Location::Query => check_values(parameter, values_of(parameter, query)),
-        };
-        checked.map_err(|problem| Rejection::InvalidParameter {
-            parameter: parameter.name.clone(),
-            problem,
-        })
-    })
-}
-
-fn values_of<'a>(parameter: &'a Parameter, query: &'a Parameters) -> impl Iterator<Item = &'a str> {
-    let values = query.iter().filter(|(name, _)| *name == parameter.name);
-    let most = if parameter.repeated { usize::MAX } else { 1 };
-    values.map(|(_, value)| value).take(most)
-}
-
-fn check_values<'a>(
-    parameter: &Parameter,
-    values: impl IntoIterator<Item = &'a str>,
-) -> Result<(), String> {
-    let mut values = values.into_iter().peekable();
-    if parameter.required && values.peek().is_none() {
-        return Err("is required".to_owned());
-    }
-    values.try_for_each(|value| check_value(parameter, value))
-}
-
-fn check_value(parameter: &Parameter, value: &str) -> Result<(), String> {
-    let allowed = &parameter.allowed_values;
-    if !allowed.is_empty() && !allowed.iter().any(|allowed| allowed == value) {
-        return Err(format!("must be one of {}", allowed.join(", ")));
-    }
-    match &parameter.numbers {
-        Some(numbers) => check_number(parameter, numbers, value)?,
-        None if parameter.json_type == "boolean" => check_boolean(value)?,
-        None => {}
-    }
-    match &parameter.pattern {
-        Some(pattern) if !pattern.fits(value) => {
-            Err(format!("must match the pattern {}", pattern.as_str()))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn check_number(parameter: &Parameter, numbers: &Numbers, value: &str) -> Result<(), String> {
-    let no_number = || {
-        let format = parameter.format.as_ref();
-        // A string of the format int64 is a number; the error says so.
-        let of_strings = format.filter(|_| parameter.json_type == "string");
-        let expected = of_strings.unwrap_or(&parameter.json_type);
-        format!("must be of type {expected}")
-    };
-    let (allowed, least, greatest) = match numbers {
-        Numbers::Whole(range) => {
-            let number: i128 = value.parse().map_err(|_| no_number())?;
-            (
-                range.contains(&number),
-                range.start().to_string(),
-                range.end().to_string(),
-            )
-        }
-        Numbers::Real(range) => {
-            let number: f64 = value.parse().map_err(|_| no_number())?;
-            (
-                range.contains(&number),
-                range.start().to_string(),
-                range.end().to_string(),
-            )
-        }
-    };
-    if allowed {
-        Ok(())
-    } else {
-        Err(format!("must be from {least} to {greatest}"))
-    }
-}
-
-/// An empty value is a flag without a value, as in `?prettyPrint`. Case does not matter: Python's
-/// library writes `True`.
-fn check_boolean(value: &str) -> Result<(), String> {
-    if matches!(
-        value.to_ascii_lowercase().as_str(),
-        "true" | "false" | "1" | "0" | ""
-    ) {
-        Ok(())
-    } else {
-        Err("must be of type boolean".to_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests;

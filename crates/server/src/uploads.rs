@@ -53,6 +53,8 @@ pub(crate) mod write_buffer;
 /// Its methods on uploads are next to the work they do, in the modules of [`crate::uploads`].
 pub(crate) struct ServerState {
     pub(crate) settings: Settings,
+    /// Path under which an application serves the server; empty without one.
+    pub(crate) mount: String,
     pub(crate) clock: Arc<dyn Clock>,
     /// Bounds on what clients can make the server hold.
     pub(crate) capacity: Capacity,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_server::config::Checkpoints;
-use windlass_server::{Listener, Registry, Server, Settings, Stores, SystemClock};
+use windlass_server::{Listener, Registry, Server, Settings, Stores};
 use windlass_store_local::{LocalStore, OpenError, Options};
 use windlass_testkit::rng::Rng;
 
@@ -73,7 +73,9 @@ impl Place {
         };
         let farm = windlass_apis::by_name("farm", &windlass_apis::Options::default());
         let registry = Registry::new(farm.expect("it comes with Windlass"))?;
-        let server = Server::new(self.settings(), registry, stores, Arc::new(SystemClock));
+        let server = Server::builder(registry, stores)
+            .settings(self.settings())
+            .build()?;
         note!("server   starts");
         let ended = server
             .run(Listener::plain(SimListener::open().await?), pending())

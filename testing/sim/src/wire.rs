@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 use turmoil::net::{TcpListener, TcpStream};
 use windlass_client::transport::{Body, Reply, Request, Transport, TransportError};
-use windlass_server::Accept;
+use windlass_server::{Accept, Accepted};
 
 use crate::oracle::Oracle;
 use crate::os::files;
@@ -170,10 +170,13 @@ impl SimListener {
 impl Accept for SimListener {
     type Stream = Outlet;
 
-    async fn accept(&self) -> io::Result<(Outlet, Option<SocketAddr>)> {
-        let (stream, _) = self.0.accept().await?;
-        let local = stream.local_addr().ok();
-        Ok((Outlet(stream), local))
+    async fn accept(&self) -> io::Result<Accepted<Outlet>> {
+        let (stream, peer) = self.0.accept().await?;
+        Ok(Accepted {
+            local: stream.local_addr().ok(),
+            peer: Some(peer),
+            stream: Outlet(stream),
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
@@ -113,8 +114,17 @@ impl<C: Clock + Default> World<C> {
         let registry = Registry::new(apis).expect("they do not collide");
         let clock = Arc::new(C::default());
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
+        settings.free_space.soft = 0;
+        settings.free_space.hard = 0;
+        let server = Server::builder(registry, stores)
+            .settings(settings)
+            .clock(time)
+            .build()
+            .expect("its parts fit");
+        let started = server.start_without_maintenance().now_or_never();
+        started.expect("no disk is measured");
         Self {
-            server: Server::new(settings, registry, stores, time),
+            server,
             clock,
             ledger,
         }
@@ -141,7 +151,7 @@ impl<C: Clock + Default> World<C> {
             .expect("tests write valid requests");
         let reply = self
             .server
-            .clone()
+            .service()
             .call(request)
             .await
             .expect("it cannot fail");

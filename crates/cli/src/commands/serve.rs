@@ -12,7 +12,7 @@ use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use windlass_server::config::Limits;
-use windlass_server::{Ended, Listener, Registry, Server, Stores, SystemClock};
+use windlass_server::{BuildError, Ended, Listener, Registry, Server, Stores};
 #[cfg(feature = "failpoints")]
 use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
 use windlass_store_local::{Durability, LocalStore, OpenError};
@@ -136,7 +136,9 @@ async fn serve(
         ledger: Arc::new(store.ledger),
         vault: Arc::new(store.vault),
     };
-    let server = Server::new(settings.server, apis, stores, Arc::new(SystemClock));
+    let server = Server::builder(apis, stores)
+        .settings(settings.server)
+        .build()?;
     let listener = match certificate {
         None => Listener::plain(listener),
         Some(certificate) => {
@@ -285,6 +287,8 @@ pub(crate) enum Error {
     },
     #[error(transparent)]
     Store(#[from] OpenError),
+    #[error(transparent)]
+    Server(#[from] BuildError),
     #[error("storage failed; the server has stopped because it can no longer guarantee durability")]
     StorageFailed,
 }
@@ -293,7 +297,9 @@ impl Error {
     /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> Code {
         match self {
-            Self::Settings(_) | Self::Api(_) | Self::Certificate(_) => Code::Usage,
+            Self::Settings(_) | Self::Api(_) | Self::Certificate(_) | Self::Server(_) => {
+                Code::Usage
+            }
             #[cfg(feature = "gmail")]
             Self::Password { .. } => Code::Usage,
             Self::Runtime(_) | Self::Signals(_) | Self::Listen { .. } | Self::Store(_) => {
@@ -322,7 +328,7 @@ impl Error {
             Self::Failpoint(_) => Some("`windlass failpoints` names them".to_owned()),
             #[cfg(feature = "gmail")]
             Self::Password { .. } => None,
-            Self::Runtime(_) | Self::Signals(_) => None,
+            Self::Runtime(_) | Self::Signals(_) | Self::Server(_) => None,
         }
     }
 }

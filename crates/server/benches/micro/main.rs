@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Full};
 use tokio::runtime::{Builder, Runtime};
 use tower_service::Service as _;
 use windlass_discovery::Api;
-use windlass_server::{Registry, ServedApi, Server, Settings, Stores, SystemClock};
+use windlass_server::{Registry, ServedApi, Server, Settings, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_testkit::farm;
 
@@ -105,10 +105,11 @@ impl Fixture {
         let mut settings = Settings::default();
         settings.public_url = Some("http://farm.test".to_owned());
         let runtime = Builder::new_current_thread().enable_all().build();
-        Self {
-            runtime: runtime.expect("there is memory for a runtime"),
-            server: Server::new(settings, registry, stores, Arc::new(SystemClock)),
-        }
+        let runtime = runtime.expect("there is memory for a runtime");
+        let server = Server::builder(registry, stores).settings(settings);
+        let server = server.build().expect("its parts fit");
+        runtime.block_on(server.start_without_maintenance());
+        Self { runtime, server }
     }
 
     /// A request with so many bytes of media, and a `Content-Range` if there is one.
@@ -134,7 +135,7 @@ impl Fixture {
 
     fn ask(&self, request: Request<Full<Bytes>>) -> Response<Bytes> {
         self.runtime.block_on(async {
-            let reply = self.server.clone().call(request).await;
+            let reply = self.server.service().call(request).await;
             let (head, body) = reply.expect("there is always a reply").into_parts();
             let body = body.collect().await.expect("it is all there");
             Response::from_parts(head, body.to_bytes())

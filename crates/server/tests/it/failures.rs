@@ -53,7 +53,7 @@ async fn unreferenced_media_with_a_wrong_digest_is_deleted_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn unreferenced_media_over_the_limit_is_deleted_at_once() {
-    let (mut world, vault) = without_checkpoints();
+    let (world, vault) = without_checkpoints();
     let session = world.start(None).await.unwrap();
     let part = |first| {
         let part = TOO_LARGE.bytes(first..first + (1 << 20));
@@ -64,7 +64,12 @@ async fn unreferenced_media_over_the_limit_is_deleted_at_once() {
         .header("transfer-encoding", "chunked")
         .body(StreamBody::new(stream::iter(parts)))
         .expect("it is valid");
-    let reply = world.server.call(append).await.expect("it cannot fail");
+    let reply = world
+        .server
+        .service()
+        .call(append)
+        .await
+        .expect("it cannot fail");
     assert_eq!(reply.status(), StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(world.query(&session).await.status, StatusCode::GONE);
     assert_eq!(count(&vault).await, 0);

@@ -171,7 +171,7 @@ async fn gzip_bytes_before_a_pause_are_written_but_not_committed() {
         .header("transfer-encoding", "chunked")
         .body(StreamBody::new(Box::pin(body)))
         .expect("it is valid");
-    let mut server = counted.world.server.clone();
+    let mut server = counted.world.service().await;
     let reply = server.call(append).await.expect("it is infallible");
     assert_eq!(reply.status(), StatusCode::CREATED);
 }

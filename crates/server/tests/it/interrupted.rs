@@ -66,7 +66,7 @@ impl Standing {
             .header("content-length", MEDIA.len())
             .body(StreamBody::new(Box::pin(first.chain(stream::once(rest)))))
             .expect("it is valid");
-        let mut server = self.world.server.clone();
+        let mut server = self.world.service().await;
         let append = tokio::spawn(async move { server.call(request).await });
         asked.await.expect("the body is read to its pause");
         assert_eq!(

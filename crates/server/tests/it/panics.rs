@@ -27,7 +27,7 @@ async fn panicking(nth: u64) -> Arc<Faults> {
         ledger: Arc::new(FaultyLedger::new(Arc::new(ledger), Arc::clone(&calls))),
         vault: Arc::new(FaultyVault::new(Arc::new(vault), Arc::clone(&calls))),
     };
-    let world = World::new(stores, Arc::default());
+    let world = World::watching_disks(stores);
     let serving = world.serve().await;
     tokio::time::sleep(A_WHILE).await;
     let before = ENDLESS.map(|name| calls.calls_of(name));

@@ -34,7 +34,7 @@ async fn bytes_before_a_pause_are_written_during_it() {
         ledger: Arc::new(MemoryLedger::new()),
         vault: Arc::new(vault),
     };
-    let mut world = World::new(stores, Arc::default());
+    let world = World::new(stores, Arc::default());
     let pause = async move {
         assert_eq!(calls.calls_of("write"), 0, "it begins just now");
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -47,7 +47,7 @@ async fn bytes_before_a_pause_are_written_during_it() {
         .header("content-length", 2 * HALF)
         .body(StreamBody::new(Box::pin(body)))
         .unwrap();
-    let reply = world.server.call(request).await.unwrap();
+    let reply = world.service().await.call(request).await.unwrap();
     assert_eq!(reply.status(), StatusCode::OK);
 }
 
@@ -91,7 +91,12 @@ async fn commits_in_a_pause(before: usize, range: String, status: u16) {
         .header("content-length", before + AFTER)
         .body(StreamBody::new(Box::pin(body)))
         .expect("it is valid");
-    let reply = world.server.call(append).await.expect("it is infallible");
+    let reply = world
+        .server
+        .service()
+        .call(append)
+        .await
+        .expect("it is infallible");
     assert_eq!(reply.status(), status);
 }
 
@@ -112,7 +117,7 @@ async fn failed_commit_during_a_pause_is_reported_during_it() {
         .body(StreamBody::new(Box::pin(body)))
         .unwrap();
     let begun = Instant::now();
-    let reply = world.server.call(append).await.unwrap();
+    let reply = world.service().await.call(append).await.unwrap();
     assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
     let waited = begun.elapsed();
     assert!(waited < Duration::from_secs(3), "{waited:?}");
@@ -123,7 +128,7 @@ async fn start(world: &mut World) -> String {
     let start = Request::post("/upload/farm/v1/animals?uploadType=resumable")
         .body(Empty::new())
         .expect("it is valid");
-    let started = world.server.call(start).await.unwrap();
+    let started = world.service().await.call(start).await.unwrap();
     started.headers()["location"]
         .to_str()
         .expect("it is a URI")

@@ -19,7 +19,7 @@ use tower_service::Service as _;
 use windlass_discovery::Api;
 use windlass_server::config::{ChunkRule, Limits};
 use windlass_server::{
-    Clock, Ended, Listener, Registry, ReplyBody, ServedApi, Server, Settings, Stores,
+    Clock, Ended, Listener, Registry, ReplyBody, ServedApi, Server, Settings, Stores, UploadService,
 };
 use windlass_store::Timestamp;
 use windlass_testkit::farm;
@@ -136,12 +136,22 @@ impl World {
         )
     }
 
+    /// A server of the Farm API that measures the free space of its disks.
+    pub(crate) fn watching_disks(stores: Stores) -> Self {
+        let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
+        let farm = ServedApi::with_default_handler(farm);
+        Self::set_up(farm, stores, Arc::default(), |settings| {
+            settings.free_space.soft = 1;
+        })
+    }
+
     /// Serves a socket, with all that the server does in the background.
     pub(crate) async fn serve(&self) -> Serving {
         let (stop, stopped) = oneshot::channel::<()>();
         let sockets = TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port is free");
+        self.server.start().await;
         let server = self.server.clone();
         let ended = tokio::spawn(async move {
             let stop = async { drop(stopped.await) };
@@ -161,13 +171,25 @@ impl World {
         settings.chunks = ChunkRule::Lenient;
         settings.session_lifetime = LIFETIME;
         settings.limits = limits();
+        settings.free_space.soft = 0;
+        settings.free_space.hard = 0;
         // Little media is enough for a checkpoint.
         settings.checkpoints.bytes = 1 << 20;
         set(&mut settings);
         let ticking = Arc::clone(&clock) as Arc<dyn Clock>;
         let registry = Registry::new([api]).expect("there is one API");
-        let server = Server::new(settings, registry, stores, ticking);
+        let server = Server::builder(registry, stores)
+            .settings(settings)
+            .clock(ticking)
+            .build()
+            .expect("its parts fit");
         Self { server, clock }
+    }
+
+    /// The service. Tests count the calls to the stores, so nothing but requests makes some.
+    pub(crate) async fn service(&self) -> UploadService {
+        self.server.start_without_maintenance().await;
+        self.server.service()
     }
 
     /// The time.
@@ -209,12 +231,8 @@ impl World {
                 .body(broken(bytes)),
         };
         let request = request.expect("tests write valid requests");
-        let reply = self
-            .server
-            .clone()
-            .call(request)
-            .await
-            .expect("it cannot fail");
+        let mut service = self.service().await;
+        let reply = service.call(request).await.expect("it cannot fail");
         let (head, body) = reply.into_parts();
         let (body, is_whole) = read(body).await;
         Reply {

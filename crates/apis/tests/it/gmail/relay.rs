@@ -4,7 +4,6 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use windlass_apis::gmail::options::{Options as GmailOptions, Relay, Security};
-use windlass_server::Listener;
 use windlass_testkit::wait::PATIENCE;
 
 use super::*;
@@ -121,11 +120,9 @@ const LETTER: &str = "From: me@windlass.localhost\r\nTo: zoe@zoo.test\r\nCc: bob
 
 /// Runs the server, worker and all, as long as the test does something.
 async fn with_worker<T>(gmail: &Gmail, test: impl Future<Output = T>) -> T {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    tokio::select! {
-        _ = gmail.0.server.run(Listener::plain(listener), std::future::pending()) => unreachable!("it runs"),
-        result = timeout(PATIENCE, test) => result.expect("the worker does what the test waits for"),
-    }
+    gmail.0.server.start().await;
+    let result = timeout(PATIENCE, test).await;
+    result.expect("the worker does what the test waits for")
 }
 
 /// Waits until my mailbox has so many messages.

@@ -1,0 +1,110 @@
+//! What is known of a request besides its method and its body: its id, who sent it, from where, and
+//! the URL by which it reached the server.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::request::Parts;
+
+use crate::identifiers::new_request_id;
+use crate::origin::{Host, LocalAddress, Origin};
+use crate::uploads::ServerState;
+
+/// Who sends a request, as an extension of the request.
+///
+/// A layer that authenticates inserts it. It is then in [`Call::principal`](crate::handler::Call),
+/// and is stored with the upload sessions and resources that the request creates. Its text is logged.
+///
+/// ```
+/// use windlass_server::Principal;
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(Principal::new("alice@example.com"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// Returns the principal with this id. Ids are opaque to the server.
+    pub fn new(id: impl AsRef<str>) -> Self {
+        Self(id.as_ref().into())
+    }
+
+    /// Returns the id.
+    pub fn id(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The address of the client's end of the connection, as an extension of the request. Behind a proxy
+/// it is the proxy's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub SocketAddr);
+
+/// The id of a request in logs, as an extension of the request. A layer may insert its own; else the
+/// server makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestId(Arc<str>);
+
+impl RequestId {
+    /// Returns this id.
+    pub fn new(id: impl AsRef<str>) -> Self {
+        Self(id.as_ref().into())
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What is known of a request besides its method and its body.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RequestContext {
+    /// Id of the request.
+    pub id: RequestId,
+    /// Address of the client's end of the connection, if it is known.
+    pub peer: Option<SocketAddr>,
+    /// Host that the client asked for, if it named a valid one.
+    pub host: Option<Host>,
+    /// URL under which the client reached the server, without a slash at its end.
+    pub base_url: String,
+    /// Who sent the request, if that was established.
+    pub principal: Option<Principal>,
+}
+
+impl RequestContext {
+    /// Reads the context of a request from its head and its extensions.
+    pub(crate) fn of(server: &ServerState, head: &Parts) -> Self {
+        let extensions = &head.extensions;
+        let local = extensions.get::<LocalAddress>().copied();
+        let origin = Origin::of(
+            &server.settings,
+            &server.mount,
+            &head.uri,
+            &head.headers,
+            local,
+        );
+        let host = origin.host();
+        let virtual_host = server.registry.on(host.as_ref());
+        Self {
+            id: extensions
+                .get()
+                .cloned()
+                .unwrap_or_else(|| RequestId(new_request_id().into())),
+            peer: extensions.get().map(|PeerAddress(address)| *address),
+            base_url: origin.base_url(virtual_host.host()),
+            principal: extensions.get().cloned(),
+            host,
+        }
+    }
+}

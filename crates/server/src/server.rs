@@ -1,0 +1,363 @@
+//! The server: how it is built, started, drained, and what it shares between requests.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::Request;
+use hyper::body::Incoming;
+use tokio::task::JoinSet;
+use windlass_store::{Ledger, Vault};
+
+use crate::capacity::{Capacity, Usage};
+use crate::config::Settings;
+use crate::connections::{Accept, Connections, HttpService, Listener};
+use crate::disks::{CheckedLedger, Disks};
+use crate::handler::StoreHandles;
+use crate::identifiers::{Clock, SystemClock};
+use crate::registry::Registry;
+use crate::service::UploadService;
+use crate::uploads::ServerState;
+use crate::uploads::session_cache::SessionCache;
+use crate::uploads::write_buffer::BufferPool;
+use crate::{background, origin};
+
+/// The stores of a server.
+#[derive(Clone)]
+pub struct Stores {
+    /// Holds sessions, resources and small media.
+    pub ledger: Arc<dyn Ledger>,
+    /// Holds all other media.
+    pub vault: Arc<dyn Vault>,
+}
+
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stores")
+    }
+}
+
+/// Builds a [`Server`]; see [`Server::builder`].
+#[must_use]
+pub struct ServerBuilder {
+    registry: Registry,
+    stores: Stores,
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    mount: String,
+}
+
+/// Why a [`Server`] could not be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The prefix of [`ServerBuilder::mounted_at`] is not a path.
+    #[error("the server cannot be mounted at `{prefix}`: write a path such as /media")]
+    Mount {
+        /// The prefix.
+        prefix: String,
+    },
+}
+
+impl ServerBuilder {
+    /// Sets the settings. Default: [`Settings::default`].
+    pub fn settings(self, settings: Settings) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// Sets the clock. Default: [`SystemClock`].
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Says that the application serves the service under this path, such as `/media`, and takes the
+    /// path off before it calls the service, as `axum::Router::nest_service` does. `Location`, links
+    /// and discovery documents then contain the path. Default: none.
+    ///
+    /// [`Settings::public_url`] takes precedence: it is a whole URL, path included.
+    pub fn mounted_at(self, prefix: impl Into<String>) -> Self {
+        Self {
+            mount: prefix.into(),
+            ..self
+        }
+    }
+
+    /// Builds the server, which refuses requests until it is started.
+    ///
+    /// # Errors
+    /// [`BuildError`] if parts do not fit together.
+    pub fn build(self) -> Result<Server, BuildError> {
+        let Some(mount) = origin::mount_path(&self.mount) else {
+            return Err(BuildError::Mount { prefix: self.mount });
+        };
+        let disks = Arc::new(Disks::new(self.settings.free_space.clone()));
+        let ledger: Arc<dyn Ledger> =
+            Arc::new(CheckedLedger::new(self.stores.ledger, Arc::clone(&disks)));
+        let capacity = Capacity::new(&self.settings.limits);
+        let state = ServerState {
+            store_handles: StoreHandles {
+                ledger: Arc::clone(&ledger),
+                vault: Arc::clone(&self.stores.vault),
+                reading: capacity.reading.clone(),
+                media_reads: capacity.media_reads.clone(),
+                timeout: capacity.timeout,
+            },
+            capacity,
+            keyed_mutex: Arc::default(),
+            buffer_pool: BufferPool::new(self.settings.limits.media_memory),
+            settings: self.settings,
+            mount,
+            registry: self.registry,
+            ledger,
+            vault: self.stores.vault,
+            clock: self.clock,
+            disks,
+            lifecycle: Arc::default(),
+            leases: Arc::default(),
+            session_cache: SessionCache::new(),
+        };
+        Ok(Server {
+            inner: Arc::new(Inner {
+                background: Mutex::default(),
+                state: Arc::new(state),
+            }),
+        })
+    }
+}
+
+impl fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerBuilder")
+            .field("registry", &self.registry)
+            .field("settings", &self.settings)
+            .field("mount", &self.mount)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A server of one or more APIs. Clones share their state.
+///
+/// It goes through these steps: [built](ServerBuilder::build), [started](Server::start),
+/// [drained](Server::drain). [`Server::run`] goes through the last two with a listener of its own.
+///
+/// The stores close when the last clone is dropped and no request is running. Services and
+/// connections do not keep them open.
+#[derive(Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// The tasks that run next to the requests. Declared first: they end before the stores close.
+    background: Mutex<Background>,
+    state: Arc<ServerState>,
+}
+
+#[derive(Default)]
+struct Background {
+    tasks: JoinSet<()>,
+    /// Whether the tasks are among them that maintain the stores.
+    has_maintenance: bool,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("settings", &self.inner.state.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why [`Server::run`] has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// `stop` resolved, and the server has drained.
+    Drained,
+    /// Storage failed. The process must exit with an error and start again, so that recovery finds out
+    /// what is on the disk.
+    StorageFailed,
+}
+
+/// Storage has failed, so the server acknowledges nothing any more. The process must exit with an
+/// error and start again, so that recovery finds out what is on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("storage failed; start the process again so that it recovers")]
+pub struct StorageFailed;
+
+impl Server {
+    /// Returns a builder of a server of these APIs over these stores.
+    pub fn builder(registry: Registry, stores: Stores) -> ServerBuilder {
+        ServerBuilder {
+            registry,
+            stores,
+            settings: Settings::default(),
+            clock: Arc::new(SystemClock),
+            mount: String::new(),
+        }
+    }
+
+    /// Admits requests, and begins to maintain the stores: deletes expired sessions and unreferenced
+    /// media, finishes uploads that a crash has interrupted, watches the free space of the disks, and
+    /// runs the workers of the handlers.
+    ///
+    /// A second call does nothing, and neither does one after [`Server::drain`].
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the server can be started again.
+    pub async fn start(&self) {
+        self.start_without_maintenance().await;
+        let state = &self.inner.state;
+        let mut background = self.background();
+        if !background.has_maintenance && !state.lifecycle.is_draining() {
+            background.has_maintenance = true;
+            background::spawn_maintenance(state, &mut background.tasks);
+        }
+    }
+
+    /// Admits requests as [`Server::start`] does, and leaves the maintenance of the stores to another
+    /// process that has them open.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    ///
+    /// # Cancel safety
+    /// As [`Server::start`].
+    pub async fn start_without_maintenance(&self) {
+        let state = &self.inner.state;
+        // Before the first request: until it is measured, the free space counts as unlimited.
+        background::check_free_space(state).await;
+        let mut background = self.background();
+        if state.lifecycle.start() {
+            background::spawn(state, &mut background.tasks);
+        }
+    }
+
+    /// Returns the service that answers requests. Until [`Server::start`], and after the last clone
+    /// of the server is dropped, it answers 503.
+    ///
+    /// Layers of `tower` may be put around it. Of a request's extensions it reads
+    /// [`LocalAddress`](crate::LocalAddress).
+    pub fn service(&self) -> UploadService {
+        UploadService::new(&self.inner.state)
+    }
+
+    /// Resolves at the first storage fault. From then on the service answers 503.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn failed(&self) -> StorageFailed {
+        self.inner.state.lifecycle.failed().await;
+        StorageFailed
+    }
+
+    /// Returns how much of each limited resource is in use.
+    pub fn usage(&self) -> Vec<Usage> {
+        self.inner.state.capacity.usage()
+    }
+
+    /// Drains: refuses new uploads, lets running requests end or commit what is durable, and ends the
+    /// background tasks. Takes at most [`config::Limits::drain`](crate::config::Limits::drain).
+    ///
+    /// An application that has a listener of its own calls it when it stops accepting connections,
+    /// before it waits for the end of its requests: uploads would otherwise go on for as long as
+    /// their clients send.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the server stays drained in part: it refuses new uploads. A second
+    /// call goes on.
+    pub async fn drain(&self) {
+        let lifecycle = &self.inner.state.lifecycle;
+        self.drain_while(lifecycle.wait_for_requests()).await;
+    }
+
+    /// Starts the server unless that was done, and serves the connections of `listener` until `stop` resolves or storage
+    /// fails, then drains: no new requests are accepted, and running ones finish or commit what is
+    /// durable within [`config::Limits::drain`](crate::config::Limits::drain).
+    ///
+    /// Requests that exceed this time keep the stores open. Otherwise the stores close when the last
+    /// clone of the server is dropped.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: if the future is dropped, uploads end without a commit. No acknowledged byte
+    /// is lost.
+    pub async fn run<A: Accept>(
+        &self,
+        listener: Listener<A>,
+        stop: impl Future<Output = ()>,
+    ) -> Ended {
+        self.run_with(self.service(), listener, stop).await
+    }
+
+    /// As [`Server::run`], with a service of the caller: usually [`Server::service`] inside layers.
+    ///
+    /// # Cancel safety
+    /// As [`Server::run`].
+    pub async fn run_with<S, A>(
+        &self,
+        service: S,
+        listener: Listener<A>,
+        stop: impl Future<Output = ()>,
+    ) -> Ended
+    where
+        S: HttpService<Request<Incoming>>,
+        A: Accept,
+    {
+        let state = &self.inner.state;
+        if !state.lifecycle.is_started() {
+            self.start().await;
+        }
+        let connections = Connections::new(Arc::clone(state), service);
+        tokio::select! {
+            () = connections.accept(&listener) => {}
+            () = stop => {}
+            () = state.lifecycle.failed() => {}
+        }
+        // New connections are refused from here on, not queued.
+        drop(listener);
+        self.drain_while(connections.drain()).await;
+        if state.lifecycle.has_failed() {
+            Ended::StorageFailed
+        } else {
+            Ended::Drained
+        }
+    }
+
+    /// Drains within [`config::Limits::drain`](crate::config::Limits::drain). `running` resolves
+    /// when no request is running any more.
+    ///
+    /// In the first half of the time requests may end by themselves. Then uploads are told to commit
+    /// what they have. The last quarter is for work that has lost its request.
+    async fn drain_while(&self, running: impl Future<Output = ()>) {
+        let state = &self.inner.state;
+        state.lifecycle.drain();
+        let limit = state.settings.limits.drain;
+        tracing::info!(?limit, "draining");
+        let drain_now = async {
+            tokio::time::sleep(limit / 2).await;
+            state.lifecycle.drain_now.cancel();
+            tokio::time::sleep(limit / 4).await;
+        };
+        tokio::select! {
+            () = running => {}
+            () = drain_now => {}
+        }
+        // Also when all requests ended early: work without a request is told as well.
+        state.lifecycle.drain_now.cancel();
+        let mut tasks = std::mem::take(&mut self.background().tasks);
+        let finished = async {
+            // First, since background tasks may begin tracked ones.
+            tasks.shutdown().await;
+            state.lifecycle.tasks.close();
+            state.lifecycle.tasks.wait().await;
+        };
+        tokio::time::timeout(limit / 4, finished).await.ok();
+    }
+
+    fn background(&self) -> MutexGuard<'_, Background> {
+        let background = self.inner.background.lock();
+        background.unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,313 @@
+//! A server without a listener of its own, as an application has it that mounts the service.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt as _, stream};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tower_service::Service;
+use windlass_discovery::Api;
+use windlass_server::config::ChunkRule;
+use windlass_server::{
+    BuildError, Clock, Ended, Listener, Registry, ReplyBody, ServedApi, Server, ServerBuilder,
+    Settings, Stores, UploadService,
+};
+use windlass_store::Ledger as _;
+use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+use windlass_testkit::raw;
+
+use crate::world::{LIFETIME, ManualClock};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+const MEDIA: Media = Media::new(7, 200_000);
+
+const SESSIONS: &str = "/upload/farm/v1/animals?uploadType=resumable";
+
+fn memory() -> Stores {
+    Stores {
+        ledger: Arc::new(MemoryLedger::new()),
+        vault: Arc::new(MemoryVault::new()),
+    }
+}
+
+fn builder(stores: Stores) -> ServerBuilder {
+    let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
+    let registry = Registry::new([ServedApi::with_default_handler(farm)]);
+    let mut settings = Settings::default();
+    settings.session_lifetime = LIFETIME;
+    settings.chunks = ChunkRule::Lenient;
+    settings.free_space.soft = 0;
+    settings.free_space.hard = 0;
+    Server::builder(registry.expect("there is one API"), stores).settings(settings)
+}
+
+async fn started(builder: ServerBuilder) -> Server {
+    let server = builder.build().expect("its parts fit");
+    server.start().await;
+    server
+}
+
+async fn ask(
+    mut service: impl Service<Request<Full<Bytes>>, Response = Response<ReplyBody>, Error = Infallible>,
+    method: &str,
+    uri: &str,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> Response<Bytes> {
+    let mut request = Request::builder().method(method).uri(uri);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.header("host", "app.test");
+    let request = request.header("content-length", body.len());
+    let request = request.body(Full::new(body.into())).expect("it is valid");
+    let reply = service.call(request).await.expect("it is infallible");
+    let (head, body) = reply.into_parts();
+    let body = body.collect().await.expect("it is whole");
+    Response::from_parts(head, body.to_bytes())
+}
+
+async fn get(service: UploadService, uri: &str) -> Response<Bytes> {
+    ask(service, "GET", uri, &[], Vec::new()).await
+}
+
+fn json(reply: &Response<Bytes>) -> Value {
+    serde_json::from_slice(reply.body()).unwrap_or_else(|_| panic!("not JSON: {reply:?}"))
+}
+
+/// Starts an upload. Returns its `Location`.
+async fn location(service: UploadService) -> String {
+    let reply = ask(service, "POST", SESSIONS, &[], Vec::new()).await;
+    assert_eq!(reply.status(), StatusCode::OK, "{reply:?}");
+    reply.headers()["location"]
+        .to_str()
+        .expect("it is text")
+        .to_owned()
+}
+
+/// Starts an upload. Returns the path and the query of its `Location`.
+async fn start(service: UploadService) -> String {
+    let location = location(service).await;
+    let local = location.strip_prefix("http://app.test");
+    local.expect("it names the host of the request").to_owned()
+}
+
+#[tokio::test]
+async fn service_refuses_until_the_server_is_started() {
+    let server = builder(memory()).build().unwrap();
+    let early = ask(server.service(), "POST", SESSIONS, &[], Vec::new()).await;
+    assert_eq!(early.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let message = json(&early)["error"]["message"].to_string();
+    assert!(message.contains("has not been started"), "{message}");
+    let ready = get(server.service(), "/readyz").await;
+    assert_eq!(ready.status(), StatusCode::SERVICE_UNAVAILABLE);
+
+    server.start().await;
+    start(server.service()).await;
+    assert_eq!(get(server.service(), "/readyz").await.status(), 200);
+}
+
+#[tokio::test]
+async fn service_of_a_dropped_server_refuses_and_keeps_no_store_open() {
+    let ledger = Arc::new(MemoryLedger::new());
+    let stores = Stores {
+        ledger: Arc::clone(&ledger) as Arc<_>,
+        ..memory()
+    };
+    let server = started(builder(stores)).await;
+    let service = server.service();
+    assert_eq!(get(service.clone(), "/healthz").await.status(), 200);
+    drop(server);
+    assert_eq!(Arc::strong_count(&ledger), 1);
+    let late = get(service, "/healthz").await;
+    assert_eq!(late.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn prefix_of_a_mounted_server_is_in_session_uris_and_documents() {
+    let server = started(builder(memory()).mounted_at("/media/")).await;
+    let session = location(server.service()).await;
+    let expected = "http://app.test/media/upload/farm/v1/animals?uploadType=resumable&upload_id=";
+    assert!(session.starts_with(expected), "{session}");
+
+    let uri = "/discovery/v1/apis/farm/v1/rest";
+    let document = json(&get(server.service(), uri).await);
+    assert_eq!(document["rootUrl"], "http://app.test/media/");
+    let directory = json(&get(server.service(), "/discovery/v1/apis").await);
+    let link = &directory["items"][0]["discoveryRestUrl"];
+    assert_eq!(*link, format!("http://app.test/media{uri}"));
+}
+
+#[test]
+fn prefix_that_is_no_path_is_refused() {
+    let prefix = "media".to_owned();
+    let refused = builder(memory()).mounted_at(&prefix).build().err();
+    assert_eq!(refused, Some(BuildError::Mount { prefix }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn left_session_is_swept() {
+    let ledger = Arc::new(MemoryLedger::new());
+    let stores = Stores {
+        ledger: Arc::clone(&ledger) as Arc<_>,
+        ..memory()
+    };
+    let clock = Arc::new(ManualClock::default());
+    let server = started(builder(stores).clock(Arc::clone(&clock) as Arc<dyn Clock>)).await;
+    let session = start(server.service()).await;
+    clock.advance(LIFETIME + HOUR);
+    tokio::time::sleep(HOUR).await;
+    let expired = ledger.expire(clock.now(), usize::MAX).await.unwrap();
+    assert_eq!(expired, 0, "nothing is left for a second sweep");
+    let late = ask(server.service(), "PUT", &session, &[], Vec::new()).await;
+    assert_eq!(late.status(), StatusCode::NOT_FOUND);
+}
+
+/// A server whose ledger fails from the nth call on, and its calls.
+async fn failing_from(nth: u64, Stores { ledger, vault }: Stores) -> (Server, Arc<Faults>) {
+    let calls = Arc::new(Faults::new(Trigger::From(nth), InjectedFault::Fault));
+    let ledger = Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls)));
+    let server = builder(Stores { ledger, vault }).build();
+    let server = server.expect("its parts fit");
+    server.start_without_maintenance().await;
+    (server, calls)
+}
+
+async fn upload(server: &Server) -> (String, Response<Bytes>) {
+    let session = start(server.service()).await;
+    let range = format!("bytes 0-{}/{}", MEDIA.len() - 1, MEDIA.len());
+    let headers = [("content-range", range.as_str())];
+    let reply = ask(server.service(), "PUT", &session, &headers, MEDIA.whole()).await;
+    (session, reply)
+}
+
+#[tokio::test(start_paused = true)]
+async fn storage_fault_can_be_waited_for_and_the_next_server_finishes_the_upload() {
+    let (server, calls) = failing_from(u64::MAX, memory()).await;
+    assert_eq!(upload(&server).await.1.status(), StatusCode::CREATED);
+    let names = calls.names();
+    let finish = names.iter().position(|name| *name == "apply");
+    let finish = 1 + finish.expect("it is committed") as u64;
+
+    let stores = memory();
+    let (server, _) = failing_from(finish, stores.clone()).await;
+    let failed = tokio::spawn({
+        let server = server.clone();
+        async move { server.failed().await }
+    });
+    let (session, reply) = upload(&server).await;
+    assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE, "{reply:?}");
+    failed.await.unwrap();
+    let health = get(server.service(), "/healthz").await;
+    assert_eq!(health.status(), StatusCode::SERVICE_UNAVAILABLE);
+    drop(server);
+
+    let server = started(builder(stores.clone())).await;
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(stores.ledger.finishing(None, 1).await.unwrap(), []);
+    let headers = [("content-range", "bytes */*")];
+    let reply = ask(server.service(), "PUT", &session, &headers, Vec::new()).await;
+    assert_eq!(reply.status(), StatusCode::CREATED, "{reply:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn drain_commits_what_a_running_upload_has_sent() {
+    const SENT: u64 = 100_000;
+    let server = started(builder(memory())).await;
+    let session = start(server.service()).await;
+    let (ask_for_more, asked) = oneshot::channel();
+    let first = Ok::<_, Infallible>(Frame::data(Bytes::from(MEDIA.bytes(0..SENT))));
+    let rest = async move {
+        ask_for_more.send(()).expect("the test waits");
+        std::future::pending().await
+    };
+    let body = stream::iter([first]).chain(stream::once(rest));
+    let request = Request::put(&session)
+        .header("content-length", MEDIA.len())
+        .body(StreamBody::new(Box::pin(body)))
+        .unwrap();
+    let mut service = server.service();
+    let running = tokio::spawn(async move { service.call(request).await.unwrap().status() });
+    asked.await.unwrap();
+
+    server.drain().await;
+    assert_eq!(running.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE);
+    let late = ask(server.service(), "POST", SESSIONS, &[], Vec::new()).await;
+    assert_eq!(late.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let headers = [("content-range", "bytes */*")];
+    let query = ask(server.service(), "PUT", &session, &headers, Vec::new()).await;
+    assert_eq!(query.headers()["range"], format!("bytes=0-{}", SENT - 1));
+}
+
+/// Counts requests, and adds a header to their replies.
+#[derive(Clone)]
+struct Layered {
+    inner: UploadService,
+    requests: Arc<AtomicUsize>,
+}
+
+impl<B> Service<Request<B>> for Layered
+where
+    UploadService: Service<Request<B>, Response = Response<ReplyBody>, Error = Infallible>,
+    <UploadService as Service<Request<B>>>::Future: Send + 'static,
+{
+    type Response = Response<ReplyBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<ReplyBody>, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let reply = self.inner.call(request);
+        Box::pin(async {
+            let mut reply = reply.await?;
+            let headers = reply.headers_mut();
+            headers.insert("access-control-allow-origin", HeaderValue::from_static("*"));
+            Ok(reply)
+        })
+    }
+}
+
+#[tokio::test]
+async fn layers_see_the_requests_of_connections() {
+    let server = builder(memory()).build().unwrap();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let service = Layered {
+        inner: server.service(),
+        requests: Arc::clone(&requests),
+    };
+    let sockets = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = sockets.local_addr().unwrap();
+    let client = tokio::task::spawn_blocking(move || {
+        let request = raw::Request::new("POST", SESSIONS);
+        raw::exchange(address, &request).expect(200)
+    });
+    let (send_reply, reply) = oneshot::channel();
+    let stop = async {
+        send_reply.send(client.await.unwrap()).ok();
+    };
+    let ended = server
+        .run_with(service, Listener::plain(sockets), stop)
+        .await;
+    assert_eq!(ended, Ended::Drained);
+    let reply = reply.await.unwrap();
+    assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(requests.load(Ordering::Relaxed), 1);
+}
