@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     /// The file with the password of the mail relay.
     #[cfg(feature = "gmail")]
     pub(crate) relay_password: Option<PathBuf>,
+    /// The file with the token that clients must send.
+    pub(crate) auth_token: Option<PathBuf>,
     /// The log filter.
     pub(crate) log: LogFilter,
     /// The options of the store.
@@ -189,6 +191,7 @@ impl Default for Settings {
             data: PathBuf::from("./windlass-data"),
             apis: vec![ApiSource::BuiltIn("farm").into()],
             options: windlass_apis::Options::default(),
+            auth_token: None,
             #[cfg(feature = "gmail")]
             relay_password: None,
             log: LogFilter::default(),

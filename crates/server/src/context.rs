@@ -5,11 +5,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::request::Parts;
+use http::Extensions;
 
 use crate::identifiers::new_request_id;
-use crate::origin::{Host, LocalAddress, Origin};
-use crate::uploads::ServerState;
+use crate::origin::Host;
 
 /// Who sends a request, as an extension of the request.
 ///
@@ -83,28 +82,15 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
-    /// Reads the context of a request from its head and its extensions.
-    pub(crate) fn of(server: &ServerState, head: &Parts) -> Self {
-        let extensions = &head.extensions;
-        let local = extensions.get::<LocalAddress>().copied();
-        let origin = Origin::of(
-            &server.settings,
-            &server.mount,
-            &head.uri,
-            &head.headers,
-            local,
-        );
-        let host = origin.host();
-        let virtual_host = server.registry.on(host.as_ref());
+    /// Returns the context of a request that reached `host` by `base_url`.
+    pub(crate) fn new(extensions: &Extensions, host: Option<Host>, base_url: String) -> Self {
+        let id = extensions.get().cloned();
         Self {
-            id: extensions
-                .get()
-                .cloned()
-                .unwrap_or_else(|| RequestId(new_request_id().into())),
+            id: id.unwrap_or_else(|| RequestId(new_request_id().into())),
             peer: extensions.get().map(|PeerAddress(address)| *address),
-            base_url: origin.base_url(virtual_host.host()),
-            principal: extensions.get().cloned(),
             host,
+            base_url,
+            principal: extensions.get().cloned(),
         }
     }
 }

@@ -41,6 +41,11 @@ pub(crate) fn answer(
     })
 }
 
+/// Whether a path is one of the discovery service.
+pub(crate) fn has(path: &str) -> bool {
+    matches!(path, "/discovery/v1/apis" | "/$discovery/rest") || name_and_version(path).is_some()
+}
+
 /// `/discovery/v1/apis/{api}/{version}/rest`
 fn name_and_version(path: &str) -> Option<(&str, &str)> {
     let name_and_version = path

@@ -15,6 +15,7 @@ use windlass_proto::session::SessionError;
 use windlass_proto::upload_type::UploadTypeError;
 use windlass_store::{LedgerError, MediaId, VaultError};
 
+use crate::auth::AccessError;
 use crate::capacity::Full;
 use crate::handler::Rejection;
 use crate::partial_response::FieldMaskError;
@@ -25,6 +26,9 @@ pub(crate) enum Error {
     /// The request breaks a rule of the protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
+    /// Its sender may not send it.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// The API refuses it.
     #[error(transparent)]
     Rejection(#[from] Rejection),
@@ -269,6 +273,7 @@ impl Row {
 pub(crate) fn row(error: &Error) -> Row {
     match error {
         Error::Protocol(error) => protocol(error),
+        Error::Access(error) => access(error),
         Error::Rejection(error) => rejection(error),
         Error::Body(error) => body(error),
         Error::FieldMask(_) => bad("invalidParameter").parameter("fields"),
@@ -292,6 +297,18 @@ pub(crate) fn row(error: &Error) -> Row {
         Error::MediaLost(_) => json(StatusCode::GONE, "gone"),
         Error::Ledger(error) => ledger(error),
         Error::Vault(error) => vault(error),
+    }
+}
+
+fn access(error: &AccessError) -> Row {
+    match error {
+        AccessError::CredentialsMissing => {
+            json(StatusCode::UNAUTHORIZED, "required").header("Authorization")
+        }
+        AccessError::CredentialsInvalid => {
+            json(StatusCode::UNAUTHORIZED, "authError").header("Authorization")
+        }
+        AccessError::Forbidden { .. } => json(StatusCode::FORBIDDEN, "forbidden"),
     }
 }
 
@@ -380,6 +397,7 @@ fn session(error: &SessionError) -> Row {
 
 fn rejection(error: &Rejection) -> Row {
     match error {
+        Rejection::Access(error) => access(error),
         Rejection::NotFound { .. } => json(StatusCode::NOT_FOUND, "notFound"),
         Rejection::AlreadyExists { .. } => json(StatusCode::CONFLICT, "duplicate"),
         Rejection::Conflict { .. } => json(StatusCode::CONFLICT, "conflict"),

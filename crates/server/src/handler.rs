@@ -23,7 +23,9 @@ use windlass_store::{
     ChangeSet, LedgerError, MediaId, Resource, ResourceChange, Timestamp, VaultError,
 };
 
+use crate::auth::AccessError;
 use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
+use crate::context::Principal;
 use crate::identifiers::Clock;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 
@@ -117,6 +119,8 @@ pub struct Call<'a> {
     pub fresh_id: &'a str,
     /// URL under which clients reach the server, without a slash at its end.
     pub base_url: &'a str,
+    /// Who calls, if that was established. For a resumable upload: who started it.
+    pub principal: Option<&'a Principal>,
     /// Read access to the stores.
     pub lookup: StoreReader<'a>,
     /// Conditions of the request.
@@ -205,6 +209,9 @@ impl std::fmt::Debug for Conditions<'_> {
 /// Why a handler refuses a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Rejection {
+    /// The principal may not call the method, or must say first who they are.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// The resource that the path names does not exist.
     #[error("{what} {id} was not found")]
     NotFound {

@@ -85,9 +85,11 @@
 //!
 //! # What is absent
 //!
-//! The crate opens no store, file or socket, reads no configuration, authenticates nobody, and knows
-//! no particular API and no particular store. The command `windlass` puts these together.
+//! The crate opens no store, file or socket, reads no configuration, and knows no particular API and
+//! no particular store. The command `windlass` puts these together. Unless it is given an
+//! [`Authorize`], it asks nobody who they are.
 
+mod auth;
 mod background;
 mod body;
 mod capacity;
@@ -114,6 +116,7 @@ mod server;
 mod service;
 mod uploads;
 
+pub use auth::{Access, AccessError, AccessRequest, AllowAll, Authorize, BearerToken};
 pub use capacity::{Full, LimitedResource, MEDIA_READS, Usage};
 pub use config::Settings;
 pub use connections::{Accept, Accepted, HttpService, Listener};

@@ -4,7 +4,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{
+    ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -16,6 +18,7 @@ use windlass_proto::reply::ReplyHead;
 
 use crate::capacity::Permit;
 use crate::error::{Error, Form, Location, Row, row};
+use crate::handler::Rejection;
 
 /// The body of a reply.
 pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -112,6 +115,9 @@ pub(crate) fn of_error(error: &Error) -> Reply {
     if let Some(allowed) = allowed(error) {
         headers.insert(ALLOW, allowed);
     }
+    if let Some(challenge) = challenge(error) {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    }
     if row.status.as_u16() == 499 {
         let phrase = ReasonPhrase::from_static(b"Client Closed Request");
         reply.extensions_mut().insert(phrase);
@@ -173,6 +179,13 @@ fn allowed(error: &Error) -> Option<HeaderValue> {
     };
     let names: Vec<_> = methods.iter().map(Method::as_str).collect();
     HeaderValue::try_from(names.join(", ")).ok()
+}
+
+fn challenge(error: &Error) -> Option<HeaderValue> {
+    match error {
+        Error::Access(error) | Error::Rejection(Rejection::Access(error)) => error.challenge(),
+        _ => None,
+    }
 }
 
 /// Google's error object. Client libraries decide by `errors[].reason`.

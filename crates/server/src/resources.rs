@@ -13,6 +13,7 @@ use windlass_store::{ChangeSet, LedgerError};
 
 use crate::body::RequestBody;
 use crate::capacity::{Permit, json_cost};
+use crate::context::Principal;
 use crate::download;
 use crate::error::{BodyError, Error};
 use crate::handler::{Call, Conditions, Embedded, ReplyMemoryPermit, StoreReader};
@@ -38,6 +39,7 @@ pub(crate) struct CallHead<'a> {
     pub(crate) http_method: &'a HttpMethod,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) base_url: &'a str,
+    pub(crate) principal: Option<&'a Principal>,
 }
 
 impl CallHead<'_> {
@@ -57,6 +59,7 @@ impl CallHead<'_> {
             now: server.clock.now(),
             fresh_id,
             base_url: self.base_url,
+            principal: self.principal,
             lookup: StoreReader::new(&server.store_handles),
             conditions: Conditions::of(self.http_method, self.headers),
             reply_memory,
@@ -207,6 +210,7 @@ async fn upload(
         query: head.query,
         base_url: head.base_url,
         headers: head.headers,
+        principal: head.principal,
     };
     let reply = server.embedded(&upload, metadata, embedded).await?;
     Ok(stored_json(reply.status, reply.body))

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use tokio::task::JoinSet;
 use windlass_store::{Ledger, Vault};
 
+use crate::auth::{AllowAll, Authorize};
 use crate::capacity::{Capacity, Usage};
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
@@ -45,6 +46,7 @@ pub struct ServerBuilder {
     settings: Settings,
     clock: Arc<dyn Clock>,
     mount: String,
+    authorize: Arc<dyn Authorize>,
 }
 
 /// Why a [`Server`] could not be built.
@@ -82,6 +84,11 @@ impl ServerBuilder {
         }
     }
 
+    /// Sets who may send requests. Default: [`AllowAll`].
+    pub fn authorize(self, authorize: Arc<dyn Authorize>) -> Self {
+        Self { authorize, ..self }
+    }
+
     /// Builds the server, which refuses requests until it is started.
     ///
     /// # Errors
@@ -107,6 +114,7 @@ impl ServerBuilder {
             buffer_pool: BufferPool::new(self.settings.limits.media_memory),
             settings: self.settings,
             mount,
+            authorize: self.authorize,
             registry: self.registry,
             ledger,
             vault: self.stores.vault,
@@ -193,6 +201,7 @@ impl Server {
             settings: Settings::default(),
             clock: Arc::new(SystemClock),
             mount: String::new(),
+            authorize: Arc::new(AllowAll),
         }
     }
 
@@ -238,8 +247,9 @@ impl Server {
     /// Returns the service that answers requests. Until [`Server::start`], and after the last clone
     /// of the server is dropped, it answers 503.
     ///
-    /// Layers of `tower` may be put around it. Of a request's extensions it reads
-    /// [`LocalAddress`](crate::LocalAddress).
+    /// Layers of `tower` may be put around it. It reads these extensions of a request, if they are
+    /// there: [`Principal`](crate::Principal), [`RequestId`](crate::RequestId),
+    /// [`PeerAddress`](crate::PeerAddress) and [`LocalAddress`](crate::LocalAddress).
     pub fn service(&self) -> UploadService {
         UploadService::new(&self.inner.state)
     }

@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Version};
 use percent_encoding::percent_decode_str;
 use tower_service::Service;
-use windlass_discovery::{Found, Target};
+use windlass_discovery::{Found, Method, Target};
 use windlass_proto::command::{
     Command, Framing, SessionHead, StartHead, command, effective_method,
 };
@@ -24,10 +24,12 @@ use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{NotUtf8, Parameters, UploadId};
 use windlass_proto::reply::{resume_incomplete, started};
 
+use crate::auth::{Access, AccessError, AccessRequest};
 use crate::body::RequestBody;
 use crate::capacity::Full;
 use crate::context::{Principal, RequestContext, RequestId};
 use crate::error::Error;
+use crate::origin::{LocalAddress, Origin};
 use crate::parameters::check_parameters;
 use crate::registry::{ServedMethod, VirtualHost};
 use crate::reply::{Reply, ReplyBody};
@@ -105,7 +107,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (mut head, body) = request.into_parts();
-    let context = RequestContext::of(&server, &head);
+    let mut context = context_of(&server, &head);
     let mut body = RequestBody::new(body, &head.headers, &server.settings.limits);
     let admitted = server.capacity.requests.take().and_then(|permit| {
         body.count(server.capacity.metadata.permit(), head_size(&head))?;
@@ -116,7 +118,7 @@ where
     let running = server.lifecycle.begin_request();
     async move {
         let refused = admitted.as_ref().err().copied();
-        let routed = Box::pin(route(&server, &head, &context, &mut body, refused)).await;
+        let routed = Box::pin(route(&server, &head, &mut context, &mut body, refused)).await;
         let RequestContext { id, principal, .. } = context;
         let result = match routed {
             Ok(Routing::Answered(reply)) => Ok(reply),
@@ -140,6 +142,15 @@ where
             Err(_) => reply,
         }
     }
+}
+
+fn context_of(server: &ServerState, head: &Parts) -> RequestContext {
+    let local = head.extensions.get::<LocalAddress>().copied();
+    let (settings, mount) = (&server.settings, &server.mount);
+    let origin = Origin::of(settings, mount, &head.uri, &head.headers, local);
+    let host = origin.host();
+    let base_url = origin.base_url(server.registry.on(host.as_ref()).host());
+    RequestContext::new(&head.extensions, host, base_url)
 }
 
 /// The part of a request's context that is logged with its reply.
@@ -195,7 +206,7 @@ enum Routing {
 async fn route(
     server: &Arc<ServerState>,
     head: &Parts,
-    context: &RequestContext,
+    context: &mut RequestContext,
     body: &mut Option<RequestBody>,
     refused: Option<Full>,
 ) -> Result<Routing, Error> {
@@ -209,6 +220,7 @@ async fn route(
     if let Some(full) = refused {
         return Err(full.into());
     }
+    context.principal = authenticate(server, head, context).await?;
     let empty = body.as_ref().is_none_or(|body| body.end_flag().is_set());
     let framing = Framing::of(head.version, &head.headers, empty)?;
     check_path(head.uri.path())?;
@@ -221,6 +233,7 @@ async fn route(
         http_method: &effective_method(&head.method, &head.headers)?,
         query: &query,
         base_url: &context.base_url,
+        principal: context.principal.as_ref(),
     };
     let path = head.uri.path();
     if let Some(reply) = discovery_service::answer(
@@ -241,6 +254,36 @@ async fn route(
         None => Box::pin(request.call(body)).await,
     };
     reply.map(Routing::Answered)
+}
+
+/// Establishes who sends the request.
+async fn authenticate(
+    server: &ServerState,
+    head: &Parts,
+    context: &RequestContext,
+) -> Result<Option<Principal>, AccessError> {
+    let path = head.uri.path();
+    let access = if discovery_service::has(path) {
+        Access::Discovery
+    } else if plain_path(path).is_some() && names_session(head.uri.query()) {
+        Access::Session
+    } else {
+        Access::Call
+    };
+    let request = AccessRequest {
+        access,
+        http_method: &head.method,
+        uri: &head.uri,
+        headers: &head.headers,
+        peer: context.peer,
+        principal: context.principal.as_ref(),
+    };
+    server.authorize.authenticate(&request).await
+}
+
+/// Whether a query has an `upload_id`, as that of a session URI has.
+fn names_session(query: Option<&str>) -> bool {
+    Parameters::parse(query).is_ok_and(|query| query.upload_id().is_some())
 }
 
 /// No method has a path that is not UTF-8; a 404 would mean that the resource does not exist.
@@ -272,9 +315,16 @@ struct Routed<'a> {
     http_method: &'a HttpMethod,
     query: &'a Parameters,
     base_url: &'a str,
+    principal: Option<&'a Principal>,
 }
 
 impl Routed<'_> {
+    /// Refuses a call that the principal may not make.
+    async fn authorize(&self, method: &Method) -> Result<(), AccessError> {
+        let authorize = &self.server.authorize;
+        authorize.authorize(self.principal, method).await
+    }
+
     async fn call(&self, body: &mut Option<RequestBody>) -> Result<Reply, Error> {
         let path = self.head.uri.path();
         // HEAD is a GET whose body is left out.
@@ -292,6 +342,7 @@ impl Routed<'_> {
             Found::WrongHttpMethod { allowed } => return Err(Error::MethodNotAllowed { allowed }),
             Found::Nothing => return Err(no_such(path)),
         };
+        self.authorize(method).await?;
         check_parameters(method, &parameters, self.query)?;
         let for_media = match target {
             Target::Download => Some(for_media(self.head.uri.query())?),
@@ -305,6 +356,7 @@ impl Routed<'_> {
             http_method: self.http_method,
             headers: &self.head.headers,
             base_url: self.base_url,
+            principal: self.principal,
         };
         let body = body.as_mut().expect("nobody has taken the body yet");
         call(self.server, head, body).await
@@ -316,7 +368,7 @@ impl Routed<'_> {
         framing: Framing,
         body: &mut Option<RequestBody>,
     ) -> Result<Reply, Error> {
-        let method = self.upload_method(plain)?;
+        let method = self.upload_method(plain).await?;
         let upload = UploadHead {
             method,
             http_method: self.http_method,
@@ -324,6 +376,7 @@ impl Routed<'_> {
             query: self.query,
             base_url: self.base_url,
             headers: &self.head.headers,
+            principal: self.principal,
         };
         let command = command(self.http_method, self.query, &self.head.headers, framing)?;
         match command {
@@ -342,12 +395,13 @@ impl Routed<'_> {
         }
     }
 
-    fn upload_method(&self, plain: &str) -> Result<ServedMethod<'_>, Error> {
+    async fn upload_method(&self, plain: &str) -> Result<ServedMethod<'_>, Error> {
         let path = self.head.uri.path();
         match self.virtual_host.table.find(self.http_method, path) {
             Found::Method {
                 method, parameters, ..
             } => {
+                self.authorize(method).await?;
                 check_parameters(method, &parameters, self.query)?;
                 Ok(self.virtual_host.of(method))
             }

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use windlass_store::{Ledger, Vault};
 
+use crate::auth::Authorize;
 use crate::capacity::Capacity;
 use crate::config::Settings;
 use crate::disks::{DiskSpace, Disks};
@@ -55,6 +56,7 @@ pub(crate) struct ServerState {
     pub(crate) settings: Settings,
     /// Path under which an application serves the server; empty without one.
     pub(crate) mount: String,
+    pub(crate) authorize: Arc<dyn Authorize>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Bounds on what clients can make the server hold.
     pub(crate) capacity: Capacity,

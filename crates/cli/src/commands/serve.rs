@@ -4,6 +4,7 @@ mod certificate;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,10 @@ use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use windlass_server::config::Limits;
-use windlass_server::{BuildError, Ended, Listener, Registry, Server, Stores};
+use windlass_server::{
+    AllowAll, Authorize, BearerToken, BuildError, Ended, Listener, Principal, Registry, Server,
+    Stores,
+};
 #[cfg(feature = "failpoints")]
 use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
 use windlass_store_local::{Durability, LocalStore, OpenError};
@@ -32,6 +36,9 @@ pub(crate) use certificate::CertificateError;
 /// The time limit for closing the store.
 const CLOSING: Duration = Duration::from_secs(2);
 
+/// The principal of requests with the configured token.
+const BEARER: &str = "token";
+
 /// Serves until a signal stops it, or prints the configuration.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     let sources = Sources {
@@ -47,6 +54,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     arm_failpoint()?;
     let apis = settings::load(&merged.settings.apis, &merged.settings.options)?;
     let certificate = load_certificate(&merged.settings)?;
+    let authorize = load_authorization(&merged.settings)?;
     if args.check_config {
         output::data(merged.to_toml());
         return Ok(());
@@ -57,7 +65,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
         .enable_all()
         .build()
         .map_err(Error::Runtime)?;
-    let result = runtime.block_on(serve(merged.settings, apis, certificate));
+    let result = runtime.block_on(serve(merged.settings, apis, authorize, certificate));
     // Remaining tasks wait for a disk or a client that may never answer.
     runtime.shutdown_background();
     result
@@ -69,15 +77,33 @@ fn read_relay_password(settings: &mut Settings) -> Result<(), Error> {
     let relay = settings.options.gmail.relay.as_mut();
     let credentials = relay.and_then(|relay| relay.credentials.as_mut());
     if let (Some(path), Some(credentials)) = (&settings.relay_password, credentials) {
-        let password = std::fs::read_to_string(path).map_err(|source| Error::Password {
-            path: path.clone(),
-            source,
-        })?;
-        password
-            .trim_end_matches(['\r', '\n'])
-            .clone_into(&mut credentials.password);
+        credentials.password = read_secret("gmail.relay_password_file", path)?;
     }
     Ok(())
+}
+
+/// Reads the secret in a file, without the end of its line.
+fn read_secret(key: &'static str, path: &Path) -> Result<String, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Secret {
+        key,
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Returns who may send requests: the bearer of the configured token, or everybody.
+fn load_authorization(settings: &Settings) -> Result<Arc<dyn Authorize>, Error> {
+    let Some(path) = &settings.auth_token else {
+        return Ok(Arc::new(AllowAll));
+    };
+    let token = read_secret("auth.token_file", path)?;
+    // RFC 6750, section 2.1. Another token could never be sent.
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    if token.is_empty() || !token.bytes().all(is_token) {
+        return Err(Error::Token { path: path.clone() });
+    }
+    Ok(Arc::new(BearerToken::new(&token, Principal::new(BEARER))))
 }
 
 fn warn_of_ignored(environment: &Environment) {
@@ -124,6 +150,7 @@ fn load_certificate(settings: &Settings) -> Result<Option<Arc<Certificate>>, Cer
 async fn serve(
     settings: Settings,
     apis: Registry,
+    authorize: Arc<dyn Authorize>,
     certificate: Option<Arc<Certificate>>,
 ) -> Result<(), Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
@@ -138,6 +165,7 @@ async fn serve(
     };
     let server = Server::builder(apis, stores)
         .settings(settings.server)
+        .authorize(authorize)
         .build()?;
     let listener = match certificate {
         None => Listener::plain(listener),
@@ -267,12 +295,14 @@ pub(crate) enum Error {
     Api(#[from] ApiError),
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    #[cfg(feature = "gmail")]
-    #[error("the password for gmail.relay cannot be read from {}", path.display())]
-    Password {
-        path: std::path::PathBuf,
+    #[error("the secret of {key} cannot be read from {}", path.display())]
+    Secret {
+        key: &'static str,
+        path: PathBuf,
         source: io::Error,
     },
+    #[error("the token in {} is empty or has characters that no token has", path.display())]
+    Token { path: PathBuf },
     #[cfg(feature = "failpoints")]
     #[error(transparent)]
     Failpoint(#[from] windlass_store_local::failpoint::UnknownFailpoint),
@@ -297,11 +327,12 @@ impl Error {
     /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> Code {
         match self {
-            Self::Settings(_) | Self::Api(_) | Self::Certificate(_) | Self::Server(_) => {
-                Code::Usage
-            }
-            #[cfg(feature = "gmail")]
-            Self::Password { .. } => Code::Usage,
+            Self::Settings(_)
+            | Self::Api(_)
+            | Self::Certificate(_)
+            | Self::Server(_)
+            | Self::Secret { .. }
+            | Self::Token { .. } => Code::Usage,
             Self::Runtime(_) | Self::Signals(_) | Self::Listen { .. } | Self::Store(_) => {
                 Code::CannotBegin
             }
@@ -326,9 +357,12 @@ impl Error {
             ),
             #[cfg(feature = "failpoints")]
             Self::Failpoint(_) => Some("`windlass failpoints` names them".to_owned()),
-            #[cfg(feature = "gmail")]
-            Self::Password { .. } => None,
-            Self::Runtime(_) | Self::Signals(_) | Self::Server(_) => None,
+            Self::Token { .. } => Some(
+                "write letters, digits and -._~+/= on one line, for example the output of \
+                 `openssl rand -hex 32`"
+                    .to_owned(),
+            ),
+            Self::Secret { .. } | Self::Runtime(_) | Self::Signals(_) | Self::Server(_) => None,
         }
     }
 }

@@ -49,6 +49,7 @@ pub(super) const KEYS: &[Key] = &[
         "allow-unsafe-filesystem",
         |all| ValueRef::Switch(&mut all.store.allow_unsafe_filesystem),
     ),
+    Key::new("auth.token_file", |all| ValueRef::File(&mut all.auth_token)),
     Key::new("sessions.lifetime", |all| {
         ValueRef::Span(&mut all.server.session_lifetime)
     }),

@@ -198,6 +198,7 @@ impl CallParts<'_> {
             now: self.now,
             fresh_id: &self.fresh_id,
             base_url: &request.base_url,
+            principal: request.principal.as_ref(),
             lookup: StoreReader::new(&server.store_handles),
             conditions: Conditions::of(&self.conditions.0, &self.conditions.1),
             reply_memory: &self.reply_memory,

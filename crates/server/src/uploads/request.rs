@@ -10,6 +10,7 @@ use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 
+use crate::context::Principal;
 use crate::error::{BodyError, Error};
 use crate::origin::Host;
 use crate::partial_response::FieldMask;
@@ -56,6 +57,9 @@ pub(crate) struct UploadRequest {
     pub(crate) expected: ExpectedDigests,
     /// Conditional headers, such as `If-Match`, by name.
     conditions: Vec<(String, String)>,
+    /// Who started the upload, if that was established. The session's row has it in a column.
+    #[serde(skip)]
+    pub(crate) principal: Option<Principal>,
 }
 
 /// The head of a request for an upload, before its body is read.
@@ -66,6 +70,7 @@ pub(crate) struct UploadHead<'a> {
     pub(crate) query: &'a Parameters,
     pub(crate) base_url: &'a str,
     pub(crate) headers: &'a HeaderMap,
+    pub(crate) principal: Option<&'a Principal>,
 }
 
 impl UploadHead<'_> {
@@ -100,6 +105,7 @@ impl UploadHead<'_> {
             content_type,
             expected,
             conditions: conditions(self.headers),
+            principal: self.principal.cloned(),
         })
     }
 
@@ -236,6 +242,7 @@ impl UploadRequest {
             content_type: "image/jpeg".to_owned(),
             expected: ExpectedDigests::default(),
             conditions: Vec::new(),
+            principal: None,
         }
     }
 }

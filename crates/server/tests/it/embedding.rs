@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
@@ -16,11 +17,11 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tower_service::Service;
-use windlass_discovery::Api;
+use windlass_discovery::{Api, Method};
 use windlass_server::config::ChunkRule;
 use windlass_server::{
-    BuildError, Clock, Ended, Listener, Registry, ReplyBody, ServedApi, Server, ServerBuilder,
-    Settings, Stores, UploadService,
+    AccessError, AccessRequest, Authorize, BuildError, Clock, Ended, Listener, Principal, Registry,
+    ReplyBody, ServedApi, Server, ServerBuilder, Settings, Stores, UploadService,
 };
 use windlass_store::Ledger as _;
 use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
@@ -251,6 +252,65 @@ async fn drain_commits_what_a_running_upload_has_sent() {
     let headers = [("content-range", "bytes */*")];
     let query = ask(server.service(), "PUT", &session, &headers, Vec::new()).await;
     assert_eq!(query.headers()["range"], format!("bytes=0-{}", SENT - 1));
+}
+
+/// Everybody who says who they are may do everything but delete.
+struct NoDeletes;
+
+#[async_trait]
+impl Authorize for NoDeletes {
+    async fn authenticate(
+        &self,
+        request: &AccessRequest<'_>,
+    ) -> Result<Option<Principal>, AccessError> {
+        let principal = request.principal.cloned();
+        principal.map(Some).ok_or(AccessError::CredentialsMissing)
+    }
+
+    async fn authorize(
+        &self,
+        principal: Option<&Principal>,
+        method: &Method,
+    ) -> Result<(), AccessError> {
+        let who = principal.expect("it was demanded");
+        if method.http_method != http::Method::DELETE {
+            return Ok(());
+        }
+        let problem = format!("{who} may not call {}", method.id);
+        Err(AccessError::Forbidden { problem })
+    }
+}
+
+#[tokio::test]
+async fn principal_of_a_layer_is_asked_for_each_method() {
+    let server = started(builder(memory()).authorize(Arc::new(NoDeletes))).await;
+    let stranger = get(server.service(), "/farm/v1/animals").await;
+    assert_eq!(stranger.status(), StatusCode::UNAUTHORIZED);
+
+    let call = async |method: http::Method| {
+        let request = Request::builder().method(method);
+        let request = request
+            .uri("/farm/v1/animals/1")
+            .extension(Principal::new("alice"));
+        let request = request.body(Full::<Bytes>::default()).expect("it is valid");
+        let reply = server
+            .service()
+            .call(request)
+            .await
+            .expect("it is infallible");
+        let (head, body) = reply.into_parts();
+        Response::from_parts(head, body.collect().await.expect("it is whole").to_bytes())
+    };
+    assert_eq!(
+        call(http::Method::GET).await.status(),
+        StatusCode::NOT_FOUND
+    );
+    let refused = call(http::Method::DELETE).await;
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+    let error = &json(&refused)["error"];
+    assert_eq!(error["message"], "alice may not call farm.animals.delete");
+    assert_eq!(error["errors"][0]["reason"], "forbidden");
+    assert_eq!(error["status"], "PERMISSION_DENIED");
 }
 
 /// Counts requests, and adds a header to their replies.

@@ -1,0 +1,254 @@
+//! Who may: the contract of authorization, and two implementations.
+//!
+//! [`Authorize::authenticate`] is asked before a request is routed, so that a stranger does not learn
+//! which paths exist. [`Authorize::authorize`] is asked when the method of a call is known. The checks
+//! for liveness and readiness, `/healthz` and `/readyz`, are open to everybody.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, Uri};
+use sha2::{Digest as _, Sha256};
+use windlass_discovery::Method;
+
+use crate::context::Principal;
+
+/// Decides who may send requests and call methods.
+#[async_trait]
+pub trait Authorize: Send + Sync + 'static {
+    /// Establishes who sends a request; `None` if nobody needs to say who they are.
+    ///
+    /// A request that continues an upload ([`Access::Session`]) comes without credentials from many
+    /// clients: its URI is the credential.
+    ///
+    /// # Errors
+    /// [`AccessError`], by which the request is answered.
+    async fn authenticate(
+        &self,
+        request: &AccessRequest<'_>,
+    ) -> Result<Option<Principal>, AccessError>;
+
+    /// Refuses a call of a method, including the start of an upload and an upload in one request. It
+    /// is asked before the body is read. Default: all calls are allowed.
+    ///
+    /// # Errors
+    /// [`AccessError`], by which the call is answered.
+    async fn authorize(
+        &self,
+        principal: Option<&Principal>,
+        method: &Method,
+    ) -> Result<(), AccessError> {
+        let _ = (principal, method);
+        Ok(())
+    }
+}
+
+/// A request whose sender is to be established.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct AccessRequest<'a> {
+    /// What the request is about.
+    pub access: Access,
+    /// HTTP method, as it was sent.
+    pub http_method: &'a HttpMethod,
+    /// Target.
+    pub uri: &'a Uri,
+    /// Headers.
+    pub headers: &'a HeaderMap,
+    /// Address of the client's end of the connection, if it is known.
+    pub peer: Option<SocketAddr>,
+    /// Principal that a layer in front has established.
+    pub principal: Option<&'a Principal>,
+}
+
+/// What a request is about, by its path and its query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// The discovery service, from which client libraries read the descriptions of APIs.
+    Discovery,
+    /// An upload session, whose URI only the client has that started it.
+    Session,
+    /// A method of an API, or a path that nothing answers.
+    Call,
+}
+
+/// Why a request or a call is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// The request has no credentials, and needs some: 401.
+    #[error("the request has no credentials; send them in the header Authorization")]
+    CredentialsMissing,
+    /// The credentials are wrong or have expired: 401.
+    #[error("the credentials of the request are not valid")]
+    CredentialsInvalid,
+    /// The principal may not do this: 403.
+    #[error("{problem}")]
+    Forbidden {
+        /// Message: what is not allowed.
+        problem: String,
+    },
+}
+
+impl AccessError {
+    /// Returns the challenge of a reply to this error (RFC 6750, section 3).
+    pub(crate) fn challenge(&self) -> Option<HeaderValue> {
+        let challenge = match self {
+            Self::CredentialsMissing => "Bearer realm=\"windlass\"",
+            Self::CredentialsInvalid => "Bearer realm=\"windlass\", error=\"invalid_token\"",
+            Self::Forbidden { .. } => return None,
+        };
+        Some(HeaderValue::from_static(challenge))
+    }
+}
+
+/// Allows everything, and takes the principal of a layer in front, if there is one. The default.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AllowAll;
+
+#[async_trait]
+impl Authorize for AllowAll {
+    async fn authenticate(
+        &self,
+        request: &AccessRequest<'_>,
+    ) -> Result<Option<Principal>, AccessError> {
+        Ok(request.principal.cloned())
+    }
+}
+
+/// Demands one token in `Authorization: Bearer`, for everything but two things: sessions, whose URIs
+/// are credentials, and discovery, which Google's Python library reads before it has credentials.
+///
+/// ```
+/// use windlass_server::{BearerToken, Principal};
+///
+/// let authorize = BearerToken::new("5e1f…", Principal::new("camera-7"));
+/// ```
+#[derive(Clone)]
+pub struct BearerToken {
+    // Hashes are compared: how long a comparison takes says nothing about the token itself.
+    hash: [u8; 32],
+    principal: Principal,
+}
+
+impl BearerToken {
+    /// Returns an authorization by this token, whose bearer is `principal`.
+    pub fn new(token: &str, principal: Principal) -> Self {
+        Self {
+            hash: Sha256::digest(token).into(),
+            principal,
+        }
+    }
+
+    /// Checks the credentials of a request; `None` if it has none.
+    fn check(&self, headers: &HeaderMap) -> Option<Result<(), AccessError>> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let value = values.next()?;
+        let token = value.to_str().ok().and_then(bearer_token);
+        let is_right = |token: &str| <[u8; 32]>::from(Sha256::digest(token)) == self.hash;
+        // Of two values nobody knows which one counts.
+        let is_valid = values.next().is_none() && token.is_some_and(is_right);
+        Some(if is_valid {
+            Ok(())
+        } else {
+            Err(AccessError::CredentialsInvalid)
+        })
+    }
+}
+
+impl fmt::Debug for BearerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BearerToken")
+            .field("principal", &self.principal)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The token in `Bearer TOKEN`. The name of the scheme has no case (RFC 9110, section 11.1).
+fn bearer_token(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("Bearer")
+        .then(|| token.trim_matches(' '))
+}
+
+#[async_trait]
+impl Authorize for BearerToken {
+    async fn authenticate(
+        &self,
+        request: &AccessRequest<'_>,
+    ) -> Result<Option<Principal>, AccessError> {
+        if let Some(principal) = request.principal {
+            return Ok(Some(principal.clone()));
+        }
+        match (self.check(request.headers), request.access) {
+            (Some(Ok(())), _) => Ok(Some(self.principal.clone())),
+            (Some(Err(error)), Access::Call) => Err(error),
+            (None, Access::Call) => Err(AccessError::CredentialsMissing),
+            (_, Access::Session | Access::Discovery) => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn ask(access: Access, authorization: &[&str]) -> Result<Option<String>, AccessError> {
+        let mut headers = HeaderMap::new();
+        for value in authorization {
+            headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        }
+        let request = AccessRequest {
+            access,
+            http_method: &HttpMethod::POST,
+            uri: &Uri::from_static("/farm/v1/animals"),
+            headers: &headers,
+            peer: None,
+            principal: None,
+        };
+        let token = BearerToken::new("s3cret", Principal::new("alice"));
+        let found = token.authenticate(&request).now_or_never();
+        let found = found.expect("it waits for nothing")?;
+        Ok(found.map(|principal| principal.id().to_owned()))
+    }
+
+    #[test]
+    fn token_is_demanded_of_calls_alone() {
+        let alice = Ok(Some("alice".to_owned()));
+        for right in ["Bearer s3cret", "bearer s3cret", "BEARER  s3cret "] {
+            assert_eq!(ask(Access::Call, &[right]), alice, "{right}");
+        }
+        for wrong in [
+            "Bearer S3cret",
+            "Bearer",
+            "Basic s3cret",
+            "s3cret",
+            "Bearer s3cret x",
+        ] {
+            let refused = Err(AccessError::CredentialsInvalid);
+            assert_eq!(ask(Access::Call, &[wrong]), refused, "{wrong}");
+            assert_eq!(ask(Access::Session, &[wrong]), Ok(None), "{wrong}");
+            assert_eq!(ask(Access::Discovery, &[wrong]), Ok(None), "{wrong}");
+        }
+        assert_eq!(ask(Access::Call, &[]), Err(AccessError::CredentialsMissing));
+        assert_eq!(ask(Access::Session, &[]), Ok(None));
+        assert_eq!(ask(Access::Session, &["Bearer s3cret"]), alice);
+        let twice = ["Bearer s3cret", "Bearer s3cret"];
+        assert_eq!(
+            ask(Access::Call, &twice),
+            Err(AccessError::CredentialsInvalid)
+        );
+    }
+
+    #[test]
+    fn debug_form_has_no_secret() {
+        let token = BearerToken::new("s3cret", Principal::new("alice"));
+        assert!(!format!("{token:?}").contains("s3cret"));
+    }
+}
