@@ -7,7 +7,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use libfuzzer_sys::fuzz_target;
-use windlass_proto::command::{Command, Framing, command, effective_method};
+use windlass_proto::command::{Command, Framing, effective_method};
+use windlass_proto::dialect::{Dialect as _, Google, RequestHead};
 use windlass_proto::parameters::Parameters;
 use windlass_proto::session::{Rules, Snapshot, State, step};
 
@@ -29,7 +30,13 @@ fn judge(request_line: &[u8], headers: &HeaderMap) -> Option<()> {
         let Ok(framing) = Framing::of(version, headers, end_of_stream) else {
             continue;
         };
-        if let Ok(Command::Session(head)) = command(&method, &parameters, headers, framing) {
+        let head = RequestHead {
+            http_method: &method,
+            parameters: &parameters,
+            headers,
+            framing,
+        };
+        if let Ok(Command::Session(head)) = Google.command(&head) {
             let session = Snapshot {
                 state: State::Active,
                 offset: 262_144,

@@ -1,22 +1,14 @@
-//! Parses the head of a request on an upload URI into a command (docs/protocol.md, 2.1 and 2.3).
+//! What a request on an upload URI asks for, in terms that all [dialects](crate::dialect) share, and
+//! the parts of a request's head that do not depend on a dialect.
 
-use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, TRANSFER_ENCODING,
-};
-use http::{HeaderMap, HeaderName, Method, Version};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, Version};
 
-use crate::content_range::{ContentRange, ContentRangeError};
 use crate::digest::ExpectedDigests;
 use crate::error::ProtocolError;
-use crate::header::{
-    X_GUPLOADER_NO_308, X_HTTP_METHOD_OVERRIDE, X_UPLOAD_CONTENT_LENGTH, X_UPLOAD_CONTENT_TYPE,
-};
-use crate::parameters::{Parameters, UploadId};
-use crate::related::{Boundary, RelatedError};
-use crate::upload_type::UploadType;
-
-#[cfg(test)]
-mod tests;
+use crate::header::X_HTTP_METHOD_OVERRIDE;
+use crate::parameters::UploadId;
+use crate::related::Boundary;
 
 pub use crate::session::{BodyLength, SessionRequest};
 
@@ -89,14 +81,11 @@ pub struct SessionHead {
     pub upload_id: UploadId,
     /// What the session is asked to do.
     pub request: SessionRequest,
-    /// Whether the client asks for `200` in place of `308`.
+    /// Whether the client asks for `200` in place of `308`. Google's dialect has this option.
     pub no_308: bool,
     /// Digests that the whole media must have.
     pub expected: ExpectedDigests,
 }
-
-const UPLOAD_METHODS: &[Method] = &[Method::POST, Method::PUT, Method::PATCH];
-const SESSION_METHODS: &[Method] = &[Method::PUT, Method::POST, Method::DELETE];
 
 /// Returns the method that a request stands for. A POST may name another one in
 /// `X-HTTP-Method-Override`.
@@ -106,223 +95,14 @@ pub fn effective_method(method: &Method, headers: &HeaderMap) -> Result<Method, 
         .map(|value| value.as_bytes().trim_ascii())
     {
         Some(name) if method == Method::POST && !name.is_empty() => {
-            Method::from_bytes(&name.to_ascii_uppercase())
-                .map_err(|_| invalid("X-HTTP-Method-Override"))
+            Method::from_bytes(&name.to_ascii_uppercase()).map_err(|_| {
+                ProtocolError::InvalidHeader {
+                    name: "X-HTTP-Method-Override",
+                }
+            })
         }
         _ => Ok(method.clone()),
     }
-}
-
-/// Parses a request on an upload URI. `method` is the [effective](effective_method) one.
-///
-/// A request with an `upload_id` addresses a session, whatever `uploadType` says.
-pub fn command(
-    method: &Method,
-    parameters: &Parameters,
-    headers: &HeaderMap,
-    framing: Framing,
-) -> Result<Command, ProtocolError> {
-    let head = Head {
-        headers,
-        framing,
-        coding: ContentCoding::from_headers(headers)?,
-    };
-    if let Some(upload_id) = parameters.upload_id() {
-        return match *method {
-            Method::PUT | Method::POST => head.session(upload_id).map(Command::Session),
-            Method::DELETE => Ok(Command::Cancel { upload_id }),
-            _ => Err(ProtocolError::MethodNotAllowed {
-                allowed: SESSION_METHODS,
-            }),
-        };
-    }
-    if !UPLOAD_METHODS.contains(method) {
-        return Err(ProtocolError::MethodNotAllowed {
-            allowed: UPLOAD_METHODS,
-        });
-    }
-    match UploadType::from_parameters(parameters)? {
-        UploadType::Media => head.simple().map(Command::Simple),
-        UploadType::Multipart => head.multipart().map(Command::Multipart),
-        UploadType::Resumable => head.start().map(Command::Start),
-    }
-}
-
-/// The input of all commands.
-struct Head<'a> {
-    headers: &'a HeaderMap,
-    framing: Framing,
-    coding: ContentCoding,
-}
-
-impl Head<'_> {
-    fn simple(&self) -> Result<SimpleHead, ProtocolError> {
-        let expected = match self.coding {
-            ContentCoding::Identity => ExpectedDigests::from_headers(self.headers)?,
-            // Content-MD5 covers the coded bytes (RFC 1864), which are not stored.
-            ContentCoding::Gzip => ExpectedDigests::from_goog_hash(self.headers)?,
-        };
-        Ok(SimpleHead {
-            content_type: self.media_type(&CONTENT_TYPE, "Content-Type")?,
-            length: self.required_length()?,
-            expected,
-        })
-    }
-
-    fn multipart(&self) -> Result<MultipartHead, ProtocolError> {
-        let content_type = self
-            .headers
-            .get(CONTENT_TYPE)
-            .ok_or(RelatedError::NotRelated)?;
-        Ok(MultipartHead {
-            boundary: Boundary::from_content_type(content_type.as_bytes())?,
-            length: self.required_length()?,
-            expected: ExpectedDigests::from_goog_hash(self.headers)?,
-        })
-    }
-
-    fn start(&self) -> Result<StartHead, ProtocolError> {
-        if self.headers.contains_key(CONTENT_RANGE) && self.has_data() {
-            return Err(ProtocolError::DataOnStart);
-        }
-        Ok(StartHead {
-            content_type: self.media_type(&X_UPLOAD_CONTENT_TYPE, "X-Upload-Content-Type")?,
-            content_length: self.declared_length()?,
-            length: self.length().unwrap_or(BodyLength::Exact(0)),
-            expected: ExpectedDigests::from_goog_hash(self.headers)?,
-        })
-    }
-
-    fn session(&self, upload_id: UploadId) -> Result<SessionHead, ProtocolError> {
-        let content_range = self.content_range();
-        let body = match content_range {
-            // A query without framing has no body, and needs none. A malformed range is refused in
-            // any case.
-            Ok(Some(ContentRange::Query { .. })) | Err(_) => {
-                self.length().unwrap_or(BodyLength::Exact(0))
-            }
-            Ok(_) => self.required_length()?,
-        };
-        Ok(SessionHead {
-            upload_id,
-            request: SessionRequest {
-                content_range,
-                body,
-            },
-            no_308: self.no_308(),
-            expected: ExpectedDigests::from_goog_hash(self.headers)?,
-        })
-    }
-
-    fn length(&self) -> Option<BodyLength> {
-        match (self.framing, self.coding) {
-            (Framing::Absent, _) => None,
-            (Framing::Length(0), _) => Some(BodyLength::Exact(0)),
-            (Framing::Length(length), ContentCoding::Identity) => Some(BodyLength::Exact(length)),
-            (Framing::Length(_) | Framing::Streamed, _) => Some(BodyLength::Unknown),
-        }
-    }
-
-    fn required_length(&self) -> Result<BodyLength, ProtocolError> {
-        self.length().ok_or(ProtocolError::LengthRequired)
-    }
-
-    fn content_range(&self) -> Result<Option<ContentRange>, ContentRangeError> {
-        let mut values = self.headers.get_all(CONTENT_RANGE).iter();
-        match (values.next(), values.next()) {
-            (Some(value), None) => ContentRange::parse(value.as_bytes()).map(Some),
-            (Some(_), Some(_)) => Err(ContentRangeError::Repeated),
-            (None, _) => Ok(None),
-        }
-    }
-
-    fn no_308(&self) -> bool {
-        let value = self
-            .headers
-            .get(X_GUPLOADER_NO_308)
-            .map(|value| value.as_bytes().trim_ascii());
-        value.is_some_and(|value| {
-            ["yes", "true", "1"]
-                .iter()
-                .any(|yes| value.eq_ignore_ascii_case(yes.as_bytes()))
-        })
-    }
-
-    /// Returns whether a request that starts a session carries something other than metadata.
-    fn has_data(&self) -> bool {
-        let empty = matches!(self.framing, Framing::Absent | Framing::Length(0));
-        !empty
-            && self
-                .headers
-                .get(CONTENT_TYPE)
-                .is_some_and(|value| !is_json(value.as_bytes()))
-    }
-
-    /// Reads `X-Upload-Content-Length`. An empty value counts as absent.
-    fn declared_length(&self) -> Result<Option<u64>, ProtocolError> {
-        let name = "X-Upload-Content-Length";
-        match self.text(&X_UPLOAD_CONTENT_LENGTH, name)? {
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().map(Some).map_err(|_| invalid(name))
-            }
-            Some(_) => Err(invalid(name)),
-            None => Ok(None),
-        }
-    }
-
-    fn media_type(
-        &self,
-        header: &HeaderName,
-        name: &'static str,
-    ) -> Result<Option<String>, ProtocolError> {
-        match self.text(header, name)? {
-            Some(text) if is_media_type(text) => Ok(Some(text.to_owned())),
-            Some(_) => Err(invalid(name)),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns a header's value. An empty value counts as absent.
-    fn text(&self, header: &HeaderName, name: &'static str) -> Result<Option<&str>, ProtocolError> {
-        let Some(value) = self.headers.get(header) else {
-            return Ok(None);
-        };
-        let text = value.to_str().map_err(|_| invalid(name))?.trim_ascii();
-        Ok(Some(text).filter(|text| !text.is_empty()))
-    }
-}
-
-fn invalid(name: &'static str) -> ProtocolError {
-    ProtocolError::InvalidHeader { name }
-}
-
-/// Returns whether a text begins with `type/subtype` (RFC 9110, 8.3.1). Parameters are not checked.
-fn is_media_type(text: &str) -> bool {
-    let essence = text
-        .split_once(';')
-        .map_or(text, |(essence, _)| essence)
-        .trim_ascii_end();
-    essence
-        .split_once('/')
-        .is_some_and(|(main, sub)| is_token(main) && is_token(sub))
-}
-
-/// Returns whether a text is `1*tchar` (RFC 9110, 5.6.2).
-fn is_token(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-}
-
-fn is_json(content_type: &[u8]) -> bool {
-    let essence = content_type
-        .split(|byte| *byte == b';')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii();
-    let essence = essence.to_ascii_lowercase();
-    essence.is_empty() || essence.ends_with(b"/json") || essence.ends_with(b"+json")
 }
 
 /// The length of a request's body as stated on the wire.

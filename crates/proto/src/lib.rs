@@ -6,7 +6,6 @@
 //! ```
 //! use windlass_proto::command::{BodyLength, SessionRequest};
 //! use windlass_proto::content_range::ContentRange;
-//! use windlass_proto::reply::resume_incomplete;
 //! use windlass_proto::session::{Rules, Snapshot, State, Step, step};
 //!
 //! // 256 KiB of 300,000 bytes are committed when a query arrives.
@@ -16,17 +15,15 @@
 //!     body: BodyLength::Exact(0),
 //! };
 //! let Ok(Step::Report) = step(&session, &Rules::default(), &request) else { panic!() };
-//! let reply = resume_incomplete(session.offset, false);
-//! assert_eq!(reply.status, 308);
-//! assert_eq!(reply.headers["range"], "bytes=0-262143");
 //! ```
 //!
 //! On the server's side, a request head becomes a [`Command`](command::Command). A command on a
 //! session and the stored [`Snapshot`](session::Snapshot) of the session become a
 //! [`Step`](session::Step). For a request with data the step holds a
 //! [`BodyFilter`](session::BodyFilter), which decides for every byte of the body whether it is
-//! stored, skipped or refused. [`reply`] makes the replies that the protocol defines. Invalid
-//! requests are [`ProtocolError`](error::ProtocolError)s; the server maps them to statuses.
+//! stored, skipped or refused. Invalid requests are [`ProtocolError`](error::ProtocolError)s. A
+//! [`Dialect`](dialect::Dialect) reads the heads of requests and writes those of replies, errors
+//! included.
 //!
 //! On the client's side, a [`Transfer`](transfer::Transfer) decides which request follows which
 //! reply, including retries.
@@ -37,6 +34,7 @@
 pub mod backoff;
 pub mod command;
 pub mod content_range;
+pub mod dialect;
 pub mod digest;
 pub mod error;
 pub mod header;

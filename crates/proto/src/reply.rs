@@ -1,18 +1,11 @@
-//! Replies of the protocol itself: a session has started, a chunk is committed (docs/protocol.md,
-//! 2.7, 2.8).
-//!
-//! The server makes replies that carry a resource, and replies to errors.
+//! The parts of replies that a [dialect](crate::dialect) decides on.
 
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPIRES, LOCATION, PRAGMA, RANGE};
+use std::borrow::Cow;
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::content_range::CommittedRange;
-use crate::header::{X_GUPLOADER_UPLOADID, X_HTTP_STATUS_CODE_OVERRIDE};
-
-#[cfg(test)]
-mod tests;
-
-/// Status and headers of a reply without a body.
+/// Status and headers of a reply.
 #[derive(Debug, Clone)]
 pub struct ReplyHead {
     /// The status.
@@ -24,7 +17,17 @@ pub struct ReplyHead {
 }
 
 impl ReplyHead {
-    fn empty(status: StatusCode) -> Self {
+    /// Returns a head without headers.
+    pub fn new(status: StatusCode) -> Self {
+        Self {
+            status,
+            reason_phrase: None,
+            headers: HeaderMap::new(),
+        }
+    }
+
+    /// Returns the head of a reply without a body.
+    pub fn empty(status: StatusCode) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         headers.insert(
@@ -39,48 +42,96 @@ impl ReplyHead {
     }
 }
 
-/// Returns the reply to the start of a session. `location` is the absolute session URI, which
-/// carries `upload_id`.
-///
-/// The status is exactly 200 and caching is forbidden, because several clients accept nothing else.
-pub fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
-    let mut reply = ReplyHead::empty(StatusCode::OK);
-    let headers = &mut reply.headers;
-    headers.insert(LOCATION, location);
-    headers.insert(X_GUPLOADER_UPLOADID, upload_id);
-    headers.insert(
-        CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, no-store, max-age=0, must-revalidate"),
-    );
-    headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
-    headers.insert(
-        EXPIRES,
-        HeaderValue::from_static("Mon, 01 Jan 1990 00:00:00 GMT"),
-    );
-    reply
+/// The reply to an error. The server adds the message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorReply {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// Google's `errors[].reason`, which the retry logic of client libraries reads.
+    pub reason: &'static str,
+    /// Part of the request that is wrong, if it is a single one.
+    pub location: Option<Location>,
+    /// Form of the reply's body.
+    pub form: Form,
+    /// `Retry-After` in seconds.
+    pub retry_after: Option<u32>,
+    /// Further headers, which the dialect adds.
+    pub headers: HeaderMap,
 }
 
-/// Returns the reply to an unfinished upload with `committed` bytes.
-///
-/// The status is `308 Resume Incomplete`. With `no_308` it is a `200` with the status 308 in a
-/// header, because the HTTP stacks of some clients treat a 308 as a redirection. The reply never
-/// has a `Location`, because clients would follow it.
-pub fn resume_incomplete(committed: u64, no_308: bool) -> ReplyHead {
-    let mut reply = if no_308 {
-        let mut reply = ReplyHead::empty(StatusCode::OK);
-        reply
-            .headers
-            .insert(X_HTTP_STATUS_CODE_OVERRIDE, HeaderValue::from_static("308"));
-        reply
-    } else {
-        let reply = ReplyHead::empty(StatusCode::PERMANENT_REDIRECT);
-        ReplyHead {
-            reason_phrase: Some("Resume Incomplete"),
-            ..reply
+/// The part of a request that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A header.
+    Header(&'static str),
+    /// A parameter of the path or the query.
+    Parameter(Cow<'static, str>),
+}
+
+/// The form of an error's reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Google's JSON error object.
+    Json,
+    /// The message as plain text. Errors of sessions have this form: a client library tells a gap
+    /// from a transient fault by it.
+    Text,
+    /// No body.
+    Empty,
+}
+
+impl ErrorReply {
+    /// Returns a reply whose body is Google's JSON error object.
+    pub fn json(status: StatusCode, reason: &'static str) -> Self {
+        Self {
+            status,
+            reason,
+            location: None,
+            form: Form::Json,
+            retry_after: None,
+            headers: HeaderMap::new(),
         }
-    };
-    if let Some(range) = CommittedRange::of(committed) {
-        reply.headers.insert(RANGE, range.into());
     }
-    reply
+
+    /// Returns a reply whose body is the message.
+    pub fn text(status: StatusCode, reason: &'static str) -> Self {
+        Self {
+            form: Form::Text,
+            ..Self::json(status, reason)
+        }
+    }
+
+    /// Returns a reply without a body.
+    pub fn empty(status: StatusCode, reason: &'static str) -> Self {
+        Self {
+            form: Form::Empty,
+            ..Self::json(status, reason)
+        }
+    }
+
+    /// Returns the reply to a request that may succeed after this number of seconds: 503.
+    pub fn unavailable(retry_after: u32) -> Self {
+        Self {
+            retry_after: Some(retry_after),
+            ..Self::json(StatusCode::SERVICE_UNAVAILABLE, "backendError")
+        }
+    }
+
+    /// Names the header that is wrong.
+    #[must_use]
+    pub fn header(self, name: &'static str) -> Self {
+        Self {
+            location: Some(Location::Header(name)),
+            ..self
+        }
+    }
+
+    /// Names the parameter that is wrong.
+    #[must_use]
+    pub fn parameter(self, name: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            location: Some(Location::Parameter(name.into())),
+            ..self
+        }
+    }
 }

@@ -1,16 +1,18 @@
-//! Every error that a request can have, and the one table that says how each is answered.
+//! Every error that a request can have, and the one table that says how each is answered. What the
+//! protocol of uploads is about is answered by the request's dialect.
 //!
-//! No arm of the table is a wildcard, so a new error does not compile before it has its row.
+//! No arm of the table is a wildcard, so a new error does not compile before it has its reply.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use windlass_proto::dialect::{Condition, Dialect};
 use windlass_proto::digest::{DigestMismatch, ExpectedDigestsError};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::MetadataError;
 use windlass_proto::parameters::{InvalidAlt, NotUtf8};
 use windlass_proto::related::RelatedError;
+use windlass_proto::reply::ErrorReply;
 use windlass_proto::session::SessionError;
 use windlass_proto::upload_type::UploadTypeError;
 use windlass_store::{LedgerError, MediaId, VaultError};
@@ -177,265 +179,107 @@ protocol_errors!(
     UploadTypeError,
 );
 
-/// The answer to an error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
-    /// HTTP status.
-    pub(crate) status: StatusCode,
-    /// Google's `errors[].reason`, which the retry logic of client libraries reads.
-    pub(crate) reason: &'static str,
-    /// Part of the request that is wrong, if it is a single one.
-    pub(crate) location: Option<Location>,
-    /// Form of the reply's body.
-    pub(crate) form: Form,
-    /// `Retry-After` in seconds.
-    pub(crate) retry_after: Option<u32>,
-}
-
-/// The part of a request that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Location {
-    /// A header.
-    Header(&'static str),
-    /// A parameter of the path or the query.
-    Parameter(Cow<'static, str>),
-}
-
-/// The form of an error's reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Google's JSON error object.
-    Json,
-    /// The message as plain text. Errors of sessions have this form: a client library tells a gap
-    /// from a transient fault by it.
-    Text,
-    /// No body.
-    Empty,
-}
-
-/// The status of a cancelled upload at Google's services. IANA's registry does not have it.
-fn client_closed_request() -> StatusCode {
-    StatusCode::from_u16(499).expect("499 is a valid status")
-}
-
-fn json(status: StatusCode, reason: &'static str) -> Row {
-    Row {
-        status,
-        reason,
-        location: None,
-        form: Form::Json,
-        retry_after: None,
-    }
-}
-
-fn text(status: StatusCode, reason: &'static str) -> Row {
-    Row {
-        form: Form::Text,
-        ..json(status, reason)
-    }
-}
-
-fn empty(status: StatusCode, reason: &'static str) -> Row {
-    Row {
-        form: Form::Empty,
-        ..json(status, reason)
-    }
-}
-
-fn bad(reason: &'static str) -> Row {
-    json(StatusCode::BAD_REQUEST, reason)
-}
-
-fn unavailable(retry_after: u32) -> Row {
-    Row {
-        retry_after: Some(retry_after),
-        ..json(StatusCode::SERVICE_UNAVAILABLE, "backendError")
-    }
-}
-
-impl Row {
-    fn header(self, name: &'static str) -> Self {
-        Self {
-            location: Some(Location::Header(name)),
-            ..self
-        }
-    }
-
-    fn parameter(self, name: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            location: Some(Location::Parameter(name.into())),
-            ..self
-        }
-    }
-}
-
-/// Returns the answer to `error`.
-pub(crate) fn row(error: &Error) -> Row {
+/// Returns the reply to `error` in a dialect.
+pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
     match error {
-        Error::Protocol(error) => protocol(error),
+        Error::Protocol(error) => dialect.protocol_error(error),
         Error::Access(error) => access(error),
         Error::Rejection(error) => rejection(error),
         Error::Body(error) => body(error),
         Error::FieldMask(_) => bad("invalidParameter").parameter("fields"),
-        Error::NoSuchPath { .. } | Error::NoMedia | Error::SessionNotFound => {
-            json(StatusCode::NOT_FOUND, "notFound")
+        Error::NoSuchPath { .. } | Error::NoMedia => {
+            ErrorReply::json(StatusCode::NOT_FOUND, "notFound")
         }
-        Error::MethodNotAllowed { .. } => json(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed"),
+        Error::MethodNotAllowed { .. } => {
+            ErrorReply::json(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed")
+        }
         Error::WrongUrlForUpload => bad("wrongUrlForUpload").header("Content-Type"),
         Error::NotUpload { .. } => bad("notUpload"),
         Error::NotDownload { .. } => bad("invalidAltValue").parameter("alt"),
         Error::MediaType { .. } => bad("badRequest").header("Content-Type"),
-        Error::Interrupted(error) => interrupted(error),
-        Error::Superseded
-        | Error::Busy
-        | Error::Crowded
-        | Error::FinishPending
-        | Error::Full(_) => unavailable(1),
-        Error::AlreadyFinished => bad("badRequest"),
-        Error::Draining | Error::NotStarted => unavailable(2),
-        Error::NoSpace => unavailable(30),
-        Error::MediaLost(_) => json(StatusCode::GONE, "gone"),
+        Error::SessionNotFound => dialect.condition(Condition::SessionNotFound),
+        Error::Interrupted(error) => interrupted(dialect, error),
+        Error::Superseded => dialect.condition(Condition::Superseded),
+        Error::FinishPending => dialect.condition(Condition::FinishPending),
+        Error::AlreadyFinished => dialect.condition(Condition::AlreadyFinished),
+        Error::MediaLost(_) => dialect.condition(Condition::MediaLost),
+        Error::Busy | Error::Crowded | Error::Full(_) => unavailable(dialect, 1),
+        Error::Draining | Error::NotStarted => unavailable(dialect, 2),
+        Error::NoSpace => unavailable(dialect, 30),
         Error::Ledger(error) => ledger(error),
         Error::Vault(error) => vault(error),
     }
 }
 
-fn access(error: &AccessError) -> Row {
+fn bad(reason: &'static str) -> ErrorReply {
+    ErrorReply::json(StatusCode::BAD_REQUEST, reason)
+}
+
+fn unavailable(dialect: &dyn Dialect, retry_after: u32) -> ErrorReply {
+    dialect.condition(Condition::Unavailable { retry_after })
+}
+
+fn access(error: &AccessError) -> ErrorReply {
     match error {
         AccessError::CredentialsMissing => {
-            json(StatusCode::UNAUTHORIZED, "required").header("Authorization")
+            ErrorReply::json(StatusCode::UNAUTHORIZED, "required").header("Authorization")
         }
         AccessError::CredentialsInvalid => {
-            json(StatusCode::UNAUTHORIZED, "authError").header("Authorization")
+            ErrorReply::json(StatusCode::UNAUTHORIZED, "authError").header("Authorization")
         }
-        AccessError::Forbidden { .. } => json(StatusCode::FORBIDDEN, "forbidden"),
+        AccessError::Forbidden { .. } => ErrorReply::json(StatusCode::FORBIDDEN, "forbidden"),
     }
 }
 
-fn protocol(error: &ProtocolError) -> Row {
-    match error {
-        ProtocolError::MethodNotAllowed { .. } => {
-            json(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed")
-        }
-        ProtocolError::PathNotUtf8 => bad("badRequest"),
-        ProtocolError::ParameterNotUtf8(error) => {
-            bad("invalidParameter").parameter(error.name.clone())
-        }
-        ProtocolError::UploadType(UploadTypeError::Missing) => {
-            bad("required").parameter("uploadType")
-        }
-        ProtocolError::UploadType(UploadTypeError::Unknown { .. }) => {
-            bad("invalidParameter").parameter("uploadType")
-        }
-        ProtocolError::Alt(_) => bad("invalidAltValue").parameter("alt"),
-        ProtocolError::LengthRequired => empty(StatusCode::LENGTH_REQUIRED, "required"),
-        ProtocolError::AmbiguousLength => bad("badRequest").header("Content-Length"),
-        ProtocolError::TransferEncoding => {
-            json(StatusCode::NOT_IMPLEMENTED, "notImplemented").header("Transfer-Encoding")
-        }
-        ProtocolError::ContentEncoding => {
-            json(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupportedMediaType")
-                .header("Content-Encoding")
-        }
-        ProtocolError::InvalidHeader { name } => bad("invalid").header(name),
-        ProtocolError::DataOnStart => bad("badRequest").header("Content-Range"),
-        ProtocolError::Related(error) => related(error),
-        ProtocolError::Metadata(
-            MetadataError::TooManyValues { .. }
-            | MetadataError::NotUtf8
-            | MetadataError::NotJson { .. }
-            | MetadataError::NotAnObject { .. },
-        ) => bad("parseError"),
-        ProtocolError::Session(error) => session(error),
-        ProtocolError::ExpectedDigests(
-            ExpectedDigestsError::Malformed { .. } | ExpectedDigestsError::Conflict { .. },
-        )
-        | ProtocolError::DigestMismatch(
-            DigestMismatch::Crc32c { .. }
-            | DigestMismatch::Md5 { .. }
-            | DigestMismatch::Sha256 { .. },
-        ) => bad("invalid"),
-    }
-}
-
-fn related(error: &RelatedError) -> Row {
-    match error {
-        RelatedError::NotRelated => bad("invalid").header("Content-Type"),
-        RelatedError::NoBoundary => bad("parseError").header("Content-Type"),
-        RelatedError::TransferEncoding => bad("badRequest").header("Content-Transfer-Encoding"),
-        RelatedError::MetadataTooLarge { .. } => {
-            json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge")
-        }
-        RelatedError::PreambleTooLarge { .. }
-        | RelatedError::PartHeadersTooLarge { .. }
-        | RelatedError::PartHeader
-        | RelatedError::Base64
-        | RelatedError::TooFewParts { .. }
-        | RelatedError::TooManyParts
-        | RelatedError::NoFinalBoundary => bad("parseError"),
-    }
-}
-
-fn session(error: &SessionError) -> Row {
-    match error {
-        SessionError::Cancelled => empty(client_closed_request(), "clientClosedRequest"),
-        SessionError::Gone => json(StatusCode::GONE, "gone"),
-        SessionError::Gap { .. } => text(StatusCode::SERVICE_UNAVAILABLE, "backendError"),
-        SessionError::TooLarge { .. } => json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge"),
-        SessionError::ContentRange(_)
-        | SessionError::ChunkTooSmall { .. }
-        | SessionError::LengthDisagrees { .. }
-        | SessionError::TotalChanged { .. }
-        | SessionError::Truncated { .. }
-        | SessionError::EndsBeforeCommitted { .. }
-        | SessionError::PastTotal { .. }
-        | SessionError::QueryWithBody => {
-            text(StatusCode::BAD_REQUEST, "badRequest").header("Content-Range")
-        }
-    }
-}
-
-fn rejection(error: &Rejection) -> Row {
+fn rejection(error: &Rejection) -> ErrorReply {
     match error {
         Rejection::Access(error) => access(error),
-        Rejection::NotFound { .. } => json(StatusCode::NOT_FOUND, "notFound"),
-        Rejection::AlreadyExists { .. } => json(StatusCode::CONFLICT, "duplicate"),
-        Rejection::Conflict { .. } => json(StatusCode::CONFLICT, "conflict"),
+        Rejection::NotFound { .. } => ErrorReply::json(StatusCode::NOT_FOUND, "notFound"),
+        Rejection::AlreadyExists { .. } => ErrorReply::json(StatusCode::CONFLICT, "duplicate"),
+        Rejection::Conflict { .. } => ErrorReply::json(StatusCode::CONFLICT, "conflict"),
         Rejection::InvalidField { .. } | Rejection::InvalidMedia { .. } => bad("invalid"),
         Rejection::MissingField { .. } => bad("required"),
         Rejection::InvalidArgument { .. } => bad("invalidArgument"),
-        Rejection::TooLarge { .. } => json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge"),
+        Rejection::TooLarge { .. } => {
+            ErrorReply::json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge")
+        }
         Rejection::FailedPrecondition { .. } => bad("failedPrecondition"),
         Rejection::InvalidParameter { parameter, .. } => {
             bad("invalidParameter").parameter(parameter.clone())
         }
-        Rejection::NotImplemented { .. } => json(StatusCode::NOT_IMPLEMENTED, "notImplemented"),
-        Rejection::ConditionNotMet => json(StatusCode::PRECONDITION_FAILED, "conditionNotMet"),
-        Rejection::NotModified => empty(StatusCode::NOT_MODIFIED, "notModified"),
-        Rejection::Busy | Rejection::Full(_) => unavailable(1),
-        Rejection::MediaLost(_) => json(StatusCode::GONE, "gone"),
+        Rejection::NotImplemented { .. } => {
+            ErrorReply::json(StatusCode::NOT_IMPLEMENTED, "notImplemented")
+        }
+        Rejection::ConditionNotMet => {
+            ErrorReply::json(StatusCode::PRECONDITION_FAILED, "conditionNotMet")
+        }
+        Rejection::NotModified => ErrorReply::empty(StatusCode::NOT_MODIFIED, "notModified"),
+        Rejection::Busy | Rejection::Full(_) => ErrorReply::unavailable(1),
+        Rejection::MediaLost(_) => ErrorReply::json(StatusCode::GONE, "gone"),
         Rejection::Ledger(error) => ledger(error),
         Rejection::Vault(error) => vault(error),
     }
 }
 
-fn body(error: &BodyError) -> Row {
+fn body(error: &BodyError) -> ErrorReply {
     match error {
         BodyError::Stalled(_) | BodyError::Broken => {
-            json(StatusCode::REQUEST_TIMEOUT, "uploadBrokenConnection")
+            ErrorReply::json(StatusCode::REQUEST_TIMEOUT, "uploadBrokenConnection")
         }
         BodyError::Malformed => bad("badRequest").header("Transfer-Encoding"),
         BodyError::NotGzip | BodyError::Expands { .. } => {
             bad("badRequest").header("Content-Encoding")
         }
-        BodyError::TooLong { .. } => json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge"),
+        BodyError::TooLong { .. } => {
+            ErrorReply::json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge")
+        }
     }
 }
 
 /// As [`body`], with 503 instead of 408: all clients continue after a 503, not all after a 408.
-fn interrupted(error: &BodyError) -> Row {
+fn interrupted(dialect: &dyn Dialect, error: &BodyError) -> ErrorReply {
     match error {
-        BodyError::Stalled(_) | BodyError::Broken => unavailable(1),
+        BodyError::Stalled(_) | BodyError::Broken => dialect.condition(Condition::Interrupted),
         BodyError::Malformed
         | BodyError::NotGzip
         | BodyError::Expands { .. }
@@ -443,22 +287,24 @@ fn interrupted(error: &BodyError) -> Row {
     }
 }
 
-fn ledger(error: &LedgerError) -> Row {
+fn ledger(error: &LedgerError) -> ErrorReply {
     match error {
-        LedgerError::Fenced => unavailable(1),
-        LedgerError::Conflict => json(StatusCode::CONFLICT, "conflict"),
-        LedgerError::NoSpace => unavailable(30),
-        LedgerError::Busy | LedgerError::Fault(_) => unavailable(5),
-        LedgerError::Unreadable => json(StatusCode::INTERNAL_SERVER_ERROR, "backendError"),
+        LedgerError::Fenced => ErrorReply::unavailable(1),
+        LedgerError::Conflict => ErrorReply::json(StatusCode::CONFLICT, "conflict"),
+        LedgerError::NoSpace => ErrorReply::unavailable(30),
+        LedgerError::Busy | LedgerError::Fault(_) => ErrorReply::unavailable(5),
+        LedgerError::Unreadable => {
+            ErrorReply::json(StatusCode::INTERNAL_SERVER_ERROR, "backendError")
+        }
     }
 }
 
-fn vault(error: &VaultError) -> Row {
+fn vault(error: &VaultError) -> ErrorReply {
     match error {
-        VaultError::NoSpace { .. } => unavailable(30),
-        VaultError::Fault(_) | VaultError::Unreadable { .. } => unavailable(5),
+        VaultError::NoSpace { .. } => ErrorReply::unavailable(30),
+        VaultError::Fault(_) | VaultError::Unreadable { .. } => ErrorReply::unavailable(5),
         VaultError::Missing(_) | VaultError::Damaged { .. } => {
-            json(StatusCode::INTERNAL_SERVER_ERROR, "backendError")
+            ErrorReply::json(StatusCode::INTERNAL_SERVER_ERROR, "backendError")
         }
     }
 }

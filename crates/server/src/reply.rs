@@ -13,11 +13,12 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::ext::ReasonPhrase;
 use serde_json::{Map, Value, json};
+use windlass_proto::dialect::Dialect;
 use windlass_proto::error::ProtocolError;
-use windlass_proto::reply::ReplyHead;
+use windlass_proto::reply::{ErrorReply, Form, Location, ReplyHead};
 
 use crate::capacity::Permit;
-use crate::error::{Error, Form, Location, Row, row};
+use crate::error::{Error, error_reply};
 use crate::handler::Rejection;
 
 /// The body of a reply.
@@ -26,7 +27,8 @@ pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
 /// A reply.
 pub(crate) type Reply = Response<ReplyBody>;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
+/// The type of JSON replies.
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// Returns a complete body.
@@ -62,9 +64,9 @@ pub(crate) fn empty(status: StatusCode) -> Reply {
     reply
 }
 
-/// Converts a reply that the protocol crate has made.
-pub(crate) fn of_protocol(head: ReplyHead) -> Reply {
-    let mut reply = Response::new(nothing());
+/// Returns a reply whose head a dialect has made.
+pub(crate) fn of_dialect(head: ReplyHead, body: ReplyBody) -> Reply {
+    let mut reply = Response::new(body);
     *reply.status_mut() = head.status;
     *reply.headers_mut() = head.headers;
     if let Some(phrase) = head.reason_phrase {
@@ -99,9 +101,9 @@ pub(crate) fn stored_json(status: StatusCode, body: Bytes) -> Reply {
     reply(status, JSON, body)
 }
 
-/// Returns the reply to an error, by its row in the table.
-pub(crate) fn of_error(error: &Error) -> Reply {
-    let row = row(error);
+/// Returns the reply to an error, by the table of errors.
+pub(crate) fn of_error(dialect: &dyn Dialect, error: &Error) -> Reply {
+    let row = error_reply(dialect, error);
     let message = error.to_string();
     let mut reply = match row.form {
         Form::Json => json_reply(row.status, &error_document(&row, &message), true),
@@ -109,6 +111,7 @@ pub(crate) fn of_error(error: &Error) -> Reply {
         Form::Empty => empty(row.status),
     };
     let headers = reply.headers_mut();
+    headers.extend(row.headers);
     if let Some(seconds) = row.retry_after {
         headers.insert(RETRY_AFTER, seconds.into());
     }
@@ -189,7 +192,7 @@ fn challenge(error: &Error) -> Option<HeaderValue> {
 }
 
 /// Google's error object. Client libraries decide by `errors[].reason`.
-fn error_document(row: &Row, message: &str) -> Value {
+fn error_document(row: &ErrorReply, message: &str) -> Value {
     let mut detail = Map::new();
     detail.insert("message".into(), message.into());
     detail.insert("domain".into(), "global".into());

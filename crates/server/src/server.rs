@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::Request;
 use hyper::body::Incoming;
 use tokio::task::JoinSet;
+use windlass_proto::dialect::Dialect;
 use windlass_store::{Ledger, Vault};
 
 use crate::auth::{AllowAll, Authorize};
 use crate::capacity::{Capacity, Usage};
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
+use crate::dialects::Dialects;
 use crate::disks::{CheckedLedger, Disks};
 use crate::handler::StoreHandles;
 use crate::identifiers::{Clock, SystemClock};
@@ -47,6 +49,7 @@ pub struct ServerBuilder {
     clock: Arc<dyn Clock>,
     mount: String,
     authorize: Arc<dyn Authorize>,
+    dialects: Vec<Arc<dyn Dialect>>,
 }
 
 /// Why a [`Server`] could not be built.
@@ -89,6 +92,14 @@ impl ServerBuilder {
         Self { authorize, ..self }
     }
 
+    /// Adds a dialect, which is asked before Google's and after those that were added before it.
+    ///
+    /// Its name must differ from that of every other one, since sessions remember it.
+    pub fn dialect(mut self, dialect: Arc<dyn Dialect>) -> Self {
+        self.dialects.push(dialect);
+        self
+    }
+
     /// Builds the server, which refuses requests until it is started.
     ///
     /// # Errors
@@ -115,6 +126,7 @@ impl ServerBuilder {
             settings: self.settings,
             mount,
             authorize: self.authorize,
+            dialects: Dialects::new(self.dialects),
             registry: self.registry,
             ledger,
             vault: self.stores.vault,
@@ -202,6 +214,7 @@ impl Server {
             clock: Arc::new(SystemClock),
             mount: String::new(),
             authorize: Arc::new(AllowAll),
+            dialects: Vec::new(),
         }
     }
 

@@ -26,6 +26,7 @@ use windlass_store::{Ledger, Vault};
 use crate::auth::Authorize;
 use crate::capacity::Capacity;
 use crate::config::Settings;
+use crate::dialects::Dialects;
 use crate::disks::{DiskSpace, Disks};
 use crate::error::Error;
 use crate::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
@@ -57,6 +58,7 @@ pub(crate) struct ServerState {
     /// Path under which an application serves the server; empty without one.
     pub(crate) mount: String,
     pub(crate) authorize: Arc<dyn Authorize>,
+    pub(crate) dialects: Dialects,
     pub(crate) clock: Arc<dyn Clock>,
     /// Bounds on what clients can make the server hold.
     pub(crate) capacity: Capacity,

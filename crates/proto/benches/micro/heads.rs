@@ -5,10 +5,10 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion};
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE};
 use http::{HeaderMap, HeaderValue, Method, Version};
-use windlass_proto::command::{Framing, command};
+use windlass_proto::command::Framing;
 use windlass_proto::content_range::ContentRange;
-use windlass_proto::parameters::Parameters;
-use windlass_proto::reply::{resume_incomplete, started};
+use windlass_proto::dialect::{Dialect as _, Google, Outcome, RequestHead};
+use windlass_proto::parameters::{Parameters, UploadId};
 
 const QUERY: &str = "uploadType=resumable&upload_id=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -33,25 +33,34 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
     group.bench_function("command of a chunk", |bencher| {
         bencher.iter(|| {
             let framing = Framing::of(Version::HTTP_11, black_box(&headers), false)?;
-            command(
-                &Method::PUT,
-                &Parameters::parse(Some(QUERY)).expect("it is UTF-8"),
-                &headers,
+            Google.command(&RequestHead {
+                http_method: &Method::PUT,
+                parameters: &Parameters::parse(Some(QUERY)).expect("it is UTF-8"),
+                headers: &headers,
                 framing,
-            )
+            })
         });
     });
     group.finish();
 
     let mut group = criterion.benchmark_group("reply");
     group.bench_function("308", |bencher| {
-        bencher.iter(|| resume_incomplete(black_box(262_144), false));
+        bencher.iter(|| {
+            Google.reply(Outcome::Committed {
+                offset: black_box(262_144),
+                upload_id: &UploadId::from("A"),
+                no_308: false,
+            })
+        });
     });
     let location = "http://farm.example/upload/farm/v1/animals?uploadType=resumable&upload_id=A";
     group.bench_function("start", |bencher| {
         bencher.iter(|| {
             let location = HeaderValue::from_str(black_box(location)).expect("it is ASCII");
-            started(location, HeaderValue::from_static("A"))
+            Google.reply(Outcome::Started {
+                location,
+                upload_id: HeaderValue::from_static("A"),
+            })
         });
     });
     group.finish();

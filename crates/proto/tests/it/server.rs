@@ -4,10 +4,11 @@
 use http::header::{CONTENT_TYPE, RANGE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use windlass_proto::command::{
-    BodyLength, Command, Framing, SessionHead, StartHead, command, effective_method,
+    BodyLength, Command, Framing, SessionHead, StartHead, effective_method,
 };
-use windlass_proto::parameters::Parameters;
-use windlass_proto::reply::{ReplyHead, resume_incomplete, started};
+use windlass_proto::dialect::{self, Dialect as _, Google, RequestHead};
+use windlass_proto::parameters::{Parameters, UploadId};
+use windlass_proto::reply::ReplyHead;
 use windlass_proto::session::{
     BodyFilter, CHUNK_GRANULARITY, Ending, Outcome, Rules, SessionError, Snapshot, State, Step,
     step,
@@ -149,7 +150,13 @@ impl Server {
         let headers = &request.headers;
         let method = effective_method(&request.method, headers).expect("a method");
         let framing = Framing::of(Version::HTTP_11, headers, false).expect("a framing");
-        match command(&method, &parameters, headers, framing).expect("a good head") {
+        let head = RequestHead {
+            http_method: &method,
+            parameters: &parameters,
+            headers,
+            framing,
+        };
+        match Google.command(&head).expect("a good head") {
             Command::Start(head) => self.start(&head),
             Command::Simple(head) => self.single_request(head.length, request, delivery),
             Command::Session(head) => {
@@ -183,7 +190,11 @@ impl Server {
             late: Vec::new(),
         });
         let value = |text: String| HeaderValue::try_from(text).expect("ASCII");
-        started(value(uri), value(id)).into()
+        let started = dialect::Outcome::Started {
+            location: value(uri),
+            upload_id: value(id),
+        };
+        Google.reply(started).into()
     }
 
     fn single_request(
@@ -310,7 +321,12 @@ impl Session {
     }
 
     fn report(&self, no_308: bool, dialect: Dialect) -> Answer {
-        let mut answer: Answer = resume_incomplete(self.media.len(), no_308).into();
+        let committed = dialect::Outcome::Committed {
+            offset: self.media.len(),
+            upload_id: &UploadId::from("1"),
+            no_308,
+        };
+        let mut answer: Answer = Google.reply(committed).into();
         if let Some(range) = answer.headers.get_mut(RANGE).filter(|_| dialect.bare_range) {
             let text = range.to_str().expect("ASCII").replace("bytes=", "");
             *range = HeaderValue::try_from(text).expect("ASCII");

@@ -1,7 +1,7 @@
 //! From committed media to a resource and a stored reply.
 
 use bytes::Bytes;
-use http::{HeaderMap, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
 use windlass_discovery::PathParameters;
 use windlass_proto::digest::Digests;
@@ -18,7 +18,7 @@ use crate::handler::{Call, Conditions, Rejection, ReplyMemoryPermit, StoreReader
 use crate::identifiers::new_resource_id;
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
-use crate::reply::json_bytes;
+use crate::reply::{JSON, json_bytes};
 
 // Calls of one lock key are serialised in this process, so that conflicts are rare.
 /// Number of times that a handler is asked before [`Error::Crowded`], if other calls keep changing
@@ -29,23 +29,47 @@ pub(crate) const ATTEMPTS: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FinalReply {
     pub(crate) status: StatusCode,
-    /// JSON, already shaped as the client asked for.
+    pub(crate) content_type: HeaderValue,
+    /// The body, already shaped as the client asked for.
     pub(crate) body: Bytes,
 }
 
+/// The bit of a stored status that says that the reply has a type of its own.
+const TYPED: u16 = 0x8000;
+
 impl FinalReply {
-    /// Two bytes of status, then the body.
+    /// Two bytes of status, then the body. If the body is not JSON, its type is between them, after
+    /// a byte with the type's length.
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.status.as_u16().to_be_bytes().to_vec();
+        let status = self.status.as_u16();
+        let typed = u8::try_from(self.content_type.len()).ok();
+        let mut bytes = match typed.filter(|_| self.content_type != JSON) {
+            None => status.to_be_bytes().to_vec(),
+            Some(len) => {
+                let mut bytes = (status | TYPED).to_be_bytes().to_vec();
+                bytes.push(len);
+                bytes.extend_from_slice(self.content_type.as_bytes());
+                bytes
+            }
+        };
         bytes.extend_from_slice(&self.body);
         bytes
     }
 
     /// Reads what [`FinalReply::to_bytes`] wrote.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (status, body) = bytes.split_first_chunk::<2>()?;
+        let (status, rest) = bytes.split_first_chunk::<2>()?;
+        let status = u16::from_be_bytes(*status);
+        let (content_type, body) = if status & TYPED == 0 {
+            (JSON, rest)
+        } else {
+            let (len, rest) = rest.split_first()?;
+            let (content_type, body) = rest.split_at_checked(usize::from(*len))?;
+            (HeaderValue::from_bytes(content_type).ok()?, body)
+        };
         Some(Self {
-            status: StatusCode::from_u16(u16::from_be_bytes(*status)).ok()?,
+            status: StatusCode::from_u16(status & !TYPED).ok()?,
+            content_type,
             body: Bytes::copy_from_slice(body),
         })
     }
@@ -243,6 +267,7 @@ fn final_reply(
     }
     Ok(FinalReply {
         status,
+        content_type: JSON,
         body: json_bytes(&body, standard.pretty_print),
     })
 }

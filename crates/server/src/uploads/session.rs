@@ -34,6 +34,8 @@ pub(crate) enum SessionReply {
     Committed(u64),
     /// The upload is finished.
     Final(FinalReply),
+    /// This request has cancelled the upload.
+    Cancelled,
 }
 
 /// A session under a lease, with the request that started it.
@@ -202,7 +204,7 @@ impl ServerState {
                         Failpoint::CancelCommitted.reach();
                         // The media is garbage now, and its client may want the space soon.
                         server.lifecycle.sweep_now.notify_one();
-                        Err(SessionError::Cancelled.into())
+                        Ok(SessionReply::Cancelled)
                     }
                     // All its bytes are acknowledged, so it will be finished.
                     SessionState::Finishing => Err(Error::FinishPending),
@@ -464,9 +466,9 @@ impl ServerState {
 
     fn stored_reply(&self, stored: Option<&[u8]>) -> Result<Option<FinalReply>, Error> {
         let reply = stored.and_then(FinalReply::from_bytes);
-        let counted = reply.map(|FinalReply { status, body }| {
-            let body = self.capacity.reply(body)?;
-            Ok(FinalReply { status, body })
+        let counted = reply.map(|reply| {
+            let body = self.capacity.reply(reply.body)?;
+            Ok(FinalReply { body, ..reply })
         });
         counted.transpose()
     }

@@ -1,15 +1,17 @@
+use http::Version;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderValue, Version};
 use proptest::prelude::*;
 
 use super::*;
+use crate::command::effective_method;
 use crate::digest::{Crc32c, ExpectedDigestsError, Md5};
-use crate::upload_type::UploadTypeError;
+use crate::parameters::Parameters;
 
 mod dispatch;
 mod framing;
 mod multipart;
 mod on_a_session;
+mod replies;
 mod simple;
 mod start;
 
@@ -33,12 +35,12 @@ fn headers(fields: &[(&str, &str)]) -> HeaderMap {
 fn read(method: &Method, query: &str, fields: &[(&str, &str)]) -> Result<Command, ProtocolError> {
     let headers = headers(fields);
     let framing = Framing::of(Version::HTTP_11, &headers, false)?;
-    command(
-        &effective_method(method, &headers)?,
-        &Parameters::parse(Some(query)).unwrap(),
-        &headers,
+    Google.command(&RequestHead {
+        http_method: &effective_method(method, &headers)?,
+        parameters: &Parameters::parse(Some(query)).unwrap(),
+        headers: &headers,
         framing,
-    )
+    })
 }
 
 fn simple(fields: &[(&str, &str)]) -> Result<SimpleHead, ProtocolError> {
@@ -87,6 +89,7 @@ proptest! {
         }
         let _ = Framing::of(Version::HTTP_11, &headers, false);
         let _ = effective_method(&Method::POST, &headers);
-        let _ = command(&Method::POST, &Parameters::parse(Some(query)).unwrap(), &headers, Framing::Length(3));
+        let parameters = Parameters::parse(Some(query)).unwrap();
+        let _ = Google.command(&RequestHead { http_method: &Method::POST, parameters: &parameters, headers: &headers, framing: Framing::Length(3) });
     }
 }

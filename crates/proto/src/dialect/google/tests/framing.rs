@@ -71,7 +71,12 @@ fn http_2_body_of_unknown_length_is_accepted() {
     let headers = HeaderMap::new();
     let framing = Framing::of(Version::HTTP_2, &headers, false).expect("it has framing");
     let parameters = Parameters::parse(Some("uploadType=media")).unwrap();
-    let command = command(&Method::POST, &parameters, &headers, framing);
+    let command = Google.command(&RequestHead {
+        http_method: &Method::POST,
+        parameters: &parameters,
+        headers: &headers,
+        framing,
+    });
     assert!(
         matches!(&command, Ok(Command::Simple(head)) if head.length == BodyLength::Unknown),
         "{command:?}"

@@ -1,0 +1,126 @@
+//! The wire forms of an upload.
+//!
+//! A dialect reads the head of a request into a neutral [`Command`], and writes the head of the reply
+//! from a neutral [`Outcome`] or an error. What a command does is not its business: the state machine
+//! of a session ([`crate::session`]) and its bytes are the same for all. A session remembers the dialect
+//! that began it, and only that one may change it.
+//!
+//! [`Google`] is the one dialect that comes with the crate so far.
+
+use std::fmt;
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+
+use crate::command::{Command, Framing};
+use crate::error::ProtocolError;
+use crate::parameters::{Parameters, UploadId};
+use crate::reply::{ErrorReply, ReplyHead};
+use crate::session::Rules;
+
+mod google;
+
+pub use google::Google;
+
+/// A wire form.
+///
+/// All functions are pure. The matches over errors should have no wildcard, so that a new error does
+/// not compile before each dialect has its reply.
+pub trait Dialect: fmt::Debug + Send + Sync + 'static {
+    /// Returns the name that is stored with sessions. It must not change.
+    fn name(&self) -> &'static str;
+
+    /// Returns whether a request on an upload URI is in this dialect. Of several dialects the first
+    /// that claims a request gets it.
+    fn claims(&self, request: &RequestHead<'_>) -> bool;
+
+    /// Parses the head of a request on an upload URI.
+    ///
+    /// # Errors
+    /// The rule that the head breaks.
+    fn command(&self, request: &RequestHead<'_>) -> Result<Command, ProtocolError>;
+
+    /// Returns the rules of the dialect's sessions, given those that are configured. Default: the
+    /// configured ones.
+    fn rules(&self, configured: Rules) -> Rules {
+        configured
+    }
+
+    /// Returns the head of the reply to a request that was carried out.
+    fn reply(&self, outcome: Outcome<'_>) -> ReplyHead;
+
+    /// Returns the reply to a request that breaks a rule of the protocol.
+    fn protocol_error(&self, error: &ProtocolError) -> ErrorReply;
+
+    /// Returns the reply to a request that cannot be carried out, although it breaks no rule.
+    fn condition(&self, condition: Condition) -> ErrorReply;
+}
+
+/// The head of a request on an upload URI.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestHead<'a> {
+    /// HTTP method, the [effective](crate::command::effective_method) one.
+    pub http_method: &'a Method,
+    /// Parameters of the query.
+    pub parameters: &'a Parameters,
+    /// Headers.
+    pub headers: &'a HeaderMap,
+    /// Length of the body as stated.
+    pub framing: Framing,
+}
+
+/// What has become of a request.
+#[derive(Debug)]
+pub enum Outcome<'a> {
+    /// A session has started.
+    Started {
+        /// Absolute session URI, which carries the `upload_id`.
+        location: HeaderValue,
+        /// The `upload_id`.
+        upload_id: HeaderValue,
+    },
+    /// Bytes are committed, and the upload is not finished.
+    Committed {
+        /// Number of committed bytes.
+        offset: u64,
+        /// The session.
+        upload_id: &'a UploadId,
+        /// Whether the client has asked for `200` in place of `308`; see
+        /// [`SessionHead`](crate::command::SessionHead).
+        no_308: bool,
+    },
+    /// The upload is finished. The body of the reply is the API's.
+    Final {
+        /// Status that the API gives to the reply.
+        status: StatusCode,
+        /// Media type of the body.
+        content_type: HeaderValue,
+        /// The session, unless the upload was made in one request.
+        upload_id: Option<&'a UploadId>,
+    },
+    /// The session was cancelled by this request.
+    Cancelled,
+}
+
+/// Why a request cannot be carried out, although it breaks no rule of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// The session is unknown or has expired.
+    SessionNotFound,
+    /// The session was begun in another dialect.
+    OtherDialect,
+    /// The body did not arrive completely. Received bytes are kept.
+    Interrupted,
+    /// A newer request has taken the session over.
+    Superseded,
+    /// All bytes are committed, and the resource is not created yet.
+    FinishPending,
+    /// A finished upload cannot be cancelled.
+    AlreadyFinished,
+    /// The media of the session or the resource is lost.
+    MediaLost,
+    /// The server cannot carry it out now.
+    Unavailable {
+        /// Number of seconds after which another try makes sense.
+        retry_after: u32,
+    },
+}

@@ -1,0 +1,479 @@
+//! Google's dialect: `uploadType`, `Content-Range` and `308 Resume Incomplete` (docs/protocol.md).
+
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, LOCATION, PRAGMA, RANGE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+
+use super::{Condition, Dialect, Outcome, RequestHead};
+use crate::command::{
+    BodyLength, Command, ContentCoding, Framing, MultipartHead, SessionHead, SessionRequest,
+    SimpleHead, StartHead,
+};
+use crate::content_range::{CommittedRange, ContentRange, ContentRangeError};
+use crate::digest::{DigestMismatch, ExpectedDigests, ExpectedDigestsError};
+use crate::error::ProtocolError;
+use crate::header::{
+    X_GUPLOADER_NO_308, X_GUPLOADER_UPLOADID, X_HTTP_STATUS_CODE_OVERRIDE, X_UPLOAD_CONTENT_LENGTH,
+    X_UPLOAD_CONTENT_TYPE,
+};
+use crate::metadata::MetadataError;
+use crate::parameters::UploadId;
+use crate::related::{Boundary, RelatedError};
+use crate::reply::{ErrorReply, ReplyHead};
+use crate::session::SessionError;
+use crate::upload_type::{UploadType, UploadTypeError};
+
+#[cfg(test)]
+mod tests;
+
+/// Google's dialect.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Google;
+
+impl Google {
+    /// The name that sessions remember.
+    pub const NAME: &'static str = "google";
+}
+
+impl Dialect for Google {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    /// All requests that no other dialect claims are Google's.
+    fn claims(&self, _: &RequestHead<'_>) -> bool {
+        true
+    }
+
+    fn command(&self, request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
+        command(request)
+    }
+
+    fn reply(&self, outcome: Outcome<'_>) -> ReplyHead {
+        match outcome {
+            Outcome::Started {
+                location,
+                upload_id,
+            } => started(location, upload_id),
+            Outcome::Committed {
+                offset,
+                upload_id,
+                no_308,
+            } => {
+                let mut reply = resume_incomplete(offset, no_308);
+                name_session(&mut reply, upload_id);
+                reply
+            }
+            Outcome::Final {
+                status,
+                content_type,
+                upload_id,
+            } => {
+                let mut reply = ReplyHead::new(status);
+                reply.headers.insert(CONTENT_TYPE, content_type);
+                if let Some(upload_id) = upload_id {
+                    name_session(&mut reply, upload_id);
+                }
+                reply
+            }
+            Outcome::Cancelled => cancelled(),
+        }
+    }
+
+    fn protocol_error(&self, error: &ProtocolError) -> ErrorReply {
+        protocol(error)
+    }
+
+    fn condition(&self, condition: Condition) -> ErrorReply {
+        match condition {
+            Condition::SessionNotFound => ErrorReply::json(StatusCode::NOT_FOUND, "notFound"),
+            Condition::OtherDialect | Condition::AlreadyFinished => bad("badRequest"),
+            Condition::Interrupted | Condition::Superseded | Condition::FinishPending => {
+                ErrorReply::unavailable(1)
+            }
+            Condition::MediaLost => ErrorReply::json(StatusCode::GONE, "gone"),
+            Condition::Unavailable { retry_after } => ErrorReply::unavailable(retry_after),
+        }
+    }
+}
+
+const UPLOAD_METHODS: &[Method] = &[Method::POST, Method::PUT, Method::PATCH];
+const SESSION_METHODS: &[Method] = &[Method::PUT, Method::POST, Method::DELETE];
+
+/// A request with an `upload_id` addresses a session, whatever `uploadType` says.
+fn command(request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
+    let RequestHead {
+        http_method,
+        parameters,
+        headers,
+        framing,
+    } = *request;
+    let head = Head {
+        headers,
+        framing,
+        coding: ContentCoding::from_headers(headers)?,
+    };
+    if let Some(upload_id) = parameters.upload_id() {
+        return match *http_method {
+            Method::PUT | Method::POST => head.session(upload_id).map(Command::Session),
+            Method::DELETE => Ok(Command::Cancel { upload_id }),
+            _ => Err(ProtocolError::MethodNotAllowed {
+                allowed: SESSION_METHODS,
+            }),
+        };
+    }
+    if !UPLOAD_METHODS.contains(http_method) {
+        return Err(ProtocolError::MethodNotAllowed {
+            allowed: UPLOAD_METHODS,
+        });
+    }
+    match UploadType::from_parameters(parameters)? {
+        UploadType::Media => head.simple().map(Command::Simple),
+        UploadType::Multipart => head.multipart().map(Command::Multipart),
+        UploadType::Resumable => head.start().map(Command::Start),
+    }
+}
+
+/// The input of all commands.
+struct Head<'a> {
+    headers: &'a HeaderMap,
+    framing: Framing,
+    coding: ContentCoding,
+}
+
+impl Head<'_> {
+    fn simple(&self) -> Result<SimpleHead, ProtocolError> {
+        let expected = match self.coding {
+            ContentCoding::Identity => ExpectedDigests::from_headers(self.headers)?,
+            // Content-MD5 covers the coded bytes (RFC 1864), which are not stored.
+            ContentCoding::Gzip => ExpectedDigests::from_goog_hash(self.headers)?,
+        };
+        Ok(SimpleHead {
+            content_type: self.media_type(&CONTENT_TYPE, "Content-Type")?,
+            length: self.required_length()?,
+            expected,
+        })
+    }
+
+    fn multipart(&self) -> Result<MultipartHead, ProtocolError> {
+        let content_type = self
+            .headers
+            .get(CONTENT_TYPE)
+            .ok_or(RelatedError::NotRelated)?;
+        Ok(MultipartHead {
+            boundary: Boundary::from_content_type(content_type.as_bytes())?,
+            length: self.required_length()?,
+            expected: ExpectedDigests::from_goog_hash(self.headers)?,
+        })
+    }
+
+    fn start(&self) -> Result<StartHead, ProtocolError> {
+        if self.headers.contains_key(CONTENT_RANGE) && self.has_data() {
+            return Err(ProtocolError::DataOnStart);
+        }
+        Ok(StartHead {
+            content_type: self.media_type(&X_UPLOAD_CONTENT_TYPE, "X-Upload-Content-Type")?,
+            content_length: self.declared_length()?,
+            length: self.length().unwrap_or(BodyLength::Exact(0)),
+            expected: ExpectedDigests::from_goog_hash(self.headers)?,
+        })
+    }
+
+    fn session(&self, upload_id: UploadId) -> Result<SessionHead, ProtocolError> {
+        let content_range = self.content_range();
+        let body = match content_range {
+            // A query without framing has no body, and needs none. A malformed range is refused in
+            // any case.
+            Ok(Some(ContentRange::Query { .. })) | Err(_) => {
+                self.length().unwrap_or(BodyLength::Exact(0))
+            }
+            Ok(_) => self.required_length()?,
+        };
+        Ok(SessionHead {
+            upload_id,
+            request: SessionRequest {
+                content_range,
+                body,
+            },
+            no_308: self.no_308(),
+            expected: ExpectedDigests::from_goog_hash(self.headers)?,
+        })
+    }
+
+    fn length(&self) -> Option<BodyLength> {
+        match (self.framing, self.coding) {
+            (Framing::Absent, _) => None,
+            (Framing::Length(0), _) => Some(BodyLength::Exact(0)),
+            (Framing::Length(length), ContentCoding::Identity) => Some(BodyLength::Exact(length)),
+            (Framing::Length(_) | Framing::Streamed, _) => Some(BodyLength::Unknown),
+        }
+    }
+
+    fn required_length(&self) -> Result<BodyLength, ProtocolError> {
+        self.length().ok_or(ProtocolError::LengthRequired)
+    }
+
+    fn content_range(&self) -> Result<Option<ContentRange>, ContentRangeError> {
+        let mut values = self.headers.get_all(CONTENT_RANGE).iter();
+        match (values.next(), values.next()) {
+            (Some(value), None) => ContentRange::parse(value.as_bytes()).map(Some),
+            (Some(_), Some(_)) => Err(ContentRangeError::Repeated),
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn no_308(&self) -> bool {
+        let value = self
+            .headers
+            .get(X_GUPLOADER_NO_308)
+            .map(|value| value.as_bytes().trim_ascii());
+        value.is_some_and(|value| {
+            ["yes", "true", "1"]
+                .iter()
+                .any(|yes| value.eq_ignore_ascii_case(yes.as_bytes()))
+        })
+    }
+
+    /// Returns whether a request that starts a session carries something other than metadata.
+    fn has_data(&self) -> bool {
+        let empty = matches!(self.framing, Framing::Absent | Framing::Length(0));
+        !empty
+            && self
+                .headers
+                .get(CONTENT_TYPE)
+                .is_some_and(|value| !is_json(value.as_bytes()))
+    }
+
+    /// Reads `X-Upload-Content-Length`. An empty value counts as absent.
+    fn declared_length(&self) -> Result<Option<u64>, ProtocolError> {
+        let name = "X-Upload-Content-Length";
+        match self.text(&X_UPLOAD_CONTENT_LENGTH, name)? {
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                digits.parse().map(Some).map_err(|_| invalid(name))
+            }
+            Some(_) => Err(invalid(name)),
+            None => Ok(None),
+        }
+    }
+
+    fn media_type(
+        &self,
+        header: &HeaderName,
+        name: &'static str,
+    ) -> Result<Option<String>, ProtocolError> {
+        match self.text(header, name)? {
+            Some(text) if is_media_type(text) => Ok(Some(text.to_owned())),
+            Some(_) => Err(invalid(name)),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns a header's value. An empty value counts as absent.
+    fn text(&self, header: &HeaderName, name: &'static str) -> Result<Option<&str>, ProtocolError> {
+        let Some(value) = self.headers.get(header) else {
+            return Ok(None);
+        };
+        let text = value.to_str().map_err(|_| invalid(name))?.trim_ascii();
+        Ok(Some(text).filter(|text| !text.is_empty()))
+    }
+}
+
+fn invalid(name: &'static str) -> ProtocolError {
+    ProtocolError::InvalidHeader { name }
+}
+
+/// Returns whether a text begins with `type/subtype` (RFC 9110, 8.3.1). Parameters are not checked.
+fn is_media_type(text: &str) -> bool {
+    let essence = text
+        .split_once(';')
+        .map_or(text, |(essence, _)| essence)
+        .trim_ascii_end();
+    essence
+        .split_once('/')
+        .is_some_and(|(main, sub)| is_token(main) && is_token(sub))
+}
+
+/// Returns whether a text is `1*tchar` (RFC 9110, 5.6.2).
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+fn is_json(content_type: &[u8]) -> bool {
+    let essence = content_type
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
+    let essence = essence.to_ascii_lowercase();
+    essence.is_empty() || essence.ends_with(b"/json") || essence.ends_with(b"+json")
+}
+
+/// Returns the reply to the start of a session. `location` is the absolute session URI, which
+/// carries `upload_id`.
+///
+/// The status is exactly 200 and caching is forbidden, because several clients accept nothing else.
+fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
+    let mut reply = ReplyHead::empty(StatusCode::OK);
+    let headers = &mut reply.headers;
+    headers.insert(LOCATION, location);
+    headers.insert(X_GUPLOADER_UPLOADID, upload_id);
+    headers.insert(
+        CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-store, max-age=0, must-revalidate"),
+    );
+    headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
+    headers.insert(
+        EXPIRES,
+        HeaderValue::from_static("Mon, 01 Jan 1990 00:00:00 GMT"),
+    );
+    reply
+}
+
+/// Returns the reply to an unfinished upload with `committed` bytes.
+///
+/// The status is `308 Resume Incomplete`. With `no_308` it is a `200` with the status 308 in a
+/// header, because the HTTP stacks of some clients treat a 308 as a redirection. The reply never
+/// has a `Location`, because clients would follow it.
+fn resume_incomplete(committed: u64, no_308: bool) -> ReplyHead {
+    let mut reply = if no_308 {
+        let mut reply = ReplyHead::empty(StatusCode::OK);
+        reply
+            .headers
+            .insert(X_HTTP_STATUS_CODE_OVERRIDE, HeaderValue::from_static("308"));
+        reply
+    } else {
+        let reply = ReplyHead::empty(StatusCode::PERMANENT_REDIRECT);
+        ReplyHead {
+            reason_phrase: Some("Resume Incomplete"),
+            ..reply
+        }
+    };
+    if let Some(range) = CommittedRange::of(committed) {
+        reply.headers.insert(RANGE, range.into());
+    }
+    reply
+}
+
+/// Returns the reply to a cancel: a status that IANA's registry does not have.
+fn cancelled() -> ReplyHead {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    ReplyHead {
+        status: client_closed_request(),
+        reason_phrase: Some(CLIENT_CLOSED_REQUEST),
+        headers,
+    }
+}
+
+/// Adds the `upload_id` of the session, if it can be a header's value.
+fn name_session(reply: &mut ReplyHead, upload_id: &UploadId) {
+    if let Ok(upload_id) = HeaderValue::try_from(upload_id.as_str()) {
+        reply.headers.insert(X_GUPLOADER_UPLOADID, upload_id);
+    }
+}
+
+/// The reason phrase of the status of a cancelled upload.
+const CLIENT_CLOSED_REQUEST: &str = "Client Closed Request";
+
+/// The status of a cancelled upload at Google's services.
+fn client_closed_request() -> StatusCode {
+    StatusCode::from_u16(499).expect("499 is a valid status")
+}
+
+fn bad(reason: &'static str) -> ErrorReply {
+    ErrorReply::json(StatusCode::BAD_REQUEST, reason)
+}
+
+fn protocol(error: &ProtocolError) -> ErrorReply {
+    match error {
+        ProtocolError::MethodNotAllowed { .. } => {
+            ErrorReply::json(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed")
+        }
+        ProtocolError::PathNotUtf8 => bad("badRequest"),
+        ProtocolError::ParameterNotUtf8(error) => {
+            bad("invalidParameter").parameter(error.name.clone())
+        }
+        ProtocolError::UploadType(UploadTypeError::Missing) => {
+            bad("required").parameter("uploadType")
+        }
+        ProtocolError::UploadType(UploadTypeError::Unknown { .. }) => {
+            bad("invalidParameter").parameter("uploadType")
+        }
+        ProtocolError::Alt(_) => bad("invalidAltValue").parameter("alt"),
+        ProtocolError::LengthRequired => ErrorReply::empty(StatusCode::LENGTH_REQUIRED, "required"),
+        ProtocolError::AmbiguousLength => bad("badRequest").header("Content-Length"),
+        ProtocolError::TransferEncoding => {
+            ErrorReply::json(StatusCode::NOT_IMPLEMENTED, "notImplemented")
+                .header("Transfer-Encoding")
+        }
+        ProtocolError::ContentEncoding => {
+            ErrorReply::json(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupportedMediaType")
+                .header("Content-Encoding")
+        }
+        ProtocolError::InvalidHeader { name } => bad("invalid").header(name),
+        ProtocolError::DataOnStart => bad("badRequest").header("Content-Range"),
+        ProtocolError::Related(error) => related(error),
+        ProtocolError::Metadata(
+            MetadataError::TooManyValues { .. }
+            | MetadataError::NotUtf8
+            | MetadataError::NotJson { .. }
+            | MetadataError::NotAnObject { .. },
+        ) => bad("parseError"),
+        ProtocolError::Session(error) => session_error(error),
+        ProtocolError::ExpectedDigests(
+            ExpectedDigestsError::Malformed { .. } | ExpectedDigestsError::Conflict { .. },
+        )
+        | ProtocolError::DigestMismatch(
+            DigestMismatch::Crc32c { .. }
+            | DigestMismatch::Md5 { .. }
+            | DigestMismatch::Sha256 { .. },
+        ) => bad("invalid"),
+    }
+}
+
+fn related(error: &RelatedError) -> ErrorReply {
+    match error {
+        RelatedError::NotRelated => bad("invalid").header("Content-Type"),
+        RelatedError::NoBoundary => bad("parseError").header("Content-Type"),
+        RelatedError::TransferEncoding => bad("badRequest").header("Content-Transfer-Encoding"),
+        RelatedError::MetadataTooLarge { .. } => {
+            ErrorReply::json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge")
+        }
+        RelatedError::PreambleTooLarge { .. }
+        | RelatedError::PartHeadersTooLarge { .. }
+        | RelatedError::PartHeader
+        | RelatedError::Base64
+        | RelatedError::TooFewParts { .. }
+        | RelatedError::TooManyParts
+        | RelatedError::NoFinalBoundary => bad("parseError"),
+    }
+}
+
+fn session_error(error: &SessionError) -> ErrorReply {
+    match error {
+        SessionError::Cancelled => {
+            ErrorReply::empty(client_closed_request(), "clientClosedRequest")
+        }
+        SessionError::Gone => ErrorReply::json(StatusCode::GONE, "gone"),
+        SessionError::Gap { .. } => {
+            ErrorReply::text(StatusCode::SERVICE_UNAVAILABLE, "backendError")
+        }
+        SessionError::TooLarge { .. } => {
+            ErrorReply::json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge")
+        }
+        SessionError::ContentRange(_)
+        | SessionError::ChunkTooSmall { .. }
+        | SessionError::LengthDisagrees { .. }
+        | SessionError::TotalChanged { .. }
+        | SessionError::Truncated { .. }
+        | SessionError::EndsBeforeCommitted { .. }
+        | SessionError::PastTotal { .. }
+        | SessionError::QueryWithBody => {
+            ErrorReply::text(StatusCode::BAD_REQUEST, "badRequest").header("Content-Range")
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! The routes: which session or method a request is for, and how it is carried out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Method as HttpMethod, StatusCode};
+use percent_encoding::percent_decode_str;
+use windlass_discovery::{Found, Method, Target};
+use windlass_proto::command::{
+    Command, Framing, MultipartHead, SessionHead, SimpleHead, StartHead, effective_method,
+};
+use windlass_proto::dialect::{Dialect, Outcome, RequestHead};
+use windlass_proto::error::ProtocolError;
+use windlass_proto::metadata::parse_metadata;
+use windlass_proto::parameters::{NotUtf8, Parameters, UploadId};
+
+use crate::auth::{Access, AccessError, AccessRequest};
+use crate::body::RequestBody;
+use crate::capacity::Full;
+use crate::context::{Principal, RequestContext};
+use crate::error::Error;
+use crate::parameters::check_parameters;
+use crate::registry::{ServedMethod, VirtualHost};
+use crate::reply::Reply;
+use crate::resources::{CallHead, call};
+use crate::uploads::ServerState;
+use crate::uploads::finish::FinalReply;
+use crate::uploads::request::UploadHead;
+use crate::uploads::session::SessionReply;
+use crate::{discovery_service, reply};
+
+/// How long the readiness check waits for the ledger.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The route of a request.
+pub(crate) enum Routing {
+    Answered(Reply),
+    /// A session. The header fields are dropped: a slow upload would hold them for hours.
+    Session(SessionCall),
+}
+
+/// Answers a request, or finds the session that it is for.
+pub(crate) async fn route(
+    server: &Arc<ServerState>,
+    head: &Parts,
+    context: &mut RequestContext,
+    dialect: &mut Arc<dyn Dialect>,
+    body: &mut Option<RequestBody>,
+    refused: Option<Full>,
+) -> Result<Routing, Error> {
+    match head.uri.path() {
+        "/healthz" => return Ok(Routing::Answered(health(server))),
+        "/readyz" => return Ok(Routing::Answered(readiness(server).await)),
+        _ if server.lifecycle.has_failed() => return Err(Error::Draining),
+        _ if !server.lifecycle.is_started() => return Err(Error::NotStarted),
+        _ => {}
+    }
+    if let Some(full) = refused {
+        return Err(full.into());
+    }
+    context.principal = authenticate(server, head, context).await?;
+    let empty = body.as_ref().is_none_or(|body| body.end_flag().is_set());
+    let framing = Framing::of(head.version, &head.headers, empty)?;
+    check_path(head.uri.path())?;
+    let query = Parameters::parse(head.uri.query())?;
+    let virtual_host = server.registry.on(context.host.as_ref());
+    let request = Routed {
+        server,
+        virtual_host,
+        head,
+        http_method: &effective_method(&head.method, &head.headers)?,
+        query: &query,
+        base_url: &context.base_url,
+        principal: context.principal.as_ref(),
+    };
+    let path = head.uri.path();
+    if let Some(reply) = discovery_service::answer(
+        server,
+        virtual_host,
+        request.http_method,
+        path,
+        &query,
+        request.base_url,
+    ) {
+        return reply.map(Routing::Answered);
+    }
+    let Some(plain) = plain_path(path) else {
+        return Box::pin(request.call(body)).await.map(Routing::Answered);
+    };
+    let upload_head = RequestHead {
+        http_method: request.http_method,
+        parameters: &query,
+        headers: &head.headers,
+        framing,
+    };
+    *dialect = server.dialects.of(&upload_head);
+    // A session is found by its `upload_id` alone, whether its method is still served or not.
+    let method = match query.upload_id() {
+        Some(_) => None,
+        None => Some(request.upload_method(plain).await?),
+    };
+    let call = |call| {
+        let plain = plain.to_owned();
+        Ok(Routing::Session(SessionCall { plain, call }))
+    };
+    let upload = match dialect.command(&upload_head)? {
+        Command::Session(session) => return call(Call::Continue(Box::new(session))),
+        Command::Cancel { upload_id } => return call(Call::Cancel(upload_id)),
+        Command::Simple(simple) => Upload::Simple(simple),
+        Command::Multipart(multipart) => Upload::Multipart(multipart),
+        Command::Start(start) => Upload::Start(start),
+    };
+    let method = match method {
+        Some(method) => method,
+        None => request.upload_method(plain).await?,
+    };
+    let reply = request.upload(&**dialect, method, plain, upload, body);
+    reply.await.map(Routing::Answered)
+}
+
+/// Establishes who sends the request.
+async fn authenticate(
+    server: &ServerState,
+    head: &Parts,
+    context: &RequestContext,
+) -> Result<Option<Principal>, AccessError> {
+    let path = head.uri.path();
+    let access = if discovery_service::has(path) {
+        Access::Discovery
+    } else if plain_path(path).is_some() && names_session(head.uri.query()) {
+        Access::Session
+    } else {
+        Access::Call
+    };
+    let request = AccessRequest {
+        access,
+        http_method: &head.method,
+        uri: &head.uri,
+        headers: &head.headers,
+        peer: context.peer,
+        principal: context.principal.as_ref(),
+    };
+    server.authorize.authenticate(&request).await
+}
+
+/// Whether a query has an `upload_id`, as that of a session URI has.
+fn names_session(query: Option<&str>) -> bool {
+    Parameters::parse(query).is_ok_and(|query| query.upload_id().is_some())
+}
+
+/// No method has a path that is not UTF-8; a 404 would mean that the resource does not exist.
+fn check_path(path: &str) -> Result<(), ProtocolError> {
+    let decoded = percent_decode_str(path).decode_utf8();
+    decoded.map(drop).map_err(|_| ProtocolError::PathNotUtf8)
+}
+
+/// The path of the resource that an upload path belongs to.
+fn plain_path(path: &str) -> Option<&str> {
+    let rest = path
+        .strip_prefix("/resumable/upload")
+        .or_else(|| path.strip_prefix("/upload"))?;
+    rest.starts_with('/').then_some(rest)
+}
+
+/// Returns the parameters of a request on a download path, which has only media. The first of
+/// several values counts.
+fn for_media(query: Option<&str>) -> Result<Parameters, NotUtf8> {
+    Parameters::parse(Some(&format!("alt=media&{}", query.unwrap_or_default())))
+}
+
+/// A request whose head has been read.
+struct Routed<'a> {
+    server: &'a Arc<ServerState>,
+    /// The APIs that answer on the requested host.
+    virtual_host: &'a VirtualHost,
+    head: &'a Parts,
+    http_method: &'a HttpMethod,
+    query: &'a Parameters,
+    base_url: &'a str,
+    principal: Option<&'a Principal>,
+}
+
+impl Routed<'_> {
+    /// Refuses a call that the principal may not make.
+    async fn authorize(&self, method: &Method) -> Result<(), AccessError> {
+        let authorize = &self.server.authorize;
+        authorize.authorize(self.principal, method).await
+    }
+
+    async fn call(&self, body: &mut Option<RequestBody>) -> Result<Reply, Error> {
+        let path = self.head.uri.path();
+        // HEAD is a GET whose body is left out.
+        let http_method = if *self.http_method == HttpMethod::HEAD {
+            &HttpMethod::GET
+        } else {
+            self.http_method
+        };
+        let (method, target, parameters) = match self.virtual_host.table.find(http_method, path) {
+            Found::Method {
+                method,
+                target,
+                parameters,
+            } => (method, target, parameters),
+            Found::WrongHttpMethod { allowed } => return Err(Error::MethodNotAllowed { allowed }),
+            Found::Nothing => return Err(no_such(path)),
+        };
+        self.authorize(method).await?;
+        check_parameters(method, &parameters, self.query)?;
+        let for_media = match target {
+            Target::Download => Some(for_media(self.head.uri.query())?),
+            Target::Plain | Target::Upload => None,
+        };
+        let head = CallHead {
+            method: self.virtual_host.of(method),
+            raw_path: path,
+            path: &parameters,
+            query: for_media.as_ref().unwrap_or(self.query),
+            http_method: self.http_method,
+            headers: &self.head.headers,
+            base_url: self.base_url,
+            principal: self.principal,
+        };
+        let body = body.as_mut().expect("nobody has taken the body yet");
+        call(self.server, head, body).await
+    }
+
+    async fn upload(
+        &self,
+        dialect: &dyn Dialect,
+        method: ServedMethod<'_>,
+        plain: &str,
+        upload: Upload,
+        body: &mut Option<RequestBody>,
+    ) -> Result<Reply, Error> {
+        let head = UploadHead {
+            method,
+            http_method: self.http_method,
+            path: plain,
+            query: self.query,
+            base_url: self.base_url,
+            headers: &self.head.headers,
+            principal: self.principal,
+        };
+        let reply = match upload {
+            Upload::Simple(simple) => {
+                Box::pin(self.server.simple(&head, simple, take(body))).await?
+            }
+            Upload::Multipart(multipart) => {
+                Box::pin(self.server.multipart(&head, multipart, take(body))).await?
+            }
+            Upload::Start(start) => return Box::pin(self.start(dialect, &head, start, body)).await,
+        };
+        Ok(final_reply(dialect, reply, None))
+    }
+
+    async fn upload_method(&self, plain: &str) -> Result<ServedMethod<'_>, Error> {
+        let path = self.head.uri.path();
+        match self.virtual_host.table.find(self.http_method, path) {
+            Found::Method {
+                method, parameters, ..
+            } => {
+                self.authorize(method).await?;
+                check_parameters(method, &parameters, self.query)?;
+                Ok(self.virtual_host.of(method))
+            }
+            Found::WrongHttpMethod { allowed } => Err(Error::MethodNotAllowed { allowed }),
+            Found::Nothing => {
+                let mut methods = self.virtual_host.table.methods_at(plain);
+                Err(match methods.find(|method| method.upload.is_none()) {
+                    Some(method) => Error::NotUpload {
+                        method: method.id.clone(),
+                    },
+                    None => no_such(path),
+                })
+            }
+        }
+    }
+
+    async fn start(
+        &self,
+        dialect: &dyn Dialect,
+        upload: &UploadHead<'_>,
+        start: StartHead,
+        body: &mut Option<RequestBody>,
+    ) -> Result<Reply, Error> {
+        let declared = start.declared_total();
+        let body = body.as_mut().expect("nobody has taken the body yet");
+        let metadata = body
+            .collect_json(self.server.settings.limits.metadata)
+            .await?;
+        let metadata = parse_metadata(&metadata)?;
+        let request = upload.with_body(&metadata, start.content_type, start.expected)?;
+        let upload_id = self.server.start(request, declared).await?;
+        let path = self.head.uri.path();
+        let location = format!(
+            "{}{path}?uploadType=resumable&upload_id={upload_id}",
+            self.base_url
+        );
+        let invalid = |_| no_such(path);
+        let location = HeaderValue::try_from(location).map_err(invalid)?;
+        let upload_id = HeaderValue::try_from(upload_id).map_err(invalid)?;
+        let started = dialect.reply(Outcome::Started {
+            location,
+            upload_id,
+        });
+        Ok(reply::of_dialect(started, reply::nothing()))
+    }
+}
+
+/// A command that a method carries out.
+enum Upload {
+    Simple(SimpleHead),
+    Multipart(MultipartHead),
+    Start(StartHead),
+}
+
+/// A request that is routed to a session.
+pub(crate) struct SessionCall {
+    /// The path without the upload prefix.
+    plain: String,
+    call: Call,
+}
+
+enum Call {
+    Continue(Box<SessionHead>),
+    Cancel(UploadId),
+}
+
+impl SessionCall {
+    pub(crate) async fn carry_out(
+        self,
+        server: &Arc<ServerState>,
+        dialect: &dyn Dialect,
+        body: &mut Option<RequestBody>,
+    ) -> Result<Reply, Error> {
+        let Self { plain, call } = self;
+        let (upload_id, no_308, result) = match call {
+            Call::Continue(session) => {
+                let (upload_id, no_308) = (session.upload_id.clone(), session.no_308);
+                let result = server.continue_session(session, plain, body).await;
+                (upload_id, no_308, result)
+            }
+            Call::Cancel(upload_id) => {
+                let result = Box::pin(server.cancel(&upload_id, plain)).await;
+                (upload_id, false, result)
+            }
+        };
+        let outcome = match result? {
+            SessionReply::Committed(offset) => Outcome::Committed {
+                offset,
+                upload_id: &upload_id,
+                no_308,
+            },
+            SessionReply::Cancelled => Outcome::Cancelled,
+            SessionReply::Final(reply) => return Ok(final_reply(dialect, reply, Some(&upload_id))),
+        };
+        Ok(reply::of_dialect(dialect.reply(outcome), reply::nothing()))
+    }
+}
+
+fn take(body: &mut Option<RequestBody>) -> RequestBody {
+    body.take().expect("nobody has taken the body yet")
+}
+
+fn final_reply(dialect: &dyn Dialect, reply: FinalReply, upload_id: Option<&UploadId>) -> Reply {
+    let head = dialect.reply(Outcome::Final {
+        status: reply.status,
+        content_type: reply.content_type,
+        upload_id,
+    });
+    reply::of_dialect(head, reply::full(reply.body))
+}
+
+fn no_such(path: &str) -> Error {
+    Error::NoSuchPath {
+        path: path.to_owned(),
+    }
+}
+
+/// Liveness check: fails after a storage failure.
+fn health(server: &ServerState) -> Reply {
+    if server.lifecycle.has_failed() {
+        plain(StatusCode::SERVICE_UNAVAILABLE, "storage failed\n")
+    } else {
+        plain(StatusCode::OK, "ok\n")
+    }
+}
+
+/// Readiness check: succeeds while new uploads are accepted.
+async fn readiness(server: &ServerState) -> Reply {
+    let check = tokio::time::timeout(READY_TIMEOUT, server.ledger.check());
+    let unready = match server.admit_upload() {
+        _ if !server.lifecycle.is_started() => Some(Error::NotStarted.to_string()),
+        Err(error) => Some(server.disks.shortage().unwrap_or_else(|| error.to_string())),
+        Ok(()) if server.lifecycle.has_failed() => Some("storage failed".to_owned()),
+        Ok(()) => match check.await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("the ledger does not answer".to_owned()),
+        },
+    };
+    match unready {
+        None => plain(StatusCode::OK, "ready\n"),
+        Some(why) => plain(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("not ready: {why}\n"),
+        ),
+    }
+}
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
+    reply::reply(
+        status,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+        text.into(),
+    )
+}
