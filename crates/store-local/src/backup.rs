@@ -32,7 +32,7 @@ use windlass_store::{Cause, MediaId, MediaLocation, MediaRef};
 use crate::directory::{
     self, COMPLETE_BACKUP, INCOMPLETE_BACKUP, Identity, LEDGER, NEW_LEDGER, lock_vault,
 };
-use crate::ledger::{self, LedgerSnapshot, Page, ResourceRow, SessionRow, TableScan};
+use crate::ledger::{self, LedgerReader, ResourceRow, RowBatch, SessionRow, TableScan};
 use crate::vault::layout;
 use crate::verify::{Expected, Fault, Finding, Subject, check_file};
 use crate::{OpenError, filesystem};
@@ -147,7 +147,7 @@ pub fn backup(
         let dir = dir.to_owned();
         return Err(BackupError::NoStore { dir });
     }
-    let live = LedgerSnapshot::open(&dir.join("ledger.sqlite"))?;
+    let live = LedgerReader::open(&dir.join("ledger.sqlite"))?;
     let identity = live.identity()?;
     directory::check_identity(&dir.join("vault"), identity)?;
     let backup = Backup {
@@ -168,7 +168,7 @@ struct Backup<'a> {
 }
 
 impl Backup<'_> {
-    fn make(mut self, live: LedgerSnapshot) -> Result<BackedUp, BackupError> {
+    fn make(mut self, live: LedgerReader) -> Result<BackedUp, BackupError> {
         self.copy_all(&live)?;
         drop(live);
         // Before the ledger is copied, so that no media which the copy references is deleted.
@@ -186,11 +186,11 @@ impl Backup<'_> {
     }
 
     /// Copies the ledger and checks the copy, because a damaged page is copied as it is.
-    fn copy_ledger(&mut self) -> Result<LedgerSnapshot, BackupError> {
+    fn copy_ledger(&mut self) -> Result<LedgerReader, BackupError> {
         let path = self.target.new_ledger();
         let source = self.dir.join("ledger.sqlite");
         ledger::copy(&source, &path, &mut || self.progress())?;
-        let copy = LedgerSnapshot::open(&path)?;
+        let copy = LedgerReader::open(&path)?;
         match copy.integrity(false)?.into_iter().next() {
             None => Ok(copy),
             Some(reason) => Err(BackupError::LedgerDamaged { reason }),
@@ -220,7 +220,7 @@ struct MediaRow {
 impl Backup<'_> {
     /// Copies all media that a ledger references, as far as it exists. [`Backup::check_all`] finds
     /// what is missing.
-    fn copy_all(&mut self, ledger: &LedgerSnapshot) -> Result<(), BackupError> {
+    fn copy_all(&mut self, ledger: &LedgerReader) -> Result<(), BackupError> {
         self.for_each_row(ledger, |backup, row| match row {
             Ok(Some(media_row)) => backup.copy_media(media_row.media, media_row.expected.len),
             _ => Ok(()),
@@ -228,7 +228,7 @@ impl Backup<'_> {
     }
 
     /// Compares all media with the copy of the ledger, syncs it, and counts it.
-    fn check_all(&mut self, ledger: &LedgerSnapshot) -> Result<(), BackupError> {
+    fn check_all(&mut self, ledger: &LedgerReader) -> Result<(), BackupError> {
         self.for_each_row(ledger, |backup, row| {
             match row {
                 Ok(Some(media_row)) => backup.check(media_row)?,
@@ -244,7 +244,7 @@ impl Backup<'_> {
 
     /// Deletes media that the new ledger of the backup does not reference.
     fn delete_unnamed(&mut self) -> Result<(), BackupError> {
-        let ledger = LedgerSnapshot::open(&self.target.ledger())?;
+        let ledger = LedgerReader::open(&self.target.ledger())?;
         let vault = self.target.vault();
         let mut names = Ok(());
         let walked = layout::walk(&vault, |shard| -> io::Result<()> {
@@ -266,20 +266,20 @@ impl Backup<'_> {
     /// Visits all rows of a ledger, in pages.
     fn for_each_row(
         &mut self,
-        ledger: &LedgerSnapshot,
+        ledger: &LedgerReader,
         mut visit: impl FnMut(&mut Self, Result<Option<MediaRow>, Finding>) -> Result<(), BackupError>,
     ) -> Result<(), BackupError> {
         self.for_each_row_of(
             ledger,
             "sessions",
-            LedgerSnapshot::sessions,
+            LedgerReader::sessions,
             of_session,
             &mut visit,
         )?;
         self.for_each_row_of(
             ledger,
             "resources",
-            LedgerSnapshot::resources,
+            LedgerReader::resources,
             of_resource,
             &mut visit,
         )
@@ -287,13 +287,13 @@ impl Backup<'_> {
 
     fn for_each_row_of<T>(
         &mut self,
-        ledger: &LedgerSnapshot,
+        ledger: &LedgerReader,
         table: &'static str,
-        page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
+        read_batch: fn(&LedgerReader, i64) -> rusqlite::Result<RowBatch<T>>,
         media_row: fn(i64, &T) -> Option<MediaRow>,
         visit: &mut impl FnMut(&mut Self, Result<Option<MediaRow>, Finding>) -> Result<(), BackupError>,
     ) -> Result<(), BackupError> {
-        let mut walk = TableScan::begin(ledger, table, page)?;
+        let mut walk = TableScan::begin(ledger, table, read_batch)?;
         while let Some(rows) = walk.next(ledger)? {
             for (row, read) in rows {
                 let read = read.map(|found| media_row(row, &found));

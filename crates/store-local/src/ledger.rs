@@ -1,6 +1,6 @@
 //! The ledger on SQLite.
 //!
-//! One connection writes ([`writer`]), a few others read ([`Readers`]), and SQLite's WAL lets both
+//! One connection writes ([`writer`]), a few others read ([`ReaderPool`]), and SQLite's WAL lets both
 //! work at the same time. The code here reads no clock to decide anything, and opening a ledger
 //! scans no table.
 
@@ -37,11 +37,11 @@ use changes::{Change, Leases, SHRINK_PAGES};
 use committer::{Committer, WriterShared};
 use rows::UnreadableRows;
 use schema::SchemaError;
-use wal::{CheckpointThread, PAGE_LEN, Wal, is_busy};
+use wal::{CheckpointThread, PAGE_LEN, Wal, is_busy_error};
 use writer::Writer;
 
 pub(crate) use maintenance::{
-    LedgerSnapshot, Page, Repair, ResourceRow, SessionRow, TableScan, copy,
+    LedgerReader, Repair, ResourceRow, RowBatch, SessionRow, TableScan, copy,
 };
 pub(crate) use rows::is_unreadable;
 pub(crate) use schema::identity_in;
@@ -62,7 +62,7 @@ const SHRINK_STEPS: u32 = 8;
 pub struct LocalLedger {
     // Fields are dropped in this order. The writer's connection must be the last one to close:
     // only it knows whether the WAL may be checkpointed and removed.
-    readers: Readers,
+    readers: ReaderPool,
     writer: Writer,
     disk: DiskProbe,
     leases: Arc<Leases>,
@@ -130,7 +130,7 @@ impl LocalLedger {
         let writer = Committer::new(connection, checkpoint_thread, shared)
             .and_then(|committer| Writer::start(committer, fail_stop.clone()))
             .map_err(|source| OpenError::io(path, source))?;
-        let readers = Readers::new(readers, sync_verifier, fail_stop.clone());
+        let readers = ReaderPool::new(readers, sync_verifier, fail_stop.clone());
         Ok(Self {
             readers,
             writer,
@@ -156,7 +156,7 @@ impl LocalLedger {
         // In steps, because other changes wait during each of them; bounded, because the caller
         // waits for all.
         for _ in 0..SHRINK_STEPS {
-            if !report.is_short() {
+            if !report.is_worth_shrinking() {
                 break;
             }
             match self.change(Change::Shrink).await {
@@ -196,7 +196,7 @@ impl Ledger for LocalLedger {
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         // Before the row: a lease that is settled in between is then found in the row.
-        let leased = self.leases.waiting(id);
+        let leased = self.leases.unwritten(id);
         let found = self
             .readers
             .read(move |connection| rows::session(connection, id))
@@ -339,7 +339,7 @@ const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Reads run on tokio's blocking threads. Each sees the last commit, and neither waits for the
 /// writer nor delays it.
 #[derive(Debug)]
-struct Readers {
+struct ReaderPool {
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
     sync_verifier: Arc<SyncVerifier>,
@@ -348,7 +348,7 @@ struct Readers {
     close_timeout: Duration,
 }
 
-impl Readers {
+impl ReaderPool {
     fn new(
         connections: Vec<Connection>,
         sync_verifier: Arc<SyncVerifier>,
@@ -391,7 +391,7 @@ impl Readers {
         });
         match task.await {
             Ok(Ok(found)) => found.map_err(LedgerError::Fault),
-            Ok(Err(error)) if is_busy(&error) => Err(LedgerError::Busy),
+            Ok(Err(error)) if is_busy_error(&error) => Err(LedgerError::Busy),
             Ok(Err(error)) if self.unreadable_rows.log(&error) => Err(LedgerError::Unreadable),
             Ok(Err(error)) => Err(LedgerError::Fault(self.fail_stop.trip(error))),
             // A panic is a fault, too: it has dropped the connection, for which the permit stands.
@@ -403,7 +403,7 @@ impl Readers {
 /// Waits for reads whose callers have gone away, for half a second at most. While such a read has
 /// its connection, the writer's is not the last one to close, and the WAL is left to the next
 /// start.
-impl Drop for Readers {
+impl Drop for ReaderPool {
     fn drop(&mut self) {
         let started = Instant::now();
         // Each running read has a clone. Polled, because a drop cannot wait for a task.
@@ -460,7 +460,7 @@ struct SpaceReport {
 
 impl SpaceReport {
     /// Returns whether the free pages would make a difference to the disk.
-    fn is_short(self) -> bool {
+    fn is_worth_shrinking(self) -> bool {
         self.free >= MIN_SHRINK && self.free >= self.space.available / FREE_FRACTION
     }
 }

@@ -27,7 +27,7 @@ use windlass_store::{
 
 use crate::directory::{self, Identity};
 use crate::ledger::{
-    LedgerSnapshot, Page, Repair, ResourceRow, SessionRow, TableScan, is_unreadable,
+    LedgerReader, Repair, ResourceRow, RowBatch, SessionRow, TableScan, is_unreadable,
 };
 use crate::reserve::{self, Reserve};
 use crate::vault::layout::{self, Shard};
@@ -194,7 +194,7 @@ pub fn verify(
     let repair = repairable.map(|identity| Repair::open(&ledger, identity));
     let verifier = Verifier {
         repair: repair.transpose()?,
-        snapshot: LedgerSnapshot::open(&ledger)?,
+        ledger: LedgerReader::open(&ledger)?,
         vault,
         mismatch,
         options,
@@ -217,7 +217,7 @@ fn identify(
     ledger: &Path,
     vault: &Path,
 ) -> Result<(Option<Identity>, Option<IdentityMismatch>), VerifyError> {
-    let identity = LedgerSnapshot::open(ledger)?.identity().ok();
+    let identity = LedgerReader::open(ledger)?.identity().ok();
     let mismatch = identity.map(|identity| identity.mismatch(vault));
     Ok((identity, mismatch.transpose()?.flatten()))
 }
@@ -238,7 +238,7 @@ fn hold_for_repair(dir: &Path, options: VerifyOptions) -> Result<Option<File>, V
 /// A running verification.
 struct Verifier<'a> {
     // Fields are dropped in this order: the last connection to close must be the one that writes.
-    snapshot: LedgerSnapshot,
+    ledger: LedgerReader,
     /// `None` if nothing may be repaired (any more).
     repair: Option<Repair>,
     vault: PathBuf,
@@ -267,15 +267,15 @@ impl Verifier<'_> {
         }
         // One long read, during which the WAL of a running server cannot restart. So it is kept
         // short.
-        for line in self.snapshot.integrity(!self.counts.with_server)? {
+        for line in self.ledger.integrity(!self.counts.with_server)? {
             self.ledger_damaged(line);
         }
-        self.snapshot.identity()?;
-        self.each("sessions", LedgerSnapshot::sessions, Self::check_session)?;
-        self.each("resources", LedgerSnapshot::resources, Self::check_resource)?;
+        self.ledger.identity()?;
+        self.each("sessions", LedgerReader::sessions, Self::check_session)?;
+        self.each("resources", LedgerReader::resources, Self::check_resource)?;
         self.each(
             "small_media",
-            LedgerSnapshot::small_media_names,
+            LedgerReader::small_media_ids,
             Self::check_small,
         )?;
         self.check_garbage()?;
@@ -304,7 +304,7 @@ impl Verifier<'_> {
             MediaLocation::Ledger => self.fault_in_ledger(media.id, expected)?,
         };
         // A server may have released the media during the check.
-        let stands = fault.is_some() && self.snapshot.is_named(media)?;
+        let stands = fault.is_some() && self.ledger.is_referenced(media)?;
         Ok(fault.filter(|_| stands))
     }
 
@@ -338,11 +338,11 @@ impl Verifier<'_> {
     fn each<T>(
         &mut self,
         table: &'static str,
-        page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
+        read_batch: fn(&LedgerReader, i64) -> rusqlite::Result<RowBatch<T>>,
         check: fn(&mut Self, i64, &T) -> Result<(), VerifyError>,
     ) -> Result<(), VerifyError> {
-        let mut walk = TableScan::begin(&self.snapshot, table, page)?;
-        while let Some(rows) = walk.next(&self.snapshot)? {
+        let mut walk = TableScan::begin(&self.ledger, table, read_batch)?;
+        while let Some(rows) = walk.next(&self.ledger)? {
             for (row, read) in rows {
                 match read {
                     Ok(found) => check(self, row, &found)?,
@@ -432,7 +432,7 @@ impl Verifier<'_> {
     fn check_garbage(&mut self) -> Result<(), VerifyError> {
         let mut after = None;
         loop {
-            let page = self.snapshot.garbage(after)?;
+            let page = self.ledger.garbage(after)?;
             let Some((last, _)) = page.last() else {
                 return Ok(());
             };
@@ -474,7 +474,7 @@ impl Verifier<'_> {
         media: MediaId,
         expected: &Expected,
     ) -> Result<Option<Fault>, VerifyError> {
-        let Some(bytes) = self.snapshot.small_media(media)? else {
+        let Some(bytes) = self.ledger.small_media(media)? else {
             return Ok(Some(Fault::Missing { media }));
         };
         let wanted = usize::try_from(expected.len).map_or(bytes.len(), |len| len.min(bytes.len()));
@@ -497,7 +497,7 @@ impl Verifier<'_> {
         for path in shard.foreign {
             self.report(Subject::Path(path), Fault::Foreign, false);
         }
-        for id in self.snapshot.unknown_media(shard.media)? {
+        for id in self.ledger.unknown_media(shard.media)? {
             self.check_unnamed(id)?;
         }
         self.progress();

@@ -225,28 +225,28 @@ impl Tables<'_> {
         };
         // Released at the end only, when all new references are there: media that moves from one
         // resource to another within the set must survive.
-        let mut released: Vec<_> = changes.new_media().collect();
+        let mut candidates: Vec<_> = changes.new_media().collect();
         if let Some((id, bytes)) = &changes.small_media {
             self.put_small_media(*id, bytes)?;
         }
         for change in &changes.resources {
             if let Some(media) = change.media() {
-                self.expect_media(media, &released)?;
+                self.expect_media(media, &candidates)?;
             }
-            released.extend(self.change_resource(change)?);
+            candidates.extend(self.change_resource(change)?);
         }
         if let (Some(leased), Some(finish)) = (leased, &changes.finish) {
             self.finish(&leased, finish)?;
-            released.extend(leased.media);
+            candidates.extend(leased.media);
         }
         // The usual set has one change, whose resource takes the media. This saves the look-up by
-        // which `release` would find that it is referenced.
+        // which `release_if_unreferenced` would find that it is referenced.
         if let [change] = &changes.resources[..] {
-            released.retain(|media| !change.names(*media));
+            candidates.retain(|media| !change.names(*media));
         }
-        released
+        candidates
             .into_iter()
-            .try_for_each(|media| self.release(media))
+            .try_for_each(|media| self.release_if_unreferenced(media))
     }
 
     /// Marks the session as finished. Its media belongs to the resource from here on.
@@ -295,7 +295,7 @@ impl Tables<'_> {
         for (rowid, _, media) in &dead {
             self.execute("DELETE FROM sessions WHERE rowid = ?1", [rowid])?;
             if let Some(media) = media {
-                self.release(*media)?;
+                self.release_if_unreferenced(*media)?;
             }
         }
         Ok(dead
@@ -416,7 +416,7 @@ impl Tables<'_> {
     fn replace_media(&self, leased: &LeasedRow, media: Option<MediaRef>) -> ChangeResult {
         self.write_media(leased, media)?;
         match leased.media {
-            Some(before) if media != Some(before) => self.release(before),
+            Some(before) if media != Some(before) => self.release_if_unreferenced(before),
             _ => Ok(()),
         }
     }
@@ -438,7 +438,7 @@ impl Tables<'_> {
     /// Refuses media that no row references, since it may be deleted at any moment. `known` is
     /// media that the change set brings or has taken from a resource.
     fn expect_media(&self, media: MediaRef, known: &[MediaRef]) -> ChangeResult {
-        if known.contains(&media) || rows::is_named(self.connection, media)? {
+        if known.contains(&media) || rows::is_referenced(self.connection, media)? {
             Ok(())
         } else {
             Err(Refusal::Conflict.into())
@@ -548,8 +548,8 @@ impl Tables<'_> {
     }
 
     /// Deletes media, or puts it on the garbage list, if no row references it any more.
-    pub(super) fn release(&self, media: MediaRef) -> ChangeResult {
-        if rows::is_named(self.connection, media)? {
+    pub(super) fn release_if_unreferenced(&self, media: MediaRef) -> ChangeResult {
+        if rows::is_referenced(self.connection, media)? {
             return Ok(());
         }
         let drop = match media.location {
@@ -588,12 +588,12 @@ pub(super) struct Leases(Mutex<HashMap<SessionId, Epoch>>);
 impl Leases {
     /// Returns the newest epoch of a session whose row has `row`.
     pub(super) fn newest(&self, id: SessionId, row: Epoch) -> Epoch {
-        self.waiting(id).map_or(row, |epoch| epoch.max(row))
+        self.unwritten(id).map_or(row, |epoch| epoch.max(row))
     }
 
     /// Returns the epoch that waits for a session. A reader must call it before it reads the row: a
     /// lease that is settled in between is then found in the row.
-    pub(super) fn waiting(&self, id: SessionId) -> Option<Epoch> {
+    pub(super) fn unwritten(&self, id: SessionId) -> Option<Epoch> {
         self.map().get(&id).copied()
     }
 
@@ -606,7 +606,7 @@ impl Leases {
     }
 
     /// Records that the row of a session has `epoch`, durably.
-    pub(super) fn settle(&self, id: SessionId, epoch: Epoch) {
+    pub(super) fn remove_written(&self, id: SessionId, epoch: Epoch) {
         let mut map = self.map();
         // A newer epoch, raised since the change was queued, goes on waiting.
         if map.get(&id) == Some(&epoch) {
@@ -615,7 +615,7 @@ impl Leases {
     }
 
     /// Records that a session was deleted, durably.
-    pub(super) fn forget(&self, id: SessionId) {
+    pub(super) fn remove(&self, id: SessionId) {
         self.map().remove(&id);
     }
 

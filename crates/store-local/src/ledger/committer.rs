@@ -24,13 +24,13 @@ use windlass_store::{Epoch, Failpoint, LedgerError, Session, SessionId, SessionS
 
 use super::changes::{Change, ChangeError, Leases, Refusal, Tables};
 use super::rows::{self, UnreadableRows};
-use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy, is_full};
+use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_error};
 use crate::reserve::{Purpose, Reserve};
 use crate::sync_health::{FailStop, SyncVerifier};
 
 /// Maximum number of leases that wait in memory for the next change of their session. Beyond it
 /// all of them are written, which bounds the memory of sessions that are leased and never changed.
-const MAX_WAITING_LEASES: usize = 1 << 16;
+const MAX_UNWRITTEN_LEASES: usize = 1 << 16;
 
 /// State that the committer shares with the readers and the opening code.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub(super) struct Committer {
     has_shrunk: bool,
 }
 
-/// The outcome of one change: the sessions it has forgotten, or why it was refused.
+/// The outcome of one change: the sessions it has expired, or why it was refused.
 pub(super) type Outcome = Result<Vec<SessionId>, Refusal>;
 
 fn lacks_space(outcome: &Outcome) -> bool {
@@ -65,7 +65,7 @@ fn lacks_space(outcome: &Outcome) -> bool {
 }
 
 /// How a change runs in a transaction. `None` means that the transaction cannot go on.
-type Step = fn(&Committer, &Change, &Tables<'_>) -> rusqlite::Result<Option<Outcome>>;
+type RunChange = fn(&Committer, &Change, &Tables<'_>) -> rusqlite::Result<Option<Outcome>>;
 
 impl Committer {
     /// Takes over the connection and starts the checkpoint thread.
@@ -114,14 +114,14 @@ impl Committer {
     /// Makes the changes in one transaction. On an error none was made.
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         self.fail_stop.check().map_err(LedgerError::Fault)?;
-        let outcomes = self.transaction_with_reserve(changes)?;
+        let outcomes = self.commit_making_space(changes)?;
         let mut made = changes.iter().zip(&outcomes);
         self.has_shrunk |= made.any(|(change, made)| change.shrinks() && made.is_ok());
         Ok(outcomes)
     }
 
     /// Does what is due after a commit and what no caller waits for.
-    pub(super) fn upkeep(&mut self) {
+    pub(super) fn checkpoint_if_due(&mut self) {
         // After a failed sync the success of another one means nothing, so the WAL must stay as it
         // is for the next process.
         if self.fail_stop.check().is_err() {
@@ -129,9 +129,9 @@ impl Committer {
         }
         if std::mem::take(&mut self.has_shrunk) {
             // SQLite shortens the file only when a checkpoint has copied the whole WAL.
-            self.empty_wal();
+            self.checkpoint_whole_wal();
         } else {
-            self.checkpoint();
+            self.advance_checkpoint();
         }
     }
 
@@ -140,20 +140,17 @@ impl Committer {
     ///
     /// Repeating is safe here, unlike after a failed sync: the transaction was rolled back when a
     /// write found no space, and nothing of it had been synced.
-    fn transaction_with_reserve(
-        &mut self,
-        changes: &[Change],
-    ) -> Result<Vec<Outcome>, LedgerError> {
+    fn commit_making_space(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         let mut outcomes = vec![Err(Refusal::NoSpace); changes.len()];
         // An emptied WAL is written again from its start, in space that it already has. So this
         // comes before the reserve, which it may save.
-        if self.retry_without_space(changes, &mut outcomes, None)? && self.empty_wal() {
-            self.retry_without_space(changes, &mut outcomes, None)?;
+        if self.commit_lacking_space(changes, &mut outcomes, None)? && self.checkpoint_whole_wal() {
+            self.commit_lacking_space(changes, &mut outcomes, None)?;
         }
         for purpose in [Purpose::Finish, Purpose::MakeSpace] {
             // One step of the reserve at a time: what is released to the file system may be taken
             // by other programs at once.
-            while self.retry_without_space(changes, &mut outcomes, Some(purpose))?
+            while self.commit_lacking_space(changes, &mut outcomes, Some(purpose))?
                 && self.shared.reserve.release(purpose)
             {}
         }
@@ -162,7 +159,7 @@ impl Committer {
 
     /// Makes, in one transaction, the changes that have found no space so far and may use the
     /// reserve for `purpose`. Returns whether some of them have found no space again.
-    fn retry_without_space(
+    fn commit_lacking_space(
         &self,
         changes: &[Change],
         outcomes: &mut [Outcome],
@@ -198,8 +195,8 @@ impl Committer {
 
     /// Copies the whole WAL into the database, so that its space can be used again. Returns whether
     /// that has made a difference.
-    fn empty_wal(&mut self) -> bool {
-        let was_busy = self.checkpointer.is_busy();
+    fn checkpoint_whole_wal(&mut self) -> bool {
+        let was_busy = self.checkpointer.is_running();
         // SQLite runs one checkpoint at a time; a second one would be refused as busy.
         self.checkpointer.wait();
         let had_pending = self.wal.pending_pages() > 0;
@@ -222,7 +219,7 @@ impl Committer {
     fn attempt(
         &self,
         changes: &[&Change],
-        step: Step,
+        run_change: RunChange,
     ) -> Result<Option<Vec<Outcome>>, LedgerError> {
         let sync_verifier = &self.shared.sync_verifier;
         // IMMEDIATE takes the write lock now. So a lock of another program is met here, where
@@ -233,7 +230,7 @@ impl Committer {
             // first of them may restart the WAL, which overwrites commits that the database was
             // synced for.
             sync_verifier.check().map_err(LedgerError::Fault)?;
-            self.ledger_error(self.try_transaction(changes, step))
+            self.ledger_error(self.run_and_commit(changes, run_change))
         });
         self.roll_back();
         let outcomes = result?;
@@ -246,8 +243,8 @@ impl Committer {
     fn ledger_error<T>(&self, result: rusqlite::Result<T>) -> Result<T, LedgerError> {
         result.map_err(|error| match error {
             // Neither is a fault: SQLite has written nothing that counts.
-            error if is_full(&error) => LedgerError::NoSpace,
-            error if is_busy(&error) => LedgerError::Busy,
+            error if is_full_error(&error) => LedgerError::NoSpace,
+            error if is_busy_error(&error) => LedgerError::Busy,
             // No retry: after a failed sync Linux reports success for the next one, although the
             // bytes are not on the disk.
             error => self.fault(error),
@@ -263,11 +260,11 @@ impl Committer {
         }
     }
 
-    /// Runs each change by `step`, then commits. Returns `None` when a step cannot go on.
-    fn try_transaction(
+    /// Runs each change by `run_change`, then commits. Returns `None` when a step cannot go on.
+    fn run_and_commit(
         &self,
         changes: &[&Change],
-        step: Step,
+        run_change: RunChange,
     ) -> rusqlite::Result<Option<Vec<Outcome>>> {
         let tables = Tables {
             connection: &self.connection,
@@ -276,14 +273,14 @@ impl Committer {
         Failpoint::TransactionBegun.reach();
         let mut outcomes = Vec::with_capacity(changes.len());
         for change in changes {
-            match step(self, change, &tables)? {
+            match run_change(self, change, &tables)? {
                 Some(outcome) => outcomes.push(outcome),
                 None => return Ok(None),
             }
         }
         // A transaction without changes is rolled back, which costs no sync.
         if outcomes.iter().any(Result::is_ok) {
-            let overflow = self.shared.leases.overflow(MAX_WAITING_LEASES);
+            let overflow = self.shared.leases.overflow(MAX_UNWRITTEN_LEASES);
             tables.write_epochs(&overflow)?;
             Failpoint::TransactionFilled.reach();
             // Before COMMIT: readers see the rows as soon as it has synced, and until the file
@@ -295,31 +292,31 @@ impl Committer {
             self.commits.fetch_add(1, Ordering::Relaxed);
             // After COMMIT: a rolled-back transaction must not remove an epoch from memory, or the
             // next lease would get the same one.
-            self.settle_leases(changes, &outcomes, overflow);
+            self.remove_written_leases(changes, &outcomes, overflow);
         }
         Ok(Some(outcomes))
     }
 
     /// Removes from memory the epochs that the commit has written, and those of sessions that it
     /// has deleted.
-    fn settle_leases(
+    fn remove_written_leases(
         &self,
         changes: &[&Change],
         outcomes: &[Outcome],
         written: Vec<(SessionId, Epoch)>,
     ) {
         for (change, outcome) in changes.iter().zip(outcomes) {
-            if let Ok(forgotten) = outcome {
-                for id in forgotten {
-                    self.shared.leases.forget(*id);
+            if let Ok(expired) = outcome {
+                for id in expired {
+                    self.shared.leases.remove(*id);
                 }
                 if let Some((id, epoch)) = change.lease() {
-                    self.shared.leases.settle(id, epoch);
+                    self.shared.leases.remove_written(id, epoch);
                 }
             }
         }
         for (id, epoch) in written {
-            self.shared.leases.settle(id, epoch);
+            self.shared.leases.remove_written(id, epoch);
         }
     }
 
@@ -351,13 +348,13 @@ impl Committer {
 
     fn run(&self, change: &Change, tables: &Tables<'_>) -> rusqlite::Result<Outcome> {
         match change.run(tables) {
-            Ok(forgotten) => Ok(Ok(forgotten)),
+            Ok(expired) => Ok(Ok(expired)),
             Err(ChangeError::Refused(refusal)) => Ok(Err(refusal)),
             // On SQLITE_FULL SQLite may roll back the whole transaction by itself
             // (sqlite.org/lang_transaction.html, 3). Then no single change can be refused, and the
             // error ends the transaction.
             Err(ChangeError::Sqlite(error))
-                if is_full(&error) && !self.connection.is_autocommit() =>
+                if is_full_error(&error) && !self.connection.is_autocommit() =>
             {
                 Ok(Err(Refusal::NoSpace))
             }
@@ -370,18 +367,18 @@ impl Committer {
     }
 
     /// Starts a checkpoint when the WAL is long, and completes one that the thread has ended.
-    fn checkpoint(&mut self) {
-        if self.checkpointer.is_busy() {
+    fn advance_checkpoint(&mut self) {
+        if self.checkpointer.is_running() {
             // If commits are faster than the thread, the WAL would grow without a bound.
-            if self.wal.is_too_long() {
+            if self.wal.exceeds_limit() {
                 self.checkpointer.wait();
             } else {
                 self.checkpointer.poll();
             }
-            if !self.checkpointer.is_busy() {
+            if !self.checkpointer.is_running() {
                 self.finish_checkpoint();
             }
-        } else if self.wal.is_long() {
+        } else if self.wal.is_checkpoint_due() {
             Failpoint::CheckpointDue.reach();
             self.checkpointer.begin();
         }

@@ -21,44 +21,48 @@ use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
 
 /// Maximum number of rows in a page.
-const PAGE_LEN: i64 = 256;
+const ROW_BATCH_LEN: i64 = 256;
 
 /// Maximum number of lines of `PRAGMA integrity_check`. A few show that the file is damaged.
 const INTEGRITY_LINES: u32 = 20;
 
 /// A connection that only reads, while another process may write.
 #[derive(Debug)]
-pub(crate) struct LedgerSnapshot {
+pub(crate) struct LedgerReader {
     connection: Connection,
 }
 
 /// Consecutive rows of a table with their rowids. Empty at the end of the table.
-pub(crate) type Page<T> = Vec<(i64, Result<T, rusqlite::Error>)>;
+pub(crate) type RowBatch<T> = Vec<(i64, Result<T, rusqlite::Error>)>;
 
 /// A scan of all rows that a table has when the scan begins, page by page.
 pub(crate) struct TableScan<T> {
-    page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
+    read_batch: fn(&LedgerReader, i64) -> rusqlite::Result<RowBatch<T>>,
     at: i64,
     last: i64,
 }
 
 impl<T> TableScan<T> {
     pub(crate) fn begin(
-        snapshot: &LedgerSnapshot,
+        ledger: &LedgerReader,
         table: &'static str,
-        page: fn(&LedgerSnapshot, i64) -> rusqlite::Result<Page<T>>,
+        read_batch: fn(&LedgerReader, i64) -> rusqlite::Result<RowBatch<T>>,
     ) -> rusqlite::Result<Self> {
         // The end is fixed now: on a busy server new rows could keep the scan from ending.
-        let last = snapshot.last_row(table)?;
-        Ok(Self { page, at: 0, last })
+        let last = ledger.last_row(table)?;
+        Ok(Self {
+            read_batch,
+            at: 0,
+            last,
+        })
     }
 
     /// Returns the next page, or `None` at the end.
-    pub(crate) fn next(&mut self, snapshot: &LedgerSnapshot) -> rusqlite::Result<Option<Page<T>>> {
+    pub(crate) fn next(&mut self, ledger: &LedgerReader) -> rusqlite::Result<Option<RowBatch<T>>> {
         if self.at >= self.last {
             return Ok(None);
         }
-        let rows = (self.page)(snapshot, self.at)?;
+        let rows = (self.read_batch)(ledger, self.at)?;
         Ok(rows.last().map(|(end, _)| *end).map(|end| {
             self.at = end;
             rows
@@ -89,11 +93,11 @@ pub(crate) struct ResourceRow {
     pub(crate) media: Option<(MediaRef, u64, Digests)>,
 }
 
-impl LedgerSnapshot {
+impl LedgerReader {
     /// Opens the ledger at `path`, which must exist. Changes nothing: what the WAL holds stays
     /// there.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
-        let connection = schema::open_observer(path);
+        let connection = schema::open_external_reader(path);
         let connection = connection.map_err(|source| source.at(path))?;
         Ok(Self { connection })
     }
@@ -129,11 +133,11 @@ impl LedgerSnapshot {
     }
 
     /// Returns the page of sessions after a rowid.
-    pub(crate) fn sessions(&self, after: i64) -> rusqlite::Result<Page<SessionRow>> {
+    pub(crate) fn sessions(&self, after: i64) -> rusqlite::Result<RowBatch<SessionRow>> {
         let sql = "SELECT rowid, id, state, epoch, offset, total, crc32c, media, place,
                        extent_start, extent_crc32c, reply IS NOT NULL AS has_reply
                    FROM sessions WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
-        self.page(sql, after, |row| {
+        self.read_batch(sql, after, |row| {
             Ok(SessionRow {
                 id: SessionId::from_bytes(row.get("id")?),
                 state: rows::state(row)?,
@@ -149,11 +153,11 @@ impl LedgerSnapshot {
     }
 
     /// Returns the page of resources after a rowid.
-    pub(crate) fn resources(&self, after: i64) -> rusqlite::Result<Page<ResourceRow>> {
+    pub(crate) fn resources(&self, after: i64) -> rusqlite::Result<RowBatch<ResourceRow>> {
         let sql = "SELECT rowid, collection, id, media, place, length, content_type, crc32c, md5,
                        sha256
                    FROM resources WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
-        self.page(sql, after, |row| {
+        self.read_batch(sql, after, |row| {
             let media = match rows::media_ref(row)? {
                 None => None,
                 Some(at) => {
@@ -171,12 +175,15 @@ impl LedgerSnapshot {
     }
 
     /// Returns the page of small media after a rowid, each with whether a row references it.
-    pub(crate) fn small_media_names(&self, after: i64) -> rusqlite::Result<Page<(MediaId, bool)>> {
+    pub(crate) fn small_media_ids(
+        &self,
+        after: i64,
+    ) -> rusqlite::Result<RowBatch<(MediaId, bool)>> {
         let sql = "SELECT rowid, id,
                        EXISTS (SELECT 1 FROM sessions WHERE media = small_media.id AND place = 0)
                        OR EXISTS (SELECT 1 FROM resources WHERE media = small_media.id AND place = 0)
                    FROM small_media WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
-        self.page(sql, after, |row| {
+        self.read_batch(sql, after, |row| {
             Ok((MediaId::from_bytes(row.get(1)?), row.get(2)?))
         })
     }
@@ -192,7 +199,7 @@ impl LedgerSnapshot {
                    FROM garbage WHERE media > ?1 ORDER BY media LIMIT ?2";
         let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
         let mut statement = self.connection.prepare_cached(sql)?;
-        let found = statement.query_map(params![after, PAGE_LEN], |row| {
+        let found = statement.query_map(params![after, ROW_BATCH_LEN], |row| {
             Ok((MediaId::from_bytes(row.get(0)?), row.get(1)?))
         })?;
         found.collect()
@@ -204,8 +211,8 @@ impl LedgerSnapshot {
     }
 
     /// Returns whether a session or a resource references a media.
-    pub(crate) fn is_named(&self, media: MediaRef) -> rusqlite::Result<bool> {
-        rows::is_named(&self.connection, media)
+    pub(crate) fn is_referenced(&self, media: MediaRef) -> rusqlite::Result<bool> {
+        rows::is_referenced(&self.connection, media)
     }
 
     /// Returns those of `ids` that no session, resource or garbage entry references.
@@ -213,19 +220,19 @@ impl LedgerSnapshot {
         rows::unknown_media(&self.connection, ids)
     }
 
-    fn page<T>(
+    fn read_batch<T>(
         &self,
         sql: &str,
         after: i64,
         read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<Page<T>> {
+    ) -> rusqlite::Result<RowBatch<T>> {
         let mut statement = self.connection.prepare_cached(sql)?;
-        let mut found = statement.query(params![after, PAGE_LEN])?;
-        let mut page = Vec::new();
+        let mut found = statement.query(params![after, ROW_BATCH_LEN])?;
+        let mut batch = Vec::new();
         while let Some(row) = found.next()? {
-            page.push((row.get(0)?, read(row)));
+            batch.push((row.get(0)?, read(row)));
         }
-        Ok(page)
+        Ok(batch)
     }
 }
 
@@ -264,7 +271,7 @@ impl Repair {
     /// Deletes a small media, unless a row references it.
     pub(crate) fn drop_small_media(&self, id: MediaId) -> rusqlite::Result<bool> {
         let location = MediaLocation::Ledger;
-        self.change(|tables| tables.release(MediaRef { id, location }))
+        self.change(|tables| tables.release_if_unreferenced(MediaRef { id, location }))
     }
 
     fn change(
@@ -287,10 +294,10 @@ impl Repair {
 /// Number of pages copied between two calls of the progress callback: 1 MiB.
 const STEP_PAGES: i32 = 256;
 
-/// Copies the ledger at `source`, as of one moment, into a new file without a WAL and without
+/// Copies the ledger at `source`, as of one snapshot, into a new file without a WAL and without
 /// garbage. The file is durable afterwards, its name is not.
 ///
-/// A read transaction keeps the moment while pages are copied. Writers are not delayed, but the WAL
+/// A read transaction keeps the snapshot while pages are copied. Writers are not delayed, but the WAL
 /// cannot restart until it has ended.
 pub(crate) fn copy(
     source: &Path,
@@ -307,19 +314,19 @@ pub(crate) fn copy(
         let of = if error.is_full() { target } else { source };
         error.at(of)
     })?;
-    settle(target).map_err(|error| error.at(target))?;
+    finish_copy(target).map_err(|error| error.at(target))?;
     file.sync_all().map_err(io)
 }
 
 fn copy_pages(source: &Path, target: &Path, copied: &mut dyn FnMut()) -> Result<(), SchemaError> {
-    let source = schema::open_observer(source)?;
+    let source = schema::open_external_reader(source)?;
     // Without the transaction every commit of the server would make the copy start again
     // (sqlite.org/c3ref/backup_finish.html).
-    let moment = source.unchecked_transaction()?;
+    let snapshot = source.unchecked_transaction()?;
     // A deferred transaction takes its snapshot with the first read.
-    moment.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     let mut target = connect(target)?;
-    let backup = Backup::new(&moment, &mut target)?;
+    let backup = Backup::new(&snapshot, &mut target)?;
     while backup.step(STEP_PAGES)? != StepResult::Done {
         copied();
     }
@@ -327,7 +334,7 @@ fn copy_pages(source: &Path, target: &Path, copied: &mut dyn FnMut()) -> Result<
 }
 
 /// Turns the copy into a single file, and empties its garbage list, whose media is not copied.
-fn settle(target: &Path) -> Result<(), SchemaError> {
+fn finish_copy(target: &Path) -> Result<(), SchemaError> {
     let target = connect(target)?;
     target.pragma_update(None, "journal_mode", "delete")?;
     target.execute("DELETE FROM garbage", [])?;

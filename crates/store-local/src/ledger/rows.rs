@@ -123,7 +123,7 @@ pub(super) fn unknown_media(
 }
 
 /// Returns whether a session or a resource references a media.
-pub(super) fn is_named(connection: &Connection, media: MediaRef) -> rusqlite::Result<bool> {
+pub(super) fn is_referenced(connection: &Connection, media: MediaRef) -> rusqlite::Result<bool> {
     connection
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1 AND place = ?2)

@@ -8,7 +8,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use windlass_store::Cause;
 
-use super::wal::is_full;
+use super::wal::is_full_error;
 use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
 
@@ -97,7 +97,7 @@ pub(crate) enum SchemaError {
 impl SchemaError {
     /// Returns whether only disk space is lacking.
     pub(crate) fn is_full(&self) -> bool {
-        matches!(self, Self::Sqlite(error) if is_full(error))
+        matches!(self, Self::Sqlite(error) if is_full_error(error))
     }
 
     /// Converts it to the error of the store whose ledger is at `path`.
@@ -165,9 +165,9 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Opens a connection that only reads a database which another process may be writing, or which a
 /// crash has left. It leaves the WAL as it is.
-pub(super) fn open_observer(path: &Path) -> Result<Connection, SchemaError> {
+pub(super) fn open_external_reader(path: &Path) -> Result<Connection, SchemaError> {
     let connection = open_reader(path)?;
-    match marks(&connection)? {
+    match read_header(&connection)? {
         (APPLICATION_ID, VERSION) => Ok(connection),
         (0, 0) => Err(SchemaError::Empty),
         (APPLICATION_ID, found) => Err(SchemaError::Newer { found }),
@@ -181,7 +181,7 @@ pub(crate) fn identity_in(path: &Path) -> Result<Option<Identity>, OpenError> {
     if !filesystem::exists(path).map_err(|source| OpenError::io(path, source))? {
         return Ok(None);
     }
-    let found = match open_observer(path) {
+    let found = match open_external_reader(path) {
         Err(SchemaError::Empty) => return Ok(None),
         opened => opened.and_then(|connection| Ok(identity(&connection)?)),
     };
@@ -236,7 +236,7 @@ fn synchronous(durability: Durability) -> &'static str {
 fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), SchemaError> {
     // One transaction: a crash leaves an empty file, or one with its tables, identity and version.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    match marks(&transaction)? {
+    match read_header(&transaction)? {
         (0, 0) => {
             transaction.execute_batch(TABLES)?;
             transaction.execute("INSERT INTO store VALUES (?1)", [identity.as_bytes()])?;
@@ -251,7 +251,7 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
 }
 
 /// Reads the application id and the version of the schema.
-fn marks(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
+fn read_header(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
     let read = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     Ok((read("application_id")?, read("user_version")?))
 }

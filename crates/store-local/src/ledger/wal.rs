@@ -99,13 +99,13 @@ impl Wal {
     }
 
     /// Returns whether a checkpoint is due.
-    pub(super) fn is_long(&self) -> bool {
+    pub(super) fn is_checkpoint_due(&self) -> bool {
         self.pending_pages() >= self.checkpoint_pages
     }
 
     /// Returns whether commits must wait for a checkpoint. Pages that are in the database count
     /// too, because the file grows until all of them are.
-    pub(super) fn is_too_long(&self) -> bool {
+    pub(super) fn exceeds_limit(&self) -> bool {
         self.lengths.pages.load(Ordering::Relaxed) >= 2 * self.checkpoint_pages
     }
 
@@ -118,7 +118,7 @@ impl Wal {
         // The third column is the number of pages copied, and -1 when another process is running a
         // checkpoint.
         let copied: i64 = match statement.query_row([], |row| row.get(2)) {
-            Err(error) if is_full(&error) || is_busy(&error) => return Ok(false),
+            Err(error) if is_full_error(&error) || is_busy_error(&error) => return Ok(false),
             copied => copied?,
         };
         self.lengths.copied.store(copied.max(0), Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl Wal {
 }
 
 /// Returns whether an error means that the database, its WAL or the WAL's index has no space.
-pub(super) fn is_full(error: &rusqlite::Error) -> bool {
+pub(super) fn is_full_error(error: &rusqlite::Error) -> bool {
     // The index is a file that is grown and mapped. SQLite reports a lack of space for it as an
     // I/O error of its own kind.
     let index_cannot_grow = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
@@ -138,7 +138,7 @@ pub(super) fn is_full(error: &rusqlite::Error) -> bool {
 }
 
 /// Returns whether an error means that another program holds a lock.
-pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+pub(super) fn is_busy_error(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
@@ -148,7 +148,7 @@ pub(super) struct Checkpointer {
     /// `None` only during the drop.
     requests: Option<mpsc::Sender<()>>,
     done: mpsc::Receiver<()>,
-    is_busy: bool,
+    is_running: bool,
     fail_stop: FailStop,
     thread: Option<JoinHandle<()>>,
 }
@@ -185,21 +185,21 @@ impl Checkpointer {
         Ok(Self {
             requests: Some(requests),
             done,
-            is_busy: false,
+            is_running: false,
             fail_stop,
             thread: Some(thread),
         })
     }
 
     /// Returns whether the thread was told to begin and has not been seen to end.
-    pub(super) fn is_busy(&self) -> bool {
-        self.is_busy
+    pub(super) fn is_running(&self) -> bool {
+        self.is_running
     }
 
     /// Tells the thread to begin. It must not be busy.
     pub(super) fn begin(&mut self) {
         let requests = self.requests.as_ref().expect("it is there until the drop");
-        self.is_busy = true;
+        self.is_running = true;
         if requests.send(()).is_err() {
             self.stopped();
         }
@@ -208,7 +208,7 @@ impl Checkpointer {
     /// Checks, without waiting, whether the thread has ended its work.
     pub(super) fn poll(&mut self) {
         match self.done.try_recv() {
-            Ok(()) => self.is_busy = false,
+            Ok(()) => self.is_running = false,
             Err(mpsc::TryRecvError::Empty) => {}
             Err(mpsc::TryRecvError::Disconnected) => self.stopped(),
         }
@@ -216,9 +216,9 @@ impl Checkpointer {
 
     /// Waits until the thread has ended its work, if it is busy.
     pub(super) fn wait(&mut self) {
-        if self.is_busy {
+        if self.is_running {
             match self.done.recv() {
-                Ok(()) => self.is_busy = false,
+                Ok(()) => self.is_running = false,
                 Err(mpsc::RecvError) => self.stopped(),
             }
         }
@@ -227,7 +227,7 @@ impl Checkpointer {
     /// Records that the thread has panicked. The WAL would grow without a bound from here on, so
     /// that is a fault.
     fn stopped(&mut self) {
-        self.is_busy = false;
+        self.is_running = false;
         self.fail_stop.trip(CheckpointerStopped);
     }
 }

@@ -98,7 +98,7 @@ impl Writer {
         self.call(|reply| Call::Lease(id, reply)).await
     }
 
-    /// Makes a change and returns when it is durable. Returns the number of forgotten sessions.
+    /// Makes a change and returns when it is durable. Returns the number of expired sessions.
     pub(super) async fn change(&self, change: Change) -> Result<usize, LedgerError> {
         self.call(|reply| Call::Change(change, reply)).await
     }
@@ -201,7 +201,7 @@ impl WriterThread {
         // After the replies, so that callers which come back at once are counted.
         self.commit_delay.record(changes.len());
         // Also after the replies: no caller waits for a checkpoint.
-        self.committer.upkeep();
+        self.committer.checkpoint_if_due();
     }
 
     /// Makes the changes in one transaction and answers all of them.
@@ -210,7 +210,7 @@ impl WriterThread {
         for (index, reply) in replies.into_iter().enumerate() {
             let outcome = match &outcomes {
                 Ok(outcomes) => match &outcomes[index] {
-                    Ok(forgotten) => Ok(forgotten.len()),
+                    Ok(expired) => Ok(expired.len()),
                     Err(refusal) => Err(LedgerError::from(*refusal)),
                 },
                 Err(LedgerError::Fault(cause)) => Err(LedgerError::Fault(Arc::clone(cause))),
