@@ -341,7 +341,7 @@ async fn dropped_change_is_applied_completely() {
 }
 
 #[tokio::test]
-async fn a_failed_commit_ends_everything() {
+async fn after_a_failed_commit_every_call_fails() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     // A deferred constraint, which fails the COMMIT.
@@ -368,7 +368,7 @@ async fn a_failed_commit_ends_everything() {
 }
 
 #[tokio::test]
-async fn a_fault_answers_all_who_waited_for_the_same_commit() {
+async fn all_callers_of_a_commit_that_fails_get_the_fault() {
     let bench = Bench::new();
     let release = bench.hold_writer().await;
     let ledger = Arc::clone(&bench.ledger);
@@ -428,7 +428,7 @@ fn opening_on_a_stopped_file_system_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn read_of_an_unconfirmed_commit_asks_the_file_system() {
+async fn read_of_an_unconfirmed_commit_checks_the_file_systems() {
     let (release, released) = mpsc::channel::<()>();
     let (entered, inside) = mpsc::channel();
     let (released, asked) = (Mutex::new(released), AtomicUsize::new(0));
@@ -468,7 +468,7 @@ async fn panic_of_the_writer_is_a_fault() {
 }
 
 #[tokio::test]
-async fn a_full_disk_changes_nothing_and_ends_nothing() {
+async fn change_on_a_full_disk_is_refused_without_a_fault() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     let pages = |count: i64| {
@@ -497,7 +497,7 @@ async fn a_full_disk_changes_nothing_and_ends_nothing() {
 }
 
 #[tokio::test]
-async fn a_long_wal_is_brought_into_the_database() {
+async fn long_wal_is_checkpointed_and_restarted() {
     let bench = Bench::new();
     let wal = filesystem::with_suffix(&bench.dir.path().join("ledger.sqlite"), "-wal");
     for n in 0..100 {
@@ -515,7 +515,7 @@ async fn a_long_wal_is_brought_into_the_database() {
 }
 
 #[tokio::test]
-async fn a_full_disk_empties_the_wal() {
+async fn change_without_space_is_repeated_after_a_full_checkpoint() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     let path = bench.dir.path().join("ledger.sqlite");
@@ -561,7 +561,7 @@ async fn after_a_fault_the_wal_is_kept() {
 }
 
 #[tokio::test]
-async fn a_torn_end_of_the_wal_is_no_commit() {
+async fn torn_transaction_at_the_end_of_the_wal_is_not_committed() {
     let bench = Bench::new();
     bench.start(1).await.unwrap();
     // A copy that is made while the database is open is like the one that a crash leaves.
@@ -582,7 +582,7 @@ async fn a_torn_end_of_the_wal_is_no_commit() {
 }
 
 #[tokio::test]
-async fn a_database_of_a_newer_version_or_of_somebody_else_is_refused() {
+async fn database_of_a_newer_version_or_another_application_is_refused() {
     for (pragma, message) in [
         ("user_version", "version 77"),
         ("application_id", "another"),
