@@ -1,8 +1,35 @@
 //! The ledger on SQLite.
 //!
-//! One connection writes ([`writer`]), a few others read ([`ReaderPool`]), and SQLite's WAL lets both
-//! work at the same time. The code here reads no clock to decide anything, and opening a ledger
-//! scans no table.
+//! One connection writes ([`writer`]), a few others read ([`ReaderPool`]), and SQLite's WAL lets
+//! both work at the same time. Opening a ledger scans no table. The ledger never reads the wall
+//! clock: callers pass the time. Waits are measured by the monotonic clock.
+//!
+//! Terms of these modules:
+//!
+//! * **Change**: a queued modification of the database ([`Change`]). A *refused* change leaves no
+//!   trace in the database, and the ledger goes on.
+//! * **Fault**: a failure after which nothing is promised about the database, such as a failed
+//!   sync. The first one is recorded ([`FailStop`]). From then on every call fails with
+//!   [`LedgerError::Fault`]. Lack of space, a lock that another connection holds, and an unreadable
+//!   row are no faults.
+//! * **Check of the file systems**: a sync may succeed on a file system that has stopped. So the
+//!   writer checks before and after each commit that the file systems of the store have not stopped
+//!   ([`SyncVerifier`]). The check after a commit *confirms* it.
+//! * **Lease** and **epoch**: a lease is the right to change a session. Each new lease raises the
+//!   epoch of the session. A change of a session is made only under its newest epoch. An *unwritten*
+//!   epoch is in memory and not yet in the row ([`Leases`]).
+//! * **Finishing**: the state of a session whose bytes are all committed, and which is not finished
+//!   yet.
+//! * **Media**: the bytes of an upload. *Small media* is in the ledger, all other media is in the
+//!   vault. A session or a resource *references* media. Media without a reference is *released*:
+//!   small media is deleted, and other media goes to the **garbage list** until the vault has
+//!   deleted its file.
+//! * **Page**: a page of the database, 4096 bytes. A *pending* page is in the WAL and not yet in
+//!   the database.
+//! * **Full checkpoint**: a checkpoint after which no page is pending. The next commit restarts the
+//!   WAL: it writes from the beginning of the file again.
+//! * **Reserve**: a file that occupies disk space and is shortened when a change finds none
+//!   ([`Reserve`]).
 
 mod changes;
 mod committer;
@@ -46,8 +73,7 @@ pub(crate) use maintenance::{
 pub(crate) use rows::is_unreadable;
 pub(crate) use schema::identity_in;
 
-/// Maximum number of concurrent reads. Nearly all are served from the page cache, so a few are
-/// enough.
+/// Maximum number of concurrent reads. Nearly all are served from memory, so a few are enough.
 const READERS: usize = 4;
 
 /// Maximum number of steps by which one call of [`Ledger::space`] shortens the database: 16 MiB in
@@ -57,7 +83,8 @@ const SHRINK_STEPS: u32 = 8;
 /// A [`Ledger`] in an SQLite database.
 ///
 /// It is opened by [`LocalStore::open`](crate::LocalStore::open). Dropping it makes the queued
-/// changes and closes the database. This blocks for about the time of a commit and a checkpoint.
+/// changes and closes the database. This blocks for about the time of a commit and a checkpoint,
+/// and before that for up to half a second if reads are still running whose callers have gone away.
 #[derive(Debug)]
 pub struct LocalLedger {
     // Fields are dropped in this order. The writer's connection must be the last one to close:
@@ -96,17 +123,18 @@ impl LocalLedger {
         let checkpointing =
             schema::open_checkpointing(path, durability).map_err(|error| refused(error.into()))?;
         if durability == Durability::Disk {
-            // After all connections are open, so that the WAL exists: its name must be durable as
-            // well as that of the database.
+            // After all connections are open, so that the WAL exists: the directory must durably
+            // contain the WAL as well as the database.
             let directory = path.parent().expect("the data directory");
             filesystem::sync_directory(directory).map_err(|source| OpenError::io(path, source))?;
         }
         Failpoint::WalReplayed.reach();
 
         let io = |source| OpenError::io(path, source);
-        let disk = filesystem::space(path).map_err(io)?.total;
-        let log = filesystem::len(&filesystem::with_suffix(path, "-wal")).map_err(io)?;
-        let wal = Wal::watch(&mut connection, disk, log).map_err(|error| refused(error.into()))?;
+        let disk_len = filesystem::space(path).map_err(io)?.total;
+        let wal_len = filesystem::len(&filesystem::with_suffix(path, "-wal")).map_err(io)?;
+        let wal = Wal::watch(&mut connection, disk_len, wal_len)
+            .map_err(|error| refused(error.into()))?;
         let (leases, fail_stop) = (Arc::<Leases>::default(), FailStop::default());
         let checkpoint_thread = CheckpointThread {
             connection: checkpointing,
@@ -115,8 +143,8 @@ impl LocalLedger {
             fail_stop: fail_stop.clone(),
         };
         let sync_verifier = Arc::new(SyncVerifier::new(journals, fail_stop.clone()));
-        // The WAL of an earlier process has been written and synced again, and replayed. Before
-        // anything of it is served, the file systems must confirm that sync.
+        // The WAL of an earlier process has been written and synced again, and replayed. That sync
+        // must be confirmed before anything of the WAL is served.
         sync_verifier.check().map_err(|source| OpenError::Ledger {
             path: path.to_owned(),
             source,
@@ -151,18 +179,19 @@ impl LocalLedger {
         self.writer.change(change).await.map(drop)
     }
 
-    /// Returns the pages of deleted rows to a disk that is short of space, since media may need it.
+    /// Removes free pages from the database file if the disk is short of space, so that media can
+    /// use it.
     async fn shrink(&self, mut report: SpaceReport) -> Result<(), LedgerError> {
-        // In steps, because other changes wait during each of them; bounded, because the caller
-        // waits for all.
+        // In steps, because other changes wait while a step is made. Their number is bounded,
+        // because the caller of `space` waits for all of them.
         for _ in 0..SHRINK_STEPS {
             if !report.is_worth_shrinking() {
                 break;
             }
             match self.change(Change::Shrink).await {
                 Ok(()) => {}
-                // A disk without any space may have none for this either. The next call tries
-                // again.
+                // Shrinking needs space in the WAL, which a full disk may not have. The next call
+                // of `space` tries again.
                 Err(LedgerError::NoSpace | LedgerError::Busy) => break,
                 Err(error) => return Err(error),
             }
@@ -173,7 +202,7 @@ impl LocalLedger {
 }
 
 /// Creates the database file if it does not exist, and makes durable what an earlier process has
-/// left in the WAL. Returns the file if it is to be synced.
+/// left in the WAL. Returns the file if checkpoints must sync it: with [`Durability::Disk`].
 ///
 /// The WAL may end in a transaction that was written and never synced. SQLite would take it as
 /// committed, and a later power cut would undo it.
@@ -195,7 +224,7 @@ impl Ledger for LocalLedger {
     }
 
     async fn session(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
-        // Before the row: a lease that is settled in between is then found in the row.
+        // Before the row: an epoch that is written in between is then found in the row.
         let leased = self.leases.unwritten(id);
         let found = self
             .readers
@@ -260,8 +289,9 @@ impl Ledger for LocalLedger {
     ) -> Result<Vec<SessionId>, LedgerError> {
         // Every id is greater than the empty blob.
         let after = after.map_or(Vec::new(), |id| id.as_bytes().to_vec());
-        // State 1 is finishing, as a number: a parameter would rule out the partial index. An id of
-        // another length is skipped, so that one bad row does not keep the others from being found.
+        // State 1 is finishing. It is a literal, because SQLite does not use the partial index for
+        // a parameter. An id of another length is skipped, so that one damaged row does not keep
+        // the others from being found.
         let query = move |connection: &Connection| {
             connection
                 .prepare_cached(
@@ -316,10 +346,10 @@ impl Ledger for LocalLedger {
                 Ok(disk.probe(database))
             })
             .await?;
-        // It fails this call alone: a disk that cannot be asked has lost nothing.
+        // Fails this call only, and does not stop the ledger: a failed measurement loses no data.
         let report = probed.map_err(|error| LedgerError::Fault(Arc::new(error)))?;
         self.shrink(report).await?;
-        // As of before the shrinking, whose pages come free with the next checkpoint.
+        // Measured before the shrinking: the file becomes shorter only with the next checkpoint.
         Ok(report.space)
     }
 
@@ -331,16 +361,18 @@ impl Ledger for LocalLedger {
 /// How long closing a ledger waits for reads whose callers have gone away.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How often closing a ledger checks whether such reads have ended.
+/// How often closing a ledger checks whether those reads have ended.
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The connections that only read.
 ///
-/// Reads run on tokio's blocking threads. Each sees the last commit, and neither waits for the
-/// writer nor delays it.
+/// Reads run on tokio's blocking threads. Each sees the last commit. A read does not wait for the
+/// writer and does not delay it.
 #[derive(Debug)]
 struct ReaderPool {
+    /// Connections that no read uses. Every running read has a clone of this `Arc`.
     idle: Arc<Mutex<Vec<Connection>>>,
+    /// One permit for each idle connection.
     permits: Arc<Semaphore>,
     sync_verifier: Arc<SyncVerifier>,
     fail_stop: FailStop,
@@ -365,16 +397,20 @@ impl ReaderPool {
         }
     }
 
-    /// Runs a query.
+    /// Runs a query and confirms the commit that it has seen.
     ///
-    /// A failure is a fault like any other, since a database that cannot be read promises nothing.
-    /// But a single row whose values make no sense fails this query alone.
+    /// # Errors
+    /// [`LedgerError::Unreadable`] if a value of a row cannot be converted, and
+    /// [`LedgerError::Busy`] if another connection holds a lock: the ledger goes on after both.
+    /// Every other error is a fault, since nothing is promised about a database that cannot be
+    /// read.
     async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
         self.fail_stop.check().map_err(LedgerError::Fault)?;
-        // A permit before a thread, so that reads which wait for a connection occupy no thread.
+        // The permit is taken before the thread, so that a read which waits for a connection
+        // occupies no thread.
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let (idle, sync_verifier) = (Arc::clone(&self.idle), Arc::clone(&self.sync_verifier));
@@ -382,10 +418,10 @@ impl ReaderPool {
             let lock = || idle.lock().expect("nothing panics while it is held");
             let connection = lock().pop().expect("there are as many as permits");
             let result = query(&connection);
-            // After the query: the commit that it has seen may not be confirmed yet.
+            // After the query, because the last commit that it has seen may not be confirmed yet.
             let result = result.map(|found| sync_verifier.confirm_read().map(|()| found));
             lock().push(connection);
-            // After the connection is back: a permit promises that one is idle.
+            // After the connection is back in the pool: a permit means that one is idle.
             drop(permit);
             result
         });
@@ -394,32 +430,37 @@ impl ReaderPool {
             Ok(Err(error)) if is_busy_error(&error) => Err(LedgerError::Busy),
             Ok(Err(error)) if self.unreadable_rows.log(&error) => Err(LedgerError::Unreadable),
             Ok(Err(error)) => Err(LedgerError::Fault(self.fail_stop.trip(error))),
-            // A panic is a fault, too: it has dropped the connection, for which the permit stands.
+            // A panic is a fault, too: it has dropped the connection and freed the permit, so there
+            // are more permits than connections now.
             Err(panic) => Err(LedgerError::Fault(self.fail_stop.trip(panic))),
         }
     }
 }
 
-/// Waits for reads whose callers have gone away, for half a second at most. While such a read has
-/// its connection, the writer's is not the last one to close, and the WAL is left to the next
-/// start.
+/// Waits for reads whose callers have gone away, for half a second at most.
+///
+/// While such a read has its connection, the writer's connection is not the last one to close.
+/// SQLite then does not remove the WAL, and the next start replays it.
 impl Drop for ReaderPool {
     fn drop(&mut self) {
         let started = Instant::now();
-        // Each running read has a clone. Polled, because a drop cannot wait for a task.
+        // Each running read has a clone of `idle`. The count is polled, because a drop cannot await
+        // a task.
         while Arc::strong_count(&self.idle) > 1 && started.elapsed() < self.close_timeout {
             std::thread::sleep(CLOSE_POLL_INTERVAL);
         }
     }
 }
 
-/// Free pages of less than this, in bytes, stay in the database however full the disk is.
+/// Minimum number of free bytes in the database file for which it is shrunk, however full the disk
+/// is.
 const MIN_SHRINK: u64 = 256 << 10;
 
-/// Free pages stay in the database while they are less than this fraction of the disk's free space.
+/// The database is shrunk only if its free bytes are at least this fraction of the space that is
+/// available on the disk: a 16th.
 const FREE_FRACTION: u64 = 16;
 
-/// Measures the disk of the database.
+/// Measures the free space on the disk and in the database.
 #[derive(Debug, Clone)]
 struct DiskProbe {
     database: PathBuf,
@@ -434,11 +475,13 @@ impl DiskProbe {
         }
     }
 
-    /// Measures the free space, and refills the reserve if there is plenty.
+    /// Measures the free space, and refills the reserve if the disk has plenty. `database` is the
+    /// length of the database as of the last commit.
     fn probe(&self, database: DatabaseLen) -> io::Result<SpaceReport> {
         let space = filesystem::space(&self.database)?;
         let file_len = self.database.metadata()?.len();
-        // Pages that are only in the WAL will be written by a checkpoint, which needs the space.
+        // A checkpoint will make the file longer by the pages at its end that only the WAL has.
+        // Their space is not available for anything else.
         let available = space
             .available
             .saturating_sub(database.total.saturating_sub(file_len));
@@ -454,12 +497,13 @@ impl DiskProbe {
 #[derive(Debug, Clone, Copy)]
 struct SpaceReport {
     space: Space,
-    /// Number of bytes in the database file that hold nothing.
+    /// Number of bytes of the database file that hold no data: free pages, and pages that the
+    /// database does not have any more.
     free: u64,
 }
 
 impl SpaceReport {
-    /// Returns whether the free pages would make a difference to the disk.
+    /// Returns whether the disk would gain noticeable space if the database were shrunk.
     fn is_worth_shrinking(self) -> bool {
         self.free >= MIN_SHRINK && self.free >= self.space.available / FREE_FRACTION
     }
@@ -469,7 +513,8 @@ impl SpaceReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DatabaseLen {
     total: u64,
-    /// Bytes in pages that deleted rows have left, to be used again.
+    /// Number of bytes in free pages: deleted rows have left them, and SQLite uses them for new
+    /// ones.
     free: u64,
 }
 

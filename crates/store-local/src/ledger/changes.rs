@@ -1,8 +1,7 @@
-//! The changes of the database: which there are, their statements, and the leases they are made
-//! under.
+//! The kinds of changes, their SQL statements, and the leases under which they are made.
 //!
-//! A change runs inside the writer's transaction ([`super::committer`]). To refuse it, a method
-//! returns an error. It may leave its work half done then, because the writer rolls it back.
+//! A change runs inside the writer's transaction ([`super::committer`]). A method refuses it by
+//! [`ChangeError::Refused`]. The change may be half made then, because the committer rolls it back.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -36,7 +35,7 @@ pub(super) enum Change {
         limit: usize,
     },
     ForgetGarbage(Vec<MediaId>),
-    /// Removes some of the free pages from the database.
+    /// Removes up to [`SHRINK_PAGES`] free pages from the database.
     Shrink,
     /// Runs any statements of a test inside the transaction.
     #[cfg(test)]
@@ -46,13 +45,13 @@ pub(super) enum Change {
 /// Why a change was not made.
 #[derive(Debug)]
 pub(super) enum ChangeError {
-    /// The contract refuses it.
+    /// It was refused, and the ledger goes on.
     Refused(Refusal),
     /// The database failed.
     Sqlite(rusqlite::Error),
 }
 
-/// A reply that is no fault: the ledger goes on.
+/// Why a change was refused. Unlike after a fault, the ledger goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     Fenced,
@@ -87,7 +86,8 @@ impl From<rusqlite::Error> for ChangeError {
 }
 
 impl Change {
-    /// Makes the change. Returns the sessions that it has forgotten, which only an expiry does.
+    /// Makes the change. Returns the expired sessions that it has deleted: none unless it is
+    /// [`Change::Expire`].
     pub(super) fn run(&self, to: &Tables<'_>) -> Result<Vec<SessionId>, ChangeError> {
         match self {
             Self::Start(session) => to.start(session)?,
@@ -103,8 +103,8 @@ impl Change {
         Ok(Vec::new())
     }
 
-    /// Returns what the change may use the reserve for. A change that only takes space gets `None`:
-    /// it would use up what is kept for those that make space.
+    /// Returns the purpose for which the change may use the reserve. For a change that only takes
+    /// space this is `None`: it would use up the space that is kept for the others.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
             Self::End { .. } | Self::Expire { .. } | Self::ForgetGarbage(_) => {
@@ -115,7 +115,7 @@ impl Change {
             Self::OffsetCommit { commit, .. } if commit.small_media.is_none() => {
                 Some(Purpose::Finish)
             }
-            // Shrinking takes space in the WAL at once, and gives space to the disk only with the
+            // Shrinking takes space in the WAL at once, and frees space on the disk only with the
             // next checkpoint.
             Self::Start(_) | Self::OffsetCommit { .. } | Self::Apply(_) | Self::Shrink => None,
             #[cfg(test)]
@@ -128,7 +128,7 @@ impl Change {
         matches!(self, Self::Shrink)
     }
 
-    /// Returns the lease that the change is made under. Its epoch is in the row afterwards.
+    /// Returns the lease under which the change is made. The change writes its epoch into the row.
     pub(super) fn lease(&self) -> Option<(SessionId, Epoch)> {
         match self {
             Self::OffsetCommit { id, epoch, .. } | Self::End { id, epoch, .. } => {
@@ -143,8 +143,8 @@ impl Change {
     }
 }
 
-/// Number of pages, 2 MiB, by which one change shortens the database. The other changes of its
-/// commit wait for it.
+/// Maximum number of pages, 2 MiB, by which one change shortens the database. It bounds how long
+/// the other changes of its commit wait for it.
 pub(super) const SHRINK_PAGES: u64 = 512;
 
 /// The tables, inside a transaction.
@@ -188,7 +188,8 @@ impl Tables<'_> {
         commit: &OffsetCommit,
     ) -> ChangeResult {
         let leased = self.leased(id, epoch)?;
-        // The epoch alone would accept a commit that its own writer repeats, or sends out of order.
+        // The epoch alone would accept a commit that the holder of the lease repeats or sends out
+        // of order.
         if leased.offset != commit.from || commit.progress.offset < commit.from {
             return Err(Refusal::Fenced.into());
         }
@@ -223,8 +224,8 @@ impl Tables<'_> {
             Some(finish) => Some(self.leased_to_finish(finish)?),
             None => None,
         };
-        // Released at the end only, when all new references are there: media that moves from one
-        // resource to another within the set must survive.
+        // Media that may have no reference at the end of the set. It is released only then, because
+        // media that moves from one resource to another within the set must survive.
         let mut candidates: Vec<_> = changes.new_media().collect();
         if let Some((id, bytes)) = &changes.small_media {
             self.put_small_media(*id, bytes)?;
@@ -239,8 +240,8 @@ impl Tables<'_> {
             self.finish(&leased, finish)?;
             candidates.extend(leased.media);
         }
-        // The usual set has one change, whose resource takes the media. This saves the look-up by
-        // which `release_if_unreferenced` would find that it is referenced.
+        // A set usually changes one resource, which takes the media. This saves the query by which
+        // `release_if_unreferenced` would find that reference.
         if let [change] = &changes.resources[..] {
             candidates.retain(|media| !change.names(*media));
         }
@@ -249,7 +250,8 @@ impl Tables<'_> {
             .try_for_each(|media| self.release_if_unreferenced(media))
     }
 
-    /// Marks the session as finished. Its media belongs to the resource from here on.
+    /// Marks the session as finished and removes its reference to its media. The media belongs to
+    /// the resource from here on.
     fn finish(&self, leased: &LeasedRow, finish: &FinishSession) -> ChangeResult {
         let progress = &finish.progress;
         self.execute(
@@ -277,9 +279,9 @@ impl Tables<'_> {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<SessionId>, ChangeError> {
-        // A finishing session (state 1) is finished first, whenever it expires: its bytes are
-        // acknowledged as complete. The conditions on lengths and places skip rows whose
-        // conversion would fail, and with it the expiry of all others.
+        // A finishing session (state 1) is not deleted however old it is: its bytes are
+        // acknowledged as complete, so it must be finished first. The conditions on lengths and
+        // places skip unreadable rows, which would otherwise make the whole change fail.
         let mut statement = self.connection.prepare_cached(
             "SELECT rowid, id, media, place FROM sessions
              WHERE expires < ?1 AND state <> 1 AND length(id) = 32
@@ -287,18 +289,18 @@ impl Tables<'_> {
              ORDER BY expires LIMIT ?2",
         )?;
         let bounds = params![rows::sql_moment(now), rows::sql_limit(limit)];
-        let dead = statement.query_map(bounds, |row| {
+        let expired = statement.query_map(bounds, |row| {
             Ok((row.get("rowid")?, row.get("id")?, rows::media_ref(row)?))
         })?;
-        // Collected before the first DELETE, which would change the index that the query walks.
-        let dead: Vec<(i64, [u8; 32], Option<MediaRef>)> = dead.collect::<Result<_, _>>()?;
-        for (rowid, _, media) in &dead {
+        // Collected before the first DELETE, which would change the index that the query scans.
+        let expired: Vec<(i64, [u8; 32], Option<MediaRef>)> = expired.collect::<Result<_, _>>()?;
+        for (rowid, _, media) in &expired {
             self.execute("DELETE FROM sessions WHERE rowid = ?1", [rowid])?;
             if let Some(media) = media {
                 self.release_if_unreferenced(*media)?;
             }
         }
-        Ok(dead
+        Ok(expired
             .into_iter()
             .map(|(_, id, _)| SessionId::from_bytes(id))
             .collect())
@@ -322,7 +324,7 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Writes the epochs of leases into their rows.
+    /// Writes epochs into the rows of their sessions.
     pub(super) fn write_epochs(&self, epochs: &[(SessionId, Epoch)]) -> rusqlite::Result<()> {
         for (id, epoch) in epochs {
             // A row that a change of the same transaction has given a newer epoch keeps it.
@@ -373,9 +375,9 @@ impl Tables<'_> {
         epoch: Epoch,
         progress: &Progress,
     ) -> ChangeResult {
-        // State, expiry and media are indexed and mostly stay as they are. Naming them here would
-        // make SQLite write pages of their indexes with every commit, so they have statements of
-        // their own.
+        // The columns of state, expiry and media are indexed, and their values mostly stay as they
+        // are. If this statement set them, SQLite would write pages of their indexes with every
+        // commit. So they have statements of their own.
         self.execute(
             "UPDATE sessions SET epoch = ?2, offset = ?3, total = ?4, crc32c = ?5,
                  slow_digests = ?6, extent_start = ?7, extent_crc32c = ?8
@@ -412,7 +414,7 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Makes the session reference `media`, and releases what it referenced before.
+    /// Makes the session reference `media`, and releases the media that it referenced before.
     fn replace_media(&self, leased: &LeasedRow, media: Option<MediaRef>) -> ChangeResult {
         self.write_media(leased, media)?;
         match leased.media {
@@ -436,7 +438,8 @@ impl Tables<'_> {
     }
 
     /// Refuses media that no row references, since it may be deleted at any moment. `known` is
-    /// media that the change set brings or has taken from a resource.
+    /// exempt: media that comes with the change set, or that a resource referenced before the set
+    /// changed it.
     fn expect_media(&self, media: MediaRef, known: &[MediaRef]) -> ChangeResult {
         if known.contains(&media) || rows::is_referenced(self.connection, media)? {
             Ok(())
@@ -445,7 +448,8 @@ impl Tables<'_> {
         }
     }
 
-    /// Makes one change. Returns the media that the resource has lost.
+    /// Changes one resource. Returns the media that it referenced before. A replaced resource may
+    /// still reference it.
     fn change_resource(&self, change: &ResourceChange) -> Result<Option<MediaRef>, ChangeError> {
         match change {
             ResourceChange::Insert(resource) => self.insert(resource).map(|()| None),
@@ -547,18 +551,19 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Deletes media, or puts it on the garbage list, if no row references it any more.
+    /// Deletes small media, or puts other media on the garbage list, if no row references it any
+    /// more.
     pub(super) fn release_if_unreferenced(&self, media: MediaRef) -> ChangeResult {
         if rows::is_referenced(self.connection, media)? {
             return Ok(());
         }
-        let drop = match media.location {
+        let sql = match media.location {
             MediaLocation::Ledger => "DELETE FROM small_media WHERE id = ?1",
             MediaLocation::Vault => {
                 "INSERT INTO garbage (media) VALUES (?1) ON CONFLICT DO NOTHING"
             }
         };
-        self.execute(drop, [media.id.as_bytes()])?;
+        self.execute(sql, [media.id.as_bytes()])?;
         Ok(())
     }
 
@@ -575,52 +580,53 @@ fn one_or(changed: usize, refusal: Refusal) -> ChangeResult {
     }
 }
 
-/// The epochs that are in force and not yet in the database.
+/// The unwritten epochs: they are in force and not yet in the database.
 ///
-/// A lease need not survive a crash, so it costs no commit: its epoch waits here until the
-/// session's next change writes it into the row. It does not wait in an open transaction, because a
+/// A lease need not survive a crash, so it costs no commit: its epoch is kept here until the
+/// session's next change writes it into the row. It is not kept in an open transaction, because a
 /// rollback (on a full disk) would undo it, and the next lease would get the same epoch again.
 ///
-/// Only the writer raises and settles epochs, in the order of its work. Readers look them up.
+/// Only the writer thread raises and removes epochs. Readers look them up.
 #[derive(Debug, Default)]
 pub(super) struct Leases(Mutex<HashMap<SessionId, Epoch>>);
 
 impl Leases {
-    /// Returns the newest epoch of a session whose row has `row`.
-    pub(super) fn newest(&self, id: SessionId, row: Epoch) -> Epoch {
-        self.unwritten(id).map_or(row, |epoch| epoch.max(row))
+    /// Returns the newest epoch of a session whose row has `row_epoch`.
+    pub(super) fn newest(&self, id: SessionId, row_epoch: Epoch) -> Epoch {
+        self.unwritten(id)
+            .map_or(row_epoch, |epoch| epoch.max(row_epoch))
     }
 
-    /// Returns the epoch that waits for a session. A reader must call it before it reads the row: a
-    /// lease that is settled in between is then found in the row.
+    /// Returns the unwritten epoch of a session. A reader must call this before it reads the row:
+    /// an epoch that is written in between is then found in the row.
     pub(super) fn unwritten(&self, id: SessionId) -> Option<Epoch> {
         self.map().get(&id).copied()
     }
 
-    /// Grants a new lease of a session whose row has `row`.
-    pub(super) fn raise(&self, id: SessionId, row: Epoch) -> Epoch {
-        // Two locks, and no race: the writer is the only one that raises.
-        let next = Epoch(self.newest(id, row).0 + 1);
+    /// Raises the epoch of a session whose row has `row_epoch`, and returns it.
+    pub(super) fn raise(&self, id: SessionId, row_epoch: Epoch) -> Epoch {
+        // The map is locked twice, which is no race: only the writer thread changes it.
+        let next = Epoch(self.newest(id, row_epoch).0 + 1);
         self.map().insert(id, next);
         next
     }
 
-    /// Records that the row of a session has `epoch`, durably.
+    /// Removes the epoch of a session if it is `epoch`, which its row has now, durably.
     pub(super) fn remove_written(&self, id: SessionId, epoch: Epoch) {
         let mut map = self.map();
-        // A newer epoch, raised since the change was queued, goes on waiting.
+        // A newer epoch, raised since the change was queued, is still unwritten.
         if map.get(&id) == Some(&epoch) {
             map.remove(&id);
         }
     }
 
-    /// Records that a session was deleted, durably.
+    /// Removes the epoch of a session that was deleted, durably.
     pub(super) fn remove(&self, id: SessionId) {
         self.map().remove(&id);
     }
 
-    /// Returns all waiting epochs if there are more than `limit`: those of sessions that were
-    /// leased and then never changed.
+    /// Returns all unwritten epochs if there are more than `limit`, and none otherwise. They become
+    /// that many when sessions are leased and then not changed.
     pub(super) fn overflow(&self, limit: usize) -> Vec<(SessionId, Epoch)> {
         let map = self.map();
         if map.len() <= limit {

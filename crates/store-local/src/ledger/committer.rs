@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! BEGIN
-//! ask the file systems          a failure means that earlier syncs cannot be relied on
-//!   change                      for each change
-//! COMMIT                        one sync of the WAL
-//! ask the file systems again    a failure means that this sync cannot be relied on
+//! check the file systems          a failure means that earlier syncs cannot be relied on
+//!   change                        for each change
+//! COMMIT                          one sync of the WAL
+//! check the file systems again    a failure means that this sync cannot be relied on
 //! ```
 //!
 //! A refused change must leave no trace. Refusals are rare, so changes first run without
-//! protection. If one is refused, the whole transaction is rolled back and repeated with each
+//! savepoints. If one is refused, the whole transaction is rolled back and repeated with each
 //! change under a savepoint of its own.
 //!
 //! Only the writer thread ([`super::writer`]) uses this connection.
@@ -28,8 +28,8 @@ use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_err
 use crate::reserve::{Purpose, Reserve};
 use crate::sync_health::{FailStop, SyncVerifier};
 
-/// Maximum number of leases that wait in memory for the next change of their session. Beyond it
-/// all of them are written, which bounds the memory of sessions that are leased and never changed.
+/// Maximum number of unwritten epochs in memory. If a commit finds more, it writes all of them.
+/// This bounds the memory for sessions that are leased and never changed.
 const MAX_UNWRITTEN_LEASES: usize = 1 << 16;
 
 /// State that the committer shares with the readers and the opening code.
@@ -57,14 +57,15 @@ pub(super) struct Committer {
     has_shrunk: bool,
 }
 
-/// The outcome of one change: the sessions it has expired, or why it was refused.
+/// The outcome of one change: the expired sessions that it has deleted, or why it was refused.
 pub(super) type Outcome = Result<Vec<SessionId>, Refusal>;
 
 fn lacks_space(outcome: &Outcome) -> bool {
     matches!(outcome, Err(Refusal::NoSpace))
 }
 
-/// How a change runs in a transaction. `None` means that the transaction cannot go on.
+/// Runs one change in a transaction. `None` means that the change was refused and cannot be undone
+/// by itself, so that the whole transaction must be rolled back.
 type RunChange = fn(&Committer, &Change, &Tables<'_>) -> rusqlite::Result<Option<Outcome>>;
 
 impl Committer {
@@ -92,7 +93,10 @@ impl Committer {
         Arc::clone(&self.commits)
     }
 
-    /// Raises a session's epoch. It reads committed rows only, and costs no commit ([`Leases`]).
+    /// Takes the lease of a session: raises its epoch and returns the session with the new epoch.
+    ///
+    /// Returns `None` if there is no such session. A session that has ended is returned unchanged.
+    /// This reads committed rows only and costs no commit ([`Leases`]).
     pub(super) fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.fail_stop.check().map_err(LedgerError::Fault)?;
         let found = match rows::session(&self.connection, id) {
@@ -111,19 +115,26 @@ impl Committer {
         }))
     }
 
-    /// Makes the changes in one transaction. On an error none was made.
+    /// Makes the changes and returns the outcome of each.
+    ///
+    /// One transaction carries all of them, unless some find no space. Further transactions repeat
+    /// those.
+    ///
+    /// # Errors
+    /// Only [`LedgerError::Fault`]. Any of the changes may be in the database then: an earlier
+    /// transaction may have been committed, or a check may have failed after COMMIT.
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         self.fail_stop.check().map_err(LedgerError::Fault)?;
         let outcomes = self.commit_making_space(changes)?;
-        let mut made = changes.iter().zip(&outcomes);
-        self.has_shrunk |= made.any(|(change, made)| change.shrinks() && made.is_ok());
+        let mut results = changes.iter().zip(&outcomes);
+        self.has_shrunk |= results.any(|(change, outcome)| change.shrinks() && outcome.is_ok());
         Ok(outcomes)
     }
 
-    /// Does what is due after a commit and what no caller waits for.
+    /// Starts or completes a checkpoint if that is due after a commit. Callers are answered before.
     pub(super) fn checkpoint_if_due(&mut self) {
-        // After a failed sync the success of another one means nothing, so the WAL must stay as it
-        // is for the next process.
+        // After a failed sync the success of another one means nothing. So the WAL must stay as it
+        // is, for the next process to replay.
         if self.fail_stop.check().is_err() {
             return;
         }
@@ -135,21 +146,20 @@ impl Committer {
         }
     }
 
-    /// Runs [`Committer::transaction`], and repeats the changes for which a full disk has no space:
-    /// first with an emptied WAL and then, if they make space or end a session, with the reserve.
+    /// Makes the changes, and repeats those for which a full disk has no space: first after a full
+    /// checkpoint and then, if their [`Change::purpose`] allows it, with space of the reserve.
     ///
     /// Repeating is safe here, unlike after a failed sync: the transaction was rolled back when a
     /// write found no space, and nothing of it had been synced.
     fn commit_making_space(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, LedgerError> {
         let mut outcomes = vec![Err(Refusal::NoSpace); changes.len()];
-        // An emptied WAL is written again from its start, in space that it already has. So this
-        // comes before the reserve, which it may save.
+        // After a full checkpoint the WAL is written again from its beginning, in space that it
+        // already has. So this comes first: it may make the reserve unnecessary.
         if self.commit_lacking_space(changes, &mut outcomes, None)? && self.checkpoint_whole_wal() {
             self.commit_lacking_space(changes, &mut outcomes, None)?;
         }
         for purpose in [Purpose::Finish, Purpose::MakeSpace] {
-            // One step of the reserve at a time: what is released to the file system may be taken
-            // by other programs at once.
+            // One step of the reserve at a time: other programs may take the freed space at once.
             while self.commit_lacking_space(changes, &mut outcomes, Some(purpose))?
                 && self.shared.reserve.release(purpose)
             {}
@@ -157,8 +167,9 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// Makes, in one transaction, the changes that have found no space so far and may use the
-    /// reserve for `purpose`. Returns whether some of them have found no space again.
+    /// Makes, in one transaction, the changes whose outcome is [`Refusal::NoSpace`] so far and
+    /// which may use the reserve for `purpose`. Replaces their outcomes. Returns whether some of
+    /// them still lack space.
     fn commit_lacking_space(
         &self,
         changes: &[Change],
@@ -166,7 +177,7 @@ impl Committer {
         purpose: Option<Purpose>,
     ) -> Result<bool, LedgerError> {
         // `None` is less than every purpose, so without one all changes are chosen.
-        let (chosen, mut pending): (Vec<_>, Vec<_>) = changes
+        let (chosen, mut to_replace): (Vec<_>, Vec<_>) = changes
             .iter()
             .zip(outcomes)
             .filter(|(change, outcome)| lacks_space(outcome) && change.purpose() >= purpose)
@@ -176,37 +187,43 @@ impl Committer {
         }
         match self.transaction(&chosen) {
             Err(LedgerError::NoSpace) => Ok(true),
-            // The busy timeout has passed already: repeating would keep all callers waiting.
+            // SQLite has already waited for the busy timeout. Repeating would keep all callers
+            // waiting.
             Err(LedgerError::Busy) => {
-                for outcome in pending {
+                for outcome in to_replace {
                     *outcome = Err(Refusal::Busy);
                 }
                 Ok(false)
             }
             Err(error) => Err(error),
             Ok(made) => {
-                for (outcome, made) in pending.iter_mut().zip(made) {
+                for (outcome, made) in to_replace.iter_mut().zip(made) {
                     **outcome = made;
                 }
-                Ok(pending.iter().any(|outcome| lacks_space(outcome)))
+                Ok(to_replace.iter().any(|outcome| lacks_space(outcome)))
             }
         }
     }
 
-    /// Copies the whole WAL into the database, so that its space can be used again. Returns whether
-    /// that has made a difference.
+    /// Completes a full checkpoint, so that the next commit reuses the space of the WAL. Returns
+    /// whether that has succeeded and was not the case before.
     fn checkpoint_whole_wal(&mut self) -> bool {
-        let was_busy = self.checkpointer.is_running();
+        let was_running = self.checkpointer.is_running();
         // SQLite runs one checkpoint at a time; a second one would be refused as busy.
         self.checkpointer.wait();
         let had_pending = self.wal.pending_pages() > 0;
         if had_pending {
             self.finish_checkpoint();
         }
-        (was_busy || had_pending) && self.wal.pending_pages() == 0
+        (was_running || had_pending) && self.wal.pending_pages() == 0
     }
 
-    /// Runs one transaction around all changes. On an error none was made.
+    /// Makes the changes in one transaction. If one is refused, it is rolled back and repeated with
+    /// savepoints.
+    ///
+    /// # Errors
+    /// After [`LedgerError::NoSpace`] and [`LedgerError::Busy`] no change was made. After a fault
+    /// the changes may be in the database: COMMIT or the check after it may have failed.
     fn transaction(&self, changes: &[&Change]) -> Result<Vec<Outcome>, LedgerError> {
         let mut result = self.attempt(changes, Self::run_unprotected);
         if let Ok(None) = result {
@@ -215,26 +232,27 @@ impl Committer {
         result.map(|outcomes| outcomes.expect("a savepoint rolls a refused change back"))
     }
 
-    /// Runs one attempt of a transaction. No transaction is open afterwards.
+    /// Runs the transaction once, with each change run by `run_change`. Returns `None` if that had
+    /// to be rolled back. Afterwards no transaction is open, unless the rollback has failed.
     fn attempt(
         &self,
         changes: &[&Change],
         run_change: RunChange,
     ) -> Result<Option<Vec<Outcome>>, LedgerError> {
         let sync_verifier = &self.shared.sync_verifier;
-        // IMMEDIATE takes the write lock now. So a lock of another program is met here, where
-        // nothing has been changed, and never in the middle of a transaction.
+        // IMMEDIATE takes the write lock now. So a lock of another connection shows here, before
+        // anything has been changed, and never in the middle of the transaction.
         let begun = self.ledger_error(self.sql("BEGIN IMMEDIATE"));
         let result = begun.and_then(|()| {
-            // Before the changes, for two reasons. They name media that was synced before. And the
-            // first of them may restart the WAL, which overwrites commits that the database was
-            // synced for.
+            // Before the changes, because they rely on two earlier syncs. One is that of the media
+            // which the changes reference. The other is that of the database by the last full
+            // checkpoint: the transaction may restart the WAL, which overwrites the copied pages.
             sync_verifier.check().map_err(LedgerError::Fault)?;
             self.ledger_error(self.run_and_commit(changes, run_change))
         });
         self.roll_back();
         let outcomes = result?;
-        // After the commit, because the commit is a sync itself. No caller is answered before.
+        // After the commit, because it includes a sync. No caller is answered before this check.
         sync_verifier.confirm().map_err(LedgerError::Fault)?;
         Ok(outcomes)
     }
@@ -242,25 +260,26 @@ impl Committer {
     /// Converts SQLite's error to the one that callers get.
     fn ledger_error<T>(&self, result: rusqlite::Result<T>) -> Result<T, LedgerError> {
         result.map_err(|error| match error {
-            // Neither is a fault: SQLite has written nothing that counts.
+            // Neither is a fault: nothing was committed.
             error if is_full_error(&error) => LedgerError::NoSpace,
             error if is_busy_error(&error) => LedgerError::Busy,
-            // No retry: after a failed sync Linux reports success for the next one, although the
-            // bytes are not on the disk.
+            // Never retried: after a failed sync Linux reports success for the next one, although
+            // the bytes are not on the disk.
             error => self.fault(error),
         })
     }
 
-    /// Rolls back what was not committed.
+    /// Rolls back the open transaction, if there is one.
     fn roll_back(&self) {
         if !self.connection.is_autocommit() {
-            // If it fails, the transaction stays open and is never committed: the next BEGIN
-            // fails inside of it, which ends the ledger.
+            // If the rollback fails, the transaction stays open and is never committed: the next
+            // BEGIN fails inside of it, which is a fault.
             let _ = self.sql("ROLLBACK");
         }
     }
 
-    /// Runs each change by `run_change`, then commits. Returns `None` when a step cannot go on.
+    /// Runs each change by `run_change`, then commits. Returns `None`, without a commit, as soon as
+    /// `run_change` does.
     fn run_and_commit(
         &self,
         changes: &[&Change],
@@ -278,13 +297,13 @@ impl Committer {
                 None => return Ok(None),
             }
         }
-        // A transaction without changes is rolled back, which costs no sync.
+        // If all changes were refused, nothing is committed, and the rollback costs no sync.
         if outcomes.iter().any(Result::is_ok) {
             let overflow = self.shared.leases.overflow(MAX_UNWRITTEN_LEASES);
             tables.write_epochs(&overflow)?;
             Failpoint::TransactionFilled.reach();
-            // Before COMMIT: readers see the rows as soon as it has synced, and until the file
-            // systems have been asked they must ask for themselves.
+            // Before COMMIT: readers see the rows as soon as it has synced. From then on, until the
+            // commit is confirmed, each reader must check the file systems itself.
             self.shared.sync_verifier.mark_pending();
             self.sql("COMMIT")?;
             Failpoint::TransactionCommitted.reach();
@@ -320,8 +339,8 @@ impl Committer {
         }
     }
 
-    /// Runs one change. Returns `None` when it was refused, perhaps halfway. An error ends the
-    /// transaction.
+    /// Runs one change without a savepoint. Returns `None` if it was refused, since it may have
+    /// been made halfway. An error ends the transaction.
     fn run_unprotected(
         &self,
         change: &Change,
@@ -351,14 +370,14 @@ impl Committer {
             Ok(expired) => Ok(Ok(expired)),
             Err(ChangeError::Refused(refusal)) => Ok(Err(refusal)),
             // On SQLITE_FULL SQLite may roll back the whole transaction by itself
-            // (sqlite.org/lang_transaction.html, 3). Then no single change can be refused, and the
-            // error ends the transaction.
+            // (sqlite.org/lang_transaction.html, 3). Only if it has not can this change alone be
+            // refused. Otherwise the error ends the transaction.
             Err(ChangeError::Sqlite(error))
                 if is_full_error(&error) && !self.connection.is_autocommit() =>
             {
                 Ok(Err(Refusal::NoSpace))
             }
-            // A value that cannot be converted is a fault of one row, not of the database.
+            // A value that cannot be converted concerns one row, not the whole database.
             Err(ChangeError::Sqlite(error)) if self.unreadable_rows.log(&error) => {
                 Ok(Err(Refusal::Unreadable))
             }
@@ -366,10 +385,12 @@ impl Committer {
         }
     }
 
-    /// Starts a checkpoint when the WAL is long, and completes one that the thread has ended.
+    /// Tells the checkpoint thread to begin when a checkpoint is due, or completes its checkpoint
+    /// when it has ended.
     fn advance_checkpoint(&mut self) {
         if self.checkpointer.is_running() {
-            // If commits are faster than the thread, the WAL would grow without a bound.
+            // If commits added pages faster than the thread copies them, the WAL would grow without
+            // a bound.
             if self.wal.exceeds_limit() {
                 self.checkpointer.wait();
             } else {
@@ -384,10 +405,10 @@ impl Committer {
         }
     }
 
-    /// Copies the remaining pages into the database and syncs it, so that the next commit restarts
-    /// the WAL. It runs between two commits: while pages are added the WAL cannot be emptied.
+    /// Copies the pending pages into the database and syncs it, so that the next commit restarts
+    /// the WAL. This runs between two commits: during a commit no checkpoint can be full.
     fn finish_checkpoint(&self) {
-        // The checkpoint thread may have met a failed sync. Checkpointing again would be a retry.
+        // A sync of the checkpoint thread may have failed. Another checkpoint would be a retry.
         if self.fail_stop.check().is_err() {
             return;
         }
@@ -398,18 +419,18 @@ impl Committer {
         }
     }
 
-    /// Closes the connection, which is the last one: SQLite then copies the WAL into the database
-    /// and removes it.
+    /// Closes the connection, which is usually the last one: SQLite then copies the WAL into the
+    /// database and removes it.
     ///
-    /// It does not after a fault: a sync that has failed once may seem to succeed the second time,
-    /// and the WAL holds what the database then lacks. Nor does it after a panic of the writer,
-    /// since this method is not called then.
+    /// After a fault the WAL is kept: a sync that has failed once may seem to succeed the second
+    /// time, and then only the WAL has the pages that the database lacks. After a panic of the
+    /// writer thread the WAL is kept as well, because this method is not called.
     pub(super) fn close(self) {
-        // First, because its last checkpoint may fail, and the next line asks for that.
+        // First, because its last checkpoint may fail, which the next line checks.
         drop(self.checkpointer);
         if self.fail_stop.check().is_ok() {
             let keeps_wal = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-            // If that fails, the WAL is there at the next start.
+            // If that fails, the WAL stays, and the next start replays it.
             let _ = self.connection.set_db_config(keeps_wal, false);
         }
         drop(self.connection);

@@ -1,9 +1,10 @@
-//! The ledger as backups, verifications and repairs use it: read page by page, copied, repaired.
+//! Access to the ledger for backups, verifications and repairs.
 //!
-//! They run outside of the server's process, mostly while it works. Rows are read in pages, and
-//! each page is a read transaction of its own. Reading millions of rows therefore holds no
-//! snapshot, which would keep the WAL from being checkpointed. A row that cannot be read is
-//! returned as such and does not end the scan.
+//! They run outside of the server's process. Backups and verifications mostly run while it serves;
+//! a repair holds the lock of the directory, so no server runs. Rows are read in batches, and each
+//! batch is a read transaction of its own. So a scan of millions of rows holds no snapshot, which
+//! would keep the WAL from restarting. A row of a [`TableScan`] that cannot be read is returned as
+//! an error and does not end the scan. Such an entry of the garbage list ends its reading.
 
 use std::path::Path;
 
@@ -20,29 +21,36 @@ use super::{prepare_files, rows};
 use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
 
-/// Maximum number of rows in a page.
+/// Maximum number of rows in a batch.
 const ROW_BATCH_LEN: i64 = 256;
 
-/// Maximum number of lines of `PRAGMA integrity_check`. A few show that the file is damaged.
+/// Maximum number of lines of `PRAGMA integrity_check`. A few suffice to show that the file is
+/// damaged.
 const INTEGRITY_LINES: u32 = 20;
 
-/// A connection that only reads, while another process may write.
+/// A connection that only reads, while another process may write. Each call is a read transaction
+/// of its own, so two calls may see different states.
 #[derive(Debug)]
 pub(crate) struct LedgerReader {
     connection: Connection,
 }
 
-/// Consecutive rows of a table with their rowids. Empty at the end of the table.
+/// Consecutive rows of a table with their rowids, in the order of these. Empty at the end of the
+/// table.
 pub(crate) type RowBatch<T> = Vec<(i64, Result<T, rusqlite::Error>)>;
 
-/// A scan of all rows that a table has when the scan begins, page by page.
+/// A scan of the rows that a table has when the scan begins, batch by batch. Rows that are deleted
+/// before their batch is read are left out. The last batch may also have newer rows.
 pub(crate) struct TableScan<T> {
     read_batch: fn(&LedgerReader, i64) -> rusqlite::Result<RowBatch<T>>,
+    /// Rowid of the last row that was returned, at first 0.
     at: i64,
+    /// Largest rowid when the scan began.
     last: i64,
 }
 
 impl<T> TableScan<T> {
+    /// Begins a scan of `table`. `read_batch` returns the batch after a rowid.
     pub(crate) fn begin(
         ledger: &LedgerReader,
         table: &'static str,
@@ -57,7 +65,7 @@ impl<T> TableScan<T> {
         })
     }
 
-    /// Returns the next page, or `None` at the end.
+    /// Returns the next batch, or `None` at the end.
     pub(crate) fn next(&mut self, ledger: &LedgerReader) -> rusqlite::Result<Option<RowBatch<T>>> {
         if self.at >= self.last {
             return Ok(None);
@@ -94,8 +102,9 @@ pub(crate) struct ResourceRow {
 }
 
 impl LedgerReader {
-    /// Opens the ledger at `path`, which must exist. Changes nothing: what the WAL holds stays
-    /// there.
+    /// Opens the ledger at `path`, which must exist. Neither opening nor closing it changes the
+    /// database or copies pages of the WAL into it. But the files are opened read-write, so SQLite
+    /// may create an empty WAL and the WAL's index, `-shm`.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let connection = schema::open_external_reader(path);
         let connection = connection.map_err(|source| source.at(path))?;
@@ -107,8 +116,8 @@ impl LedgerReader {
         schema::identity(&self.connection)
     }
 
-    /// Returns what SQLite finds wrong with the file, which is nothing when it is sound. `thorough`
-    /// compares indexes with their tables too, which takes longer. The check is one read
+    /// Returns what SQLite finds wrong with the database: no lines if it is sound. With `thorough`
+    /// indexes are compared with their tables too, which takes longer. The check is one read
     /// transaction.
     pub(crate) fn integrity(&self, thorough: bool) -> rusqlite::Result<Vec<String>> {
         let check = if thorough { "integrity" } else { "quick" };
@@ -132,7 +141,7 @@ impl LedgerReader {
         Ok(rows.cast_unsigned())
     }
 
-    /// Returns the page of sessions after a rowid.
+    /// Returns the batch of sessions after a rowid.
     pub(crate) fn sessions(&self, after: i64) -> rusqlite::Result<RowBatch<SessionRow>> {
         let sql = "SELECT rowid, id, state, epoch, offset, total, crc32c, media, place,
                        extent_start, extent_crc32c, reply IS NOT NULL AS has_reply
@@ -152,7 +161,7 @@ impl LedgerReader {
         })
     }
 
-    /// Returns the page of resources after a rowid.
+    /// Returns the batch of resources after a rowid.
     pub(crate) fn resources(&self, after: i64) -> rusqlite::Result<RowBatch<ResourceRow>> {
         let sql = "SELECT rowid, collection, id, media, place, length, content_type, crc32c, md5,
                        sha256
@@ -161,7 +170,7 @@ impl LedgerReader {
             let media = match rows::media_ref(row)? {
                 None => None,
                 Some(at) => {
-                    // Not used, but read: a server could not return a resource without it.
+                    // Read only to find out whether it can be read, which a server needs.
                     row.get::<_, String>("content_type")?;
                     Some((at, rows::count(row, "length")?, rows::digests(row)?))
                 }
@@ -174,7 +183,7 @@ impl LedgerReader {
         })
     }
 
-    /// Returns the page of small media after a rowid, each with whether a row references it.
+    /// Returns the batch of small media after a rowid: each id, and whether a row references it.
     pub(crate) fn small_media_ids(
         &self,
         after: i64,
@@ -188,8 +197,8 @@ impl LedgerReader {
         })
     }
 
-    /// Returns the page of garbage after `after`, each with whether a row references it, which none
-    /// should.
+    /// Returns the batch of the garbage list after `after`: each id, and whether a row references
+    /// the media, which is damage. Fails if an entry cannot be read.
     pub(crate) fn garbage(&self, after: Option<MediaId>) -> rusqlite::Result<Vec<(MediaId, bool)>> {
         let sql = "SELECT media,
                        EXISTS (SELECT 1 FROM sessions
@@ -263,12 +272,12 @@ impl Repair {
         self.change(|tables| tables.end(id, epoch, EndSession::Failed))
     }
 
-    /// Removes media from the garbage list.
+    /// Removes media from the garbage list. Always returns `true`.
     pub(crate) fn forget_garbage(&self, id: MediaId) -> rusqlite::Result<bool> {
         self.change(|tables| tables.forget_garbage(&[id]))
     }
 
-    /// Deletes a small media, unless a row references it.
+    /// Deletes a small media, unless a row references it. Returns `true` in both cases.
     pub(crate) fn drop_small_media(&self, id: MediaId) -> rusqlite::Result<bool> {
         let location = MediaLocation::Ledger;
         self.change(|tables| tables.release_if_unreferenced(MediaRef { id, location }))
@@ -294,11 +303,14 @@ impl Repair {
 /// Number of pages copied between two calls of the progress callback: 1 MiB.
 const STEP_PAGES: i32 = 256;
 
-/// Copies the ledger at `source`, as of one snapshot, into a new file without a WAL and without
-/// garbage. The file is durable afterwards, its name is not.
+/// Copies one snapshot of the ledger at `source` to `target`. The copy has no WAL and an empty
+/// garbage list. `copied` is called after each step of 1 MiB except the last.
 ///
-/// A read transaction keeps the snapshot while pages are copied. Writers are not delayed, but the WAL
-/// cannot restart until it has ended.
+/// An earlier file at `target` is deleted first, with its WAL. The content of the copy is durable
+/// when this returns. Its directory entry is not: the caller must sync the directory.
+///
+/// A read transaction holds the snapshot while pages are copied. Writers are not delayed, but the
+/// WAL cannot restart until the transaction has ended.
 pub(crate) fn copy(
     source: &Path,
     target: &Path,
@@ -310,9 +322,9 @@ pub(crate) fn copy(
     }
     let file = filesystem::create(target).map_err(io)?;
     copy_pages(source, target, copied).map_err(|error| {
-        // Only the copy grows, so it is the one that lacks space.
-        let of = if error.is_full() { target } else { source };
-        error.at(of)
+        // Only the copy grows, so lack of space concerns its disk.
+        let failed = if error.is_full() { target } else { source };
+        error.at(failed)
     })?;
     finish_copy(target).map_err(|error| error.at(target))?;
     file.sync_all().map_err(io)
@@ -320,7 +332,7 @@ pub(crate) fn copy(
 
 fn copy_pages(source: &Path, target: &Path, copied: &mut dyn FnMut()) -> Result<(), SchemaError> {
     let source = schema::open_external_reader(source)?;
-    // Without the transaction every commit of the server would make the copy start again
+    // Without the transaction each commit of the server would make the copy start again
     // (sqlite.org/c3ref/backup_finish.html).
     let snapshot = source.unchecked_transaction()?;
     // A deferred transaction takes its snapshot with the first read.

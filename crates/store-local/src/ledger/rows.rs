@@ -1,11 +1,11 @@
 //! Conversion of rows to records and back.
 //!
-//! SQLite has signed integers. Counts are stored bit for bit. `expires`, which is compared in SQL,
-//! saturates at the largest signed integer.
+//! SQLite has signed integers. An unsigned count is stored as the signed integer with the same
+//! bits. `expires`, which is compared in SQL, saturates at the largest signed integer.
 //!
-//! A row may hold values that no version of the store has written. SQLite has read it without an
-//! error, so the database itself is sound. A request that needs such a row fails; everything else
-//! goes on.
+//! A row is *unreadable* if it holds a value that no version of the store writes. SQLite reads it
+//! without an error, so the database itself is sound. A request that needs such a row fails;
+//! everything else goes on.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -71,7 +71,7 @@ pub(super) fn resources(
     after: Option<&str>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Resource>> {
-    // An id may be empty, so "greater than the empty string" would miss one.
+    // An id may be empty, so without `after` the comparison with the empty string includes it.
     let comparison = if after.is_some() { ">" } else { ">=" };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT * FROM resources WHERE collection = ?1 AND id {comparison} ?2 ORDER BY id LIMIT ?3"
@@ -101,13 +101,13 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
     })
 }
 
-/// Returns those of `ids` that no row references.
+/// Returns those of `ids` that no session, resource or garbage entry references.
 pub(super) fn unknown_media(
     connection: &Connection,
     ids: Vec<MediaId>,
 ) -> rusqlite::Result<Vec<MediaId>> {
-    // One statement for the three tables, because a statement reads one snapshot: media that moves
-    // from a session to its resource meanwhile is never missed in both.
+    // One statement for the three tables, because a statement reads one snapshot. With three, media
+    // that moves from a session to its resource in between could be missed in both.
     let mut statement = connection.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM sessions WHERE media = ?1)
              OR EXISTS (SELECT 1 FROM resources WHERE media = ?1)
@@ -224,7 +224,7 @@ pub(super) fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
 
 /// Returns the value of a column that is compared with a point in time.
 pub(super) fn sql_moment(moment: Timestamp) -> i64 {
-    // Stored bit for bit, a time beyond the signed range would be negative, and expired at once.
+    // With the same bits, a time beyond the signed range would be negative, and expired at once.
     i64::try_from(moment.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -239,11 +239,11 @@ fn unknown_number(column: &str, number: i64) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, reason.into())
 }
 
-/// Maximum number of different errors that are logged, so that neither the log nor the memory grows
+/// Maximum number of distinct errors that are logged, so that neither the log nor the memory grows
 /// with the number of damaged rows.
 const MAX_LOGGED: usize = 100;
 
-/// Logs errors of unreadable rows, each different one once.
+/// Logs the errors of unreadable rows, each distinct message once.
 #[derive(Debug, Default)]
 pub(super) struct UnreadableRows {
     logged: Mutex<HashSet<String>>,

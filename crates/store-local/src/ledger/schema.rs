@@ -12,7 +12,7 @@ use super::wal::is_full_error;
 use crate::directory::Identity;
 use crate::{Durability, OpenError, filesystem};
 
-/// `Wndl` in ASCII. The header of the file shows by it that it is Windlass's.
+/// Application id in the header of the database file: `Wndl` in ASCII.
 const APPLICATION_ID: i32 = 0x576E_646C;
 
 /// Version of the schema below. A file with a newer one is refused.
@@ -24,9 +24,9 @@ pub(crate) const VERSION: i32 = 1;
 /// are written at about the same time then share pages, whatever their ids are, and a commit writes
 /// whole pages.
 ///
-/// [`super::rows`] numbers the states; 1 is finishing. A finishing session never expires, yet
-/// `sessions_expires` contains it: an index with a condition on the state would be written whenever
-/// a session ends.
+/// [`super::rows`] defines the numbers of states and places. State 1 is finishing. A finishing
+/// session never expires, yet `sessions_expires` contains it: an index with a condition on the
+/// state would be written whenever a session ends.
 const TABLES: &str = "
 CREATE TABLE store (
     identity BLOB NOT NULL
@@ -81,7 +81,7 @@ CREATE TABLE garbage (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Why a database file was refused.
+/// Why a database was not opened or copied.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchemaError {
     #[error(transparent)]
@@ -95,7 +95,7 @@ pub(crate) enum SchemaError {
 }
 
 impl SchemaError {
-    /// Returns whether only disk space is lacking.
+    /// Returns whether the cause is a lack of disk space.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Sqlite(error) if is_full_error(error))
     }
@@ -122,25 +122,25 @@ pub(super) fn open_writer(
 ) -> Result<Connection, SchemaError> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // Lets the database become shorter without being rewritten as a whole. It costs one more page
-    // in commits that take or free pages. Only an empty database accepts it, so it comes first.
+    // in commits that take or free pages. Only an empty database accepts it, so it is set first.
     connection.pragma_update(None, "auto_vacuum", "incremental")?;
-    // Readers see a snapshot and never block the writer, and a commit is one sync, of the log.
+    // Readers see a snapshot and never block the writer. A commit is one sync, of the WAL.
     connection.pragma_update(None, "journal_mode", "wal")?;
     set_durability(&connection, durability)?;
     // An automatic checkpoint would run inside COMMIT, before callers are answered. The writer
     // starts checkpoints itself (super::wal).
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    // A WAL that has grown beyond twice the usual length is truncated when it restarts. Otherwise
-    // its file would keep its greatest length for ever.
+    // A WAL file longer than 64 MiB, twice the length at which a checkpoint is due, is truncated to
+    // that when the WAL restarts. Otherwise the file would keep its greatest length for ever.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    // Closing it must not checkpoint, unless it is known that no sync has failed
-    // (Committer::close).
+    // Closing the connection must not checkpoint unless no sync has failed. Committer::close knows
+    // that, and takes this setting back.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     make_tables(&mut connection, identity)?;
     Ok(connection)
 }
 
-/// Opens a connection that copies the WAL into the database.
+/// Opens the connection of the checkpoint thread.
 pub(super) fn open_checkpointing(
     path: &Path,
     durability: Durability,
@@ -154,8 +154,8 @@ pub(super) fn open_checkpointing(
 /// Opens a connection that only reads. Closing it never checkpoints the WAL, even if it is the last
 /// connection: only the writer knows whether that is safe.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
-    // Not opened read-only: a reader of a WAL writes its mark into the index, and the first one
-    // after a crash rebuilds the index. `query_only` refuses changes of the database.
+    // Not opened read-only: a reader writes its read mark into the WAL's index, and the first
+    // reader after a crash rebuilds the index. `query_only` refuses changes of the database.
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "query_only", true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -163,8 +163,11 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Opens a connection that only reads a database which another process may be writing, or which a
-/// crash has left. It leaves the WAL as it is.
+/// Opens a connection that only reads, outside of the server's process. The server may be running
+/// or may have crashed.
+///
+/// The database and the pages in the WAL stay as they are. The files are opened read-write, so
+/// SQLite may create an empty WAL and the WAL's index, `-shm`.
 pub(super) fn open_external_reader(path: &Path) -> Result<Connection, SchemaError> {
     let connection = open_reader(path)?;
     match read_header(&connection)? {
@@ -176,7 +179,7 @@ pub(super) fn open_external_reader(path: &Path) -> Result<Connection, SchemaErro
 }
 
 /// Returns the identity of the store whose ledger is at `path`, or `None` if the file does not
-/// exist or is empty. Changes nothing.
+/// exist or is empty. Leaves files as [`open_external_reader`] does.
 pub(crate) fn identity_in(path: &Path) -> Result<Option<Identity>, OpenError> {
     if !filesystem::exists(path).map_err(|source| OpenError::io(path, source))? {
         return Ok(None);
@@ -197,18 +200,19 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
 fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     // One thread at a time uses a connection, so SQLite need not lock it.
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    // The ledger has one writer. The timeout is for an operator who works in the file meanwhile.
+    // The ledger has one connection that writes. The timeout is for locks of other programs, such
+    // as an operator's shell.
     connection.busy_timeout(Duration::from_secs(5))?;
     // More than there are statements, so that each is compiled once. rusqlite's default is 16.
     connection.set_prepared_statement_cache_capacity(64);
-    // A long transaction or a sort would spill into a temporary file. If that could not be opened,
-    // for lack of a descriptor or of space in /tmp, it would look like a failed ledger.
+    // A long transaction or a sort would spill into a temporary file. A failure to open that, for
+    // lack of a descriptor or of space in /tmp, would be taken for a fault of the database.
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(connection)
 }
 
-/// Opens the WAL by a first read. Later, on a frozen file system, the call that opens it would keep
-/// the reader waiting.
+/// Makes SQLite open the WAL now, by a first read. If a later read opened it while the file system
+/// is frozen, that read would hang.
 fn open_wal(connection: &Connection) -> rusqlite::Result<()> {
     let version = |row: &rusqlite::Row<'_>| row.get::<_, i32>(0);
     connection
@@ -225,7 +229,7 @@ fn set_durability(connection: &Connection, durability: Durability) -> rusqlite::
 }
 
 fn synchronous(durability: Durability) -> &'static str {
-    // In WAL mode only FULL syncs the log with each commit. With NORMAL a power cut may undo the
+    // In WAL mode only FULL syncs the WAL with each commit. With NORMAL a power cut may undo the
     // last commits (sqlite.org/pragma.html#pragma_synchronous).
     match durability {
         Durability::Disk => "full",
@@ -234,7 +238,7 @@ fn synchronous(durability: Durability) -> &'static str {
 }
 
 fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), SchemaError> {
-    // One transaction: a crash leaves an empty file, or one with its tables, identity and version.
+    // One transaction, so that a crash leaves either an empty database or a complete one.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match read_header(&transaction)? {
         (0, 0) => {
@@ -250,7 +254,7 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
     Ok(transaction.commit()?)
 }
 
-/// Reads the application id and the version of the schema.
+/// Reads the application id and the version of the schema from the header of the database.
 fn read_header(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
     let read = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     Ok((read("application_id")?, read("user_version")?))

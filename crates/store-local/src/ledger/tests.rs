@@ -47,7 +47,7 @@ impl Bench {
         Self::on(Arc::new([]))
     }
 
-    /// Opens a ledger on file systems that are asked by `journals`.
+    /// Opens a ledger whose file systems are checked by `journals`.
     fn on(journals: Arc<[JournalHealth]>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self {
@@ -84,7 +84,7 @@ impl Bench {
         };
         let ledger = Arc::clone(&self.ledger);
         tokio::spawn(async move { ledger.change(any(None, wait)).await });
-        inside.recv().await.expect("the writer comes to it");
+        inside.recv().await.expect("the writer runs the change");
         release
     }
 
@@ -335,7 +335,7 @@ async fn dropped_change_is_applied_completely() {
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     drop(release);
-    // The writer makes this change after it.
+    // The writer makes this change after the dropped one.
     bench.start(2).await.unwrap();
     assert!(bench.ledger.session(id(1)).await.unwrap().is_some());
 }
@@ -394,7 +394,8 @@ async fn all_callers_of_a_commit_that_fails_get_the_fault() {
     }
 }
 
-/// Returns file systems that stop before they are asked for the nth time, counted from the opening.
+/// Returns file systems that have stopped when they are checked for the nth time, counted from the
+/// opening.
 fn stops_at(nth: usize) -> Arc<[JournalHealth]> {
     let asked = AtomicUsize::new(0);
     let stopped = move || {
@@ -408,7 +409,7 @@ fn stops_at(nth: usize) -> Arc<[JournalHealth]> {
 
 #[tokio::test]
 async fn commit_on_a_stopped_file_system_fails() {
-    // The opening asks once, and then each commit twice.
+    // The opening checks once, and each commit twice.
     for (nth, is_committed) in [(2, false), (3, true)] {
         let bench = Bench::on(stops_at(nth));
         is_fault(bench.start(1).await);
@@ -416,7 +417,11 @@ async fn commit_on_a_stopped_file_system_fails() {
         is_fault(bench.ledger.check().await);
         let bench = bench.reopen();
         let found = bench.ledger.session(id(1)).await.unwrap();
-        assert_eq!(found.is_some(), is_committed, "what was not believed");
+        assert_eq!(
+            found.is_some(),
+            is_committed,
+            "session 1 when check {nth} fails"
+        );
         assert_eq!(bench.ledger.session(id(2)).await.unwrap(), None);
     }
 }
@@ -435,7 +440,7 @@ async fn read_of_an_unconfirmed_commit_checks_the_file_systems() {
     let journal_health =
         JournalHealth::by(move || match asked.fetch_add(1, Ordering::SeqCst) + 1 {
             1 | 2 => Ok(()),
-            // The writer asks after its commit.
+            // The check after the commit.
             3 => {
                 entered.send(()).unwrap();
                 let _ = released.lock().unwrap().recv();
@@ -521,7 +526,7 @@ async fn change_without_space_is_repeated_after_a_full_checkpoint() {
     let path = bench.dir.path().join("ledger.sqlite");
     let len = move || path.metadata().unwrap().len();
     let before = len();
-    // There is space when the pages of the WAL are in the database.
+    // It finds space once a checkpoint has written to the database.
     let work = move |connection: &rusqlite::Connection| {
         if len() > before {
             return Ok(());
@@ -674,7 +679,7 @@ async fn closing_ledger_waits_for_abandoned_reads() {
     assert!(!dir.path().join("ledger.sqlite-wal").exists());
 }
 
-/// A sync alone need not write bytes that only the page cache has.
+/// The reason is that a sync alone need not write bytes that are only in the page cache.
 #[test]
 fn a_wal_that_a_process_left_is_written_again_before_it_is_read() {
     let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);

@@ -1,13 +1,13 @@
 //! The write-ahead log: its length, and the checkpoints that copy it into the database.
 //!
-//! With many small uploads a WAL is full several times a second, and copying it into the database
-//! takes some tens of milliseconds, most of them for the disk. A thread of its own does that, so
-//! that commits do not wait. It also copies what commits add meanwhile, until little is left. The
-//! writer copies the rest between two commits: SQLite restarts the WAL only when all of it is in
-//! the database and synced.
+//! With many small uploads a checkpoint is due several times a second. It takes some tens of
+//! milliseconds, most of them for the disk. The checkpoint thread does that, so that commits do not
+//! wait. It also copies pages that commits add meanwhile, until few are pending. The writer copies
+//! the rest between two commits, which makes the checkpoint full: SQLite restarts the WAL only when
+//! all of its pages are in the database and synced.
 //!
-//! SQLite reports the length of the WAL with each commit. Asking for it instead takes locks on the
-//! WAL's index, which with small uploads was a twentieth of the server's time.
+//! SQLite reports the length of the WAL to a hook with each commit. A query for the length would
+//! take locks on the WAL's index, which with small uploads took a twentieth of the server's time.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -25,7 +25,7 @@ use crate::sync_health::FailStop;
 /// longer WAL makes the start after a crash slower.
 const CHECKPOINT_PAGES: u64 = 8192;
 
-/// On a small disk, a checkpoint is due when the WAL takes this fraction of it.
+/// On a small disk, a checkpoint is due when the WAL takes this fraction of the disk: a quarter.
 const DISK_FRACTION: u64 = 4;
 
 /// Size of a page in bytes. It is SQLite's default, which is never changed here.
@@ -34,51 +34,54 @@ pub(super) const PAGE_LEN: u64 = 4096;
 /// Size of a page in the WAL, with its header of 24 bytes (sqlite.org/fileformat.html, 4.1).
 const FRAME_LEN: u64 = 24 + PAGE_LEN;
 
-/// Number of pages, 2 MiB, that the checkpoint thread leaves to the writer.
+/// Number of pending pages, 2 MiB, below which the checkpoint thread leaves them to the writer.
 const REMAINING_PAGES: i64 = 512;
 
-/// Maximum number of passes of the checkpoint thread. If commits add pages faster than it copies
-/// them, the writer gets the rest, however much it is.
+/// Maximum number of passes of the checkpoint thread over the WAL. If commits add pages faster than
+/// it copies them, it leaves the rest to the writer, however many pages that are.
 const MAX_PASSES: usize = 4;
 
-/// The WAL as seen by its connections: one that writes, and any that checkpoints.
+/// The length of the WAL. The writer and the checkpoint thread have a clone each.
 #[derive(Debug, Clone)]
 pub(super) struct Wal {
+    /// Number of pending pages at which a checkpoint is due.
     checkpoint_pages: i64,
     lengths: Arc<Lengths>,
 }
 
 /// Lengths in pages.
 ///
-/// They only decide when a checkpoint is started. SQLite itself keeps track of which pages it has
-/// copied, so their atomics are relaxed.
+/// The atomics are relaxed, because the lengths only decide when checkpoints run. SQLite itself
+/// keeps track of the pages that it has copied.
 #[derive(Debug, Default)]
 struct Lengths {
     /// Length of the WAL as of the last commit.
     pages: AtomicI64,
-    /// Number of pages that the database has. More than `pages` when the WAL has been restarted.
+    /// Number of pages of the WAL that the last checkpoint found copied into the database. Greater
+    /// than `pages` if the WAL was restarted afterwards and is still shorter.
     copied: AtomicI64,
 }
 
 impl Wal {
     /// Watches the commits of `connection`, which is the only one that writes.
     ///
-    /// `disk` is the size of its disk in bytes. `len` is the length of the WAL file that an earlier
-    /// process has left. Its pages count as pending until the first commit reports their number.
+    /// `disk_len` is the size in bytes of the disk with the database. `wal_len` is the length in
+    /// bytes of the WAL file that an earlier process has left. Its pages count as pending until the
+    /// first commit reports the length of the WAL.
     pub(super) fn watch(
         connection: &mut Connection,
-        disk: u64,
-        len: u64,
+        disk_len: u64,
+        wal_len: u64,
     ) -> rusqlite::Result<Self> {
-        let checkpoint_pages = CHECKPOINT_PAGES.min(disk / DISK_FRACTION / PAGE_LEN);
+        let checkpoint_pages = CHECKPOINT_PAGES.min(disk_len / DISK_FRACTION / PAGE_LEN);
         let wal = Self {
             checkpoint_pages: checkpoint_pages.cast_signed(),
             lengths: Arc::default(),
         };
-        let pages = (len / FRAME_LEN).cast_signed();
+        let pages = (wal_len / FRAME_LEN).cast_signed();
         wal.lengths.pages.store(pages, Ordering::Relaxed);
         let lengths = Arc::clone(&wal.lengths);
-        // The hook replaces SQLite's automatic checkpoint, which uses the same one
+        // The hook replaces SQLite's automatic checkpoint, which uses the same hook
         // (sqlite3_wal_hook). It runs on the writer thread, within COMMIT.
         connection.wal_hook(Some(move |_: &mut _, pages| {
             lengths.pages.store(i64::from(pages), Ordering::Relaxed);
@@ -87,11 +90,12 @@ impl Wal {
         Ok(wal)
     }
 
-    /// Returns the number of pages that are not in the database. After a restart of the WAL it may
-    /// be too low, by no more than the number of pages copied before.
+    /// Returns the number of pending pages. After a restart of the WAL it may be too low, by no
+    /// more than the number of pages copied before the restart: a restart is only noticed while the
+    /// WAL is shorter than that.
     pub(super) fn pending_pages(&self) -> i64 {
         let pages = self.lengths.pages.load(Ordering::Relaxed);
-        // A WAL that is shorter than what was copied from it has been restarted.
+        // If the WAL has fewer pages than were copied from it, it has been restarted.
         if pages < self.lengths.copied.load(Ordering::Relaxed) {
             self.lengths.copied.store(0, Ordering::Relaxed);
         }
@@ -103,20 +107,24 @@ impl Wal {
         self.pending_pages() >= self.checkpoint_pages
     }
 
-    /// Returns whether commits must wait for a checkpoint. Pages that are in the database count
-    /// too, because the file grows until all of them are.
+    /// Returns whether commits must wait for a checkpoint: the WAL has at least twice the length at
+    /// which one is due. Pages that are not pending count too, because the file grows until none is
+    /// pending.
     pub(super) fn exceeds_limit(&self) -> bool {
         self.lengths.pages.load(Ordering::Relaxed) >= 2 * self.checkpoint_pages
     }
 
-    /// Copies pages into the database as far as readers allow it. Commits go on meanwhile, and the
-    /// pages that they add are left for the next time. Returns whether the database had the space
-    /// to grow. Without it the WAL keeps the pages.
+    /// Copies pending pages into the database as far as readers allow it. Commits go on meanwhile.
+    /// Pages that they add are left for the next checkpoint.
+    ///
+    /// Returns `false` if SQLite refused it for lack of space or because of a lock. The WAL keeps
+    /// the pages then. `true` does not mean that all pages were copied: none is while another
+    /// connection runs a checkpoint.
     pub(super) fn checkpoint(&self, connection: &Connection) -> rusqlite::Result<bool> {
         // PASSIVE never waits for readers or the writer, and never keeps them waiting.
         let mut statement = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
-        // The third column is the number of pages copied, and -1 when another process is running a
-        // checkpoint.
+        // The third column is the number of pages of the WAL that are in the database. It is -1
+        // while another connection runs a checkpoint.
         let copied: i64 = match statement.query_row([], |row| row.get(2)) {
             Err(error) if is_full_error(&error) || is_busy_error(&error) => return Ok(false),
             copied => copied?,
@@ -137,7 +145,8 @@ pub(super) fn is_full_error(error: &rusqlite::Error) -> bool {
             .is_some_and(|error| error.extended_code == index_cannot_grow)
 }
 
-/// Returns whether an error means that another program holds a lock.
+/// Returns whether an error means that another connection, usually of another program, holds a
+/// lock.
 pub(super) fn is_busy_error(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
@@ -191,12 +200,12 @@ impl Checkpointer {
         })
     }
 
-    /// Returns whether the thread was told to begin and has not been seen to end.
+    /// Returns whether the thread was told to begin a checkpoint and its end has not been received.
     pub(super) fn is_running(&self) -> bool {
         self.is_running
     }
 
-    /// Tells the thread to begin. It must not be busy.
+    /// Tells the thread to begin a checkpoint. None may be running.
     pub(super) fn begin(&mut self) {
         let requests = self.requests.as_ref().expect("it is there until the drop");
         self.is_running = true;
@@ -205,7 +214,7 @@ impl Checkpointer {
         }
     }
 
-    /// Checks, without waiting, whether the thread has ended its work.
+    /// Receives the end of the checkpoint if it has ended. Does not wait.
     pub(super) fn poll(&mut self) {
         match self.done.try_recv() {
             Ok(()) => self.is_running = false,
@@ -214,7 +223,7 @@ impl Checkpointer {
         }
     }
 
-    /// Waits until the thread has ended its work, if it is busy.
+    /// Waits for the end of the checkpoint, if one is running.
     pub(super) fn wait(&mut self) {
         if self.is_running {
             match self.done.recv() {
@@ -224,15 +233,15 @@ impl Checkpointer {
         }
     }
 
-    /// Records that the thread has panicked. The WAL would grow without a bound from here on, so
-    /// that is a fault.
+    /// Records that the thread has panicked. This is a fault, because the WAL would grow without a
+    /// bound from here on.
     fn stopped(&mut self) {
         self.is_running = false;
         self.fail_stop.trip(CheckpointerStopped);
     }
 }
 
-/// Waits for the thread's work and closes its connection.
+/// Waits for a running checkpoint, ends the thread, and closes its connection.
 impl Drop for Checkpointer {
     fn drop(&mut self) {
         drop(self.requests.take());
@@ -253,14 +262,15 @@ impl CheckpointThread {
     fn run(&self) {
         match self.copy_most() {
             Ok(true) => self.sync(),
-            // The database has no space to grow. The WAL keeps the pages, and the next checkpoint
-            // copies them.
+            // No space, or a lock of another connection. The WAL keeps the pages, and the next
+            // checkpoint copies them.
             Ok(false) => {}
             Err(error) => drop(self.fail_stop.trip(error)),
         }
     }
 
-    /// Returns whether the database had the space to grow.
+    /// Runs checkpoints until few pages are pending, at most [`MAX_PASSES`]. Returns `false` if one
+    /// was refused for lack of space or because of a lock.
     fn copy_most(&self) -> rusqlite::Result<bool> {
         for _ in 0..MAX_PASSES {
             if !self.wal.checkpoint(&self.connection)? {
@@ -273,8 +283,8 @@ impl CheckpointThread {
         Ok(true)
     }
 
-    /// Syncs the database here, so that the writer's own sync has little left. SQLite syncs it only
-    /// after the last page of the WAL.
+    /// Syncs the database on this thread, so that little is left for the sync on the writer thread.
+    /// SQLite itself syncs the database only when no page is pending any more.
     fn sync(&self) {
         match self
             .database
@@ -282,8 +292,8 @@ impl CheckpointThread {
             .map_or(Ok(()), |file| file.sync_data())
         {
             Ok(()) => Failpoint::CheckpointCopied.reach(),
-            // A fault at once: SQLite's own sync would succeed after this one has failed, and the
-            // WAL, which has the pages, would be overwritten.
+            // A fault at once: after this failure SQLite's own sync would succeed, and the WAL,
+            // which alone has the pages, would be overwritten.
             Err(error) => drop(self.fail_stop.trip(error)),
         }
     }

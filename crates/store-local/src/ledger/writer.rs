@@ -6,15 +6,17 @@
 //! ```text
 //! callers --(bounded queue)--> wait for siblings             [`CommitDelay`]
 //!                              leases, answered at once
-//!                              one transaction               ([`super::committer`])
+//!                              one transaction, or a few     [`super::committer`]
+//!                                when space is short
 //!                              replies
-//!                              checkpoint when it is due     in parallel with the next commits
+//!                              checkpoint when it is due     mostly on a thread of its own
 //! ```
 //!
-//! A commit writes at least a page of every table and index that it touches, and syncs once, for
-//! one change as for ten. Where syncs are fast the processor is the bottleneck, and small batches
-//! waste it: a batch is what arrived during the last commit, which did not take long. So the writer
-//! waits a moment for siblings, as PostgreSQL does with `commit_delay` and `commit_siblings`. A
+//! A commit writes at least a page of every table and index that it touches, and syncs once,
+//! whether it carries one change or ten. Where syncs are fast, the processor is the bottleneck.
+//! There a batch is small, because few calls arrive during a short commit, and small batches waste
+//! processor time. So before a commit the writer waits a moment for siblings: calls that other
+//! callers are about to make. PostgreSQL does the same with `commit_delay` and `commit_siblings`. A
 //! caller that is alone does not wait.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -32,7 +34,7 @@ use crate::sync_health::FailStop;
 /// Maximum number of queued calls. Further callers wait for a slot.
 const QUEUE_LEN: usize = 4096;
 
-/// Maximum number of calls in one commit. It bounds how long the first of them waits.
+/// Maximum number of calls in one batch. It bounds how long the first of them waits.
 const BATCH_LEN: usize = 512;
 
 /// Longest time that a commit waits for siblings.
@@ -55,8 +57,8 @@ pub(super) struct Writer {
 /// A queued call.
 struct Queued {
     call: Call,
-    /// Freed when the writer takes the call, before the commit: [`CommitDelay::record`] counts the
-    /// callers that arrived during the commit by it.
+    /// Freed when the writer takes the call, before the commit. So after the commit the taken slots
+    /// are the calls that arrived during it, which [`CommitDelay::record`] counts.
     _slot: OwnedSemaphorePermit,
 }
 
@@ -93,12 +95,14 @@ impl Writer {
         })
     }
 
-    /// Raises a session's epoch.
+    /// Takes the lease of a session: raises its epoch and returns the session with the new epoch,
+    /// or `None` if there is no such session. A session that has ended is returned unchanged.
     pub(super) async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
         self.call(|reply| Call::Lease(id, reply)).await
     }
 
-    /// Makes a change and returns when it is durable. Returns the number of expired sessions.
+    /// Makes a change and returns when it is durable. Returns the number of expired sessions that
+    /// it has deleted.
     pub(super) async fn change(&self, change: Change) -> Result<usize, LedgerError> {
         self.call(|reply| Call::Change(change, reply)).await
     }
@@ -116,8 +120,8 @@ impl Writer {
     }
 
     async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> Call) -> Result<T, LedgerError> {
-        // After a failure nothing is queued any more: the writer would refuse it anyway, but only
-        // after whatever it is waiting for.
+        // After a fault nothing is queued any more: the writer would refuse the call anyway, but
+        // only after the commit that it may be waiting for.
         self.fail_stop.check().map_err(LedgerError::Fault)?;
         let (reply, replied) = oneshot::channel();
         let queued = Queued {
@@ -125,7 +129,8 @@ impl Writer {
             _slot: self.slots.acquire().await,
         };
         let queue = self.queue.as_ref().expect("it is there until the drop");
-        // A dead thread shows as either error: the queue refuses the call, or drops its reply.
+        // If the thread has panicked, either the queue refuses the call here, or the reply is
+        // dropped below.
         if queue.send(queued).is_err() {
             return Err(self.stopped());
         }
@@ -135,19 +140,19 @@ impl Writer {
         replied.await.unwrap_or_else(|_| Err(self.stopped()))
     }
 
-    /// The error of a thread that has panicked.
+    /// Records that the thread has panicked, and returns the fault.
     fn stopped(&self) -> LedgerError {
         LedgerError::Fault(self.fail_stop.trip(WriterStopped))
     }
 }
 
-/// Waits until the queue is empty and the last commit is done. The WAL is checkpointed and removed
-/// when the connection closes.
+/// Waits until the queue is empty and the last commit is done. Unless there was a fault, the WAL is
+/// checkpointed and removed when the connection closes.
 impl Drop for Writer {
     fn drop(&mut self) {
         drop(self.queue.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been answered with faults already.
+            // If the thread has panicked, its callers have received faults already.
             let _ = thread.join();
         }
     }
@@ -180,7 +185,7 @@ impl WriterThread {
         self.committer.close();
     }
 
-    /// Answers leases at once and makes all changes in one transaction.
+    /// Answers the leases of a batch at once, then makes its changes together.
     fn execute(&mut self, calls: impl Iterator<Item = Queued>) {
         let (mut changes, mut replies) = (Vec::new(), Vec::new());
         for Queued { call, .. } in calls {
@@ -204,7 +209,7 @@ impl WriterThread {
         self.committer.checkpoint_if_due();
     }
 
-    /// Makes the changes in one transaction and answers all of them.
+    /// Makes the changes, and answers each caller with the outcome of its change.
     fn commit(&mut self, changes: &[Change], replies: Vec<Reply<usize>>) {
         let outcomes = self.committer.commit(changes);
         for (index, reply) in replies.into_iter().enumerate() {
@@ -214,7 +219,7 @@ impl WriterThread {
                     Err(refusal) => Err(LedgerError::from(*refusal)),
                 },
                 Err(LedgerError::Fault(cause)) => Err(LedgerError::Fault(Arc::clone(cause))),
-                // The committer turns all other errors into outcomes of single changes.
+                // Never: the committer turns all other errors into outcomes of single changes.
                 Err(_) => Err(LedgerError::NoSpace),
             };
             // A caller that has gone away learns the outcome by its next read.
@@ -223,7 +228,7 @@ impl WriterThread {
     }
 }
 
-/// The slots of the queue: how many calls it holds, and how many the writer waits for.
+/// Counts the queued calls, and wakes the writer when as many are queued as it waits for.
 #[derive(Debug)]
 struct QueueSlots {
     len: usize,
@@ -256,19 +261,20 @@ impl QueueSlots {
     /// queued.
     fn wake_if_enough(&self, writer: &thread::Thread) {
         // This side takes a slot and then reads `wanted`; the writer stores `wanted` and then
-        // counts the slots. Sequential consistency keeps both from missing the other. A wake-up
-        // that is missed all the same costs no more than COMMIT_DELAY: the writer's wait is timed.
+        // counts the slots. Sequential consistency keeps both from missing the other. If a wake-up
+        // is missed all the same, it costs no more than COMMIT_DELAY, since the writer's wait is
+        // timed.
         if self.taken() >= self.wanted.load(Ordering::SeqCst) {
             writer.unpark();
         }
     }
 }
 
-/// The writer's side: waits for siblings as long as some are to be expected.
+/// The writer's wait for siblings before a commit.
 #[derive(Debug)]
 struct CommitDelay {
     slots: Arc<QueueSlots>,
-    /// Number of callers that recently waited at the same time.
+    /// Number of callers that recently waited at the same time: see [`CommitDelay::record`].
     recent: usize,
 }
 
@@ -300,16 +306,17 @@ impl CommitDelay {
 
     /// Returns the number of calls that a commit waits for, at most `max`.
     fn siblings_wanted(&self, max: usize) -> usize {
-        // Three quarters: waiting for the last of them would mostly run into the timeout. Of one
-        // or two recent callers this leaves at most one, the caller itself, which does not wait.
+        // Three quarters: waiting for all of them would mostly run into the timeout. With one or
+        // two recent callers the result is at most one, which is the caller itself. So a caller
+        // that is alone does not wait.
         max.min(self.recent * 3 / 4)
     }
 
     /// Records that a commit carried `carried` calls. Callers that queued up during it were
     /// waiting at the same time.
     fn record(&mut self, carried: usize) {
-        // Falls by an eighth for each commit, so that callers which are gone are soon not waited
-        // for, and rises at once.
+        // It rises at once, and falls by an eighth with each commit, so that callers which are gone
+        // are soon not waited for.
         let decayed = self.recent - self.recent.div_ceil(8);
         self.recent = decayed.max(carried + self.slots.taken());
     }
