@@ -100,7 +100,7 @@ pub enum Step {
     /// The session is finished: send the stored reply. The body is ignored.
     Replay,
     /// The session is finishing: complete the finish, then send its reply.
-    Resume,
+    ResumeFinish,
     /// Report the number of committed bytes.
     Report,
     /// Finish with the committed bytes. The request has no body to read.
@@ -235,7 +235,7 @@ pub fn step(
 ) -> Result<Step, SessionError> {
     match snapshot.state {
         State::Finished => Ok(Step::Replay),
-        State::Finishing => Ok(Step::Resume),
+        State::Finishing => Ok(Step::ResumeFinish),
         State::Failed => Err(SessionError::Gone),
         State::Cancelled => Err(SessionError::Cancelled),
         State::Active => active(snapshot, rules, request),

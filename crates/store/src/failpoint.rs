@@ -64,19 +64,19 @@ failpoints! {
     CheckpointCommitted = "checkpoint-committed",
     /// Append: the offset at a request's end is committed, the reply is next.
     OffsetCommitted = "offset-committed",
-    /// Recovery: bytes behind the committed offset are cut off.
+    /// Recovery: bytes after the committed offset are cut off.
     TailCut = "tail-cut",
     /// Finish: all bytes are durable and the session is finishing, the API's handler has not been
     /// called.
     Finishing = "finishing",
     /// Finish: the API's handler has answered, its changes are not applied.
-    KindAnswered = "kind-answered",
+    HandlerAnswered = "handler-answered",
     /// Finish: resource, reply and state are committed, the client does not know it.
     FinishApplied = "finish-applied",
     /// Finish: a session that a crash has left finishing is about to be finished.
     LeftOverLeased = "left-over-leased",
     /// One request, no session: the media is durable, no row references it.
-    OneShotSettled = "one-shot-settled",
+    SingleRequestSynced = "single-request-synced",
     /// Cancel: the session is leased, the ledger has not ended it.
     CancelLeased = "cancel-leased",
     /// Cancel: the ledger has ended the session, the client does not know it.

@@ -256,7 +256,7 @@ impl Session {
         let effect = match step(&self.snapshot(), &Rules::default(), &head.request) {
             Ok(Step::Replay) => return resource(self.media.len(), dialect),
             Ok(Step::Report) => return self.report(head.no_308, dialect),
-            Ok(Step::Resume) => panic!("a finish takes no time here"),
+            Ok(Step::ResumeFinish) => panic!("a finish takes no time here"),
             Ok(Step::Finish { total }) => Effect {
                 first: total,
                 media: Stored::default(),

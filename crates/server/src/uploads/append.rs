@@ -166,7 +166,7 @@ impl Append {
                 () = self.server.lifecycle.drain_now.cancelled() => return Stop::Draining,
                 piece = body.next() => piece,
                 // The client pauses. Its bytes must not wait in memory until it goes on.
-                () = tokio::time::sleep_until(self.offset_committer.next()), if self.is_uncommitted() => {
+                () = tokio::time::sleep_until(self.offset_committer.next()), if self.has_uncommitted_bytes() => {
                     match Box::pin(self.checkpoint()).await {
                         Ok(()) => continue,
                         Err(error) => return Stop::Storage(error),
@@ -278,7 +278,7 @@ impl Append {
     }
 
     /// Whether there are bytes that a checkpoint would make durable.
-    fn is_uncommitted(&self) -> bool {
+    fn has_uncommitted_bytes(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_checkpoint();
         // Media that may still be small is committed to the ledger at the end of its request.
@@ -489,7 +489,7 @@ impl Append {
         let pending = self.offset_committer.join().await;
         let session = &self.offset_committer.session;
         let has_ended = self.server.fail(session.id, session.epoch).await;
-        if has_ended && self.offset_committer.is_uncommitted() {
+        if has_ended && self.offset_committer.has_never_committed() {
             // No row has ever named this media. The sweep would delete it only a day later, so it
             // is deleted now.
             self.sink.discard().await;

@@ -111,7 +111,7 @@ impl ServerState {
             // Held until the commit, or the next call would see the resource before this change.
             let _guard = self.lock_for(handler, &call).await?;
             let answer = handler.run(&call, Some(self.uploaded(finished))).await?;
-            Failpoint::KindAnswered.reach();
+            Failpoint::HandlerAnswered.reach();
             let mut reply = final_reply(request, answer.body, self.status(request, session_ref)?)?;
             // Before the commit: once it is committed the upload cannot be refused for lack of
             // reply memory.

@@ -75,7 +75,7 @@ impl OffsetCommitter {
     }
 
     /// Whether nothing was ever committed, so that the session's row names no media.
-    pub(super) fn is_uncommitted(&self) -> bool {
+    pub(super) fn has_never_committed(&self) -> bool {
         self.committed == 0
     }
 

@@ -166,7 +166,7 @@ impl ServerState {
                 expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
                 Ok(None)
             }
-            Ok(Step::Resume | Step::Append(_)) | Err(_) => Ok(None),
+            Ok(Step::ResumeFinish | Step::Append(_)) | Err(_) => Ok(None),
         }
     }
 
@@ -290,7 +290,7 @@ impl ServerState {
         let action = match step(&snapshot(&locked.session), &rules, &head.request) {
             Ok(Step::Append(intake)) => self.append(locked, intake, expected, body),
             Ok(Step::Replay) => self.replay_final(locked, body).boxed(),
-            Ok(Step::Resume) => {
+            Ok(Step::ResumeFinish) => {
                 let finish = self.finish_stored(locked);
                 finish.map_ok(SessionReply::Final).boxed()
             }

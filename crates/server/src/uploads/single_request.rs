@@ -299,7 +299,7 @@ impl<'a> SingleRequestUpload<'a> {
     async fn finish(&mut self) -> Result<FinalReply, Error> {
         self.server.count_last_write(&self.sink);
         let flushed = self.sink.flush_and_sync().await?;
-        Failpoint::OneShotSettled.reach();
+        Failpoint::SingleRequestSynced.reach();
         let digests = self.sink.digests(self.wanted, &flushed).await?;
         self.request.expected.check(&digests)?;
         let media = media_of(&self.request, &flushed.progress, digests);

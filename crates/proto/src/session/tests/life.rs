@@ -39,7 +39,7 @@ fn finished_session_repeats_its_reply_to_any_request() {
 
 #[test]
 fn finishing_session_is_resumed_by_any_request() {
-    check(State::Finishing, &Ok(Step::Resume));
+    check(State::Finishing, &Ok(Step::ResumeFinish));
 }
 
 #[test]
