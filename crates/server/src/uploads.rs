@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: how requests are parsed (`windlass_proto`) and how errors and replies become HTTP
 //! ([`crate::error`], [`crate::reply`]). Exceptions: [`finish`] stores the status of a reply;
-//! [`request`] stores conditional headers and knows two metadata fields with a media type.
+//! [`request`] stores conditional headers and reads two metadata fields that state a media type.
 //!
 //! | module | duty |
 //! |---|---|
@@ -13,10 +13,29 @@
 //! | [`offset_committer`] | the commits of one appending request |
 //! | [`finish`] | from committed media to a resource and a stored reply |
 //! | [`sink`], [`write_buffer`], [`checksums`] | from bytes to durable media, with its digests |
-//! | [`session_cache`] | sessions between two of their requests |
+//! | [`session_cache`] | sessions whose next request is expected soon |
 //!
-//! [`crate::locks`] admits one writer per session, and [`crate::lifecycle`] keeps work going that
-//! has lost its client.
+//! Words that these modules use:
+//!
+//! - The *ledger* is the database of sessions, resources and small media; the *vault* stores larger
+//!   media. Both are traits of `windlass_store`.
+//! - A session's *row* is its record in the ledger. Its field `context` holds the
+//!   [`UploadRequest`](request::UploadRequest) that started the session, as bytes that the ledger
+//!   does not read.
+//! - A *lease* is the right to write to a session, of one request at a time. The ledger numbers the
+//!   leases of a session; the number is the *epoch*. It refuses a commit with an older epoch than
+//!   the newest, so a lease ends when the next one is taken, in this process or another.
+//! - A *guard* ([`SessionGuard`](crate::locks::SessionGuard)) is the lock of a session within this
+//!   process. A request takes the guard first and the lease second. While it holds the guard, no
+//!   other request of this process can take a lease.
+//! - A *checkpoint* is a sync of media and a commit of its offset while the body is still being
+//!   read. An *extent* is the part of the media since the previous commit, with its checksum.
+//! - The *sweep* is a background task that deletes expired sessions, and media that no row of the
+//!   ledger names. Another task finishes uploads that a crash or an error left in the state
+//!   *finishing*.
+//!
+//! [`crate::locks`] hands out the guards, and [`crate::lifecycle`] completes work whose client has
+//! gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +85,7 @@ pub(crate) struct ServerState {
     pub(crate) lifecycle: Arc<Lifecycle>,
 
     // The stores.
-    /// The ledger, which refuses changes that its disk has no room for.
+    /// The ledger, in a wrapper that refuses changes when its disk is full.
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) disks: Arc<Disks>,
@@ -79,6 +98,7 @@ pub(crate) struct ServerState {
     pub(crate) keyed_mutex: Arc<KeyedMutex>,
 
     // The uploads.
+    /// The guards of sessions.
     pub(crate) leases: Arc<Leases>,
     /// Sessions whose clients are expected back.
     pub(crate) session_cache: SessionCache,
@@ -89,7 +109,7 @@ impl ServerState {
     /// Refuses a new upload while the server drains, or while a disk is below the soft limit.
     pub(crate) fn admit_upload(&self) -> Result<(), Error> {
         match self.disks.space() {
-            // Draining comes first: its reply sends the client to the next server at once.
+            // Draining comes first: its reply makes the client try another server at once.
             _ if self.lifecycle.is_draining() => Err(Error::Draining),
             DiskSpace::Plenty => Ok(()),
             DiskSpace::Low | DiskSpace::Full => Err(Error::NoSpace),
@@ -99,7 +119,7 @@ impl ServerState {
     /// Refuses media when the disk is below the hard limit.
     pub(crate) fn admit_media(&self) -> Result<(), Error> {
         match self.disks.space() {
-            // An upload that has begun may go on below the soft limit, so that it can finish.
+            // A running upload may continue below the soft limit, so that it can finish.
             DiskSpace::Plenty | DiskSpace::Low => Ok(()),
             DiskSpace::Full => Err(Error::NoSpace),
         }
@@ -119,8 +139,8 @@ impl ServerState {
 
     /// Counts the last write of a request to the vault.
     pub(crate) fn count_last_write(&self, sink: &MediaSink) {
-        // Never refused: these bytes have been received, and the media memory bounds them. Small
-        // media is counted by the ledger that it goes to.
+        // Never refused: these bytes have been received, and the limit on media memory bounds them.
+        // The ledger counts small media when it stores it.
         if sink.is_for_vault() {
             self.disks.count_media(sink.waiting() as u64);
         }
@@ -149,7 +169,8 @@ impl ServerState {
         self.settings.limits.takeover_timeout
     }
 
-    /// Waits for the lock of what the call changes; `None` if the handler names no lock key.
+    /// Waits for the lock of the call's [lock key](ApiHandler::lock_key); `None` if the handler
+    /// names no key.
     ///
     /// # Errors
     /// [`Error::Crowded`] after [`Self::takeover_timeout`].

@@ -25,7 +25,7 @@ use crate::locks::SessionGuard;
 
 /// One request that appends to a session.
 ///
-/// Always boxed: it moves between futures that wait, and there may be a thousand of them.
+/// Always boxed, so that a future that owns it holds a pointer: a thousand may wait at once.
 struct Append {
     server: Arc<ServerState>,
     request: UploadRequest,
@@ -34,8 +34,8 @@ struct Append {
     wanted: Wanted,
     /// The total length that this request fixes, if it does.
     total: Option<u64>,
-    /// Whether the body is gzip. The gzip checksum comes last, so that none of the body may be
-    /// committed before its end.
+    /// Whether the body is gzip. Its checksum comes last, so no byte of the body may be committed
+    /// before the end.
     is_gzip: bool,
     offset_committer: OffsetCommitter,
     _permit: Permit,
@@ -63,7 +63,7 @@ impl ServerState {
         expected: ExpectedDigests,
         mut body: RequestBody,
     ) -> BoxFuture<'static, Result<SessionReply, Error>> {
-        // Not an `async fn`: that would hold each of its arguments twice while it waits.
+        // Not an `async fn`: its future would hold each argument twice, as received and as used.
         async move {
             self.admit_media()?;
             let expected = locked.request.expected.merge(expected)?;
@@ -89,7 +89,7 @@ impl ServerState {
     ) -> Result<FinalReply, Error> {
         let expected = locked.request.expected.merge(expected)?;
         let mut append = Append::open(&self, locked, Some(total), expected).await?;
-        // Nothing new was taken, so there is nothing that a full disk could cut short.
+        // The sink has no new bytes, so a full disk cannot cut any off.
         let (flushed, _) = append.flush_and_sync().await?;
         Box::pin(append.finish(flushed, expected)).await
     }
@@ -100,7 +100,7 @@ impl ServerState {
         locked: Box<LockedSession>,
     ) -> Result<FinalReply, Error> {
         let total = locked.session.progress.total;
-        // No expected digests: the commit that made the session finishing came after their check.
+        // No expected digests: they were checked before the session became *finishing*.
         let mut append = Append::open(&self, locked, total, ExpectedDigests::default()).await?;
         let (flushed, _) = append.flush_and_sync().await?;
         Box::pin(append.finish(flushed, ExpectedDigests::default())).await
@@ -120,10 +120,11 @@ impl Append {
             media,
             guard,
         } = *locked;
-        // Before the media is opened: the limit on uploads is also that on their open files.
+        // Before the media is opened: the limit on uploads also bounds the number of open files.
         let permit = server.capacity.uploads.take()?;
         let method = request.method(&server.registry)?;
-        // A digest that only this request states is computed from the stored media if need be.
+        // Earlier bytes of the session are not in the running state of a digest that only this
+        // request states. Such a digest is computed from the stored media at the end.
         let wanted = request.wanted(method).or(expected.wanted());
         let sink = MediaSink::resume(server.sink_deps(), wanted, &session.progress, media).await;
         let mut sink = match sink {
@@ -144,10 +145,10 @@ impl Append {
         }))
     }
 
-    /// Tells the sink how much comes with this request if the total is not known.
+    /// Tells the sink the length of this request's body if the total is not known.
     fn expect_rest(&mut self, intake: &BodyFilter) {
-        // If the stored bytes and the rest of this request exceed the limit of small media, the
-        // media is known to be large. Its first bytes may then be committed when the client pauses.
+        // If the committed bytes and this request together exceed the limit of small media, the
+        // media is known to be large. Its first bytes can then be committed when the client pauses.
         if self.total.is_none() {
             let rest = intake.remaining_hint();
             self.sink.expect(rest.map(|rest| self.sink.offset() + rest));
@@ -158,22 +159,22 @@ impl Append {
     async fn receive(&mut self, intake: &mut BodyFilter, body: &mut RequestBody) -> Stop {
         loop {
             let piece = tokio::select! {
-                // In order of urgency: a client that always has bytes ready must not keep this
-                // request from seeing a takeover or the end of the server. Checkpoints come after
-                // the body: if bytes are always ready, `make_room` makes them.
+                // In order of urgency: a client whose bytes are always ready must not delay a
+                // takeover or the end of the server. Checkpoints come after the body: while bytes
+                // are always ready, `make_room` starts them.
                 biased;
                 () = self.guard.superseded() => return Stop::Superseded,
                 () = self.server.lifecycle.drain_now.cancelled() => return Stop::Draining,
                 piece = body.next() => piece,
-                // The client pauses. Its bytes must not wait in memory until it goes on.
+                // The client pauses. Its bytes must not stay in memory until it continues.
                 () = tokio::time::sleep_until(self.offset_committer.next()), if self.has_uncommitted_bytes() => {
                     match Box::pin(self.checkpoint()).await {
                         Ok(()) => continue,
                         Err(error) => return Stop::Storage(error),
                     }
                 }
-                // Joined as soon as it ends: the client hears of a failed commit at once, and a
-                // finished one holds no task. `join` is cancel safe, so this may lose the race.
+                // Joined as soon as the commit ends: an error reaches the client at once, and the
+                // task is freed. `join` is cancel safe, so another branch may win.
                 joined = self.offset_committer.join(), if self.offset_committer.running.is_some() => match joined {
                     Ok(()) => continue,
                     Err(error) => return Stop::Storage(error),
@@ -195,7 +196,8 @@ impl Append {
         }
     }
 
-    /// Makes the received bytes durable, then completes, fails or yields as `stop` requires.
+    /// Makes the received bytes durable. Then completes the request, commits and reports an error,
+    /// fails the session, or yields to a newer request, as `stop` requires.
     async fn end(
         mut self: Box<Self>,
         stop: Stop,
@@ -212,7 +214,7 @@ impl Append {
         let stop = match stop {
             // After a failed write the file may lack bytes, and a later sync may succeed without
             // them (docs/durability.md, fail-stop). So nothing more is synced or committed. A full
-            // disk is no such fault: the vault says how much it has written.
+            // disk is no such fault: the vault states how many bytes it has written.
             Stop::Storage(error) if !is_full(&error) => {
                 let pending = self.offset_committer.join().await;
                 let graver = pending.err().unwrap_or(error);
@@ -247,11 +249,11 @@ impl Append {
         }
     }
 
-    /// Takes bytes, and writes the buffer when it is full.
+    /// Gives bytes to the sink, which writes its buffer whenever it is full.
     async fn store(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Error> {
         while !data.is_empty() {
             self.sink.take(&mut data);
-            // The last bytes of a request are left to its end, which writes and syncs in one call.
+            // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.
             let is_done = is_last && data.is_empty();
             if !is_done && !self.sink.has_room() {
                 Box::pin(self.make_room()).await?;
@@ -266,18 +268,19 @@ impl Append {
         let mut latest = None;
         if !self.sink.has_room() {
             self.server.admit_write(self.sink.waiting())?;
-            // A gzip body is not verified yet, so its bytes are written and not committed.
+            // A gzip body is not verified yet, so its bytes are written without a commit.
             let due = self.offset_committer.due(self.sink.offset()) && !self.is_gzip;
             latest = self.sink.write(due).await?;
         }
-        // In the order of their offsets: each commit begins where the one before it ended.
+        // In the order of their offsets: each commit begins where the previous one ended.
         for checkpoint in earlier.into_iter().chain(latest) {
             self.offset_committer.spawn_commit(checkpoint).await?;
         }
         Ok(())
     }
 
-    /// Whether there are bytes that a checkpoint would make durable.
+    /// Whether there are bytes for the next checkpoint: new ones, or those of a write whose
+    /// checkpoint the sink has not returned yet.
     fn has_uncommitted_bytes(&self) -> bool {
         let is_new =
             self.sink.offset() > self.offset_committer.scheduled || self.sink.owes_checkpoint();
@@ -285,13 +288,14 @@ impl Append {
         is_new && self.sink.is_large()
     }
 
-    /// Writes and commits the few bytes of a slow client. Bytes that may not be committed yet are
+    /// Writes and commits the bytes that a slow client has sent so far. Bytes of a gzip body are
     /// only written, so that they do not stay in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
         self.server.admit_write(self.sink.waiting())?;
         self.offset_committer.note_checkpoint(self.sink.offset());
-        // No further bytes may come for a long time, so a second call, which writes nothing, waits
-        // for the first write and returns its checkpoint.
+        // `write` returns the checkpoint of the previous write. No further bytes may come for a
+        // long time, so a second call, which writes nothing, waits for the first write and returns
+        // its checkpoint.
         let earlier = self.sink.write(!self.is_gzip).await?;
         let latest = self.sink.write(false).await?;
         for checkpoint in earlier.into_iter().chain(latest) {
@@ -305,15 +309,15 @@ impl Append {
     async fn flush_and_sync(&mut self) -> Result<(FlushedMedia, bool), Error> {
         self.server.count_last_write(&self.sink);
         let (flushed, full) = match self.sink.flush_and_sync().await {
-            // The sink has dropped what was not written, so that this flush only syncs.
+            // The sink has dropped the unwritten bytes, so this second flush only syncs.
             Err(Error::Vault(VaultError::NoSpace { .. })) => {
                 (self.sink.flush_and_sync().await, true)
             }
             flushed => (flushed, false),
         };
-        // Waits for the running checkpoint commit: before the final commit, which starts at its
-        // offset; after the flush, so that both overlap; and before a flush error returns, so that
-        // no task is left behind.
+        // Waits for the commit of the last checkpoint. Before the final commit, which starts at the
+        // offset of that checkpoint; after the flush, so that both run in parallel; and before an
+        // error of the flush is returned, so that no task is left behind.
         self.offset_committer.join().await?;
         let mut flushed = flushed?;
         flushed.progress.total = self.total;
@@ -325,7 +329,7 @@ impl Append {
         let progress = self.offset_committer.session.progress.clone();
         let is_in_vault = |media: MediaRef| media.location == MediaLocation::Vault;
         if progress.media.is_some_and(is_in_vault) {
-            // The media has committed bytes. Those behind the committed offset are cut off when the
+            // The media has committed bytes. Those after the committed offset are cut off when the
             // session is resumed.
             self.sink.stop_writing().await;
         } else {
@@ -337,7 +341,8 @@ impl Append {
         }
     }
 
-    /// Handles the end of a whole body: reports the committed offset, or finishes the upload.
+    /// Handles a body that was read to its end: reports the committed offset, or finishes the
+    /// upload.
     async fn complete(
         mut self: Box<Self>,
         intake: BodyFilter,
@@ -385,8 +390,8 @@ impl Append {
         offset
     }
 
-    /// Commits the durable bytes of a request that ends with `error`. Returns the error to answer:
-    /// that of the commit, if it fails, since it may be a storage fault.
+    /// Commits the durable bytes of a request that ends with `error`. Returns the error for the
+    /// reply: the commit's if it fails, since that may be a storage fault, and otherwise `error`.
     async fn commit_and(mut self: Box<Self>, flushed: FlushedMedia, error: Error) -> Error {
         match self
             .offset_committer
@@ -394,12 +399,13 @@ impl Append {
             .await
         {
             Ok(()) => error,
-            Err(graver) => graver,
+            Err(commit_error) => commit_error,
         }
     }
 
-    /// Commits, releases the session to a newer request, and answers what becomes of the upload. Two
-    /// requests with the same last bytes thus get the same reply.
+    /// Commits, and releases the session to a newer request. Returns the final reply if the newer
+    /// request finishes the upload, so that two requests with the same last bytes get the same
+    /// reply.
     async fn yield_to_newer(
         mut self: Box<Self>,
         flushed: FlushedMedia,
@@ -421,8 +427,8 @@ impl Append {
             .await
     }
 
-    /// Creates the resource. Afterwards the session is finished, failed, or finishing, unless an
-    /// error comes before the first commit.
+    /// Creates the resource. Afterwards the session is *finished*, *failed* or *finishing*. If an
+    /// error occurs before the first commit here, it stays *active*.
     async fn finish(
         mut self: Box<Self>,
         mut flushed: FlushedMedia,
@@ -454,9 +460,9 @@ impl Append {
             progress: flushed.progress.clone(),
         };
         let in_vault = finished.media.at.location == MediaLocation::Vault;
-        // The media is durable now and complete. A crash before the next commit leaves a session
-        // that the server finishes by itself. Small media needs no such commit: it is written in
-        // the transaction that finishes the session.
+        // The media is now durable and complete. This commit records that, so that the server
+        // itself finishes the upload after a crash. Small media needs no such commit: the
+        // transaction that finishes the session also stores it.
         if in_vault {
             self.offset_committer
                 .commit(flushed.clone(), SessionState::Finishing)
@@ -470,8 +476,8 @@ impl Append {
         {
             Ok(reply) => Ok(reply),
             Err(error) if is_final(&error) => Err(self.fail(error).await),
-            // The fault is not the upload's: the session is left finishing, and the server tries
-            // again.
+            // The upload did not cause the error. The session is left *finishing*, and the server
+            // tries again later.
             Err(error) => {
                 if !in_vault {
                     self.offset_committer
@@ -483,7 +489,7 @@ impl Append {
         }
     }
 
-    /// Ends the session as failed. Returns the error to answer.
+    /// Ends the session as failed. Returns the error for the reply.
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A commit that is still running could otherwise name the media that is deleted below.
         let pending = self.offset_committer.join().await;
@@ -491,7 +497,7 @@ impl Append {
         let has_ended = self.server.fail(session.id, session.epoch).await;
         if has_ended && self.offset_committer.has_never_committed() {
             // No row has ever named this media. The sweep would delete it only a day later, so it
-            // is deleted now.
+            // is deleted here.
             self.sink.discard().await;
         }
         pending.err().unwrap_or(error)
@@ -508,11 +514,11 @@ fn is_full(error: &Error) -> bool {
     )
 }
 
-/// Returns the error to answer when a session's bytes cannot be opened or written. If they are
-/// lost, ends the session.
+/// Returns the error for the reply when a session's media cannot be opened or written. Ends the
+/// session if committed bytes are lost.
 async fn lost(server: &ServerState, session: &Session, error: Error) -> Error {
     match error {
-        // Never continued on other bytes than were acknowledged (docs/durability.md).
+        // An upload never continues without acknowledged bytes (docs/durability.md).
         Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
             tracing::error!(session = ?session.id, %error, "committed bytes are lost; the session ends");
             server.fail(session.id, session.epoch).await;

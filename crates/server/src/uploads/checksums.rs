@@ -10,9 +10,8 @@ use windlass_store::Extent;
 #[derive(Debug, Clone)]
 pub(super) struct RunningChecksum {
     pub(super) offset: u64,
-    /// Where the current extent begins: at the end of the last batch that was marked as a
-    /// checkpoint, or where the upload was resumed. Recovery reads the last extent back and
-    /// verifies it.
+    /// Offset of the current extent: the end of the last batch that was a checkpoint, or the offset
+    /// at which the upload was resumed. Recovery reads the last committed extent and verifies it.
     extent_start: u64,
     /// Checksum of all bytes before the extent.
     before_extent: Crc32c,
@@ -35,18 +34,18 @@ impl RunningChecksum {
         }
     }
 
-    /// Moves the position behind `data`.
+    /// Moves the position to the end of `data`, which begins at it.
     pub(super) fn advance(&mut self, data: &[u8]) {
         self.offset += data.len() as u64;
         self.extent.update(data);
     }
 
-    /// Begins a new extent at the position.
+    /// Begins a new extent at this position.
     pub(super) fn begin_extent(&mut self) {
         *self = Self::at(self.offset, self.crc32c());
     }
 
-    /// Checksum of all bytes before the position.
+    /// Checksum of all bytes before this position.
     pub(super) fn crc32c(&self) -> Crc32c {
         // CRCs of two parts combine, so each byte is hashed once for both checksums.
         let extent_len = self.offset - self.extent_start;
@@ -62,11 +61,14 @@ impl RunningChecksum {
     }
 }
 
-/// Computes the digests that are too slow to be computed as the bytes arrive, on a blocking thread.
+/// Computes MD5 and SHA-256 on a blocking thread, because they are too slow to be computed as the
+/// bytes arrive.
 pub(super) enum BackgroundHasher {
-    /// No slow digest is wanted.
+    /// Neither digest is wanted.
     Off,
+    /// The state after all bytes so far.
     Idle(Box<Md5Sha256Hasher>),
+    /// The task that hashes the last bytes.
     Busy(JoinHandle<Box<Md5Sha256Hasher>>),
     /// The state at the current offset is unknown. The digests are computed from the stored media
     /// at the end.
@@ -86,21 +88,21 @@ impl BackgroundHasher {
         match Md5Sha256Hasher::restore(saved) {
             Ok(hasher) => Self::Idle(Box::new(hasher)),
             Err(_) if wanted == Wanted::default() => Self::Off,
-            // Also when an earlier request did not want the digests, so that no state was saved.
+            // Also if an earlier request did not want the digests and therefore saved no state.
             Err(_) => Self::Unknown,
         }
     }
 
     /// Hashes the next bytes in the background, after the bytes before them.
     pub(super) async fn update(&mut self, pieces: Vec<Bytes>) {
-        // Waits for the hashing of the batch before this one, so that at most one batch of an
-        // upload is kept in memory by its hasher.
+        // Waits until the previous batch is hashed, so that the hasher keeps at most one batch of
+        // an upload in memory.
         if let Some(hasher) = self.take().await {
             *self = Self::Busy(tokio::task::spawn_blocking(move || hash(hasher, &pieces)));
         }
     }
 
-    /// Returns the state behind all bytes so far; empty if there is none.
+    /// Returns the serialized state after all bytes so far; empty if there is none.
     pub(super) async fn save(&mut self) -> Vec<u8> {
         let Some(hasher) = self.take().await else {
             return Vec::new();
@@ -110,10 +112,11 @@ impl BackgroundHasher {
         saved
     }
 
-    /// Takes out the hasher behind all bytes so far, and leaves `Off` or `Unknown`.
+    /// Takes out the hasher after all bytes so far, and leaves `Off` or `Unknown`.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the state is `Unknown`, which costs time and no digest.
+    /// If the future is dropped, the state is `Unknown`. The digests are then computed from the
+    /// stored media, which takes longer.
     pub(super) async fn take(&mut self) -> Option<Box<Md5Sha256Hasher>> {
         match std::mem::replace(self, Self::Unknown) {
             Self::Off => {
@@ -126,7 +129,7 @@ impl BackgroundHasher {
         }
     }
 
-    /// Drops a state that has seen bytes which are not part of the media.
+    /// Drops the state, because it includes bytes that are not part of the media.
     pub(super) fn invalidate(&mut self) {
         if !matches!(self, Self::Off) {
             *self = Self::Unknown;
@@ -134,7 +137,7 @@ impl BackgroundHasher {
     }
 }
 
-/// Hashes `pieces`. To be called on a blocking thread.
+/// Hashes `pieces`. Blocks.
 pub(super) fn hash(mut hasher: Box<Md5Sha256Hasher>, pieces: &[Bytes]) -> Box<Md5Sha256Hasher> {
     for piece in pieces {
         hasher.update(piece);

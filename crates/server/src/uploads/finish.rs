@@ -20,9 +20,9 @@ use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::{JSON, json_bytes};
 
-// Calls of one lock key are serialised in this process, so that conflicts are rare.
-/// Number of times that a handler is asked before [`Error::Crowded`], if other calls keep changing
-/// the same resource.
+/// Maximum number of times that the handler is called for one upload, if other calls keep changing
+/// the same resource. The upload then gets [`Error::Crowded`].
+// Calls with the same lock key are serialised in this process, so conflicts are rare.
 pub(crate) const ATTEMPTS: usize = 8;
 
 /// The reply that ends an upload, as it is stored and repeated.
@@ -56,7 +56,7 @@ impl FinalReply {
         bytes
     }
 
-    /// Reads what [`FinalReply::to_bytes`] wrote.
+    /// Reads the stored form.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (status, rest) = bytes.split_first_chunk::<2>()?;
         let status = u16::from_be_bytes(*status);
@@ -75,15 +75,16 @@ impl FinalReply {
     }
 }
 
-/// Complete media that waits for its resource.
+/// Complete and durable media for which the resource has not been created yet.
 #[derive(Debug)]
 pub(crate) struct FinishedMedia {
     pub(crate) media: Media,
-    /// The bytes of small media, which are committed together with the resource.
+    /// Id and bytes of small media, which are committed together with the resource. `None` for
+    /// media in the vault.
     pub(crate) small_media: Option<(MediaId, Bytes)>,
 }
 
-/// The session that a finish ends.
+/// The leased session that the finish of an upload ends.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionRef {
     pub(crate) id: SessionId,
@@ -94,8 +95,8 @@ pub(crate) struct SessionRef {
 impl ServerState {
     /// Creates the resource and commits it together with the end of the session, if there is one.
     ///
-    /// Asks the handler again if another call has changed the same resource. A rejection by the
-    /// handler changes nothing; the caller ends the session.
+    /// Calls the handler again if another call has changed the same resource. If the handler
+    /// rejects the upload, nothing is changed, and the caller must end the session.
     pub(crate) async fn finish(
         &self,
         request: &UploadRequest,
@@ -108,17 +109,16 @@ impl ServerState {
             let parts = self.prepare(request)?;
             let handler = &*parts.served.served.handler;
             let call = parts.call(self, request);
-            // Held until the commit, or the next call would see the resource before this change.
+            // Held until the commit, so that the next call of the same key sees this change.
             let _guard = self.lock_for(handler, &call).await?;
             let answer = handler.run(&call, Some(self.uploaded(finished))).await?;
             Failpoint::HandlerAnswered.reach();
             let mut reply = final_reply(request, answer.body, self.status(request, session_ref)?)?;
-            // Before the commit: once it is committed the upload cannot be refused for lack of
-            // reply memory.
+            // Before the commit: a committed upload cannot be refused for lack of reply memory.
             reply.body = self.capacity.reply(reply.body)?;
             let changes = change_set(answer.changes.clone(), finished, session_ref, &reply);
-            // One transaction for resource, reply and end of the session: no crash can leave one
-            // without the others.
+            // One transaction for the resource, the reply and the end of the session, so that a
+            // crash leaves all of them or none.
             match self.ledger.apply(changes).await {
                 Ok(()) => {
                     Failpoint::FinishApplied.reach();
@@ -126,7 +126,8 @@ impl ServerState {
                     let at = finished.media.at;
                     let is_used = answer.changes.iter().any(|change| change.names(at));
                     if !is_used || !request.creates() {
-                        // The new media, or that of the replaced resource, may be garbage now.
+                        // The handler may not use the new media, or may have replaced older media:
+                        // either is now garbage.
                         self.lifecycle.sweep_now.notify_one();
                     }
                     return Ok(reply);
@@ -138,7 +139,7 @@ impl ServerState {
         }
     }
 
-    /// Asks the handler whether the upload may begin.
+    /// Returns an error if the handler refuses to let the upload begin.
     pub(crate) async fn admit(&self, request: &UploadRequest) -> Result<(), Error> {
         let parts = self.prepare(request)?;
         let handler = &parts.served.served.handler;
@@ -190,7 +191,7 @@ impl ServerState {
     pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> bool {
         self.lifecycle.sweep_now.notify_one();
         let ended = self.ledger.end(id, epoch, EndSession::Failed).await;
-        // Logged and not returned: the client is to learn why the session failed.
+        // Logged and not returned: the client gets the error because of which the session fails.
         if let Err(error) = &ended {
             self.lifecycle.examine_ledger(error);
             tracing::warn!(session = ?id, %error, "a failed session could not be ended");
@@ -230,7 +231,7 @@ impl CallParts<'_> {
     }
 }
 
-/// Whether an error is the upload's own fault, so that a second attempt would fail as well.
+/// Whether the upload itself causes the error, so that a second attempt would fail as well.
 pub(crate) fn is_final(error: &Error) -> bool {
     match error {
         Error::Protocol(_) | Error::MediaType { .. } | Error::FieldMask(_) => true,
@@ -245,7 +246,7 @@ pub(crate) fn is_final(error: &Error) -> bool {
 /// Returns the media that `progress` describes, with its digests.
 ///
 /// # Panics
-/// If `progress` names no media. That of a flushed sink always does.
+/// If `progress` names no media. The progress of a flushed sink always names it.
 pub(crate) fn media_of(request: &UploadRequest, progress: &Progress, digests: Digests) -> Media {
     Media {
         at: progress.media.expect("a flushed sink names its media"),
@@ -282,7 +283,7 @@ fn change_set(
     ChangeSet {
         resources,
         small_media: finished.small_media.clone(),
-        // Declared, since the ledger refuses a resource whose media no row knows.
+        // Declared here, because the ledger refuses a resource whose media it does not know.
         new_media: (at.location == MediaLocation::Vault).then_some(at.id),
         finish: session_ref.map(|session_ref| FinishSession {
             id: session_ref.id,

@@ -18,17 +18,17 @@ use crate::error::Error;
 /// Commits the offsets of one appending request. At most one commit runs at a time.
 pub(super) struct OffsetCommitter {
     server: Arc<ServerState>,
-    /// The session as it was leased, with the expiry of the last commit.
+    /// The session's row when the lease was taken, with the expiry of the last commit.
     pub(super) session: Session,
-    /// Offset that the ledger has.
+    /// Committed offset.
     committed: u64,
-    /// Total length that the ledger has.
+    /// Committed total length.
     committed_total: Option<u64>,
-    /// Total length that this request knows.
+    /// Total length, if it is known to this request.
     total: Option<u64>,
     /// When the last checkpoint was scheduled.
     last: Instant,
-    /// Offset up to which checkpoints are scheduled.
+    /// Offset of the last checkpoint that was scheduled.
     pub(super) scheduled: u64,
     /// The checkpoint that is being synced and committed.
     pub(super) running: Option<JoinHandle<Result<Committed, Error>>>,
@@ -57,7 +57,8 @@ impl OffsetCommitter {
         }
     }
 
-    /// Whether the next write up to `offset` should be a checkpoint. If so, schedules it.
+    /// Whether the next write, which ends at `offset`, should be a checkpoint. If so, records it as
+    /// scheduled.
     pub(super) fn due(&mut self, offset: u64) -> bool {
         let checkpoints = &self.server.settings.checkpoints;
         let due = offset - self.scheduled >= checkpoints.bytes
@@ -74,21 +75,22 @@ impl OffsetCommitter {
         self.last = Instant::now();
     }
 
-    /// Whether nothing was ever committed, so that the session's row names no media.
+    /// Whether no byte of the session was ever committed, so that its row names no media.
     pub(super) fn has_never_committed(&self) -> bool {
         self.committed == 0
     }
 
-    /// When the next checkpoint is due if fewer bytes come than [`Checkpoints::bytes`].
+    /// When the next checkpoint is due if fewer than [`Checkpoints::bytes`] bytes arrive before.
     ///
     /// [`Checkpoints::bytes`]: crate::config::Checkpoints::bytes
     pub(super) fn next(&self) -> Instant {
         self.last + self.server.settings.checkpoints.interval
     }
 
-    /// Syncs and commits a checkpoint while the request goes on reading, after the commit before it.
+    /// Syncs and commits a checkpoint while the request continues to read. Waits first for the
+    /// previous commit.
     pub(super) async fn spawn_commit(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
-        // The ledger accepts a commit only if its start is the committed offset, so one at a time.
+        // One commit at a time: the ledger accepts it only if it begins at the committed offset.
         self.join().await?;
         let (next, total) = (self.next_commit(), self.total);
         // A task, so that the sync and the commit run in parallel to the next write.
@@ -106,15 +108,15 @@ impl OffsetCommitter {
     /// Waits for the running commit, if there is one.
     ///
     /// # Cancel safety
-    /// The commit goes on, and the next call waits for it.
+    /// If the future is dropped, the commit continues, and the next call waits for it.
     pub(super) async fn join(&mut self) -> Result<(), Error> {
         if let Some(running) = &mut self.running {
-            // Borrowed while it is awaited and dropped afterwards: a future that is dropped here
-            // leaves the task to the next call.
+            // The handle is borrowed while it is awaited, and cleared afterwards. If this future is
+            // dropped, the next call still has the handle.
             let committed = running.await;
             self.running = None;
-            // After a panic it is unknown what was synced or committed: a fault, which stops the
-            // server.
+            // After a panic it is unknown which bytes are synced or committed. That is a storage
+            // fault, which stops the server.
             let committed = committed
                 .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
             self.note(&committed);
@@ -122,14 +124,14 @@ impl OffsetCommitter {
         Ok(())
     }
 
-    /// Commits flushed bytes, unless the ledger knows them already.
+    /// Commits flushed bytes, unless they are already committed.
     pub(super) async fn commit(
         &mut self,
         flushed: FlushedMedia,
         state: SessionState,
     ) -> Result<(), Error> {
         let progress = flushed.progress;
-        // A chunk that was sent again costs no commit, and so keeps no session alive.
+        // A chunk that is sent again makes no commit, so it does not postpone the session's expiry.
         let nothing_new =
             progress.offset == self.committed && progress.total == self.committed_total;
         if nothing_new && state == SessionState::Active {
@@ -166,12 +168,12 @@ struct PendingCommit {
     id: SessionId,
     epoch: Epoch,
     created: Timestamp,
-    /// Offset that is committed before.
+    /// Committed offset at which this commit begins.
     from: u64,
 }
 
 impl PendingCommit {
-    /// Commits `progress`, and postpones the session's expiry if it has an idle limit.
+    /// Commits `progress`, and postpones the session's expiry if the server has an idle limit.
     async fn make(
         self,
         progress: Progress,
@@ -179,8 +181,8 @@ impl PendingCommit {
         state: SessionState,
     ) -> Result<Committed, LedgerError> {
         let server = &self.server;
-        // Without an idle limit the expiry never moves, and is not written again. With one, it
-        // counts from now: the write and the sync before this may have taken long.
+        // Without an idle limit the expiry never changes, so it is not written again. With one, it
+        // is computed here and not earlier: the write and the sync may have taken long.
         let is_idle_limited = server.settings.session_idle.is_some();
         let expires = is_idle_limited.then(|| server.expiry(self.created, server.clock.now()));
         let committed = Committed {

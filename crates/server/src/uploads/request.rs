@@ -16,7 +16,7 @@ use crate::origin::Host;
 use crate::partial_response::FieldMask;
 use crate::registry::{Registry, ServedMethod};
 
-/// Parameters that are credentials. They are not stored.
+/// Query parameters that are credentials. They are not stored.
 const CREDENTIALS: [&str; 5] = [
     "access_token",
     "key",
@@ -25,8 +25,8 @@ const CREDENTIALS: [&str; 5] = [
     "upload_token",
 ];
 
-// A thousand uploads keep 4 MiB in this way. Larger metadata is read again from the ledger.
 /// Length in bytes up to which metadata is kept in memory while the media is being uploaded.
+// A thousand uploads thus keep at most 4 MiB. Larger metadata is read again from the ledger.
 const SMALL_METADATA: usize = 4 * 1024;
 
 /// A request that starts an upload: its method, its parameters, and the type of its media.
@@ -34,8 +34,8 @@ const SMALL_METADATA: usize = 4 * 1024;
 /// Stored as JSON in the session's row, so the names of the fields are a format on disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct UploadRequest {
-    /// Host of the API, if it has one.
-    // Absent in rows of versions without virtual hosts.
+    /// Virtual host of the API, if it has one.
+    // Versions without virtual hosts wrote rows without this field.
     #[serde(default)]
     host: Option<Host>,
     api: String,
@@ -44,12 +44,13 @@ pub(crate) struct UploadRequest {
     /// The plain path as it was sent, without its prefix `/upload`.
     pub(crate) path: String,
     query: String,
-    // The name in existing ledgers.
+    // `verb` is the name in existing ledgers.
     #[serde(rename = "verb")]
     http_method: String,
     /// URL under which the client reached the server, without a slash at its end.
     pub(crate) base_url: String,
-    /// The JSON metadata as text: parsed, it would take many times the memory for days.
+    /// The JSON metadata as text. Parsed, it would take many times the memory, for days if the
+    /// upload takes days.
     metadata: String,
     /// Media type.
     pub(crate) content_type: String,
@@ -164,8 +165,8 @@ impl UploadRequest {
         Ok(parse_metadata(self.metadata.as_bytes())?)
     }
 
-    /// Returns the HTTP method and the conditional headers. The conditions are checked at the start
-    /// and again at the end.
+    /// Returns the HTTP method and the conditional headers. The conditions are checked when the
+    /// upload starts and again when it finishes.
     pub(crate) fn conditions(&self) -> (HttpMethod, HeaderMap) {
         let headers = self.conditions.iter();
         let headers = headers.filter_map(|(name, value)| {
@@ -178,7 +179,8 @@ impl UploadRequest {
         (http_method, headers.collect())
     }
 
-    /// Refuses metadata longer than `limit` bytes. Media has been taken out of it before.
+    /// Refuses metadata longer than `limit` bytes. Media that came inside the metadata does not
+    /// count: the caller has removed it.
     pub(crate) fn check_metadata(&self, limit: usize) -> Result<(), Error> {
         if self.metadata.len() > limit {
             return Err(BodyError::TooLong { limit }.into());
@@ -186,7 +188,8 @@ impl UploadRequest {
         Ok(())
     }
 
-    /// Drops large metadata while the media is being uploaded. The ledger has it.
+    /// Drops metadata longer than [`SMALL_METADATA`] while the media is being uploaded. It can be
+    /// read again from the ledger.
     pub(crate) fn drop_metadata(&mut self) {
         if self.metadata.len() > SMALL_METADATA {
             self.metadata = String::new();
@@ -261,7 +264,7 @@ fn conditions(headers: &HeaderMap) -> Vec<(String, String)> {
     values.collect()
 }
 
-/// Refuses invalid parameters of the final reply before the media comes, not after it.
+/// Refuses invalid parameters of the final reply before the media is uploaded.
 fn check_reply_parameters(query: &Parameters) -> Result<(), Error> {
     let standard = StandardParameters::from_parameters(query)?;
     standard

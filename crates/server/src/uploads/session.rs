@@ -23,11 +23,11 @@ use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
 use crate::locks::{LockError, SessionGuard};
 
-// The body is taken once, by the code that carries the request out.
 /// Message for a body that was taken twice, which is a bug.
+// The code that carries out the request takes the body once.
 const BODY_PRESENT: &str = "nobody has taken the body yet";
 
-/// The answer to a request to a session.
+/// The reply to a request to a session.
 #[derive(Debug)]
 pub(crate) enum SessionReply {
     /// This many bytes are committed, and the upload is not finished.
@@ -38,12 +38,14 @@ pub(crate) enum SessionReply {
     Cancelled,
 }
 
-/// A session under a lease, with the request that started it.
+/// A session whose guard and lease one request holds.
 #[derive(Debug)]
 pub(crate) struct LockedSession {
+    /// Row of the session.
     pub(crate) session: Session,
+    /// The request that started the session.
     pub(crate) request: UploadRequest,
-    /// Its media, if it is still open from the last request.
+    /// The media, if it is still open from the previous request.
     pub(crate) media: Option<VaultMedia>,
     pub(crate) guard: SessionGuard,
 }
@@ -73,15 +75,16 @@ impl ServerState {
             expires: self.expiry(created, created),
             total: declared,
         };
+        // Only the row needs the request as bytes. The cached session has the parsed one.
         let context = request.to_bytes();
         let row = NewSession {
             context,
             ..session.clone()
         };
-        // Committed before the reply: the client relies on the session from its `Location` on.
+        // Committed before the reply: a client that has the `Location` relies on the session.
         self.ledger.start(row).await?;
         Failpoint::SessionStarted.reach();
-        // The cache holds 256 sessions, and the ledger has the metadata.
+        // The cache must stay small. The metadata can be read again from the ledger.
         request.drop_metadata();
         self.session_cache.put(CachedSession {
             session: session.into(),
@@ -92,8 +95,8 @@ impl ServerState {
         Ok(upload_id)
     }
 
-    /// Carries out a request to a session: appends its body, reports the committed offset, finishes,
-    /// or repeats the final reply. `path` is the plain path of the request.
+    /// Carries out a request to a session: appends its body, reports the committed offset,
+    /// finishes, or repeats the final reply. `path` is the plain path of the request.
     pub(crate) async fn continue_session(
         self: &Arc<Self>,
         head: Box<SessionHead>,
@@ -104,9 +107,9 @@ impl ServerState {
         let continues = self
             .session_cache
             .any(id, |cached| self.continues(cached, &path, &head.request));
-        // A request that appends where the last one ended needs no look at the ledger. Any other is
-        // first answered without a lease, so that a query does not stop a running append. Boxed,
-        // since it ends before the body comes.
+        // A request that continues a cached session does not read the ledger. Any other is answered
+        // without a lease if possible, so that a query does not stop a running append. Boxed, so
+        // that its memory is free again while the body is awaited.
         if !continues {
             let answered = Box::pin(self.answer_without_lease(id, &head, &path, body)).await?;
             if let Some(reply) = answered {
@@ -115,13 +118,13 @@ impl ServerState {
         }
         let server = Arc::clone(self);
         let body = body.take().expect(BODY_PRESENT);
-        // A box of its own, which is dropped before the body is awaited.
+        // In its own box, which is dropped before the body is awaited.
         let lease = Box::pin(async move {
             let locked = server.lease_for(id, &path, &head.request).await;
             (server, locked, head, body)
         });
-        // From here on the request may hold a lease and uncommitted bytes. It goes on without its
-        // client until the bytes are committed and the lease is released.
+        // From here on the request may hold a lease and uncommitted bytes. If the client
+        // disconnects, the request runs on until the bytes are committed and the guard is released.
         self.lifecycle
             .run_to_completion(Box::pin(async move {
                 let (server, locked, head, body) = lease.await;
@@ -132,15 +135,14 @@ impl ServerState {
                     }
                     Err(error) => return Err(error),
                 };
-                // Not held while the body comes, which may take hours.
+                // Dropped before the body is awaited, which may take hours.
                 drop(head);
                 action.await
             }))
             .await
     }
 
-    /// Answers a request that need not disturb the session's writer; `None` if it has to take the
-    /// session over.
+    /// Answers a request that need not stop the session's writer; `None` if it needs the lease.
     async fn answer_without_lease(
         &self,
         id: SessionId,
@@ -155,14 +157,14 @@ impl ServerState {
                 expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
                 Ok(Some(SessionReply::Committed(session.progress.offset)))
             }
-            // Errors are answered at once, except two that need the lease: a gap, which the bytes
-            // of an older request may still fill, and an error that ends the session.
+            // Errors are answered at once, except two that need the lease: an error that ends the
+            // session, and a gap, which a running older request may still fill.
             Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
                 Err(error.into())
             }
             Ok(Step::Finish { .. }) => {
-                // Before the lease is taken, so that no other request waits for a slow body that
-                // must be empty.
+                // Before the lease is taken: the body must be empty, and a client may take long to
+                // end it. No other request should wait for that.
                 expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
                 Ok(None)
             }
@@ -170,21 +172,23 @@ impl ServerState {
         }
     }
 
-    /// Whether a request appends to a cached session exactly where its last request ended.
+    /// Whether a request appends new bytes to a cached session.
     fn continues(&self, cached: &CachedSession, path: &str, request: &SessionRequest) -> bool {
         let session = &cached.session;
         self.lives_at(session, &cached.request, path)
             && self.rules(&cached.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {
-                    // A chunk without a new byte goes by the ledger: under an idle limit, chunks
-                    // that are sent again must not keep a session alive.
+                    // A chunk without new bytes makes no commit. If it used the cache, the ledger
+                    // would not notice that another process has taken over or ended the session,
+                    // and the reply would state an outdated offset.
                     Ok(Step::Append(intake)) => intake.remaining_hint() != Some(0),
                     _ => false,
                 }
             })
     }
 
-    /// Cancels a session. Each outcome is an error: 499 if the session is cancelled, now or before.
+    /// Cancels a session. Every result is an error; success, now or earlier, is
+    /// [`SessionError::Cancelled`] with status 499.
     pub(crate) async fn cancel(
         self: &Arc<Self>,
         upload_id: &UploadId,
@@ -202,11 +206,12 @@ impl ServerState {
                         Failpoint::CancelLeased.reach();
                         server.ledger.end(id, epoch, EndSession::Cancelled).await?;
                         Failpoint::CancelCommitted.reach();
-                        // The media is garbage now, and its client may want the space soon.
+                        // The media is now garbage. Swept at once, because the client may need the
+                        // space soon.
                         server.lifecycle.sweep_now.notify_one();
                         Ok(SessionReply::Cancelled)
                     }
-                    // All its bytes are acknowledged, so it will be finished.
+                    // All bytes are acknowledged, so the server will finish the upload.
                     SessionState::Finishing => Err(Error::FinishPending),
                     SessionState::Finished => Err(Error::AlreadyFinished),
                     SessionState::Cancelled => Err(SessionError::Cancelled.into()),
@@ -216,8 +221,8 @@ impl ServerState {
             .await
     }
 
-    /// Finishes a session that was left in the state *finishing*, for example by a crash. A session
-    /// that has expired and cannot be finished fails.
+    /// Finishes a session that was left in the state *finishing*, for example by a crash. Ends it
+    /// as failed if it cannot be finished and has expired.
     pub(crate) async fn finish_interrupted_upload(
         self: &Arc<Self>,
         id: SessionId,
@@ -238,14 +243,14 @@ impl ServerState {
                 let Some(session) = server.ledger.lease(id).await? else {
                     return Ok(());
                 };
-                // A client's request may have finished it in the meantime.
+                // A request may have finished the session in the meantime.
                 if session.state != SessionState::Finishing {
                     return Ok(());
                 }
                 let (epoch, is_dead) = (session.epoch, server.clock.now() >= session.expires);
                 let request = match request {
                     // The stored request cannot be read, for example after a downgrade. Until it
-                    // expires, the session is kept for a version that can.
+                    // expires, the session is kept for a version that can read it.
                     Err(error) if is_dead => {
                         server.fail(id, epoch).await;
                         return Err(error);
@@ -276,9 +281,9 @@ impl ServerState {
         remembered(&session.ok_or(Error::SessionNotFound)?)
     }
 
-    /// Returns the future that carries out a request to the session it has leased.
+    /// Returns the future that carries out a request to its leased session.
     ///
-    /// A separate step, so that its inputs are not held while the body comes.
+    /// Not an `async fn`, so that the future does not hold `head` while the body is awaited.
     fn begin_action(
         self: Arc<Self>,
         locked: Box<LockedSession>,
@@ -307,7 +312,7 @@ impl ServerState {
         Ok(action)
     }
 
-    /// Repeats the final reply, and reads the rest of a short body.
+    /// Returns the stored final reply, after a short body has been read to its end.
     async fn replay_final(
         self: Arc<Self>,
         locked: Box<LockedSession>,
@@ -319,7 +324,8 @@ impl ServerState {
         reply
     }
 
-    /// Refuses a request, and ends the session if the error requires it.
+    /// Refuses a request, after a short body has been read to its end. Ends the session if the
+    /// error requires it.
     async fn refuse(
         self: Arc<Self>,
         locked: Box<LockedSession>,
@@ -335,15 +341,18 @@ impl ServerState {
     }
 
     /// Answers a request whose session a newer request has taken over: reads the rest of the body,
-    /// waits for the newer request, and repeats its final reply. Two requests with the same last
-    /// bytes thus get the same reply.
+    /// waits for the newer request, and returns the final reply if there is one. Two requests with
+    /// the same last bytes thus get the same reply.
+    ///
+    /// # Errors
+    /// [`Error::Superseded`] if the newer request has not finished the upload.
     pub(crate) async fn yield_to_newer(
         &self,
         id: SessionId,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
-        // The rest of the body is read first: a connection that is closed while its client still
-        // sends may be reset, and the reply with it.
+        // The rest of the body is read first: a connection that is closed while the client still
+        // sends may be reset, and the client then loses the reply.
         tokio::select! {
             discarded = body.discard() => discarded.map_err(Error::Interrupted)?,
             () = self.lifecycle.drain_now.cancelled() => return Err(Error::Draining),
@@ -355,8 +364,8 @@ impl ServerState {
         reply.map(SessionReply::Final).ok_or(Error::Superseded)
     }
 
-    /// Takes the session over for a request that writes to it. If the request continues a cached
-    /// session, the cached lease is used.
+    /// Takes the guard and a lease for a request that writes to the session. Uses the cached lease
+    /// if the request continues the cached session.
     async fn lease_for(
         &self,
         id: SessionId,
@@ -364,8 +373,8 @@ impl ServerState {
         request: &SessionRequest,
     ) -> Result<Box<LockedSession>, Error> {
         let guard = self.lock_session(id).await?;
-        // Under the guard, which only one request has. An entry that does not fit is dropped: the
-        // lease below makes it outdated.
+        // Under the guard, so that no other request uses the cached lease. An entry that the
+        // request does not continue is dropped: the new lease makes the cached one outdated.
         let cached = self.session_cache.take(id);
         match cached.filter(|cached| self.continues(cached, path, request)) {
             Some(cached) => Ok(Box::new(LockedSession {
@@ -378,17 +387,17 @@ impl ServerState {
         }
     }
 
-    /// Takes the session over from its writer, if there is one.
+    /// Takes the guard and a new lease. Stops the current writer, if there is one.
     async fn lease(&self, id: SessionId, path: &str) -> Result<Box<LockedSession>, Error> {
         let guard = self.lock_session(id).await?;
-        // The new lease makes a cached one outdated. Dropping it closes its media.
+        // The new lease makes a cached one outdated. Dropping the entry closes its media.
         drop(self.session_cache.take(id));
         self.lease_locked(guard, id, path).await
     }
 
     async fn lock_session(&self, id: SessionId) -> Result<SessionGuard, Error> {
         let guard = self.leases.take_over(id, self.takeover_timeout()).await;
-        guard.map_err(|none| match none {
+        guard.map_err(|error| match error {
             LockError::Superseded => Error::Superseded,
             LockError::Stuck => Error::Busy,
         })
@@ -441,8 +450,8 @@ impl ServerState {
         path: &str,
     ) -> Result<(Session, UploadRequest), Error> {
         let session = session.ok_or(Error::SessionNotFound)?;
-        // Checked first: a cancelled or failed session has no stored request left, so there is no
-        // path to compare. It gets the same answer under every path.
+        // Checked first: the stored request of a cancelled or failed session is deleted, so there
+        // is no path to compare. The reply is the same for every path.
         self.refuse_ended(&session)?;
         let request = remembered(&session)?;
         if self.lives_at(&session, &request, path) {
@@ -473,7 +482,7 @@ impl ServerState {
         counted.transpose()
     }
 
-    /// When a session that made progress at `now` expires.
+    /// Expiry of a session that was created at `created` and made progress at `now`.
     pub(crate) fn expiry(&self, created: Timestamp, now: Timestamp) -> Timestamp {
         let end = created.saturating_add(self.settings.session_lifetime);
         match self.settings.session_idle {
@@ -498,6 +507,7 @@ impl ServerState {
     }
 }
 
+/// Reads the stored request in the session's row.
 fn remembered(session: &Session) -> Result<UploadRequest, Error> {
     UploadRequest::from_bytes(&session.context).ok_or(Error::SessionNotFound)
 }

@@ -1,13 +1,15 @@
-//! Sessions between two of their requests.
+//! A cache of sessions whose next request is expected soon.
 //!
-//! A client that has started a session or sent a chunk usually comes back at once. The cache keeps
-//! what its next request needs: the row as it was committed, with its lease, and the open media, so
-//! that its last extent need not be read back and verified.
+//! A client that has started a session or sent a chunk usually sends its next request at once. An
+//! entry holds the state that this request needs: the committed row with its lease, the request
+//! that started the session, and the open media. The next request then reads no row and takes no
+//! lease, and the last extent need not be read back and verified.
 //!
-//! Only the start of a session, and afterwards the holder of its guard, puts the session here,
-//! after all work is committed. Only the next holder takes it out. A request that finds no entry,
-//! or one that does not fit, asks the ledger, so an entry may be evicted at any time. The ledger
-//! refuses a commit under a lease that is not the newest, cached or not.
+//! A session is put into the cache when it is started, and later by the holder of its guard, after
+//! all bytes are committed. Only a holder of the guard takes it out. A request that finds no entry,
+//! or one that it does not continue, reads the ledger, so an entry may be evicted at any time. A
+//! cached lease may be outdated, because another process has taken a newer one. The ledger then
+//! refuses the next commit.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,32 +20,33 @@ use windlass_store::{Session, SessionId, Timestamp};
 use super::request::UploadRequest;
 use super::sink::VaultMedia;
 
-/// Number of sessions that the cache holds, the latest ones. Each may keep one file open, so the
-/// number is part of the server's need of file descriptors.
+/// Maximum number of cached sessions. Each may keep one file open, so the server needs this many
+/// additional file descriptors.
 pub const CAPACITY: usize = 256;
 
-// A client mostly sends its next chunk within a round trip. The bound exists because deleted media
-// frees its disk space only when the file is closed.
-/// How long the cache keeps a session.
+/// Maximum time that a session stays in the cache.
+// A client usually sends its next chunk within a round trip. The time is bounded because the disk
+// space of deleted media is freed only when its file is closed.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-// 256 entries of this size are 1 MiB. Larger requests are read again from the ledger.
 /// Maximum size of a cached request in bytes of memory.
+// 256 entries of this size take 1 MiB. A session with a larger request is not cached.
 const MAX_REQUEST: usize = 4 * 1024;
 
-/// The latest sessions, for their next requests.
+/// The most recently used sessions.
 #[derive(Debug)]
 pub(crate) struct SessionCache(Mutex<LruCache<SessionId, CachedSession>>);
 
 /// A session as its last request left it: active, with all written bytes committed.
 #[derive(Debug)]
 pub(crate) struct CachedSession {
-    /// Its row, without the context.
+    /// Row of the session, with its lease and an empty `context`; see `request`.
     pub(crate) session: Session,
+    /// The request that started the session.
     pub(crate) request: UploadRequest,
-    /// Its media, if it is in the vault.
+    /// The open media, if it is in the vault.
     pub(crate) media: Option<VaultMedia>,
-    /// When it was put into the cache.
+    /// When the entry was put into the cache.
     pub(crate) since: Timestamp,
 }
 
@@ -52,13 +55,14 @@ impl SessionCache {
         Self(Mutex::new(LruCache::new(CAPACITY)))
     }
 
-    /// Keeps a session for its next request. The caller has started the session or holds its guard.
+    /// Caches a session. The caller has just started it or holds its guard.
     pub(crate) fn put(&self, cached: CachedSession) {
         if cached.request.memory() <= MAX_REQUEST {
             let mut map = self.map();
             let oldest = (map.len() == CAPACITY).then(|| map.remove_lru());
             let before = map.insert(cached.session.id, cached);
-            // Outside of the lock: dropping an entry may close a file, which can block.
+            // Dropped after the lock is released: dropping an entry may close a file, which can
+            // block.
             drop(map);
             drop((oldest, before));
         }
@@ -66,7 +70,7 @@ impl SessionCache {
 
     /// Whether the cache holds the session and `fits` accepts it.
     pub(crate) fn any(&self, id: SessionId, fits: impl FnOnce(&CachedSession) -> bool) -> bool {
-        // `peek` leaves the entries in the order of `since`, on which `forget_old` relies.
+        // `peek` does not change the order of the entries: `forget_old` needs the order of `since`.
         self.map().peek(&id).is_some_and(fits)
     }
 
@@ -75,15 +79,16 @@ impl SessionCache {
         self.map().remove(&id)
     }
 
-    /// Evicts sessions whose clients have not come back within the maximum age.
+    /// Evicts sessions that have been in the cache for [`MAX_AGE`].
     pub(crate) fn forget_old(&self, now: Timestamp) {
-        // An entry from the future means that the clock was set back, which would keep it for long.
+        // If the clock was set back, `since` may be in the future, and the entry would stay for
+        // long.
         let is_old = |cached: &CachedSession| {
             cached.since > now || cached.since.saturating_add(MAX_AGE) <= now
         };
         loop {
-            // Locked once for each entry: files are closed outside of the lock, and requests can
-            // pass in between.
+            // Locked once for each entry: files are closed after the lock is released, and requests
+            // can use the cache in between.
             let mut map = self.map();
             let oldest = map.iter().next().filter(|(_, oldest)| is_old(oldest));
             let gone = oldest.is_some().then(|| map.remove_lru());

@@ -1,5 +1,5 @@
-//! Simple and multipart uploads: one request from its first byte to the resource. They have no
-//! session: a broken one starts again with its first byte.
+//! Uploads of one request: simple, multipart, and embedded in JSON. They have no session, so the
+//! client must repeat the whole request if it breaks.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use windlass_proto::digest::{ExpectedDigests, Wanted};
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::related::{Piece, RelatedError, RelatedLimits, Splitter, ThirdPart};
 use windlass_proto::session::{BodyFilter, Ending};
-
 use windlass_store::{Failpoint, LedgerError};
 
 use super::ServerState;
@@ -62,7 +61,7 @@ impl ServerState {
         multipart: MultipartHead,
         mut body: RequestBody,
     ) -> Result<FinalReply, Error> {
-        // Here as well as in `open`, which comes only after the metadata has been read.
+        // Checked here too, because `open` checks it only after the metadata has been read.
         self.admit_upload()?;
         let limits = RelatedLimits::default().with_metadata(self.settings.limits.metadata);
         let mut splitter = Splitter::new(multipart.boundary, limits, third_part(head.method));
@@ -73,8 +72,8 @@ impl ServerState {
                 .next(&mut body)
                 .await?
                 .ok_or(RelatedError::NoFinalBoundary)?;
-            // Counted as it comes: the metadata is parsed only when the media begins, and a client
-            // may stop before.
+            // Counted as it arrives: the metadata is parsed only when the media begins, and a
+            // client may stop before that.
             received += data.len() as u64;
             body.hold(received)?;
             prelude.read(&mut splitter, data)?;
@@ -93,7 +92,7 @@ impl ServerState {
             .await
     }
 
-    /// Carries out an upload of media that came inside a JSON body in base64.
+    /// Carries out an upload of media that was a base64 field of a JSON body.
     pub(crate) async fn embedded(
         self: &Arc<Self>,
         head: &UploadHead<'_>,
@@ -124,7 +123,7 @@ impl ServerState {
     /// Nothing is lost when the future is dropped.
     async fn next(&self, body: &mut RequestBody) -> Result<Option<Bytes>, Error> {
         tokio::select! {
-            // The drain first: a fast client always has bytes ready.
+            // The drain first: bytes of a fast client are always ready and would hide it.
             biased;
             () = self.lifecycle.drain_now.cancelled() => Err(Error::Draining),
             data = body.next() => Ok(data?),
@@ -132,7 +131,7 @@ impl ServerState {
     }
 }
 
-/// Returns what the API allows after the media part.
+/// Returns how the API treats a third part, after the media part.
 fn third_part(method: ServedMethod<'_>) -> ThirdPart {
     if method.served.api.settings().checksum_part {
         ThirdPart::Checksums
@@ -149,7 +148,7 @@ struct MultipartPrelude {
     media_begun: bool,
     /// Media type that the media part states.
     content_type: Option<String>,
-    /// Pieces of media that came together with its first byte.
+    /// Pieces of media that arrived in the same buffer as its first byte.
     media: Vec<Piece>,
 }
 
@@ -233,7 +232,7 @@ impl<'a> SingleRequestUpload<'a> {
         if let Some(checksums) = splitter.finish()? {
             let checksums = ExpectedDigests::from_metadata(&parse_metadata(&checksums)?)?;
             self.request.expected = self.request.expected.merge(checksums)?;
-            // Digests that were not computed on the way are computed from the stored media.
+            // Digests that were not computed during the upload are computed from the stored media.
             self.wanted = self.wanted.or(checksums.wanted());
         }
         Ok(())
@@ -253,12 +252,12 @@ impl<'a> SingleRequestUpload<'a> {
         self.server.next(body).await
     }
 
-    /// Takes bytes, and writes the buffer when it is full.
+    /// Gives bytes to the sink, which writes its buffer whenever it is full.
     async fn take(&mut self, data: Bytes, is_last: bool) -> Result<(), Error> {
         let mut data = self.intake.accept(data)?;
         while !data.is_empty() {
             self.sink.take(&mut data);
-            // The last bytes of a request are left to its end, which writes and syncs in one call.
+            // The last bytes of a request stay in the buffer: `end` writes and syncs in one call.
             let is_done = is_last && data.is_empty();
             if !is_done && !self.sink.has_room() {
                 self.make_room().await?;
@@ -310,10 +309,11 @@ impl<'a> SingleRequestUpload<'a> {
         self.server.finish(&self.request, &finished, None).await
     }
 
-    /// Discards the media of a failed upload. Returns the error to answer.
+    /// Discards the media of a failed upload. Returns the error for the reply.
     async fn give_up(&mut self, error: Error) -> Error {
-        // After a fault of the ledger the resource may have been committed with this media, so the
-        // media is not deleted here. The sweep decides after a restart.
+        // After a fault of the ledger it is unknown whether the resource was committed with this
+        // media. So the media is not deleted here; if no row names it, the sweep deletes it after a
+        // restart.
         if !matches!(error, Error::Ledger(LedgerError::Fault(_))) {
             self.sink.discard().await;
         }

@@ -1,8 +1,11 @@
 //! The path of media bytes from a request to durable storage.
 //!
-//! A [`MediaSink`] collects bytes in a [`WriteBuffer`], computes their checksums, and writes them
-//! while the next ones are read. Small media stays in memory and goes to the ledger. Other media is
-//! created in the vault by its first write.
+//! A [`MediaSink`] collects bytes in a [`WriteBuffer`], computes their checksums, and writes one
+//! batch of them while the next batch is read. Small media stays in memory and is committed to the
+//! ledger. Other media is created in the vault by its first write.
+//!
+//! *Taken* bytes are those that the sink has accepted. *Sent* bytes are those of them that have
+//! left the write buffer: they are written, or a task is writing them.
 
 use std::slice;
 use std::sync::Arc;
@@ -28,7 +31,7 @@ pub(crate) struct SinkDeps {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) buffer_pool: BufferPool,
-    /// Bound on the files that are open because media is read back.
+    /// Permits for files that are open for reading.
     pub(crate) media_reads: Pool,
     /// Length in bytes up to which media is kept in the ledger.
     pub(crate) small_media: usize,
@@ -36,21 +39,23 @@ pub(crate) struct SinkDeps {
     pub(crate) now: Timestamp,
 }
 
-/// Takes the bytes of one media and makes them durable.
+/// Takes the bytes of one upload's media and makes them durable.
 pub(crate) struct MediaSink {
     sink_deps: SinkDeps,
     write_buffer: WriteBuffer,
-    /// Position behind the bytes that are written or being written.
+    /// Position after the bytes that are written or being written.
     sent: RunningChecksum,
-    /// Position behind all taken bytes, those in the write buffer included.
+    /// Position after all taken bytes, including those in the write buffer.
     taken: RunningChecksum,
     /// Whether the announced length exceeds the limit of small media.
     known_large: bool,
-    /// Id of the media as long as it is small.
+    /// Id of the media if it stays small.
     small_id: MediaId,
     /// `None` while the media is small.
     vault_media: Option<VaultMedia>,
+    /// The running write. There is at most one.
     writing: Option<Box<Writing>>,
+    /// MD5 and SHA-256, which are slower than CRC32C.
     slow: BackgroundHasher,
 }
 
@@ -64,19 +69,22 @@ pub(crate) struct VaultMedia {
 /// A batch that is being written to the vault.
 struct Writing {
     task: JoinHandle<Result<(), WriteFailed>>,
+    /// Position at which the batch begins.
     from: RunningChecksum,
+    /// Position at which the batch ends.
     to: RunningChecksum,
-    /// Whether the caller gets a [`Checkpoint`] for it.
+    /// Whether the caller gets a [`Checkpoint`] once the batch is written.
     checkpoint: bool,
 }
 
-/// A failed write, with its pieces: on a full disk the written part of them still counts.
+/// A failed write, with its pieces. If the disk was full, some of them are written, and their
+/// checksum must be computed again.
 struct WriteFailed {
     error: VaultError,
     pieces: Vec<Bytes>,
 }
 
-/// Writes a batch and releases its memory.
+/// Writes a batch. Its memory is released unless the write fails.
 async fn write_out(
     writer: &dyn MediaWriter,
     offset: u64,
@@ -86,13 +94,13 @@ async fn write_out(
     written.map_err(|error| WriteFailed { error, pieces })
 }
 
-/// Writes a batch and syncs the media, this batch and all before it.
+/// Writes a batch and syncs the media, including all earlier batches.
 async fn write_out_and_sync(
     writer: &dyn MediaWriter,
     offset: u64,
     pieces: Vec<Bytes>,
 ) -> Result<(), WriteFailed> {
-    // One call, so that write and sync are one stay on a blocking thread.
+    // One call, so that both happen in one task on a blocking thread.
     let synced = writer.write_and_sync(offset, pieces.clone()).await;
     synced.map_err(|error| WriteFailed { error, pieces })
 }
@@ -105,17 +113,20 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Makes the bytes durable and returns the progress that may be committed.
+    /// Makes the bytes durable and returns the progress that may then be committed.
     pub(crate) async fn sync(self) -> Result<Progress, VaultError> {
         self.writer.sync().await?;
         Ok(self.progress)
     }
 }
 
-/// All taken bytes: durable in the vault, or small media that is ready to be committed.
+/// The result of a flush, which covers all taken bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct FlushedMedia {
+    /// The progress that may be committed.
     pub(crate) progress: Progress,
+    /// The bytes of small media, which the commit must store in the ledger. `None` if the bytes are
+    /// durable in the vault.
     pub(crate) small_media: Option<Bytes>,
 }
 
@@ -136,9 +147,9 @@ impl MediaSink {
         }
     }
 
-    /// Creates a sink that continues where `progress` ends. If the media is not `open` any more, the
-    /// vault recovers it: it verifies the last committed extent and cuts off the bytes behind the
-    /// committed offset.
+    /// Creates a sink that continues at the offset of `progress`. `open` is the media if it is
+    /// still open from the previous request. If not, the vault reopens it: it verifies the last
+    /// committed extent and cuts off the bytes after the committed offset.
     pub(crate) async fn resume(
         sink_deps: SinkDeps,
         wanted: Wanted,
@@ -161,7 +172,7 @@ impl MediaSink {
                 id,
                 location: MediaLocation::Vault,
             }) => {
-                // A cached writer has written all of these bytes itself, so they need no check.
+                // The cached writer itself has written these bytes, so they need no verification.
                 let media = match open.filter(|open| open.id == id) {
                     Some(open) => open,
                     None => sink.reopen(id, progress).await?,
@@ -184,18 +195,18 @@ impl MediaSink {
         })
     }
 
-    /// Returns the media that is open in the vault, for the session cache.
+    /// Returns the media that is open in the vault, if any, for the session cache.
     pub(crate) fn into_open(self) -> Option<VaultMedia> {
         self.vault_media
     }
 
-    /// Tells the sink how long the media will be in bytes, if that is known.
+    /// Tells the sink the length of the media in bytes, or a lower bound of it, if known.
     pub(crate) fn expect(&mut self, total: Option<u64>) {
         let small = self.sink_deps.small_media as u64;
         self.known_large = total.is_some_and(|total| total > small);
     }
 
-    /// Offset behind all taken bytes.
+    /// Offset after all taken bytes.
     pub(crate) fn offset(&self) -> u64 {
         self.taken.offset
     }
@@ -212,26 +223,28 @@ impl MediaSink {
         self.write_buffer.len()
     }
 
-    /// Whether the taken bytes exceed the limit of small media.
+    /// Whether the next write goes to the vault: the media is already there, or the taken bytes
+    /// exceed the limit of small media.
     pub(crate) fn is_for_vault(&self) -> bool {
         self.vault_media.is_some() || self.write_buffer.len() > self.sink_deps.small_media
     }
 
-    /// Whether the media is known to exceed the limit of small media.
+    /// Whether the media is known to exceed the limit of small media, by its announced length or by
+    /// the taken bytes.
     pub(crate) fn is_large(&self) -> bool {
         self.known_large || self.is_for_vault()
     }
 
-    /// Whether the buffer has bytes that will go to the vault in any case.
+    /// Whether the buffer has bytes that may be written to the vault before the media is complete.
     pub(crate) fn can_write(&self) -> bool {
         self.waiting() > 0 && self.is_large()
     }
 
-    /// Whether more bytes fit before the next [`MediaSink::write`]. Takes a pooled buffer if that is
-    /// needed and there is one.
+    /// Whether more bytes fit before the next [`MediaSink::write`]. Takes a pooled buffer if one is
+    /// needed and available.
     ///
-    /// When this returns false, the buffer is written at once and not with the next byte: otherwise
-    /// each of a thousand slow uploads could hold a full buffer.
+    /// If this returns false, the caller must write the buffer at once and not when the next byte
+    /// arrives. Otherwise each of a thousand slow uploads could hold a full buffer.
     pub(crate) fn has_room(&mut self) -> bool {
         let unpooled = self.unpooled();
         if self.write_buffer.needs_pooled(unpooled) {
@@ -246,24 +259,24 @@ impl MediaSink {
         self.write_buffer.room(unpooled, self.sent.offset) > 0
     }
 
-    /// Whether the running write will yield a [`Checkpoint`].
+    /// Whether the running write will yield a [`Checkpoint`] that the caller has not got yet.
     pub(crate) fn owes_checkpoint(&self) -> bool {
         self.writing
             .as_ref()
             .is_some_and(|writing| writing.checkpoint)
     }
 
-    /// Waits for the running write, then starts to write the buffer. Returns the [`Checkpoint`] of
-    /// the write that ended.
+    /// Waits for the running write, then starts to write the buffer. Returns the latest
+    /// [`Checkpoint`] of the writes that ended during the call, if any.
     ///
-    /// With `checkpoint`, the new write yields a checkpoint: the call that waits for it returns it,
-    /// unless [`MediaSink::flush_and_sync`] comes first and covers it. If the buffer is empty, the
-    /// running write becomes a checkpoint instead.
+    /// With `checkpoint`, the new write is a checkpoint. The next call of this method or of
+    /// [`MediaSink::await_write`] returns it; [`MediaSink::flush_and_sync`] drops it, because the
+    /// flush covers its bytes. If the buffer is empty, the running write becomes the checkpoint.
     pub(crate) async fn write(&mut self, checkpoint: bool) -> Result<Option<Checkpoint>, Error> {
         if checkpoint && self.waiting() == 0 {
             self.add_checkpoint();
         }
-        // At most one write at a time: a failed one must be known before another follows it.
+        // One write at a time: after a failed write, no other may follow.
         let earlier = self.await_write().await?;
         if self.write_buffer.len() == 0 {
             return Ok(earlier);
@@ -273,12 +286,12 @@ impl MediaSink {
         if is_pooled {
             return Ok(earlier);
         }
-        // Unpooled bytes are pieces of the connection's read buffer. An upload that read on during
-        // the write would hold two of those, and a thousand uploads too much memory.
+        // Unpooled bytes are slices of the connection's read buffer. An upload that reads during
+        // the write would hold two such buffers, which is too much memory for a thousand uploads.
         Ok(self.await_write().await?.or(earlier))
     }
 
-    /// Makes the running write a checkpoint. Nothing was taken after it.
+    /// Makes the running write a checkpoint. No bytes may have been taken after its batch.
     fn add_checkpoint(&mut self) {
         if let Some(writing) = &mut self.writing
             && !writing.checkpoint
@@ -296,7 +309,7 @@ impl MediaSink {
         let (from, pieces) = self.seal().await;
         let offset = from.offset;
         // A task, so that the next bytes are read while these are written. `stop_writing` or
-        // `await_write` waits for it before anything else happens to the media.
+        // `await_write` waits for the task before any other operation on the media.
         let write = async move { write_out(&*media.writer, offset, pieces).await };
         self.writing = Some(Box::new(Writing {
             task: tokio::spawn(write),
@@ -310,14 +323,14 @@ impl MediaSink {
             self.sent.begin_extent();
         }
         if is_large {
-            // Lets the write begin before more is read. Otherwise it might begin only when the next
-            // batch is full, and the disk would be idle until then.
+            // Lets the runtime start the write task. A task whose socket always has bytes might not
+            // yield until the next batch is full, and the disk would be idle until then.
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// Takes the batch out of the buffer. Returns where it begins, and its pieces.
+    /// Takes the batch out of the buffer. Returns the position at which it begins, and its pieces.
     async fn seal(&mut self) -> (RunningChecksum, Vec<Bytes>) {
         let from = std::mem::replace(&mut self.sent, self.taken.clone());
         let pieces = self.write_buffer.seal();
@@ -327,7 +340,7 @@ impl MediaSink {
 
     /// Writes and syncs all taken bytes. Returns the progress that may now be committed.
     pub(crate) async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
-        // Its checkpoint is dropped: the commit after this flush covers it.
+        // The checkpoint of that write is dropped: the commit after this flush covers its bytes.
         self.await_write().await?;
         if !self.is_for_vault() {
             return Ok(self.take_small().await);
@@ -335,7 +348,7 @@ impl MediaSink {
         let media = self.vault_media().await?;
         if self.write_buffer.len() > 0 {
             let (from, pieces) = self.seal().await;
-            // In this task: another one would add a wake-up to the acknowledgement.
+            // Not in a task of its own, which would delay the acknowledgement by a wake-up.
             let written = write_out_and_sync(&*media.writer, from.offset, pieces).await;
             self.record_write(written, from)?;
         } else {
@@ -366,15 +379,15 @@ impl MediaSink {
         })
     }
 
-    /// Waits for the running write and ignores its result. Afterwards no byte of this sink can be
-    /// written after those of another writer.
+    /// Waits for the running write and ignores its result. Afterwards this sink cannot overwrite
+    /// bytes of the session's next writer.
     pub(crate) async fn stop_writing(&mut self) {
         if let Some(writing) = self.writing.take() {
             writing.task.await.ok();
         }
     }
 
-    /// Gives the media up and deletes it from the vault.
+    /// Deletes the media from the vault, if it is there. The sink must not be used afterwards.
     pub(crate) async fn discard(&mut self) {
         self.stop_writing().await;
         if let Some(media) = self.vault_media.take()
@@ -393,11 +406,13 @@ impl MediaSink {
         }
     }
 
+    /// Adds bytes to the buffer.
     fn keep(&mut self, data: Bytes) {
         self.taken.advance(&data);
         self.write_buffer.push(data);
     }
 
+    /// Returns the media in the vault. Creates it if this is the first write.
     async fn vault_media(&mut self) -> Result<VaultMedia, Error> {
         if let Some(media) = &self.vault_media {
             return Ok(media.clone());
@@ -407,10 +422,10 @@ impl MediaSink {
         Ok(self.vault_media.insert(VaultMedia { id, writer }).clone())
     }
 
-    /// Waits for the running write and returns its [`Checkpoint`], if it was to yield one.
+    /// Waits for the running write and returns its [`Checkpoint`], if it was one.
     ///
     /// # Errors
-    /// The vault's. After [`VaultError::NoSpace`] the sink is back at the last written byte.
+    /// The vault's. [`VaultError::NoSpace`] rewinds the sink to the end of the written bytes.
     pub(crate) async fn await_write(&mut self) -> Result<Option<Checkpoint>, Error> {
         let Some(writing) = self.writing.take() else {
             return Ok(None);
@@ -429,7 +444,8 @@ impl MediaSink {
         Ok(None)
     }
 
-    /// Records the result of the write of a batch that began at `from`.
+    /// Handles the result of the write of a batch that began at `from`: a full disk rewinds the
+    /// sink.
     fn record_write(
         &mut self,
         written: Result<(), WriteFailed>,
@@ -451,9 +467,10 @@ impl MediaSink {
         }
     }
 
-    /// Drops all bytes behind those that were written before the disk was full.
+    /// Drops all taken bytes after the first `written` bytes of a batch that began at `from`.
     fn rewind_to(&mut self, from: RunningChecksum, pieces: &[Bytes], written: u64) {
-        // The checksum of the written part is computed again: a checksum cannot be taken back.
+        // The checksum of the written part is computed again, because bytes cannot be removed from
+        // a checksum.
         let mut position = from;
         let mut left = usize::try_from(written).unwrap_or(usize::MAX);
         for piece in pieces {
@@ -464,10 +481,11 @@ impl MediaSink {
         drop(self.write_buffer.seal());
         self.sent = position.clone();
         self.taken = position;
-        // MD5 and SHA-256 have seen dropped bytes. They are computed from the stored media instead.
+        // MD5 and SHA-256 include dropped bytes, so they will be computed from the stored media.
         self.slow.invalidate();
     }
 
+    /// Returns all bytes of small media.
     async fn take_small(&mut self) -> FlushedMedia {
         let bytes = self.write_buffer.concat();
         self.slow.update(vec![bytes.clone()]).await;
@@ -488,6 +506,7 @@ impl MediaSink {
         }
     }
 
+    /// Returns the progress at a position of media in the vault.
     async fn progress(&mut self, at: &RunningChecksum, id: MediaId) -> Progress {
         Progress {
             offset: at.offset,

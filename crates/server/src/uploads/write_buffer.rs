@@ -1,8 +1,8 @@
 //! Bytes between the socket and the vault, and the bound on their memory.
 //!
-//! Large writes make a disk fast, but a large buffer for each of a thousand slow connections would
-//! take a gigabyte. A [`WriteBuffer`] therefore grows beyond [`SMALL_BUFFER`] or [`MODEST_BUFFER`]
-//! only with memory from the server's [`BufferPool`], and only when the bytes are there.
+//! A disk is fast only with large writes, but a large buffer for each of a thousand slow
+//! connections would take a gigabyte. A [`WriteBuffer`] therefore grows beyond [`SMALL_BUFFER`] or
+//! [`MODEST_BUFFER`] only with memory from the server's [`BufferPool`], and only when it is full.
 //! docs/adr/0001 compares this with buffers of other sizes and with huge pages.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,32 +10,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Buf as _, Bytes, BytesMut};
 use windlass_store::WRITE_UNIT;
 
-// The default and maximum of `Limits::small_media`: below it the media may still go to the ledger.
 /// Number of bytes that a buffer may hold without pooled memory while its media may still be small.
+// Equal to the default and maximum of `Limits::small_media`: media of up to this length may still
+// go to the ledger.
 pub(crate) const SMALL_BUFFER: usize = 64 * 1024;
 
-// A thousand slow uploads hold 16 MiB in this way, half of the default pool.
-/// Number of bytes that a buffer of larger media may hold without pooled memory.
+/// Number of bytes that a buffer may hold without pooled memory once its media is known to be
+/// large.
+// A thousand slow uploads thus hold 16 MiB, half the size of the default pool.
 pub(crate) const MODEST_BUFFER: usize = 16 * 1024;
 
-// A `Bytes` costs an allocation and its bookkeeping, which for tiny pieces exceeds the copy.
-/// Length below which pieces are copied together.
+/// Length below which pieces are copied into a shared run.
+// Keeping a `Bytes` costs an allocation and bookkeeping, which for tiny pieces exceeds a copy.
 const COPIED_BELOW: usize = 4 * 1024;
 
-// Runs of a fixed size, since growing a single one would hold up to twice the bytes.
 /// Minimum length of a run of copied pieces.
+// Runs have a fixed size: a single growing run would take up to twice the memory of its bytes.
 const RUN_LEN: usize = 1024;
 
 /// Collects bytes for one write.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
-    /// Unpooled bytes, as they came from the connection.
+    /// Unpooled bytes: large pieces as they came from the connection, and full runs of tiny ones.
     pieces: Vec<Bytes>,
-    /// The run that tiny pieces are copied to.
+    /// The run to which tiny pieces are copied.
     tail: BytesMut,
-    /// Number of all bytes.
+    /// Number of bytes in the buffer.
     len: usize,
-    /// Holds all bytes once the batch is a large one.
+    /// Pooled memory, which then holds all bytes.
     pooled: Option<PooledBuffer>,
 }
 
@@ -49,13 +51,13 @@ impl WriteBuffer {
         self.pooled.is_some()
     }
 
-    /// Whether the buffer can hold more only with pooled memory. Without, it may hold `unpooled`
-    /// bytes.
+    /// Whether the buffer can hold more bytes only with pooled memory. Without pooled memory it may
+    /// hold `unpooled` bytes.
     pub(crate) fn needs_pooled(&self, unpooled: usize) -> bool {
         self.pooled.is_none() && self.len >= unpooled
     }
 
-    /// Moves the bytes to pooled memory, which has room for more of them.
+    /// Moves the bytes to pooled memory, which must have room for them.
     pub(crate) fn move_to(&mut self, mut pooled: PooledBuffer) {
         self.seal_tail();
         for piece in std::mem::take(&mut self.pieces) {
@@ -64,11 +66,12 @@ impl WriteBuffer {
         self.pooled = Some(pooled);
     }
 
-    /// Number of bytes that fit before the buffer is to be written; zero if it is full. Its first
-    /// byte is at `start` of the media, and it may hold `unpooled` bytes without pooled memory.
+    /// Number of bytes that fit before the buffer must be written; zero if it is full. `start` is
+    /// the offset of the buffer's first byte in the media. Without pooled memory the buffer may
+    /// hold `unpooled` bytes.
     pub(crate) fn room(&self, unpooled: usize, start: u64) -> usize {
         // A pooled batch ends at a multiple of the vault's write unit, wherever it begins. The next
-        // one then begins there, so that all but the first can be written with O_DIRECT as a whole.
+        // batch begins there, so all batches but the first can be written as a whole with O_DIRECT.
         let misalignment = usize::try_from(start % WRITE_UNIT as u64).expect("less than a unit");
         let most = match &self.pooled {
             Some(pooled) => pooled.limit() - misalignment,
@@ -77,11 +80,11 @@ impl WriteBuffer {
         most.saturating_sub(self.len)
     }
 
-    /// Adds bytes, at most as many as there is room for.
+    /// Adds bytes. They must fit; see [`WriteBuffer::room`].
     pub(crate) fn push(&mut self, data: Bytes) {
         self.len += data.len();
         if let Some(pooled) = &mut self.pooled {
-            // Copied, so that the memory of `data` can be read into again, and for the alignment.
+            // Copied for the alignment, and so that the connection can reuse the memory of `data`.
             pooled.push(&data);
         } else if data.len() < COPIED_BELOW {
             self.copy(&data);
@@ -103,8 +106,8 @@ impl WriteBuffer {
 
     /// Takes all bytes out as one `Bytes` outside of the pool.
     pub(crate) fn concat(&mut self) -> Bytes {
-        // Small media lives on in the ledger's queue and in the handler's hands: copied, so that it
-        // holds no memory of the pool for that time.
+        // Pooled bytes are copied: the ledger's queue and the handler keep small media for some
+        // time, in which it should hold no memory of the pool.
         let is_pooled = self.pooled.is_some();
         let mut pieces = self.seal();
         if pieces.len() == 1 && !is_pooled {
@@ -117,6 +120,7 @@ impl WriteBuffer {
         all.freeze()
     }
 
+    /// Copies bytes to runs.
     fn copy(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             if self.tail.capacity() == self.tail.len() {
@@ -137,22 +141,23 @@ impl WriteBuffer {
     }
 }
 
-// One size for all, so that memory that one upload returns fits the next (docs/adr/0001).
-/// Length of a segment.
+/// Length of a segment in bytes.
+// All segments have the same size, so that any upload can reuse any free one (docs/adr/0001).
 const SEGMENT_LEN: usize = 256 * 1024;
 
-// More of them made single uploads no faster.
 /// Maximum number of segments in a [`PooledBuffer`].
+// More segments made single uploads no faster.
 const MAX_SEGMENTS: usize = 4;
 
-// With the room for their alignment these are more than 32 MiB, the largest threshold of glibc: it
-// maps such an allocation by itself, does not fill it with zeros, and unmaps it when it is freed.
 /// Number of segments that are allocated together.
+// The segments and the room for their alignment are more than 32 MiB, the maximum of glibc's mmap
+// threshold. glibc maps such an allocation separately, so its zeroed memory costs nothing until it
+// is used, and it is unmapped when it is freed.
 const SEGMENTS_PER_ALLOCATION: usize = 32 * 1024 * 1024 / SEGMENT_LEN;
 
-// The caller calls once a second, so this is ten seconds.
-/// Number of calls of [`BufferPool::free_if_unused`] without a buffer in use after which all memory
-/// is freed.
+/// Number of consecutive calls of [`BufferPool::free_if_unused`] without a use of the pool after
+/// which its memory is freed.
+// `free_if_unused` is called once a second, so this is ten seconds.
 const UNUSED_CALLS: u32 = 10;
 
 /// Length of the longest pooled buffer.
@@ -161,10 +166,10 @@ pub(crate) const MAX_BUFFER_LEN: usize = MAX_SEGMENTS * SEGMENT_LEN;
 
 /// The memory of large batches: a fixed number of segments for all uploads of a server.
 ///
-/// Direct writes need memory that is aligned to [`WRITE_UNIT`], and memory that is used again: the
-/// first touch of new memory costs more than copying into old. So all segments are cut from a few
-/// large allocations. These cost memory only where a segment was used, and are freed when no upload
-/// has needed one for a while.
+/// Direct writes need memory that is aligned to [`WRITE_UNIT`]. It should also be reused, because a
+/// page fault on new memory costs more than copying into memory that was used before. So all
+/// segments are cut from a few large allocations. An unused segment takes no physical memory, and
+/// the allocations are freed when no upload has needed a segment for a while.
 #[derive(Debug, Clone)]
 pub(crate) struct BufferPool(Arc<Pool>);
 
@@ -173,7 +178,7 @@ pub(crate) struct BufferPool(Arc<Pool>);
 pub(crate) enum Priority {
     /// The upload has no buffer.
     First,
-    /// The upload has a buffer that is being written.
+    /// The upload has a buffer, which is being written.
     Second,
 }
 
@@ -187,7 +192,8 @@ struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Allocated segments that are in no buffer. A stack: the segment used last is still cached.
+    /// Allocated segments that are in no buffer. A stack, because the segment that was used last is
+    /// most likely still in the CPU cache.
     free: Vec<BytesMut>,
     /// Number of segments in buffers.
     taken: usize,
@@ -195,7 +201,7 @@ struct State {
     unused_calls: u32,
 }
 
-/// Some segments of the pool, which are filled one after the other.
+/// A buffer of one or more segments, which are filled one after the other.
 #[derive(Debug)]
 pub(crate) struct PooledBuffer {
     segments: Vec<Segment>,
@@ -211,7 +217,8 @@ struct Segment {
 }
 
 impl BufferPool {
-    /// Creates a pool of `bytes`, at least of one buffer. Allocates nothing yet.
+    /// Creates a pool of `bytes`, but of at least one buffer of maximum length. Allocates nothing
+    /// yet.
     pub(crate) fn new(bytes: u64) -> Self {
         let total = usize::try_from(bytes / SEGMENT_LEN as u64).unwrap_or(usize::MAX);
         Self(Arc::new(Pool {
@@ -220,18 +227,20 @@ impl BufferPool {
         }))
     }
 
-    /// Takes an empty buffer: a large one while there is plenty of memory, a smaller one if most is
-    /// taken. `None` if all is taken, or if the upload should wait for the buffer it has.
+    /// Takes an empty buffer: a large one while most of the pool is free, and a smaller one
+    /// otherwise. `None` if no segment is free. Also `None` for [`Priority::Second`] if less than a
+    /// quarter is free: the upload should then wait for its first buffer.
     pub(crate) fn acquire(&self, priority: Priority) -> Option<PooledBuffer> {
         let Self(pool) = self;
         let mut state = pool.state();
         let available = pool.total - state.taken;
-        // The last quarter is for uploads that have none. The others wait for their own buffer,
-        // which is better than writing 16 KiB at a time.
+        // The last quarter is for uploads without a buffer, which would have to write 16 KiB at a
+        // time. The others lose less: they only wait for their own buffer.
         if available == 0 || (priority == Priority::Second && available < pool.total / 4) {
             return None;
         }
-        // Smaller buffers once less than 16 large ones are left, so that many uploads share the rest.
+        // Fewer segments for each buffer once there are not enough for 16 large buffers, so that
+        // many uploads share the rest.
         let count = (available / (4 * MAX_SEGMENTS)).clamp(1, MAX_SEGMENTS);
         let segment = |memory| Segment {
             memory,
@@ -242,12 +251,12 @@ impl BufferPool {
         Some(PooledBuffer { segments })
     }
 
-    /// Frees the memory if no buffer is in use and none was taken during the last
-    /// [`UNUSED_CALLS`] calls. To be called regularly.
+    /// Frees all memory if no buffer is in use and none was taken during the last [`UNUSED_CALLS`]
+    /// calls. Must be called once a second.
     pub(crate) fn free_if_unused(&self) {
         let mut state = self.0.state();
         state.unused_calls = state.unused_calls.saturating_add(1);
-        // All or nothing: segments share their allocations, so freeing some would free no memory.
+        // All or none: segments share their allocations, so freeing some of them frees no memory.
         if state.taken == 0 && state.unused_calls >= UNUSED_CALLS {
             state.free = Vec::new();
         }
@@ -271,7 +280,7 @@ impl State {
     }
 }
 
-/// Allocates aligned segments.
+/// Allocates [`SEGMENTS_PER_ALLOCATION`] aligned segments.
 fn allocate() -> Vec<BytesMut> {
     let mut all = BytesMut::zeroed(SEGMENTS_PER_ALLOCATION * SEGMENT_LEN + WRITE_UNIT);
     let misalignment = all.as_ptr().align_offset(WRITE_UNIT);
@@ -289,7 +298,7 @@ impl PooledBuffer {
     /// Adds bytes.
     ///
     /// # Panics
-    /// If they exceed [`PooledBuffer::limit`] together with the bytes before them.
+    /// If the buffer would hold more than [`PooledBuffer::limit`] bytes.
     pub(crate) fn push(&mut self, mut data: &[u8]) {
         for segment in &mut self.segments {
             let room = &mut segment.memory[segment.len..];
@@ -406,7 +415,7 @@ mod tests {
         std::iter::from_fn(|| buffer_pool.acquire(priority)).collect()
     }
 
-    /// Buffers that are allocated and in no buffer.
+    /// Number of segments that are allocated and in no buffer.
     fn free(buffer_pool: &BufferPool) -> usize {
         buffer_pool.0.state().free.len()
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::capacity::Capacity;
 use crate::config::Limits;
 
-/// A sink that has taken as much of large media as it may without pooled memory.
+/// A sink of large media that has taken as many bytes as it may hold without pooled memory.
 fn full_sink(buffer_pool: &BufferPool) -> MediaSink {
     let sink_deps = SinkDeps {
         ledger: Arc::new(MemoryLedger::new()),
