@@ -22,7 +22,7 @@ use crate::upload_loop::UploadDriver;
 
 /// Media of up to this size is uploaded in one request by default. Google's documents recommend "5
 /// MB or less".
-const SMALL: u64 = 5 * 1024 * 1024;
+const MAX_SINGLE_REQUEST: u64 = 5 * 1024 * 1024;
 
 /// Uploads and downloads media, and manages upload sessions. Cheap to clone; clones share
 /// connections and tokens.
@@ -258,29 +258,29 @@ async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecor
 /// the media's size.
 async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
     let parameters = Parameters::parse(upload.url.query()).map_err(Cause::from)?;
-    let asked = upload
+    let requested = upload
         .requested_type
         .or_else(|| UploadType::from_parameters(&parameters).ok());
-    if asked == Some(UploadType::Resumable) {
+    if requested == Some(UploadType::Resumable) {
         return Ok(UploadType::Resumable);
     }
     let size = known_size(media).await?;
-    match (asked, size) {
+    match (requested, size) {
         (Some(_), None) => Err(Cause::TooLongForOneRequest.into()),
-        (Some(asked), Some(_)) => Ok(asked),
-        (None, Some(size)) if size <= SMALL && upload.metadata.is_some() => {
+        (Some(requested), Some(_)) => Ok(requested),
+        (None, Some(size)) if size <= MAX_SINGLE_REQUEST && upload.metadata.is_some() => {
             Ok(UploadType::Multipart)
         }
-        (None, Some(size)) if size <= SMALL => Ok(UploadType::Media),
+        (None, Some(size)) if size <= MAX_SINGLE_REQUEST => Ok(UploadType::Media),
         (None, _) => Ok(UploadType::Resumable),
     }
 }
 
-/// Returns the size of the media if it is known. A stream is read up to one byte past [`SMALL`] to
+/// Returns the size of the media if it is known. A stream is read up to one byte past [`MAX_SINGLE_REQUEST`] to
 /// find it out.
 async fn known_size(media: &mut Media) -> Result<Option<u64>, Error> {
     if media.is_stream() {
-        let filled = media.fill(SMALL + 1).await?;
+        let filled = media.fill(MAX_SINGLE_REQUEST + 1).await?;
         return Ok(filled.ended.then_some(filled.end));
     }
     Ok(media.total())

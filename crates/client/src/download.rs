@@ -37,10 +37,10 @@ mod tests;
 pub use error::DownloadError;
 
 /// Maximum number of consecutive redirections.
-const REDIRECTIONS: usize = 5;
+const MAX_REDIRECTIONS: usize = 5;
 
 /// Longest wait that a server may ask for. The download fails at once if a server asks for more.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// The description of a download. `Debug` hides the query of the URL, which may hold credentials.
 #[derive(Clone)]
@@ -193,9 +193,9 @@ impl Run<'_> {
             if self.partial.received() > before {
                 backoff.reset();
             }
-            let asked = retry_after.unwrap_or_default();
+            let requested_wait = retry_after.unwrap_or_default();
             let wait = match backoff.next(random()) {
-                Some(wait) if asked <= LONGEST_RETRY_AFTER => wait.max(asked),
+                Some(wait) if requested_wait <= MAX_RETRY_AFTER => wait.max(requested_wait),
                 _ => return Err(error),
             };
             tracing::debug!(%error, "the download broke");
@@ -233,7 +233,7 @@ impl Run<'_> {
     /// Sends the request and follows redirections. A refused token is refreshed once.
     async fn open(&mut self) -> Result<Incoming, RetryDecision> {
         let mut url = self.download.url.clone();
-        for _ in 0..=REDIRECTIONS {
+        for _ in 0..=MAX_REDIRECTIONS {
             let incoming = self.transport.open(self.request(&url).await?).await?;
             match incoming.status.as_u16() {
                 301 | 302 | 303 | 307 | 308 => url = redirected(&url, &incoming.headers)?,

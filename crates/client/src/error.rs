@@ -159,7 +159,7 @@ fn kind_of_failure(failure: &Failure) -> Kind {
 fn kind_of_download(error: &DownloadError) -> Kind {
     match error {
         DownloadError::Exists { .. }
-        | DownloadError::UnknownOrigin { .. }
+        | DownloadError::UnrelatedFile { .. }
         | DownloadError::OtherUrl { .. }
         | DownloadError::NotAFile { .. }
         | DownloadError::File { .. } => Kind::Target,

@@ -305,7 +305,7 @@ impl LockedRecord {
     /// because the server is queried before an upload continues.
     pub(crate) fn committed(&mut self, offset: u64) -> Result<(), JournalError> {
         self.record.committed = offset;
-        self.record.touched = now();
+        self.record.updated = now();
         let due = |progress_written: Instant| progress_written.elapsed() >= PROGRESS_INTERVAL;
         if self.progress_written.is_none_or(due) {
             self.write_progress()?;
@@ -324,7 +324,7 @@ impl LockedRecord {
     pub(crate) fn new_session(&mut self, session: SessionUri) -> Result<(), JournalError> {
         self.record.session = session;
         self.record.committed = 0;
-        self.record.touched = now();
+        self.record.updated = now();
         self.progress_written = None;
         // The progress of the old session must not be read as the new one's.
         self.files.remove_progress()?;

@@ -43,7 +43,7 @@ pub enum State {
     /// All media is sent; the reply is awaited.
     Finishing,
     /// The server is asked for the number of committed bytes.
-    Asking,
+    Querying,
     /// An attempt failed; the next one follows after a wait.
     Waiting(Wait),
     /// A new token is being fetched.
@@ -114,7 +114,7 @@ impl ByteCounter {
     }
 }
 
-/// Measures the rate over the last [`WINDOW`].
+/// Measures the rate over the last [`RATE_PERIOD`].
 #[derive(Debug)]
 pub(crate) struct RateMeter {
     counter: ByteCounter,
@@ -122,7 +122,7 @@ pub(crate) struct RateMeter {
 }
 
 /// Period over which the rate is measured.
-const WINDOW: Duration = Duration::from_secs(5);
+const RATE_PERIOD: Duration = Duration::from_secs(5);
 
 impl RateMeter {
     pub(crate) fn new(counter: ByteCounter) -> Self {
@@ -134,7 +134,7 @@ impl RateMeter {
     pub(crate) fn bytes_per_second(&mut self) -> u64 {
         let (now, transferred) = (Instant::now(), self.counter.transferred());
         self.samples.push_back((now, transferred));
-        while self.samples.len() > 2 && now.duration_since(self.samples[1].0) >= WINDOW {
+        while self.samples.len() > 2 && now.duration_since(self.samples[1].0) >= RATE_PERIOD {
             self.samples.pop_front();
         }
         let (since, before) = self.samples[0];

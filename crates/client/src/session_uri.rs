@@ -47,7 +47,7 @@ impl SessionUri {
     }
 
     /// Records that the server issued this URI for an upload to `url`.
-    pub(crate) fn issued_for(self, url: &Url) -> Self {
+    pub(crate) fn with_upload_origin(self, url: &Url) -> Self {
         Self {
             upload_origin: Some(url.origin()),
             ..self

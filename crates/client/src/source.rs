@@ -38,13 +38,13 @@ pub(crate) use stream::Filled;
 /// assert_eq!(format!("{file:?} {memory:?} {piped:?}"), r#"Source("llama.jpg") Source(bytes) Source(stream)"#);
 /// ```
 pub struct Source {
-    from: Origin,
+    kind: SourceKind,
     length: Option<u64>,
     window: u64,
     spill: Option<PathBuf>,
 }
 
-enum Origin {
+enum SourceKind {
     Path(PathBuf),
     Bytes(Bytes),
     Reader(Reader),
@@ -62,12 +62,12 @@ impl Source {
     /// [`reader`](Self::reader), and so is a file that reports a size of zero but has content, like
     /// those in `/proc`. A FIFO opens when its other end does.
     pub fn path(path: impl Into<PathBuf>) -> Self {
-        Self::new(Origin::Path(path.into()))
+        Self::new(SourceKind::Path(path.into()))
     }
 
     /// Reads bytes in memory.
     pub fn bytes(bytes: impl Into<Bytes>) -> Self {
-        Self::new(Origin::Bytes(bytes.into()))
+        Self::new(SourceKind::Bytes(bytes.into()))
     }
 
     /// Reads a stream once, front to back: standard input, a pipe, the body of a download.
@@ -75,7 +75,7 @@ impl Source {
     /// Its length is unknown until its end, unless [`with_length`](Self::with_length) states it,
     /// and only a [window](Self::with_window) of the read bytes is kept.
     pub fn reader(reader: impl AsyncRead + Send + Unpin + 'static) -> Self {
-        Self::new(Origin::Reader(Box::new(reader)))
+        Self::new(SourceKind::Reader(Box::new(reader)))
     }
 
     /// States the number of bytes. Media of another length is an error; to detect it, a reader is
@@ -110,9 +110,9 @@ impl Source {
         self
     }
 
-    fn new(from: Origin) -> Self {
+    fn new(kind: SourceKind) -> Self {
         Self {
-            from,
+            kind,
             length: None,
             window: DEFAULT_WINDOW,
             spill: None,
@@ -122,10 +122,10 @@ impl Source {
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.from {
-            Origin::Path(path) => f.debug_tuple("Source").field(path).finish(),
-            Origin::Bytes(_) => f.write_str("Source(bytes)"),
-            Origin::Reader(_) => f.write_str("Source(stream)"),
+        match &self.kind {
+            SourceKind::Path(path) => f.debug_tuple("Source").field(path).finish(),
+            SourceKind::Bytes(_) => f.write_str("Source(bytes)"),
+            SourceKind::Reader(_) => f.write_str("Source(stream)"),
         }
     }
 }
@@ -150,13 +150,13 @@ impl Source {
             let media = StreamMedia::new(reader, path, self.length, keep).await?;
             Ok(Media(Inner::Stream(media)))
         };
-        match self.from {
-            Origin::Reader(reader) => stream(reader, None).await,
-            Origin::Bytes(bytes) => {
+        match self.kind {
+            SourceKind::Reader(reader) => stream(reader, None).await,
+            SourceKind::Bytes(bytes) => {
                 check_stated_length(self.length, bytes.len() as u64)?;
                 Ok(Media(Inner::Bytes(bytes)))
             }
-            Origin::Path(path) => match file::open(path.clone()).await? {
+            SourceKind::Path(path) => match file::open(path.clone()).await? {
                 Opened::Regular(media) => {
                     check_stated_length(self.length, media.size())?;
                     Ok(Media(Inner::File(media)))

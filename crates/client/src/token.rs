@@ -51,13 +51,13 @@ const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
 pub struct TokenSource(Arc<Inner>);
 
 struct Inner {
-    origin: Origin,
+    kind: SourceKind,
     cached: Mutex<Cached>,
     /// Number of refreshes so far.
     refreshes: AtomicU64,
 }
 
-enum Origin {
+enum SourceKind {
     Fixed(String),
     Environment(String),
     File(PathBuf),
@@ -77,10 +77,10 @@ enum Cached {
 #[non_exhaustive]
 pub enum TokenError {
     /// The source's output is empty or has characters that are not allowed in tokens.
-    #[error("{origin} does not provide a valid token")]
+    #[error("{token_source} does not provide a valid token")]
     NotAToken {
         /// The source.
-        origin: String,
+        token_source: String,
     },
     /// The environment variable is not set.
     #[error("the environment variable {name} is not set")]
@@ -107,10 +107,10 @@ pub enum TokenError {
         message: String,
     },
     /// The source took too long.
-    #[error("{origin} provided no token within {} s", limit.as_secs())]
+    #[error("{token_source} provided no token within {} s", limit.as_secs())]
     Timeout {
         /// The source.
-        origin: String,
+        token_source: String,
         /// The time limit.
         limit: Duration,
     },
@@ -149,29 +149,29 @@ impl TokenSource {
     pub fn fixed(token: impl Into<String>) -> Result<Self, TokenError> {
         let token = token.into();
         let is_token = bearer(&token).is_some();
-        let origin = Origin::Fixed(token);
+        let kind = SourceKind::Fixed(token);
         if is_token {
-            Ok(Self::of(origin))
+            Ok(Self::of(kind))
         } else {
-            Err(origin.not_a_token())
+            Err(kind.not_a_token())
         }
     }
 
     /// Reads the token from a file, which contains nothing else.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self::of(Origin::File(path.into()))
+        Self::of(SourceKind::File(path.into()))
     }
 
     /// Reads the token from an environment variable. It cannot be refreshed when a server refuses
     /// it.
     pub fn environment(name: impl Into<String>) -> Self {
-        Self::of(Origin::Environment(name.into()))
+        Self::of(SourceKind::Environment(name.into()))
     }
 
     /// Runs a command with `sh -c` and uses its standard output as the token, for instance `gcloud
     /// auth print-access-token`. The command has 30 seconds and no standard input.
     pub fn command(command: impl Into<String>) -> Self {
-        Self::of(Origin::Command(command.into()))
+        Self::of(SourceKind::Command(command.into()))
     }
 
     /// Uses Google's application default credentials for these scopes: the service account that
@@ -180,7 +180,7 @@ impl TokenSource {
     /// needed.
     pub fn google(scopes: &[&str]) -> Self {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
-        Self::of(Origin::Google(scopes))
+        Self::of(SourceKind::Google(scopes))
     }
 
     /// Parses the command line form of a source.
@@ -217,9 +217,9 @@ impl TokenSource {
         }
     }
 
-    fn of(origin: Origin) -> Self {
+    fn of(kind: SourceKind) -> Self {
         Self(Arc::new(Inner {
-            origin,
+            kind,
             cached: Mutex::new(Cached::Nothing),
             refreshes: AtomicU64::new(0),
         }))
@@ -232,12 +232,15 @@ impl TokenSource {
     /// Dropping the future kills the command, if one runs.
     pub(crate) async fn token(&self) -> Result<HeaderValue, TokenError> {
         let mut cached = self.0.cached.lock().await;
-        self.0.origin.cached_or_fetched(&mut cached).await
+        self.0.kind.cached_or_fetched(&mut cached).await
     }
 
     /// Returns whether a refresh can bring another token.
     pub(crate) fn can_refresh(&self) -> bool {
-        !matches!(self.0.origin, Origin::Fixed(_) | Origin::Environment(_))
+        !matches!(
+            self.0.kind,
+            SourceKind::Fixed(_) | SourceKind::Environment(_)
+        )
     }
 
     /// Fetches a new token after a server has refused the current one. Returns `false` if the
@@ -254,7 +257,7 @@ impl TokenSource {
         let mut cached = self.0.cached.lock().await;
         if self.0.refreshes.load(Ordering::Acquire) == before {
             *cached = Cached::Nothing;
-            self.0.origin.cached_or_fetched(&mut cached).await?;
+            self.0.kind.cached_or_fetched(&mut cached).await?;
             self.0.refreshes.fetch_add(1, Ordering::Release);
         }
         Ok(true)
@@ -263,11 +266,11 @@ impl TokenSource {
 
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TokenSource({})", self.0.origin)
+        write!(f, "TokenSource({})", self.0.kind)
     }
 }
 
-impl Origin {
+impl SourceKind {
     /// Returns the cached token, or fetches one and caches it.
     async fn cached_or_fetched(&self, cached: &mut Cached) -> Result<HeaderValue, TokenError> {
         if let Cached::Token(token) = cached {
@@ -275,7 +278,7 @@ impl Origin {
         }
         let token = timeout(FETCH_TIMEOUT, self.fetch(cached)).await;
         let token = token.map_err(|_| TokenError::Timeout {
-            origin: self.to_string(),
+            token_source: self.to_string(),
             limit: FETCH_TIMEOUT,
         })??;
         let bearer = bearer(&token).ok_or_else(|| self.not_a_token())?;
@@ -287,7 +290,7 @@ impl Origin {
 
     fn not_a_token(&self) -> TokenError {
         TokenError::NotAToken {
-            origin: self.to_string(),
+            token_source: self.to_string(),
         }
     }
 
@@ -310,7 +313,7 @@ impl Origin {
 }
 
 /// Hides tokens and commands, whose arguments may be secret.
-impl fmt::Display for Origin {
+impl fmt::Display for SourceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(_) => f.write_str("literal"),
@@ -363,7 +366,7 @@ async fn google(scopes: &[String], cached: &mut Cached) -> Result<String, gcp_au
 }
 
 /// Maximum length of a command's error message in characters.
-const LONGEST_MESSAGE: usize = 200;
+const MAX_MESSAGE_LEN: usize = 200;
 
 /// Runs a command and returns its standard output. Dropping the future kills the command.
 async fn command_output(command: &str) -> Result<String, TokenError> {
@@ -394,7 +397,7 @@ fn first_line(stderr_text: &str) -> Option<String> {
         .map(str::trim)
         .find(|line| !line.is_empty())?;
     let shown = line.chars().filter(|char| !char.is_control());
-    Some(shown.take(LONGEST_MESSAGE).collect())
+    Some(shown.take(MAX_MESSAGE_LEN).collect())
 }
 
 /// A transport and the token source for its requests.
@@ -421,14 +424,14 @@ impl AuthenticatedTransport {
         self.token.as_ref().is_some_and(TokenSource::can_refresh)
     }
 
-    /// Returns the token for a request to `to`, if `to` has the origin of the `asked` URL.
+    /// Returns the token for a request to `url`, if `url` has the origin of the `given` URL.
     pub(crate) async fn token_for(
         &self,
-        asked: &Url,
-        to: &Url,
+        given: &Url,
+        url: &Url,
     ) -> Result<Option<HeaderValue>, TokenError> {
         match &self.token {
-            Some(token) if asked.origin() == to.origin() => Ok(Some(token.token().await?)),
+            Some(token) if given.origin() == url.origin() => Ok(Some(token.token().await?)),
             _ => Ok(None),
         }
     }

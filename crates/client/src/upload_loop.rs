@@ -24,7 +24,7 @@ use crate::upload::{Upload, Uploaded};
 mod requests;
 
 /// Interval of progress reports while a request is being sent.
-const TICK: Duration = Duration::from_millis(100);
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Drives one upload.
 pub(crate) struct UploadDriver<'a> {
@@ -173,7 +173,7 @@ impl<'a> UploadDriver<'a> {
         self.report(state_of(&request));
         let transport = self.transport;
         let mut sending = std::pin::pin!(transport.inner().send(outgoing));
-        let mut tick = interval(TICK);
+        let mut tick = interval(REPORT_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let outcome = loop {
             tokio::select! {
@@ -236,7 +236,7 @@ impl<'a> UploadDriver<'a> {
             return Err(Cause::Downgrade.into());
         }
         let session = SessionUri::try_from(session).map_err(Cause::SessionUri)?;
-        let session = session.issued_for(&self.upload.url);
+        let session = session.with_upload_origin(&self.upload.url);
         self.session = Some(session.clone());
         match (&mut self.locked, &self.upload.journal) {
             (Some(locked), _) => locked.new_session(session)?,
@@ -254,7 +254,7 @@ impl<'a> UploadDriver<'a> {
     /// Releases committed media and records the progress. The server has the authoritative offset;
     /// the journal's is for display only.
     fn committed(&mut self, offset: u64) {
-        self.media.release(self.transfer.floor());
+        self.media.release(self.transfer.kept_from());
         if let Some(Err(error)) = self.locked.as_mut().map(|locked| locked.committed(offset)) {
             warn_progress_not_written(&error);
         }
@@ -361,7 +361,7 @@ fn warn_progress_not_written(error: &JournalError) {
 fn state_of(request: &Request) -> State {
     match request {
         Request::Start => State::Starting,
-        Request::Query { .. } => State::Asking,
+        Request::Query { .. } => State::Querying,
         Request::Data(chunk) if chunk.is_empty() => State::Finishing,
         Request::SingleRequest | Request::Data(_) => State::Sending,
     }

@@ -179,7 +179,7 @@ impl Transfer {
     }
 
     /// Returns the offset before which no media is requested again.
-    pub fn floor(&self) -> u64 {
+    pub fn kept_from(&self) -> u64 {
         match self.plan.media.window {
             Some(_) => self.furthest,
             None => 0,
@@ -329,8 +329,8 @@ impl Transfer {
         if committed > self.reach() {
             return self.offset_beyond_sent(committed);
         }
-        if committed < self.floor() {
-            let kept_from = self.floor();
+        if committed < self.kept_from() {
+            let kept_from = self.kept_from();
             return self.fail(Failure::SessionRewound {
                 committed,
                 kept_from,
@@ -397,8 +397,8 @@ impl Transfer {
         if restarts >= self.plan.retry_policy.restarts {
             return self.fail(Failure::SessionsLost { restarts, status });
         }
-        if self.floor() > 0 {
-            let kept_from = self.floor();
+        if self.kept_from() > 0 {
+            let kept_from = self.kept_from();
             return self.fail(Failure::SessionRewound {
                 committed: 0,
                 kept_from,

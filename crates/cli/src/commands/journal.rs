@@ -215,7 +215,7 @@ pub(super) fn row(record: &Record) -> Value {
         "committed": record.committed,
         "total": record.total,
         "started": seconds(record.started),
-        "touched": seconds(record.touched),
+        "touched": seconds(record.updated),
     })
 }
 

@@ -108,7 +108,7 @@ impl From<&State> for Activity {
             State::Starting => Self::Starting,
             State::Reading => Self::Reading,
             State::Finishing => Self::Finishing,
-            State::Asking => Self::Asking,
+            State::Querying => Self::Asking,
             State::Waiting(wait) => Self::Waiting(wait.into()),
             State::RefreshingToken => Self::Renewing,
             State::Checking => Self::Checking,

@@ -29,7 +29,7 @@ pub enum DownloadError {
     },
     /// A file that no download created has the name of the part or of its metadata.
     #[error("{} is in the way: no download created it", path.display())]
-    UnknownOrigin {
+    UnrelatedFile {
         /// The file, which was not changed.
         path: PathBuf,
     },

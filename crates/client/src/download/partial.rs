@@ -73,16 +73,22 @@ impl Partial {
     }
 
     fn resume(files: Files, part: OpenPart) -> Result<Self, DownloadError> {
-        let OpenPart { file, owned, begun } = part;
+        let OpenPart {
+            file,
+            owned,
+            resumable,
+        } = part;
         let mut sink = Sink::new(file);
-        let begun = match begun {
-            Some((media, received)) if sink.verify_prefix(received).map_err(files.failed())? => {
+        let resumable = match resumable {
+            Some((media, received))
+                if sink.verify_prefix(received).map_err(files.file_error())? =>
+            {
                 Some((media, received))
             }
             _ => None,
         };
         let mut partial = Self::new(files, owned, sink);
-        if let Some((media, received)) = begun {
+        if let Some((media, received)) = resumable {
             partial.received = received.length;
             partial.recorded = received.length;
             partial.media = media;
@@ -172,7 +178,7 @@ impl Partial {
         blocking(move || {
             files
                 .write_metadata(&media, received)
-                .map_err(files.failed())
+                .map_err(files.file_error())
         })
         .await
     }
@@ -196,7 +202,7 @@ impl Partial {
         let mut sink = self.sink().await?;
         self.received = to.received;
         self.recorded = self.recorded.min(to.received);
-        let (to, failed) = (to.clone(), self.files.failed());
+        let (to, failed) = (to.clone(), self.files.file_error());
         let sink = blocking(move || {
             sink.truncate(to.received, to.hasher).map_err(failed)?;
             Ok(sink)
@@ -237,7 +243,7 @@ impl Partial {
         let Self { files, owned, .. } = self;
         let removed = blocking(move || {
             let removed = files.remove(owned, &sink.file);
-            removed.map_err(files.failed())
+            removed.map_err(files.file_error())
         });
         if let Err(error) = removed.await {
             tracing::debug!(%error, "cannot remove an empty part");
@@ -262,7 +268,7 @@ impl Partial {
         blocking(move || {
             if let Err(error) = checked {
                 let removed = files.remove(Owned::PartAndMetadata, &sink.file);
-                removed.map_err(files.failed())?;
+                removed.map_err(files.file_error())?;
                 return Err(error);
             }
             files.publish(&sink.file)?;
@@ -281,7 +287,7 @@ impl Partial {
 
     async fn sink(&mut self) -> Result<Box<Sink>, DownloadError> {
         let sink = self.writing.sink().await;
-        sink.map_err(self.files.failed())
+        sink.map_err(self.files.file_error())
     }
 }
 
@@ -323,7 +329,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Size of reads in bytes.
-const READ: usize = 1 << 20;
+const READ_LEN: usize = 1 << 20;
 
 #[derive(Debug)]
 struct Sink {
@@ -383,7 +389,7 @@ impl Sink {
     /// removes the bytes that follow.
     fn verify_prefix(&mut self, received: ReceivedPrefix) -> io::Result<bool> {
         let mut hasher = Crc32cHasher::default();
-        let mut buf = vec![0; READ];
+        let mut buf = vec![0; READ_LEN];
         let mut first = (&self.file).take(received.length);
         let mut length = 0;
         loop {

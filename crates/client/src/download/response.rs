@@ -71,7 +71,7 @@ impl Response {
     }
 
     fn of_full(headers: &HeaderMap, stored: &Stored<'_>) -> Self {
-        let is_other_content = |begun: &EntityInfo| is_other_content(headers, begun);
+        let is_other_content = |stored: &EntityInfo| is_other_content(headers, stored);
         if stored.entity.is_some_and(is_other_content) {
             return Self::NotTheMedia;
         }
@@ -114,10 +114,10 @@ impl EntityInfo {
 
 /// Returns whether a response with status 200 cannot be a newer version of the media: it lacks an
 /// `ETag` that the media had, or it is an HTML page and the media was not.
-fn is_other_content(headers: &HeaderMap, begun: &EntityInfo) -> bool {
-    let lost_tag = begun.etag.is_some() && !headers.contains_key(ETAG);
+fn is_other_content(headers: &HeaderMap, stored: &EntityInfo) -> bool {
+    let lost_tag = stored.etag.is_some() && !headers.contains_key(ETAG);
     let turned_html = headers.get(CONTENT_TYPE).is_some_and(is_html)
-        && !begun.content_type.as_ref().is_some_and(is_html);
+        && !stored.content_type.as_ref().is_some_and(is_html);
     lost_tag || turned_html
 }
 

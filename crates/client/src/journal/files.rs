@@ -364,7 +364,8 @@ struct StoredRecord {
 struct Progress {
     committed: u64,
     /// Seconds since 1970.
-    touched: u64,
+    #[serde(rename = "touched")]
+    updated: u64,
 }
 
 /// The field that is read before the rest of a record.
@@ -428,7 +429,7 @@ fn decode_record(id: RecordId, text: &[u8]) -> Result<Record, Damage> {
         committed: 0,
         chunk_size: stored.chunk_size,
         started,
-        touched: started,
+        updated: started,
     })
 }
 
@@ -436,7 +437,7 @@ fn decode_record(id: RecordId, text: &[u8]) -> Result<Record, Damage> {
 fn encode_progress(record: &Record) -> Vec<u8> {
     let progress = Progress {
         committed: record.committed,
-        touched: seconds(record.touched),
+        updated: seconds(record.updated),
     };
     serde_json::to_vec(&progress).expect("it is two numbers")
 }
@@ -445,7 +446,7 @@ fn encode_progress(record: &Record) -> Vec<u8> {
 fn decode_progress(record: &mut Record, text: &[u8]) {
     if let Ok(progress) = serde_json::from_slice::<Progress>(text) {
         record.committed = progress.committed.min(record.total);
-        record.touched = time(progress.touched);
+        record.updated = time(progress.updated);
     }
 }
 
@@ -462,7 +463,7 @@ fn not_a_record(error: serde_json::Error) -> Damage {
 fn session(text: &str, url: &str) -> Result<SessionUri, Damage> {
     let url = Url::parse(url).map_err(|_| Damage::Session(InvalidSessionUri::NotAUrl))?;
     let session: SessionUri = text.parse().map_err(Damage::Session)?;
-    Ok(session.issued_for(&url))
+    Ok(session.with_upload_origin(&url))
 }
 
 fn seconds(time: SystemTime) -> u64 {

@@ -42,7 +42,7 @@ pub struct Record {
     /// When the upload began, in whole seconds.
     pub started: SystemTime,
     /// When bytes were last committed, in whole seconds.
-    pub touched: SystemTime,
+    pub updated: SystemTime,
 }
 
 /// The content of a new record, for an upload whose session has just started.
@@ -137,7 +137,7 @@ impl Record {
             committed: 0,
             chunk_size: new.chunk_size,
             started: now,
-            touched: now,
+            updated: now,
         }
     }
 
@@ -171,7 +171,7 @@ impl fmt::Debug for Record {
             .field("committed", &self.committed)
             .field("chunk_size", &self.chunk_size)
             .field("started", &self.started)
-            .field("touched", &self.touched)
+            .field("updated", &self.updated)
             .finish_non_exhaustive()
     }
 }

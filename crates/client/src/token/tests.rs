@@ -161,8 +161,8 @@ fn scopes_are_the_given_ones_or_cloud_platform() {
             vec!["https://mail.google.com/", "b"],
         ),
     ] {
-        match &TokenSource::parse(text).unwrap().0.origin {
-            Origin::Google(scopes) => assert_eq!(*scopes, expected),
+        match &TokenSource::parse(text).unwrap().0.kind {
+            SourceKind::Google(scopes) => assert_eq!(*scopes, expected),
             other => panic!("{other}"),
         }
     }

@@ -27,7 +27,7 @@ use crate::transport::{Body, Request};
 use crate::upload::{HttpMethod, Upload};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
-const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
+const OCTET_STREAM: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 /// Returns the plan of the transfer.
 pub(super) fn plan(
@@ -79,10 +79,12 @@ impl UploadDriver<'_> {
             headers.insert(CONTENT_RANGE, range.into());
         }
         let (method, body) = match request {
-            transfer::Request::SingleRequest => (self.http_method(), self.one_shot(&mut headers)),
+            transfer::Request::SingleRequest => {
+                (self.http_method(), self.single_request_body(&mut headers))
+            }
             transfer::Request::Start => (self.http_method(), self.start_body(&mut headers)),
             transfer::Request::Query { .. } => (Method::PUT, Body::Empty),
-            transfer::Request::Data(chunk) => (Method::PUT, self.data(*chunk)),
+            transfer::Request::Data(chunk) => (Method::PUT, self.chunk_body(*chunk)),
         };
         Ok(Request {
             method,
@@ -101,7 +103,7 @@ impl UploadDriver<'_> {
     }
 
     fn content_type(&self) -> HeaderValue {
-        self.upload.content_type.clone().unwrap_or(UNKNOWN)
+        self.upload.content_type.clone().unwrap_or(OCTET_STREAM)
     }
 
     fn start_body(&self, headers: &mut HeaderMap) -> Body {
@@ -120,7 +122,7 @@ impl UploadDriver<'_> {
         }
     }
 
-    fn data(&self, chunk: Chunk) -> Body {
+    fn chunk_body(&self, chunk: Chunk) -> Body {
         self.counter.start_at(chunk.first);
         if chunk.is_empty() {
             return Body::Empty;
@@ -131,7 +133,7 @@ impl UploadDriver<'_> {
         }
     }
 
-    fn one_shot(&self, headers: &mut HeaderMap) -> Body {
+    fn single_request_body(&self, headers: &mut HeaderMap) -> Body {
         let total = self.media_size();
         self.counter.start_at(0);
         let stream = self.media_stream(0, total);

@@ -289,7 +289,7 @@ impl<'a> Simulation<'a> {
             Event::Finished => assert_eq!(self.verdict, Verdict::Finished),
             Event::Nothing => {}
         }
-        self.reader.release(self.transfer.floor());
+        self.reader.release(self.transfer.kept_from());
     }
 
     /// Restarts the client, which continues in the session if there is one. A stream starts at its

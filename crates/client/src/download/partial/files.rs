@@ -33,7 +33,7 @@ pub(super) struct OpenPart {
     pub(super) file: File,
     pub(super) owned: Owned,
     /// The media of its bytes and their number, if the download can be continued.
-    pub(super) begun: Option<(EntityInfo, ReceivedPrefix)>,
+    pub(super) resumable: Option<(EntityInfo, ReceivedPrefix)>,
 }
 
 /// The files that this run created and may remove.
@@ -67,10 +67,14 @@ impl Files {
         }
         let (file, owned) = self.open_part()?;
         self.lock(&file)?;
-        match self.begun(&file) {
-            Ok(begun) => Ok(OpenPart { file, owned, begun }),
+        match self.resumable(&file) {
+            Ok(resumable) => Ok(OpenPart {
+                file,
+                owned,
+                resumable,
+            }),
             Err(error) => {
-                self.remove(owned, &file).map_err(self.failed())?;
+                self.remove(owned, &file).map_err(self.file_error())?;
                 Err(error)
             }
         }
@@ -85,7 +89,7 @@ impl Files {
             }
             opened => (opened, Owned::Part),
         };
-        match opened.map_err(self.failed())? {
+        match opened.map_err(self.file_error())? {
             Some(file) => Ok((file, owned)),
             None => Err(not_a_file(&self.part)),
         }
@@ -99,7 +103,7 @@ impl Files {
             Err(TryLockError::WouldBlock) => false,
         };
         // Another process may have renamed the file to the target between open and lock.
-        if is_locked && is_at(file, &self.part).map_err(self.failed())? {
+        if is_locked && is_at(file, &self.part).map_err(self.file_error())? {
             return Ok(());
         }
         Err(DownloadError::InUse {
@@ -108,14 +112,17 @@ impl Files {
     }
 
     /// Reads what the metadata says about the part.
-    fn begun(&self, part: &File) -> Result<Option<(EntityInfo, ReceivedPrefix)>, DownloadError> {
-        let is_free = self.overwrite || part.metadata().map_err(self.failed())?.len() == 0;
-        match PartMetadata::read(&self.part_metadata).map_err(self.failed())? {
+    fn resumable(
+        &self,
+        part: &File,
+    ) -> Result<Option<(EntityInfo, ReceivedPrefix)>, DownloadError> {
+        let is_free = self.overwrite || part.metadata().map_err(self.file_error())?.len() == 0;
+        match PartMetadata::read(&self.part_metadata).map_err(self.file_error())? {
             StoredMetadata::NotAFile => Err(not_a_file(&self.part_metadata)),
             StoredMetadata::Valid(part_metadata) if part_metadata.is_for_url(self.url) => {
                 Ok(part_metadata.media())
             }
-            StoredMetadata::Unrecognized if !self.overwrite => Err(DownloadError::UnknownOrigin {
+            StoredMetadata::Unrecognized if !self.overwrite => Err(DownloadError::UnrelatedFile {
                 path: self.part_metadata.clone(),
             }),
             StoredMetadata::Valid(_) | StoredMetadata::Missing | StoredMetadata::Unrecognized
@@ -127,7 +134,7 @@ impl Files {
                 path: self.part.clone(),
             }),
             StoredMetadata::Missing | StoredMetadata::Unrecognized => {
-                Err(DownloadError::UnknownOrigin {
+                Err(DownloadError::UnrelatedFile {
                     path: self.part.clone(),
                 })
             }
@@ -162,13 +169,13 @@ impl Files {
 
     /// Syncs the part and renames it to the target.
     pub(super) fn publish(&self, file: &File) -> Result<(), DownloadError> {
-        file.sync_all().map_err(self.failed())?;
-        if !is_at(file, &self.part).map_err(self.failed())? {
-            return Err(DownloadError::UnknownOrigin {
+        file.sync_all().map_err(self.file_error())?;
+        if !is_at(file, &self.part).map_err(self.file_error())? {
+            return Err(DownloadError::UnrelatedFile {
                 path: self.part.clone(),
             });
         }
-        let part = TempPath::try_from_path(&self.part).map_err(self.failed())?;
+        let part = TempPath::try_from_path(&self.part).map_err(self.file_error())?;
         let persisted = if self.overwrite {
             part.persist(&self.target)
         } else {
@@ -179,13 +186,13 @@ impl Files {
             let _ = failure.path.keep();
             return Err(match failure.error.kind() {
                 io::ErrorKind::AlreadyExists => self.exists(),
-                _ => self.failed()(failure.error),
+                _ => self.file_error()(failure.error),
             });
         }
-        self.remove_metadata().map_err(self.failed())?;
+        self.remove_metadata().map_err(self.file_error())?;
         // Some systems cannot open directories. The rename is then not synced.
         match File::open(self.directory()) {
-            Ok(directory) => directory.sync_all().map_err(self.failed()),
+            Ok(directory) => directory.sync_all().map_err(self.file_error()),
             Err(_) => Ok(()),
         }
     }
@@ -203,7 +210,7 @@ impl Files {
         }
     }
 
-    pub(super) fn failed(&self) -> impl Fn(io::Error) -> DownloadError + use<> {
+    pub(super) fn file_error(&self) -> impl Fn(io::Error) -> DownloadError + use<> {
         let path = self.part.clone();
         move |source| DownloadError::File {
             path: path.clone(),

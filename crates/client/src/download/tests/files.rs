@@ -137,7 +137,7 @@ async fn foreign_file_named_like_the_part_is_not_touched() {
         let dir = DownloadDir::new();
         fs::write(dir.part(), PRECIOUS).unwrap();
         let error = dir.run(&server).await.unwrap_err();
-        assert!(matches!(&error, DownloadError::UnknownOrigin { path } if *path == dir.part()));
+        assert!(matches!(&error, DownloadError::UnrelatedFile { path } if *path == dir.part()));
         assert_eq!(crate::Error::from(error).kind(), crate::error::Kind::Target);
         assert!(server.log().is_empty());
         assert_eq!(fs::read(dir.part()).unwrap(), PRECIOUS);
@@ -150,7 +150,7 @@ async fn foreign_file_named_like_the_metadata_is_not_touched() {
     let dir = DownloadDir::new();
     fs::write(dir.part_metadata(), PRECIOUS).unwrap();
     let error = dir.run(&Server::new(media())).await.unwrap_err();
-    assert!(matches!(error, DownloadError::UnknownOrigin { path } if path == dir.part_metadata()));
+    assert!(matches!(error, DownloadError::UnrelatedFile { path } if path == dir.part_metadata()));
     assert_eq!(fs::read(dir.part_metadata()).unwrap(), PRECIOUS);
     dir.assert_names(&["cow.jpg.part.json"]);
 }
@@ -249,7 +249,7 @@ async fn file_that_replaced_the_part_is_not_published() {
         .download()
         .run(&Server::new(media()), None, meanwhile)
         .await;
-    assert!(matches!(error, Err(DownloadError::UnknownOrigin { .. })));
+    assert!(matches!(error, Err(DownloadError::UnrelatedFile { .. })));
     assert_eq!(fs::read(&part).unwrap(), PRECIOUS);
     assert!(!dir.target().exists());
 }

@@ -41,7 +41,7 @@ impl OutgoingBody {
     }
 
     fn poll_media(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        self.progress.moved(Awaited::Media);
+        self.progress.advanced(Awaited::Media);
         let media = self.media.get_mut();
         let media = media.unwrap_or_else(PoisonError::into_inner);
         let piece = match ready!(media.poll_next_unpin(cx)) {
@@ -86,7 +86,7 @@ impl Body for OutgoingBody {
         let len = self.piece.len().min(PIECE);
         let piece = self.piece.split_to(len);
         self.left -= len as u64;
-        self.progress.moved(if self.left == 0 {
+        self.progress.advanced(if self.left == 0 {
             Awaited::Reply
         } else {
             Awaited::Write
@@ -157,7 +157,7 @@ impl Progress {
     }
 
     /// Records progress and the next awaited event.
-    pub(super) fn moved(&self, awaited: Awaited) {
+    pub(super) fn advanced(&self, awaited: Awaited) {
         let mut state = self.lock();
         state.awaited = awaited;
         state.since = Instant::now();
@@ -266,7 +266,7 @@ mod tests {
         let moves = async {
             for (pause, awaited) in steps {
                 tokio::time::sleep(*pause).await;
-                progress.moved(*awaited);
+                progress.advanced(*awaited);
             }
             std::future::pending::<()>().await;
         };

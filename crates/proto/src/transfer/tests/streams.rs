@@ -123,7 +123,7 @@ fn fully_buffered_stream_can_rewind_and_restart() {
         content_range(&transfer),
         format!("bytes 0-262143/{}", 2 * Q)
     );
-    assert_eq!(transfer.floor(), 0);
+    assert_eq!(transfer.kept_from(), 0);
 }
 
 #[test]
@@ -159,13 +159,13 @@ fn windowed() -> Transfer {
 #[test]
 fn window_keeps_uncommitted_bytes() {
     let mut transfer = windowed();
-    assert_eq!(transfer.floor(), Q);
+    assert_eq!(transfer.kept_from(), Q);
     assert_eq!(transfer.poll(), Action::Fill { upto: 2 * Q + 1 });
     fill(&mut transfer, 3 * Q);
     transfer.broke(0);
     transfer.waited();
     incomplete(Q + 1).to(&mut transfer);
-    assert_eq!(transfer.floor(), Q + 1);
+    assert_eq!(transfer.kept_from(), Q + 1);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn resumed_stream_begins_at_the_committed_offset() {
     let mut transfer = Transfer::resume(plan);
     assert_eq!(content_range(&transfer), "bytes */*");
     incomplete(2 * Q).to(&mut transfer);
-    assert_eq!(transfer.floor(), 2 * Q);
+    assert_eq!(transfer.kept_from(), 2 * Q);
     assert_eq!(transfer.poll(), Action::Fill { upto: 3 * Q + 1 });
     fill(&mut transfer, 3 * Q);
     assert_eq!(content_range(&transfer), "bytes 524288-786431/786432");
