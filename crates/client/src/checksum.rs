@@ -10,7 +10,8 @@ use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted}
 
 use crate::source::{Media, SourceError};
 
-/// The CRC32C of one contiguous range of the media. The body of the current request shares it.
+/// The CRC32C of one contiguous range of the media: the bytes that this process has sent. The body
+/// of the current request has a clone, which shares the state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunningChecksum(Arc<Mutex<CoveredRange>>);
 
@@ -21,8 +22,8 @@ struct CoveredRange {
 }
 
 impl RunningChecksum {
-    /// Adds bytes that begin at `offset`. Bytes that are already covered are ignored, because a
-    /// retry after a broken request sends them again. Bytes after a gap start a new range.
+    /// Adds bytes that begin at `offset`. A retry after a broken request sends bytes again that are
+    /// already covered; these are ignored. Bytes after a gap start a new range.
     pub(crate) fn update(&self, offset: u64, bytes: &[u8]) {
         let mut covered = self.lock();
         if offset > covered.range.end {
@@ -50,7 +51,8 @@ impl RunningChecksum {
     }
 }
 
-/// The properties of the media that a resource states. Missing and malformed fields are `None`.
+/// The properties of the media that the server's resource states. A missing or malformed field is
+/// `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StatedProperties {
     pub(crate) size: Option<u64>,
@@ -80,11 +82,11 @@ impl StatedProperties {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// The size.
+    /// Whether the size was compared and is equal.
     pub size: bool,
-    /// The CRC32C.
+    /// Whether the CRC32C was compared and is equal.
     pub crc32c: bool,
-    /// The MD5.
+    /// Whether the MD5 was compared and is equal.
     pub md5: bool,
 }
 
@@ -123,10 +125,10 @@ pub(crate) fn compare<T: PartialEq + ToString>(
 /// process and cannot be read again.
 pub(crate) async fn media_crc32c(
     media: &Media,
-    transferred: &RunningChecksum,
+    sent: &RunningChecksum,
     size: u64,
 ) -> Result<Option<Crc32c>, SourceError> {
-    let (range, digest) = transferred.covered();
+    let (range, digest) = sent.covered();
     let before = match of_range(media, 0..range.start).await? {
         Some(before) => before.combine(digest, range.end - range.start),
         None => return Ok(None),
@@ -135,6 +137,7 @@ pub(crate) async fn media_crc32c(
     Ok(after.map(|after| before.combine(after, size - range.end.min(size))))
 }
 
+/// Computes the CRC32C of a range. Returns `None` if the range cannot be read again.
 async fn of_range(media: &Media, range: Range<u64>) -> Result<Option<Crc32c>, SourceError> {
     let mut hasher = Crc32cHasher::default();
     if range.is_empty() {
@@ -154,7 +157,7 @@ pub(crate) async fn media_md5(media: &Media, size: u64) -> Result<Option<Md5>, S
     Ok(hasher.finish().0.filter(|_| complete))
 }
 
-/// Reads a range again. Returns `false` if it is no longer available.
+/// Reads a range again. Returns `false` for a stream in a window, which may have dropped it.
 async fn read_again(
     media: &Media,
     range: Range<u64>,

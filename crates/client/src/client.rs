@@ -1,4 +1,4 @@
-//! The client, which uploads and downloads share.
+//! The client: the entry point of uploads, downloads and the management of sessions.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::transport::{Body, HttpTransport, Reply, Request, Timeouts, Transport}
 use crate::upload::{Upload, Uploaded};
 use crate::upload_loop::UploadDriver;
 
-/// Media of up to this size is uploaded in one request by default. Google's documents recommend "5
-/// MB or less".
+/// Maximum size in bytes of media that is uploaded in one request by default. Google's documents
+/// recommend "5 MB or less".
 const MAX_SINGLE_REQUEST: u64 = 5 * 1024 * 1024;
 
 /// Uploads and downloads media, and manages upload sessions. Cheap to clone; clones share
@@ -36,7 +36,8 @@ pub struct Settings {
     /// Timeouts of connections and requests.
     pub timeouts: Timeouts,
     /// Source of bearer tokens. Requests have no token by default. A token is sent only to the
-    /// origin of the requested URL, not to other origins that the server names.
+    /// origin of the URL that the caller gave, and not to other origins to which the server refers
+    /// (by the URI of a session, or by a redirection).
     pub token: Option<TokenSource>,
 }
 
@@ -67,11 +68,11 @@ pub enum Status {
     },
     /// The session is finished.
     Finished {
-        /// The resource in the server's reply; `None` if the reply shows none.
+        /// The resource in the server's reply; `None` if the body is not JSON.
         resource: Option<Value>,
     },
-    /// The session is unknown to the server: it never existed, it has expired, or it failed for
-    /// good.
+    /// The server does not know the session: it never existed, has expired, or has failed
+    /// permanently.
     Lost,
     /// The session was cancelled.
     Cancelled,
@@ -123,7 +124,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as of [`upload`](Self::upload). Also, the file is not the one with which the upload
+    /// The same as of [`upload`](Self::upload). Also fails if the file has changed since the upload
     /// began.
     ///
     /// # Cancel safety
@@ -146,11 +147,11 @@ impl Client {
             .await
     }
 
-    /// Queries the state of a session. The upload is not disturbed.
+    /// Queries the state of a session. A running upload of the session continues.
     ///
     /// # Errors
     ///
-    /// The server does not reply, or its reply does not state the session's state. The query is not
+    /// The server does not reply, or its reply does not state a session's state. The query is not
     /// retried.
     pub async fn status(&self, session: &SessionUri) -> Result<Status, Error> {
         let query = ContentRange::Query { total: None };
@@ -160,8 +161,9 @@ impl Client {
         Status::of(&reply)
     }
 
-    /// Cancels a session and deletes its data. [`Status::Cancelled`] means that the session is
-    /// cancelled, now or before; [`Status::Lost`] that the server does not know it.
+    /// Cancels a session and deletes its data. Returns [`Status::Cancelled`] if the session is now
+    /// cancelled, even if it was cancelled earlier, and [`Status::Lost`] if the server does not
+    /// know it.
     ///
     /// # Errors
     ///
@@ -254,8 +256,8 @@ async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecor
     }
 }
 
-/// Returns the upload type: the one set by the caller, the one in the URL, or the one that suits
-/// the media's size.
+/// Returns the upload type: the one set by the caller, else the one in the URL, else one that
+/// depends on the size of the media.
 async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
     let parameters = Parameters::parse(upload.url.query()).map_err(Cause::from)?;
     let requested = upload
@@ -276,8 +278,8 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
     }
 }
 
-/// Returns the size of the media if it is known. A stream is read up to one byte past [`MAX_SINGLE_REQUEST`] to
-/// find it out.
+/// Returns the size of the media if it is known. The size of a stream is known if the stream ends
+/// within [`MAX_SINGLE_REQUEST`] bytes, so one byte more than that is read.
 async fn known_size(media: &mut Media) -> Result<Option<u64>, Error> {
     if media.is_stream() {
         let filled = media.fill(MAX_SINGLE_REQUEST + 1).await?;
@@ -295,7 +297,7 @@ fn as_transfer_reply(reply: &Reply) -> transfer::Reply<'_> {
     }
 }
 
-/// Returns the error for a reply that does not answer the request.
+/// Returns the error for a reply with an unexpected status.
 fn refused(reply: &Reply) -> Error {
     let failure = Failure::Refused(Refusal::of(&as_transfer_reply(reply)));
     Cause::Upload {

@@ -1,9 +1,9 @@
 //! Resumable downloads.
 //!
-//! The media is written to `TARGET.part`; `TARGET.part.json` identifies the media and the bytes
-//! received so far. A broken download, of this process or of an earlier one, continues with `Range`
-//! and `If-Range` (RFC 9110, 13.1.5 and 14.2) if the media has a strong `ETag`. The target file
-//! appears only when the media is complete and verified.
+//! The media is written to `TARGET.part` (the *part*). `TARGET.part.json` (the *metadata*)
+//! identifies the media and the bytes received so far. A broken download, of this process or of an
+//! earlier one, continues with `Range` and `If-Range` (RFC 9110, 13.1.5 and 14.2) if the media has
+//! a strong `ETag`. The target file appears only when the media is complete and verified.
 //!
 //! Not supported: several connections for one download, and targets that are not files.
 
@@ -39,7 +39,7 @@ pub use error::DownloadError;
 /// Maximum number of consecutive redirections.
 const MAX_REDIRECTIONS: usize = 5;
 
-/// Longest wait that a server may ask for. The download fails at once if a server asks for more.
+/// Maximum `Retry-After` that is waited for. The download fails at once if a server states more.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// The description of a download. `Debug` hides the query of the URL, which may hold credentials.
@@ -69,11 +69,11 @@ pub struct DownloadProgress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Downloaded {
-    /// Size of the media.
+    /// Size of the media in bytes.
     pub size: u64,
     /// Digest of the received media.
     pub crc32c: Crc32c,
-    /// Whether the server or the caller stated this digest.
+    /// Whether the server or the caller stated a digest, with which this one was compared.
     pub verified: bool,
 }
 
@@ -91,29 +91,30 @@ impl Download {
     }
 
     /// Sets whether existing files are replaced: the target when the media is complete, and a
-    /// `TARGET.part` of other origin when the first bytes of media arrive. Default: false.
+    /// `TARGET.part` that is not of this download when the first bytes of media arrive. Default:
+    /// false.
     #[must_use]
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// Sets the digest that the media must have, for instance from its resource. A digest in the
-    /// reply is checked in any case.
+    /// Sets the digest that the media must have, for instance the one in its resource. A digest in
+    /// the reply is checked in any case.
     #[must_use]
     pub fn expect_crc32c(mut self, expected: Crc32c) -> Self {
         self.expected = Some(expected);
         self
     }
 
-    /// Sets the waits between attempts without progress.
+    /// Sets the waits between attempts. Progress resets them to the first.
     #[must_use]
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = schedule;
         self
     }
 
-    /// Limits the rate.
+    /// Limits the rate at which media is received. Default: no limit.
     #[must_use]
     pub fn rate_limit(mut self, limit: RateLimit) -> Self {
         self.rate = Some(limit);
@@ -163,8 +164,8 @@ struct Run<'run> {
     download: &'run Download,
     transport: &'run dyn Transport,
     token: Option<&'run TokenSource>,
-    /// Whether a refused token may be refreshed. A refreshed token that is refused again is not
-    /// refreshed once more.
+    /// Whether a refused token may be refreshed. After a refresh, the next refusal is final until
+    /// media has been received.
     can_refresh: bool,
     partial: Partial,
     progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
@@ -230,7 +231,7 @@ impl Run<'_> {
         }
     }
 
-    /// Sends the request and follows redirections. A refused token is refreshed once.
+    /// Sends the request and follows redirections. If the token is refused, refreshes it once.
     async fn open(&mut self) -> Result<Incoming, RetryDecision> {
         let mut url = self.download.url.clone();
         for _ in 0..=MAX_REDIRECTIONS {
@@ -289,7 +290,8 @@ impl Run<'_> {
             self.report(None);
             match body.next().await {
                 Some(Ok(piece)) if self.exceeds(end, &piece) => {
-                    // The length in the head is wrong, so the start of the range may be wrong, too.
+                    // The head states a wrong length, so it may state a wrong start of the range,
+                    // too.
                     self.partial.rewind(&position).await?;
                     self.partial.request_full();
                     break Err(RetryDecision::retry(DownloadError::TooLong));
@@ -302,7 +304,7 @@ impl Run<'_> {
                 None => break self.check_complete(),
             }
         };
-        // The received bytes are kept, whatever the outcome.
+        // Also after an error: a later attempt continues after the received bytes.
         self.partial.flush().await?;
         outcome
     }
@@ -318,8 +320,8 @@ impl Run<'_> {
         }
     }
 
-    /// Checks that no bytes are missing. A response may carry less than was requested; the rest is
-    /// then requested again.
+    /// Checks that no bytes are missing. A server may send fewer bytes than requested; a retry then
+    /// requests the rest.
     fn check_complete(&self) -> Result<(), RetryDecision> {
         let received = self.partial.received();
         match self.partial.total() {
@@ -333,6 +335,7 @@ impl Run<'_> {
         }
     }
 
+    /// Decides whether to retry after a refusal.
     async fn refused(&self, incoming: Incoming) -> Result<RetryDecision, RetryDecision> {
         let reply = incoming.collect().await?;
         let retry_after = retry_after(&reply.headers, now());
@@ -378,7 +381,7 @@ fn with_suffix(target: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Whether a failed attempt is repeated.
+/// The error of a failed attempt, and whether to retry.
 enum RetryDecision {
     /// A retry cannot help.
     GiveUp(DownloadError),

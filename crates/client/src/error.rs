@@ -57,15 +57,15 @@ pub enum Kind {
     Cancelled,
     /// The server lost the upload's sessions too often.
     SessionLost,
-    /// The server does not speak the protocol.
+    /// The server violates the protocol.
     Protocol,
-    /// The media on the server, or the downloaded media, is not the expected one.
+    /// The media on the server, or the downloaded media, differs from the expected media.
     Mismatch,
     /// The target of a download cannot be written.
     Target,
 }
 
-/// All causes of errors. [`Cause::kind`] maps each to its kind.
+/// The cause of an [`Error`]. [`Cause::kind`] maps it to its kind.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cause {
     #[error("the URL of an upload must begin with http:// or https://")]
@@ -95,7 +95,7 @@ pub(crate) enum Cause {
     #[error("{failure}")]
     Upload {
         failure: Failure,
-        /// The last transport error, if it is what the upload failed with.
+        /// The transport error of the last request, if that request got no reply.
         #[source]
         last_error: Option<TransportError>,
     },
@@ -150,7 +150,7 @@ fn kind_of_failure(failure: &Failure) -> Kind {
         Failure::GaveUp { .. } => Kind::Connection,
         Failure::SessionsLost { .. } => Kind::SessionLost,
         Failure::SessionRewound { .. } => Kind::Source,
-        // The server cannot have the media that was sent.
+        // The server replied with success before all media was sent, so it has other media.
         Failure::PrematureSuccess { .. } => Kind::Mismatch,
         Failure::Unexpected { .. } | Failure::OffsetBeyondSent { .. } => Kind::Protocol,
     }
@@ -186,7 +186,7 @@ impl Error {
         }))
     }
 
-    /// Adds what a later attempt can continue.
+    /// Adds the session and the journal's id with which a later attempt can continue.
     pub(crate) fn with_resume_info(
         mut self,
         session: Option<SessionUri>,
@@ -197,7 +197,7 @@ impl Error {
         self
     }
 
-    /// Returns whether a later attempt can continue in the session.
+    /// Returns whether a later attempt can continue the session.
     pub(crate) fn session_survives(&self) -> bool {
         match &self.0.cause {
             Cause::Upload { failure, .. } => failure.session_survives(),

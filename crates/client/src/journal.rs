@@ -1,4 +1,5 @@
-//! The journal: a directory of unfinished uploads, which survive the end of the process.
+//! The journal: a directory with records of unfinished uploads, so that a later process can
+//! continue them.
 //!
 //! A journal is a directory that belongs to a single user. The upload with the id `mzxw6ytb` has
 //! these files:
@@ -7,9 +8,9 @@
 //! mzxw6ytb.upload.json     The record: the target, the session, the metadata and the identity of
 //!                          the file. Written durably before the first byte of media is sent, and
 //!                          replaced atomically and durably.
-//! mzxw6ytb.upload.offset   The progress, for display. Replaced atomically but never synced: the
-//!                          server has the authoritative offset, and a power failure that damages
-//!                          this file damages no other.
+//! mzxw6ytb.upload.offset   The progress, for display. Replaced atomically but never synced, so a
+//!                          power failure may damage it. No upload depends on it, because the
+//!                          server has the authoritative offset.
 //! mzxw6ytb.upload.lock     Locked (flock) by the process that works on the upload. The operating
 //!                          system unlocks it when that process dies.
 //! mzxw6ytb.upload.new      The next version of the record or the progress, before the rename.
@@ -19,20 +20,20 @@
 //! under the lock. Other files that a killed process leaves behind are removed by the next
 //! [`Journal::open`].
 //!
-//! Other programs may have files in the directory. A file is removed only if it has one of these
-//! names and begins like a file of the journal.
+//! Other programs may have files in the directory. A file without a record is removed only if it
+//! has one of these names and begins like a file of the journal.
 //!
 //! A session URI is a credential, and the URL may contain a key. Files are therefore readable by
 //! their owner only (0600), as are the directories that the journal creates (0700). An existing
 //! directory is not changed, and is refused if it belongs to another user or if others may write to
-//! it: a planted record could direct this user's files to another server. For the same reason, a
-//! record of another user is not used.
+//! it: a record that another user wrote could direct this user's files to another server. For the
+//! same reason, a record that belongs to another user is not used.
 //!
 //! Records are JSON with a `version`. A record of another version is reported as damaged, and
 //! neither used nor removed. Unknown fields are ignored, and are lost when the record is rewritten.
 //! A field that must not be ignored requires a new version.
 //!
-//! All functions block, usually for less than a millisecond, those that write durably for a few
+//! All functions block: usually for less than a millisecond, and if they write durably, for a few
 //! syncs of small files. The journal does not access the network.
 
 use std::collections::BTreeSet;
@@ -57,19 +58,19 @@ pub use record::{Entry, InvalidRecordId, NewRecord, Record, RecordId, UploadKey}
 
 /// A directory of unfinished uploads.
 ///
-/// Any number of processes may use it at the same time. An upload is [locked](Self::lock) by one of
-/// them at a time. Two processes that [create](Self::create) records of the same upload at the same
-/// moment get two uploads.
+/// Any number of processes may use it at the same time. At most one of them at a time has an upload
+/// [locked](Self::lock). If two processes [create](Self::create) records of the same upload at the
+/// same moment, the journal has two uploads.
 #[derive(Debug, Clone)]
 pub struct Journal {
     directory: PathBuf,
-    /// Id of the user whom the journal belongs to.
+    /// Id of the user to whom the journal belongs.
     user: u32,
 }
 
 impl Journal {
-    /// Opens a journal. Missing directories are created. Files that a killed process left while it
-    /// began or finished an upload are removed; other files are not touched.
+    /// Opens a journal. Missing directories are created. Files that a process left when it was
+    /// killed while it began or finished an upload are removed. Other files are not changed.
     ///
     /// # Errors
     ///
@@ -124,8 +125,8 @@ impl Journal {
         Ok(records.chain(damaged).collect())
     }
 
-    /// Finds the unfinished uploads of the same file to the same URL, oldest first. A repeated
-    /// command continues one of them.
+    /// Finds the unfinished uploads with this key, oldest first. An upload with the same key
+    /// continues one of them.
     ///
     /// Reads all records, about ten microseconds each. Takes no locks and writes nothing.
     pub fn find(&self, key: &UploadKey) -> Result<Vec<Record>, JournalError> {
@@ -207,7 +208,7 @@ impl Journal {
         let not_found = || JournalError::NotFound {
             id: files.id.clone(),
         };
-        // Checked before locking, so that a mistyped id does not create a lock file.
+        // Checked before locking, so that a wrong id does not create a lock file.
         if !files.has_record()? {
             return Err(not_found());
         }
@@ -224,8 +225,8 @@ impl Journal {
         Err(not_found())
     }
 
-    /// Removes the files of an upload without a record. If the lock is taken, another process is
-    /// about to create or remove the record.
+    /// Removes the files of an upload without a record. Skips them if the lock is taken: another
+    /// process is about to create or to remove the record.
     fn sweep(&self, id: &RecordId) -> Result<(), JournalError> {
         let files = self.files(id);
         let leftovers = || {
@@ -250,8 +251,8 @@ impl Journal {
     }
 }
 
-/// Returns the directory for state. A relative `$XDG_STATE_HOME` must be ignored (XDG Base
-/// Directory Specification).
+/// Returns the user's directory for state. A relative `$XDG_STATE_HOME` is ignored, as the XDG Base
+/// Directory Specification requires.
 fn state_directory(xdg: Option<OsString>, home: Option<PathBuf>) -> Option<PathBuf> {
     let xdg = xdg.map(PathBuf::from).filter(|path| path.is_absolute());
     let home = home.filter(|path| path.is_absolute());
@@ -276,7 +277,7 @@ pub struct LockedRecord {
     progress_written: Option<Instant>,
 }
 
-/// Minimum interval between writes of the progress, precise enough for display.
+/// Minimum interval between writes of the progress, short enough for display.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 impl LockedRecord {
@@ -301,8 +302,8 @@ impl LockedRecord {
         &self.record
     }
 
-    /// Records the number of committed bytes. It is written at most once per second and not synced,
-    /// because the server is queried before an upload continues.
+    /// Records the number of committed bytes. Writes it at most once per second, without a sync: it
+    /// is for display only, because an upload that continues queries the server.
     pub(crate) fn committed(&mut self, offset: u64) -> Result<(), JournalError> {
         self.record.committed = offset;
         self.record.updated = now();
@@ -313,27 +314,28 @@ impl LockedRecord {
         Ok(())
     }
 
-    /// Writes the recorded progress now, for a process that ends before the upload is finished.
+    /// Writes the progress now, because the process stops working on the unfinished upload.
     pub(crate) fn write_progress(&mut self) -> Result<(), JournalError> {
         self.files.write_progress(&self.record)?;
         self.progress_written = Some(Instant::now());
         Ok(())
     }
 
-    /// Replaces the session when the upload restarts. Durable.
+    /// Replaces the session durably, because the upload restarts in a new one.
     pub(crate) fn new_session(&mut self, session: SessionUri) -> Result<(), JournalError> {
         self.record.session = session;
         self.record.committed = 0;
         self.record.updated = now();
         self.progress_written = None;
-        // The progress of the old session must not be read as the new one's.
+        // Removed first: after a crash, the progress of the old session must not be read as that of
+        // the new one.
         self.files.remove_progress()?;
         self.files.write_durably(&self.record)?;
-        // The record itself does not contain this time.
+        // The file of the record has no field for `updated`; the file of the progress has.
         self.files.write_progress(&self.record)
     }
 
-    /// Removes the record durably, because the upload is over.
+    /// Removes the record durably, because the upload is finished or cannot be continued.
     pub fn finish(self) -> Result<(), JournalError> {
         self.files.remove_all(self.lock)
     }

@@ -17,12 +17,12 @@ use crate::journal::RecordId;
 pub struct Progress {
     /// Number of bytes that the server has committed.
     pub committed: u64,
-    /// Offset after the last byte handed to the network. The bytes between `committed` and this are
-    /// in flight, or lost.
+    /// Offset after the last byte handed to the network. Bytes between `committed` and this offset
+    /// are on their way, or were lost with a connection.
     pub sent: u64,
     /// Size of the media, if it is known.
     pub total: Option<u64>,
-    /// Bytes per second over the last five seconds.
+    /// Bytes sent per second, over the last five seconds.
     pub rate: u64,
     /// State of the upload.
     pub state: State,
@@ -42,18 +42,19 @@ pub enum State {
     Sending,
     /// All media is sent; the reply is awaited.
     Finishing,
-    /// The server is asked for the number of committed bytes.
+    /// The server is being queried for the number of committed bytes.
     Querying,
     /// An attempt failed; the next one follows after a wait.
     Waiting(Wait),
     /// A new token is being fetched.
     RefreshingToken,
-    /// The media is compared with the properties that the server states.
+    /// The properties that the server states are being compared with those of the sent media.
     Checking,
 }
 
 impl Progress {
-    /// Returns the remaining time at the current rate.
+    /// Returns the remaining time at the current rate; `None` if the size is unknown or the rate is
+    /// zero.
     pub fn time_left(&self) -> Option<Duration> {
         let left = self.total?.saturating_sub(self.sent);
         let seconds = left.checked_div(self.rate)?;
@@ -61,13 +62,13 @@ impl Progress {
     }
 }
 
-/// A callback of the caller.
+/// The caller's progress callback.
 #[derive(Clone)]
 pub(crate) struct ProgressCallback(Arc<dyn Fn(&Progress) + Send + Sync>);
 
 impl ProgressCallback {
-    pub(crate) fn new(watch: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(watch))
+    pub(crate) fn new(callback: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(callback))
     }
 
     pub(crate) fn report(&self, progress: &Progress) {
@@ -81,7 +82,9 @@ impl fmt::Debug for ProgressCallback {
     }
 }
 
-/// Counts the bytes handed to the network. The body of the current request shares it.
+/// Counts the bytes handed to the network. The body of the current request has a clone, which
+/// shares the counters.
+// All accesses are relaxed, because no other data is published through the counters.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ByteCounter(Arc<Counters>);
 
@@ -99,7 +102,7 @@ impl ByteCounter {
         self.0.sent.store(offset, Ordering::Relaxed);
     }
 
-    /// Adds bytes.
+    /// Adds bytes that were handed to the network.
     pub(crate) fn add(&self, bytes: u64) {
         self.0.sent.fetch_add(bytes, Ordering::Relaxed);
         self.0.transferred.fetch_add(bytes, Ordering::Relaxed);
@@ -114,10 +117,11 @@ impl ByteCounter {
     }
 }
 
-/// Measures the rate over the last [`RATE_PERIOD`].
+/// Measures the rate of sending over the last [`RATE_PERIOD`].
 #[derive(Debug)]
 pub(crate) struct RateMeter {
     counter: ByteCounter,
+    /// Times of earlier calls, with the number of bytes transferred until then; oldest first.
     samples: VecDeque<(Instant, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! A rate limit for sent and received media.
+//! A limit on the rate at which media is sent and received.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,12 @@ pub struct RateLimit(Arc<Bucket>);
 #[derive(Debug)]
 struct Bucket {
     bytes_per_second: u64,
-    /// When the bytes reserved so far will have passed at the rate.
+    /// When all bytes reserved so far will have been transferred at the rate.
     free_at: Mutex<Option<Instant>>,
 }
 
 impl RateLimit {
-    /// Creates a limit. Units are bytes per second.
+    /// Creates a limit in bytes per second.
     pub fn new(bytes_per_second: NonZeroU64) -> Self {
         Self(Arc::new(Bucket {
             bytes_per_second: bytes_per_second.get(),
@@ -26,13 +26,14 @@ impl RateLimit {
         }))
     }
 
-    /// Returns the largest piece to send at once: the bytes of a tenth of a second, at least one.
+    /// Returns the maximum length of a piece in bytes: the bytes of a tenth of a second, at least
+    /// one.
     pub(crate) fn max_piece(&self) -> usize {
         let piece = (self.0.bytes_per_second / 10).max(1);
         usize::try_from(piece).unwrap_or(usize::MAX)
     }
 
-    /// Reserves `bytes` and returns the wait before they may pass.
+    /// Reserves the transfer of `bytes` bytes, and returns the wait before it may begin.
     pub(crate) fn reserve(&self, bytes: usize) -> Duration {
         let now = Instant::now();
         let nanos = u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.0.bytes_per_second);

@@ -20,8 +20,8 @@ use url::{Origin, Url};
 #[serde(try_from = "Url", into = "Url")]
 pub struct SessionUri {
     url: Url,
-    /// Origin of the upload URL, if a server issued this URI. Tokens are valid for this origin
-    /// only.
+    /// Origin of the upload URL, if a server issued this URI for an upload; `None` if the user
+    /// entered the URI. A token may be sent to this origin only.
     upload_origin: Option<Origin>,
 }
 
@@ -46,7 +46,8 @@ impl SessionUri {
         &self.url
     }
 
-    /// Records that the server issued this URI for an upload to `url`.
+    /// Sets the origin to which tokens may be sent: that of `url`, the upload URL for which the
+    /// server issued this URI.
     pub(crate) fn with_upload_origin(self, url: &Url) -> Self {
         Self {
             upload_origin: Some(url.origin()),
@@ -54,12 +55,12 @@ impl SessionUri {
         }
     }
 
-    /// Returns whether the session is at the origin of the upload URL, to which a token may be
-    /// sent.
+    /// Returns whether a token may be sent to the session: whether it is at the origin of the
+    /// upload URL.
     pub(crate) fn is_same_origin(&self) -> bool {
         match &self.upload_origin {
             Some(upload_origin) => *upload_origin == self.url.origin(),
-            // The user entered the URI, and so chose its origin.
+            // The user entered the URI and so chose its origin.
             None => true,
         }
     }
@@ -121,7 +122,7 @@ impl fmt::Debug for SessionUri {
     }
 }
 
-/// Formats a URL without user, password, query and fragment.
+/// Formats a URL without user, password and fragment. A query is shown as `?..`.
 pub(crate) struct Redacted<'a>(pub(crate) &'a Url);
 
 impl fmt::Display for Redacted<'_> {

@@ -1,10 +1,9 @@
 //! Sources of media: files, bytes in memory, and streams that can be read only once.
 //!
-//! The caller creates a [`Source`]. Opened, it is a [`Media`], from which an upload reads ranges of
-//! bytes, and reads those again that the server did not commit. Files can be read again anywhere,
-//! streams only within the last few mebibytes, unless the stream is [spilled](Source::spilled_to)
-//! to a disk.
-//!
+//! The caller creates a [`Source`]. Opening it returns a [`Media`], from which an upload reads
+//! ranges of bytes. Bytes that the server did not commit are read a second time. Any range of a
+//! file can be read again. Of a stream, only the last few mebibytes are kept (the *window*), unless
+//! the stream is [spilled](Source::spilled_to) to a disk.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -52,15 +51,16 @@ enum SourceKind {
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Enough for a few chunks in flight, and small compared to the memory that a program takes anyway.
+/// Default size of a window in bytes. It holds a few chunks, and is little memory for most
+/// programs.
 const DEFAULT_WINDOW: u64 = 8 << 20;
 
 impl Source {
     /// Reads a file.
     ///
     /// A path that is not a regular file (a FIFO, `/dev/stdin`, a device) is read like a
-    /// [`reader`](Self::reader), and so is a file that reports a size of zero but has content, like
-    /// those in `/proc`. A FIFO opens when its other end does.
+    /// [`reader`](Self::reader). So is a file that reports a size of zero but has content, like
+    /// those in `/proc`. Opening a FIFO waits until a writer opens it.
     pub fn path(path: impl Into<PathBuf>) -> Self {
         Self::new(SourceKind::Path(path.into()))
     }
@@ -70,25 +70,26 @@ impl Source {
         Self::new(SourceKind::Bytes(bytes.into()))
     }
 
-    /// Reads a stream once, front to back: standard input, a pipe, the body of a download.
+    /// Reads a stream once, from its beginning to its end: standard input, a pipe, the body of a
+    /// download.
     ///
-    /// Its length is unknown until its end, unless [`with_length`](Self::with_length) states it,
-    /// and only a [window](Self::with_window) of the read bytes is kept.
+    /// Its length is unknown until its end, unless [`with_length`](Self::with_length) states it.
+    /// Only the last bytes are kept, in a [window](Self::with_window).
     pub fn reader(reader: impl AsyncRead + Send + Unpin + 'static) -> Self {
         Self::new(SourceKind::Reader(Box::new(reader)))
     }
 
-    /// States the number of bytes. Media of another length is an error; to detect it, a reader is
-    /// read to its end.
+    /// States the length of the media in bytes. Media of another length is an error. To detect it,
+    /// a reader is read to its end.
     #[must_use]
     pub fn with_length(mut self, length: u64) -> Self {
         self.length = Some(length);
         self
     }
 
-    /// Sets how many bytes of a reader are kept so that they can be sent again. The window must
-    /// hold the bytes that are sent but not committed. Default: 8 MiB; rounded up to a multiple of
-    /// 256 KiB. Ignored for sources that can be read again.
+    /// Sets the size of the window: the number of bytes of a reader that are kept so that they can
+    /// be sent again. It bounds the bytes that are sent but not committed. Default: 8 MiB; rounded
+    /// up to a multiple of 256 KiB. Ignored for sources that can be read again.
     ///
     /// There is no upper bound. Memory is allocated as the window fills, and freed as bytes are
     /// committed.
@@ -101,9 +102,9 @@ impl Source {
         self
     }
 
-    /// Keeps all bytes of a reader in an unnamed file in `directory`, instead of a window in
-    /// memory, so that an upload can even restart. The file takes as much space as the media, and
-    /// is removed with the process.
+    /// Keeps all bytes of a reader in an unnamed file in `directory` (the *spill file*), instead of
+    /// a window in memory. An upload can then even restart at the first byte. The file takes as
+    /// much space as the media, and the operating system removes it when the process ends.
     #[must_use]
     pub fn spilled_to(mut self, directory: impl Into<PathBuf>) -> Self {
         self.spill = Some(directory.into());
@@ -130,7 +131,7 @@ impl fmt::Debug for Source {
     }
 }
 
-/// An open source, from which ranges can be read as far as they are kept.
+/// An open source, from which ranges of bytes can be read. A stream has only the kept bytes.
 pub(crate) struct Media(Inner);
 
 enum Inner {
@@ -181,7 +182,7 @@ impl Media {
         }
     }
 
-    /// Returns the number of bytes that are kept to be sent again; `None` if all bytes are.
+    /// Returns the size of the window in bytes; `None` if all bytes can be read again.
     pub(crate) fn window(&self) -> Option<u64> {
         match &self.0 {
             Inner::File(_) | Inner::Bytes(_) => None,
@@ -194,12 +195,12 @@ impl Media {
         matches!(self.0, Inner::Stream(_))
     }
 
-    /// Reads a stream until `upto` bytes of the media are read or the stream ends. Other media is
-    /// always complete.
+    /// Reads from a stream until `upto` bytes of the media have been read in total, the window is
+    /// full, or the stream ends. Other media is always complete.
     ///
-    /// At most one byte beyond the window is read. That byte tells the caller whether the media
-    /// continues after a chunk as large as the window. So [`Filled::end`] may be less than `upto`
-    /// until bytes are [released](Self::release).
+    /// At most one byte beyond the window is read. It tells whether the media continues after a
+    /// chunk as large as the window. If the window is full, [`Filled::end`] is less than `upto`,
+    /// and bytes must be [released](Self::release) before the next call.
     ///
     /// # Cancel safety
     ///
@@ -213,12 +214,12 @@ impl Media {
         Ok(Filled { end, ended: true })
     }
 
-    /// Reads exactly these bytes.
+    /// Returns a stream of exactly these bytes.
     ///
-    /// The stream ends with an error if they are not available: `UnexpectedEof` after the end of
-    /// the media or of the filled bytes, or an error that contains a
-    /// [`SourceError::NoLongerBuffered`] if they were released. A file is read one piece ahead.
-    /// Nothing is read before the first poll, which must happen inside a tokio runtime.
+    /// It ends with an error if they are not available: `UnexpectedEof` after the end of the media
+    /// or of the filled bytes, or an error that contains a [`SourceError::NoLongerBuffered`] if
+    /// they were released. A file is read one piece ahead. Nothing is read before the first poll,
+    /// which must happen inside a tokio runtime.
     pub(crate) fn read(&self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
         match &self.0 {
             Inner::File(file) => file.read(range),
@@ -227,8 +228,8 @@ impl Media {
         }
     }
 
-    /// States that the bytes before this offset will not be read again, so that a window can drop
-    /// them.
+    /// Drops the bytes before offset `before` from the window of a stream. They cannot be read
+    /// again. Has no effect on other media.
     pub(crate) fn release(&mut self, before: u64) {
         if let Inner::Stream(stream) = &mut self.0 {
             stream.release(before);
@@ -243,9 +244,9 @@ impl Media {
         }
     }
 
-    /// Checks with two `stat` calls that a file is unchanged since it was opened. A write that
-    /// restores the modification time goes unnoticed; [`SourceIdentity::difference`] notices it at
-    /// the ends of the file.
+    /// Checks with two `stat` calls that a file has not changed since it was opened. A write whose
+    /// modification time was set back is not noticed here. [`SourceIdentity::difference`] notices
+    /// it if it changed the first or the last bytes.
     pub(crate) async fn check_unchanged(&self) -> Result<(), SourceError> {
         match &self.0 {
             Inner::File(file) => file.check_unchanged().await,
@@ -253,26 +254,26 @@ impl Media {
         }
     }
 
-    /// Checks that this is the file with which an upload began.
+    /// Checks that this is the file with this identity, which was recorded when the upload began.
     pub(crate) async fn check_identity(
         &self,
-        began_with: &SourceIdentity,
+        recorded: &SourceIdentity,
     ) -> Result<(), SourceError> {
         let now = self.identity().await?;
         let change = match now {
-            Some(now) => began_with.difference(&now),
+            Some(now) => recorded.difference(&now),
             None => Some(Change::Replaced),
         };
         match change {
             Some(change) => Err(SourceError::Changed {
-                path: began_with.path().to_owned(),
+                path: recorded.path().to_owned(),
                 change,
             }),
             None => Ok(()),
         }
     }
 
-    /// Converts an error of [`read`](Self::read).
+    /// Converts an error of the stream that [`read`](Self::read) returned.
     pub(crate) fn cannot_read(&self, error: io::Error) -> SourceError {
         let source = match error.downcast::<SourceError>() {
             Ok(inner) => return inner,
@@ -340,13 +341,13 @@ pub enum SourceError {
         /// The directory.
         path: PathBuf,
     },
-    /// The path is not a regular file, and so cannot be recognised later.
+    /// The path is not a regular file, so it cannot be identified when an upload continues.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
-    /// A path cannot be read any more.
+    /// A path was opened, but cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The path.
@@ -379,12 +380,12 @@ pub enum SourceError {
     /// The media is shorter or longer than stated.
     #[error("the stated length of the media is {stated} bytes, but {}", actual_length(*stated, *found))]
     LengthDisagrees {
-        /// Stated length.
+        /// Stated length in bytes.
         stated: u64,
-        /// Actual length; for a reader that continues, one byte more than stated.
+        /// Actual length in bytes; for a reader that continues, one more than stated.
         found: u64,
     },
-    /// Bytes are needed again that are no longer buffered.
+    /// Bytes must be sent again, but were dropped from the window.
     #[error(
         "the media is needed again from byte {wanted}, but it is buffered only from byte {kept_from}"
     )]

@@ -1,4 +1,4 @@
-//! The system's clock and random numbers. Waits use tokio's clock, which tests control.
+//! The system's clock and random numbers. Waits use tokio's clock instead, which tests control.
 
 use std::time::SystemTime;
 

@@ -33,13 +33,13 @@ use crate::transport::Transport;
 #[cfg(test)]
 mod tests;
 
-/// Time limit for fetching a token.
+/// Time limit for the fetch of a token.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum length of a token in bytes.
 const MAX_TOKEN_LEN: usize = 64 << 10;
 
-/// Default scope, the same as of Google's own tools.
+/// Default scope, which Google's own tools use, too.
 const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
 
 /// A source of bearer tokens. Cheap to clone; clones share the token, and concurrent callers share
@@ -52,8 +52,10 @@ pub struct TokenSource(Arc<Inner>);
 
 struct Inner {
     kind: SourceKind,
+    /// Locked during a fetch, so that concurrent callers wait for one fetch.
     cached: Mutex<Cached>,
-    /// Number of refreshes so far.
+    /// Number of completed refreshes. Shows a caller that has waited for the lock whether another
+    /// caller refreshed the token in the meantime.
     refreshes: AtomicU64,
 }
 
@@ -68,7 +70,7 @@ enum SourceKind {
 enum Cached {
     Nothing,
     Token(HeaderValue),
-    /// Handles the expiry of its tokens itself.
+    /// Google's provider, which caches its token and handles the expiry.
     Provider(Arc<dyn TokenProvider>),
 }
 
@@ -76,7 +78,8 @@ enum Cached {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The source's output is empty or has characters that are not allowed in tokens.
+    /// The text from the source is empty, too long, or has characters that are not allowed in
+    /// tokens.
     #[error("{token_source} does not provide a valid token")]
     NotAToken {
         /// The source.
@@ -174,16 +177,16 @@ impl TokenSource {
         Self::of(SourceKind::Command(command.into()))
     }
 
-    /// Uses Google's application default credentials for these scopes: the service account that
-    /// `GOOGLE_APPLICATION_CREDENTIALS` names, the user of `gcloud auth application-default login`,
-    /// the machine's own account, or the output of `gcloud`. They are looked up when a token is
-    /// needed.
+    /// Uses Google's application default credentials for these scopes. They are, in this order: the
+    /// service account that `GOOGLE_APPLICATION_CREDENTIALS` names, the user of `gcloud auth
+    /// application-default login`, the machine's own account, or the output of `gcloud`. They are
+    /// looked up when a token is needed.
     pub fn google(scopes: &[&str]) -> Self {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
         Self::of(SourceKind::Google(scopes))
     }
 
-    /// Parses the command line form of a source.
+    /// Parses the form of a source that is used on a command line.
     ///
     /// | text | source |
     /// |---|---|
@@ -229,13 +232,13 @@ impl TokenSource {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future kills the command, if one runs.
+    /// Dropping the future kills a running token command.
     pub(crate) async fn token(&self) -> Result<HeaderValue, TokenError> {
         let mut cached = self.0.cached.lock().await;
         self.0.kind.cached_or_fetched(&mut cached).await
     }
 
-    /// Returns whether a refresh can bring another token.
+    /// Returns whether a refresh can return another token.
     pub(crate) fn can_refresh(&self) -> bool {
         !matches!(
             self.0.kind,
@@ -244,7 +247,7 @@ impl TokenSource {
     }
 
     /// Fetches a new token after a server has refused the current one. Returns `false` if the
-    /// source has no other. Concurrent callers share one fetch.
+    /// source always returns the same token. Concurrent callers share one fetch.
     ///
     /// # Cancel safety
     ///
@@ -253,6 +256,8 @@ impl TokenSource {
         if !self.can_refresh() {
             return Ok(false);
         }
+        // Loaded before the lock is taken: if the count is different under the lock, another caller
+        // has refreshed the token in the meantime. `Acquire` pairs with the `Release` below.
         let before = self.0.refreshes.load(Ordering::Acquire);
         let mut cached = self.0.cached.lock().await;
         if self.0.refreshes.load(Ordering::Acquire) == before {
@@ -312,7 +317,7 @@ impl SourceKind {
     }
 }
 
-/// Hides tokens and commands, whose arguments may be secret.
+/// Shows the kind of the source. Hides tokens, and commands, whose arguments may be secret.
 impl fmt::Display for SourceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -325,7 +330,8 @@ impl fmt::Display for SourceKind {
     }
 }
 
-/// Returns the header value of a token. Surrounding white space is ignored.
+/// Returns the value of the `Authorization` header for a token; `None` if the text is not a token.
+/// Surrounding white space is ignored.
 fn bearer(token: &str) -> Option<HeaderValue> {
     let token = token.trim();
     if token.is_empty()
@@ -343,8 +349,8 @@ async fn read(path: &PathBuf) -> io::Result<String> {
     read_short(File::open(path).await?).await
 }
 
-/// Reads to the end, so that a writer is not blocked. Keeps one byte more than the maximum length,
-/// by which a longer text is recognised.
+/// Reads to the end, so that the writer is never blocked. Returns at most one byte more than the
+/// maximum length of a token, so that a longer text is refused as a token.
 async fn read_short(mut reader: impl AsyncRead + Unpin) -> io::Result<String> {
     let mut text = Vec::new();
     let limit = MAX_TOKEN_LEN as u64 + 1;
@@ -354,6 +360,7 @@ async fn read_short(mut reader: impl AsyncRead + Unpin) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
+/// Returns a token of Google's application default credentials. Keeps the provider in `cached`.
 async fn google(scopes: &[String], cached: &mut Cached) -> Result<String, gcp_auth::Error> {
     let provider = match cached {
         Cached::Provider(provider) => Arc::clone(provider),
@@ -419,12 +426,13 @@ impl AuthenticatedTransport {
         self.token.as_ref()
     }
 
-    /// Returns whether a refused token can be replaced by another one.
+    /// Returns whether a refresh can return another token than a refused one.
     pub(crate) fn can_refresh(&self) -> bool {
         self.token.as_ref().is_some_and(TokenSource::can_refresh)
     }
 
-    /// Returns the token for a request to `url`, if `url` has the origin of the `given` URL.
+    /// Returns the token for a request to `url`; `None` if `url` has another origin than `given`,
+    /// the URL from the caller.
     pub(crate) async fn token_for(
         &self,
         given: &Url,

@@ -1,4 +1,4 @@
-//! The transport interface: sends one HTTP request and returns its reply.
+//! The interface of a transport, which sends one HTTP request and returns its reply.
 //!
 //! [`Client::new`](crate::Client::new) uses HTTP over TCP and TLS;
 //! [`Client::with_transport`](crate::Client::with_transport) accepts any other implementation.
@@ -57,8 +57,8 @@ pub struct Incoming {
     pub headers: HeaderMap,
     /// Host and port of the server, for errors.
     pub host: String,
-    /// Body. It ends after the announced number of bytes. Dropping it stops sending the request's
-    /// body.
+    /// Body. It ends after the announced number of bytes. If it is dropped, the rest of the
+    /// request's body is not sent.
     pub body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
@@ -107,7 +107,7 @@ pub enum TransportError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The connection made no progress within the time limit.
+    /// The connection made no progress within a limit of [`Timeouts`].
     #[error("the connection to {host} made no progress for {seconds} s")]
     Silent {
         /// Host and port.
@@ -230,21 +230,22 @@ fn authority(url: &Url) -> String {
 
 /// The time limits of connections.
 ///
-/// Time during which the *source* of the media has nothing to send does not count, so a slow pipe
+/// The time in which the *source* of the media provides no bytes does not count, so a slow pipe
 /// does not cause a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// For establishing a connection: name resolution, TCP, proxy, TLS. Default: 10 s.
+    /// Limit for establishing a connection: name resolution, TCP, proxy, TLS. Default: 10 s.
     pub connect: Duration,
-    /// For sending one piece of a body, of at most 64 KiB, and for receiving one piece of a reply.
-    /// Default: 60 s. A connection of a few KiB per second stays alive, and a server that stops
-    /// reading for a minute in the middle of a body is better queried again. On Linux, a connection
-    /// whose peer acknowledges nothing for this time is closed as well.
+    /// Limit for sending one piece of a body, of at most 64 KiB, and for receiving one piece of a
+    /// reply. Default: 60 s. With it, a connection of a few KiB per second stays alive. If a server
+    /// stops reading a body for a minute, a new connection is more likely to succeed than a longer
+    /// wait. On Linux, a connection whose peer acknowledges nothing for this time is closed as
+    /// well.
     pub idle: Duration,
-    /// From the end of the request to the beginning of its reply. Default: 120 s. Longer than
-    /// `idle`, because the buffers of the operating system must drain before the server finishes
-    /// its work.
+    /// Limit from the end of the request to the beginning of its reply. Default: 120 s. Longer than
+    /// `idle`, because this time includes the transfer of bytes that the operating system has
+    /// buffered, and the server's work after the last byte.
     pub reply: Duration,
 }
 

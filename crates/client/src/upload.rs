@@ -119,7 +119,12 @@ impl Upload {
         })
     }
 
-    /// Describes the upload of a journal's record, to be [resumed](crate::Client::resume).
+    /// Describes the upload of a journal's record, which [`Client::resume`](crate::Client::resume)
+    /// continues.
+    ///
+    /// # Errors
+    ///
+    /// A field of the record is invalid.
     pub fn of_record(record: &Record) -> Result<Self, Error> {
         let url = Url::parse(&record.url).map_err(|_| Cause::Scheme)?;
         let mut upload = Self::new(url)?;
@@ -146,7 +151,7 @@ impl Upload {
         )
     }
 
-    /// Returns the record for the journal.
+    /// Returns the content of a new record for the journal.
     pub(crate) fn new_record(&self, session: SessionUri, source: SourceIdentity) -> NewRecord {
         NewRecord {
             url: self.url.to_string(),
@@ -182,8 +187,8 @@ impl Upload {
     /// multipart if there is metadata, and larger media is resumable. A parameter `uploadType` in
     /// the URL also sets the type.
     ///
-    /// An upload in one request is sent again if it breaks. If only the reply was lost, a POST then
-    /// creates a second resource. A resumable upload does not.
+    /// An upload in one request is repeated if the request breaks. If only the reply was lost, a
+    /// repeated POST creates a second resource. A resumable upload does not.
     #[must_use]
     pub fn upload_type(self, upload_type: UploadType) -> Self {
         Self {
@@ -208,8 +213,8 @@ impl Upload {
         })
     }
 
-    /// Sets the content type of the media. By default none is sent, or `application/octet-stream`
-    /// where one is required.
+    /// Sets the content type of the media. By default a resumable upload states none, and an upload
+    /// in one request states `application/octet-stream`.
     ///
     /// # Errors
     ///
@@ -227,15 +232,15 @@ impl Upload {
         })
     }
 
-    /// Sets how the media is split into requests. By default everything is sent in one request, and
-    /// in chunks if requests keep breaking. Chunks of a stream are never larger than its
-    /// [window](crate::Source::with_window).
+    /// Sets how the media of a resumable upload is split into requests. By default all of it is
+    /// sent in one request, and in chunks if requests break repeatedly. Chunks of a stream are
+    /// never larger than its [window](crate::Source::with_window).
     #[must_use]
     pub fn chunking(self, chunking: Chunking) -> Self {
         Self { chunking, ..self }
     }
 
-    /// Sets how failed requests are retried.
+    /// Sets when and how often failed requests are retried.
     #[must_use]
     pub fn retry_policy(self, retry_policy: RetryPolicy) -> Self {
         Self {
@@ -252,7 +257,7 @@ impl Upload {
         Self { verify, ..self }
     }
 
-    /// Limits the rate.
+    /// Limits the rate at which media is sent. Default: no limit.
     #[must_use]
     pub fn rate_limit(self, limit: RateLimit) -> Self {
         Self {
@@ -271,8 +276,7 @@ impl Upload {
     }
 
     /// Records a resumable upload of a file in a journal, so that it survives the end of the
-    /// process: the same upload, requested again, continues where it was. By default nothing is
-    /// recorded.
+    /// process: a later call with the same upload continues it. By default nothing is recorded.
     #[must_use]
     pub fn journal(self, journal: Journal) -> Self {
         Self {
@@ -281,7 +285,7 @@ impl Upload {
         }
     }
 
-    /// Starts at the first byte even if the journal has an unfinished upload of the same file.
+    /// Starts a new upload even if the journal has an unfinished one of the same file.
     #[must_use]
     pub fn ignore_journal(self) -> Self {
         Self {
@@ -293,9 +297,9 @@ impl Upload {
     /// Sets a progress callback. It is called at each change of state, and ten times per second
     /// while a request is being sent. It must not block.
     #[must_use]
-    pub fn on_progress(self, watch: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+    pub fn on_progress(self, callback: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         Self {
-            on_progress: Some(ProgressCallback::new(watch)),
+            on_progress: Some(ProgressCallback::new(callback)),
             ..self
         }
     }
@@ -305,11 +309,11 @@ impl Upload {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Uploaded {
-    /// The resource in the server's reply; `None` if the reply shows none.
+    /// The resource in the server's reply; `None` if the body is not JSON.
     pub resource: Option<Value>,
     /// The upload type that was used.
     pub upload_type: UploadType,
-    /// Size of the media.
+    /// Size of the media in bytes.
     pub size: u64,
     /// The properties that were compared with the server's and found equal.
     pub verified: Verified,

@@ -1,4 +1,7 @@
-//! The upload loop: executes the actions of a [`Transfer`] and reports their results to it.
+//! The upload loop: performs the I/O of one upload.
+//!
+//! A [`Transfer`] is the state machine of the protocol and decides the next [`Action`]. The loop
+//! executes the action and reports its result to the transfer.
 
 use std::time::Duration;
 
@@ -26,18 +29,21 @@ mod requests;
 /// Interval of progress reports while a request is being sent.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Drives one upload.
+/// One running upload.
 pub(crate) struct UploadDriver<'a> {
     transport: &'a AuthenticatedTransport,
     upload: &'a Upload,
     upload_type: UploadType,
     media: Media,
     transfer: Transfer,
+    /// The current session, once it is started.
     session: Option<SessionUri>,
+    /// The journal's record, if the upload has one.
     locked: Option<LockedRecord>,
     counter: ByteCounter,
     rate_meter: RateMeter,
     checksum: RunningChecksum,
+    /// Boundary of a multipart body.
     boundary: String,
     /// The most recent transport error; cleared when a reply arrives.
     last_error: Option<TransportError>,
@@ -116,7 +122,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Writes the progress for users who list the journal.
+    /// Writes the progress, which is shown when the journal is listed.
     fn write_progress(&mut self) {
         if let Some(Err(error)) = self.locked.as_mut().map(LockedRecord::write_progress) {
             warn_progress_not_written(&error);
@@ -128,7 +134,7 @@ impl<'a> UploadDriver<'a> {
         if let Some(locked) = self.locked.take()
             && let Err(error) = locked.finish()
         {
-            tracing::warn!(%error, "cannot remove a finished upload from the journal");
+            tracing::warn!(%error, "cannot remove the record of an ended upload from the journal");
         }
     }
 
@@ -177,6 +183,7 @@ impl<'a> UploadDriver<'a> {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let outcome = loop {
             tokio::select! {
+                // The outcome first, so that no progress is reported for a request that has ended.
                 biased;
                 outcome = &mut sending => break outcome,
                 _ = tick.tick() => self.report_sending(&request),
@@ -227,7 +234,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Stores the session URI before the first byte of media is sent.
+    /// Stores the URI of a new session, in the journal as well, before any media is sent to it.
     async fn started(&mut self, url: &Url, location: &str) -> Result<(), Error> {
         let session = url
             .join(location)
@@ -251,8 +258,8 @@ impl<'a> UploadDriver<'a> {
         Ok(())
     }
 
-    /// Releases committed media and records the progress. The server has the authoritative offset;
-    /// the journal's is for display only.
+    /// Releases media that will not be sent again, and records the progress. The recorded offset is
+    /// for display only, because an upload that continues queries the server for the offset.
     fn committed(&mut self, offset: u64) {
         self.media.release(self.transfer.kept_from());
         if let Some(Err(error)) = self.locked.as_mut().map(|locked| locked.committed(offset)) {
@@ -260,7 +267,7 @@ impl<'a> UploadDriver<'a> {
         }
     }
 
-    /// Returns the offset after the last byte of media in a request.
+    /// Returns the offset after the last byte of media that a request should send.
     fn end_of(&self, request: &Request) -> u64 {
         match request {
             Request::SingleRequest => self.media_size(),

@@ -27,7 +27,7 @@ pub enum DownloadError {
         /// The file that the process writes.
         path: PathBuf,
     },
-    /// A file that no download created has the name of the part or of its metadata.
+    /// A file that no download created has the name of the part or of the metadata.
     #[error("{} is in the way: no download created it", path.display())]
     UnrelatedFile {
         /// The file, which was not changed.
@@ -39,7 +39,7 @@ pub enum DownloadError {
         /// The file, which was not changed.
         path: PathBuf,
     },
-    /// A link, a directory or another special file has the name of the part or of its metadata. It
+    /// A link, a directory or another special file has the name of the part or of the metadata. It
     /// is never replaced.
     #[error("{} is in the way: it is not a regular file", path.display())]
     NotAFile {
@@ -58,7 +58,7 @@ pub enum DownloadError {
     /// No token is available.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The connection cannot be established, or keeps breaking.
+    /// The connection cannot be established, or breaks repeatedly.
     #[error("{0}")]
     Connection(#[source] Box<dyn StdError + Send + Sync>),
     /// The server refuses the request.
@@ -67,14 +67,15 @@ pub enum DownloadError {
     /// The server redirects too often.
     #[error("the server redirects too often")]
     TooManyRedirections,
-    /// A redirection has no valid target, leads to a scheme other than HTTP, or from HTTPS to HTTP.
+    /// A redirection has no valid target, a target that is neither HTTP nor HTTPS, or leads from
+    /// HTTPS to HTTP.
     #[error("the server redirects to an address that is not followed")]
     BadRedirection,
-    /// The media differs from the one that the download began with, each time it is requested.
+    /// The media differs from that of the previous request, each time it is requested.
     #[error("the media changes each time that it is requested")]
     Changed,
-    /// The response is not a newer version of the media either: it is an HTML page, or it lacks the
-    /// `ETag` that the media had.
+    /// The response is neither the media nor a newer version of it: it is an HTML page, or it lacks
+    /// an `ETag`, which the media had.
     #[error(
         "the response is not the media, but perhaps the login page of a network; {} has the bytes received before",
         path.display()
@@ -83,8 +84,8 @@ pub enum DownloadError {
         /// The file with the bytes received so far.
         path: PathBuf,
     },
-    /// The media is encoded although no encoding was requested. Its stated digests would not be
-    /// those of the received bytes.
+    /// The media is encoded although no encoding was requested. The digests that the server states
+    /// would not match the received bytes.
     #[error("the server encodes the media ({encoding}) although no encoding was requested")]
     Encoded {
         /// The encoding that the server states.
@@ -116,7 +117,7 @@ impl DownloadError {
         Self::Connection(error.into())
     }
 
-    /// Returns whether the server refused the request only for the moment.
+    /// Returns whether the error is a refusal that may be temporary.
     pub(crate) fn is_transient_refusal(&self) -> bool {
         matches!(self, Self::Refused(refusal) if super::is_transient(refusal))
     }

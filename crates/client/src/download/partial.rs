@@ -2,12 +2,13 @@
 //! `TARGET.part.json` with the metadata that identifies them.
 //!
 //! Bytes are buffered and written in large blocks on the blocking pool; at most two blocks are in
-//! memory. The files of an earlier run stay unchanged until a response with other media is
-//! accepted.
+//! memory. The files of an earlier run stay unchanged until a response with media is accepted,
+//! except that bytes after the verified ones are removed from the part.
 //!
 //! Nothing is synced before the media is complete, so the part may have any content after a power
 //! failure. The metadata therefore records the length and digest of the received bytes. A later run
-//! continues after these bytes if the part still has them, and otherwise starts at the first byte.
+//! verifies the part against them. It continues after these bytes if the part has them, and
+//! otherwise starts at the first byte.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -28,8 +29,8 @@ mod files;
 /// Number of bytes that are buffered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// The metadata is written each time that this many bytes were received. A process that is killed
-/// loses about as much.
+/// Number of received bytes after which the metadata is written again. A process that is killed
+/// loses about this many bytes.
 const METADATA_INTERVAL: u64 = 2 << 20;
 
 /// The received bytes and the media that they belong to.
@@ -38,13 +39,16 @@ pub(super) struct Partial {
     files: Files,
     owned: Owned,
     media: EntityInfo,
+    /// Number of bytes received, including those in `buffered`.
     received: u64,
     /// Number of bytes that the metadata on disk covers.
     recorded: u64,
-    /// Whether the next request is for the whole media, because a request for the rest did not get
-    /// it.
+    /// Whether the next request is for the whole media, because a request for the rest failed to
+    /// return it.
     request_full: bool,
+    /// Received bytes that are not being written yet.
     buffered: Vec<Bytes>,
+    /// Number of bytes in `buffered`.
     buffered_len: usize,
     writing: SinkState,
 }
@@ -57,8 +61,9 @@ pub(super) struct Position {
 }
 
 impl Partial {
-    /// Opens the files of an earlier run, if they are of the same media. They are not changed
-    /// before [`begin`](Self::begin).
+    /// Opens the files of an earlier run, or creates the part. Existing files are not changed
+    /// before [`begin`](Self::begin), except that bytes after the verified ones are removed from
+    /// the part.
     pub(super) async fn open(
         target: &Path,
         url: &Url,
@@ -140,12 +145,13 @@ impl Partial {
         }
     }
 
-    /// Returns the media that the stored bytes are of; `None` when no bytes are stored.
+    /// Returns the media to which the stored bytes belong; `None` if no bytes are stored.
     fn entity(&self) -> Option<&EntityInfo> {
         (self.received > 0).then_some(&self.media)
     }
 
-    /// Returns the `ETag` for a request for the rest of the media.
+    /// Returns the `ETag` with which the rest of the media is requested; `None` if the request is
+    /// for the whole media.
     pub(super) fn resume_etag(&self) -> Option<&HeaderValue> {
         let media = self.entity().filter(|_| !self.request_full);
         media?.etag.as_ref()
@@ -157,7 +163,7 @@ impl Partial {
         self.request_full = true;
     }
 
-    /// Starts this media at its first byte. Bytes of other media are dropped.
+    /// Starts to receive this media at its first byte. All stored bytes are dropped.
     pub(super) async fn begin(&mut self, media: EntityInfo) -> Result<(), DownloadError> {
         self.rewind(&Position::default()).await?;
         self.owned = Owned::PartAndMetadata;
@@ -183,7 +189,7 @@ impl Partial {
         .await
     }
 
-    /// Returns the current position, after all buffered bytes are written.
+    /// Writes all buffered bytes and returns the position after them.
     pub(super) async fn position(&mut self) -> Result<Position, DownloadError> {
         self.start_writing().await?;
         let sink = self.sink().await?;
@@ -225,14 +231,14 @@ impl Partial {
         Ok(())
     }
 
-    /// Hands all received bytes to the operating system and writes the metadata.
+    /// Writes all received bytes, without a sync, and the metadata.
     pub(super) async fn flush(&mut self) -> Result<(), DownloadError> {
         self.write_metadata().await
     }
 
-    /// Ends an unfinished download. Received bytes are left for a later run. If there are none, the
-    /// files that this run created are removed. An error here is only logged, because the caller
-    /// already has the error that ended the download.
+    /// Ends an unfinished download. The files are left for a later run. If no bytes were received,
+    /// the files that this run created are removed. An error here is only logged, because the
+    /// caller already has the error that ended the download.
     pub(super) async fn abandon(mut self) {
         let Ok(sink) = self.sink().await else {
             return;
@@ -277,6 +283,7 @@ impl Partial {
         .await
     }
 
+    /// Starts to write the buffered bytes, after the current write.
     async fn start_writing(&mut self) -> Result<(), DownloadError> {
         let sink = self.sink().await?;
         let pieces = std::mem::take(&mut self.buffered);
@@ -285,6 +292,7 @@ impl Partial {
         Ok(())
     }
 
+    /// Waits for the current write and returns the sink; the caller puts it back.
     async fn sink(&mut self) -> Result<Box<Sink>, DownloadError> {
         let sink = self.writing.sink().await;
         sink.map_err(self.files.file_error())
@@ -293,7 +301,7 @@ impl Partial {
 
 #[cfg(test)]
 impl Partial {
-    /// Writes to an open file.
+    /// Creates a part that is written to an open file.
     pub(super) fn into_file(target: &Path, url: &Url, file: std::fs::File) -> Self {
         let files = Files::new(target, url, false);
         Self::new(files, Owned::Nothing, Sink::new(file))
@@ -331,6 +339,7 @@ async fn blocking<T: Send + 'static>(
 /// Size of reads in bytes.
 const READ_LEN: usize = 1 << 20;
 
+/// The open part, with the digest of its bytes.
 #[derive(Debug)]
 struct Sink {
     file: File,
@@ -343,7 +352,7 @@ struct Sink {
 enum SinkState {
     Idle(Box<Sink>),
     Busy(JoinHandle<io::Result<Box<Sink>>>),
-    /// A write failed.
+    /// A write has failed, or the sink is taken out.
     Broken,
 }
 
@@ -379,14 +388,14 @@ impl SinkState {
 }
 
 impl Sink {
-    /// Starts at the first byte of the file, whatever its content.
+    /// Creates a sink at the first byte of the file. Existing bytes are not read.
     fn new(file: File) -> Self {
         let hasher = Crc32cHasher::default();
         Self { file, hasher }
     }
 
-    /// Returns whether the file begins with these bytes. If so, sets the position after them and
-    /// removes the bytes that follow.
+    /// Returns whether the file begins with these bytes. If so, removes the bytes after them and
+    /// moves the position to their end.
     fn verify_prefix(&mut self, received: ReceivedPrefix) -> io::Result<bool> {
         let mut hasher = Crc32cHasher::default();
         let mut buf = vec![0; READ_LEN];

@@ -8,10 +8,10 @@ use windlass_proto::digest::{Crc32c, ExpectedDigests};
 
 use crate::transport::Incoming;
 
-/// The name that stands for no encoding.
+/// The name of the encoding that changes nothing.
 const IDENTITY: &str = "identity";
 
-/// A response, given the bytes that are already stored.
+/// The class of a response to a request for the media, or for the bytes after the stored ones.
 #[derive(Debug)]
 pub(super) enum Response {
     /// The whole media.
@@ -20,7 +20,7 @@ pub(super) enum Response {
     Continuation { end: u64, total: Option<u64> },
     /// No bytes are missing.
     Complete,
-    /// Bytes that do not continue the stored ones.
+    /// A response that does not continue the stored bytes.
     Changed,
     /// Something other than the media, for instance the login page of a network.
     NotTheMedia,
@@ -47,9 +47,10 @@ pub(super) struct Stored<'a> {
     pub(super) received: u64,
     /// Size of the whole media, if known.
     pub(super) total: Option<u64>,
-    /// The media that the stored bytes are of; `None` when no bytes are stored.
+    /// The media to which the stored bytes belong; `None` if no bytes are stored.
     pub(super) entity: Option<&'a EntityInfo>,
-    /// The strong `ETag` with which the remaining bytes are requested; `None` when all bytes are.
+    /// The strong `ETag` with which the remaining bytes are requested; `None` if the request is for
+    /// the whole media.
     pub(super) resume_etag: Option<&'a HeaderValue>,
 }
 
@@ -112,8 +113,8 @@ impl EntityInfo {
     }
 }
 
-/// Returns whether a response with status 200 cannot be a newer version of the media: it lacks an
-/// `ETag` that the media had, or it is an HTML page and the media was not.
+/// Returns whether a response with status 200 cannot be a newer version of the stored media: it
+/// lacks an `ETag` and the media had one, or it is an HTML page and the media was not.
 fn is_other_content(headers: &HeaderMap, stored: &EntityInfo) -> bool {
     let lost_tag = stored.etag.is_some() && !headers.contains_key(ETAG);
     let turned_html = headers.get(CONTENT_TYPE).is_some_and(is_html)
@@ -129,23 +130,24 @@ fn is_html(content_type: &HeaderValue) -> bool {
         .any(|html| essence.eq_ignore_ascii_case(html))
 }
 
-/// Returns the encoding of the response, if any. The encoding in which the media is stored does not
-/// count, because size, ranges and digests are then those of the stored bytes.
+/// Returns the encoding that the server added to the stored media, if any. An encoding in which the
+/// media is stored does not count, because size, ranges and digests are then those of the received
+/// bytes.
 fn encoding(headers: &HeaderMap) -> Option<String> {
     let stored = stored_encoding(headers);
     let encodings = headers.get_all(CONTENT_ENCODING).into_iter();
     let mut encodings = encodings.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let is_on_its_way = |value: &str| {
+    let is_added = |value: &str| {
         ![IDENTITY, stored]
             .iter()
             .any(|it| value.eq_ignore_ascii_case(it))
     };
-    let encoding = encodings.find(|value| is_on_its_way(value))?;
+    let encoding = encodings.find(|value| is_added(value))?;
     Some(encoding.escape_debug().to_string())
 }
 
-/// Returns whether the server has decoded the media. Cloud Storage does so with media stored in
-/// gzip, for clients that do not accept gzip. It then states the digest of the stored bytes.
+/// Returns whether the server has decoded the media. Cloud Storage decodes media that is stored in
+/// gzip for clients that do not accept gzip. The stated digest is then that of the encoded bytes.
 fn is_transcoded(headers: &HeaderMap) -> bool {
     stored_encoding(headers) != IDENTITY && !headers.contains_key(CONTENT_ENCODING)
 }
@@ -157,7 +159,7 @@ fn stored_encoding(headers: &HeaderMap) -> &str {
     stored.unwrap_or(IDENTITY)
 }
 
-/// `Content-Range: bytes FIRST-LAST/TOTAL`.
+/// The values of `Content-Range: bytes FIRST-LAST/TOTAL`.
 struct ContentRange {
     start: u64,
     /// Offset after the last byte.
@@ -179,7 +181,7 @@ impl ContentRange {
         fits.then_some(Self { start, end, total })
     }
 
-    /// Returns whether these are the next bytes of the same media.
+    /// Returns whether these are the next bytes of the stored media.
     fn follows(&self, stored: &Stored<'_>, etag: &HeaderValue, headers: &HeaderMap) -> bool {
         let same_media = headers.get(ETAG).is_none_or(|sent| sent == etag);
         let same_size = match (self.total, stored.total) {
@@ -191,7 +193,7 @@ impl ContentRange {
     }
 }
 
-/// `Content-Range: bytes */TOTAL`.
+/// Returns the total of `Content-Range: bytes */TOTAL`.
 fn size_of_unsatisfied(headers: &HeaderMap) -> Option<u64> {
     number(text(headers, CONTENT_RANGE)?.strip_prefix("bytes */")?)
 }

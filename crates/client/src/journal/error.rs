@@ -25,7 +25,7 @@ pub enum JournalError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The directory belongs to another user, who could redirect uploads.
+    /// The directory belongs to another user. That user could redirect uploads.
     #[error("the journal {} belongs to another user (uid {owner})", directory.display())]
     OwnedByAnother {
         /// The journal's directory.
@@ -66,7 +66,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// The operating system provides no random numbers.
-    #[error("cannot draw an id for the upload")]
+    #[error("cannot create a random id for the upload")]
     Random(#[source] getrandom::Error),
     /// The journal has no upload with this id. It may have been finished.
     #[error("the journal has no unfinished upload {id}")]
@@ -74,7 +74,7 @@ pub enum JournalError {
         /// The id.
         id: RecordId,
     },
-    /// Another process works on the upload.
+    /// Another process has locked the upload.
     #[error("another process is working on the upload {id}")]
     InUse {
         /// The id.
@@ -92,13 +92,13 @@ pub enum JournalError {
 
 /// Why a record cannot be used.
 ///
-/// The errors show positions only, because the content may be secret.
+/// Errors of the format show only positions, because the content may be secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// The file cannot be read.
     #[error("it cannot be read ({0})")]
     Unreadable(io::Error),
-    /// The file belongs to another user, who could have redirected the upload.
+    /// The file belongs to another user. That user could have redirected the upload.
     #[error("it belongs to another user (uid {owner})")]
     OwnedByAnother {
         /// User id of the owner.
@@ -112,7 +112,7 @@ pub enum Damage {
         /// The column in bytes.
         column: usize,
     },
-    /// The record has another version, which a newer windlass presumably wrote.
+    /// The record has another version. Presumably a newer windlass wrote it.
     #[error(
         "it has version {found}, but this windlass supports only version {known}; use the windlass that wrote it"
     )]

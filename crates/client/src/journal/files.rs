@@ -14,14 +14,16 @@ use url::Url;
 use super::{Damage, JournalError, Record, RecordId};
 use crate::{InvalidSessionUri, SessionUri, SourceIdentity};
 
-/// The role of a file, which is the end of its name, after the id.
+/// The role of a file, which its extension shows.
 ///
-/// The names contain `upload`, because other programs may have files of eight letters and `.lock`.
+/// Each extension contains `upload`, because another program may have a file such as
+/// `abcdefgh.lock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Record,
     Progress,
     Lock,
+    /// The next version of the record or the progress.
     New,
 }
 
@@ -53,7 +55,7 @@ pub(super) struct Files {
     progress: PathBuf,
     lock: PathBuf,
     new: PathBuf,
-    /// Id of the user whom they belong to.
+    /// Id of the user to whom the files must belong.
     user: u32,
 }
 
@@ -64,14 +66,15 @@ pub(super) struct Lock {
 }
 
 impl Drop for Lock {
-    /// Unlocks explicitly. A forked child holds a copy of the descriptor until it executes another
-    /// program, so closing this descriptor alone would leave the lock to the child.
+    /// Unlocks explicitly. A forked child has a copy of the descriptor until it executes another
+    /// program. If this process only closed its own descriptor, the child would still hold the
+    /// lock.
     fn drop(&mut self) {
         self.file.unlock().ok();
     }
 }
 
-/// Returns the id of the user whose files the journal trusts.
+/// Returns the effective user id. The journal trusts only files of this user.
 pub(super) fn this_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -101,6 +104,7 @@ pub(super) fn prepare_directory(directory: &Path, user: u32) -> Result<(), Journ
     Ok(())
 }
 
+/// Creates a directory and its missing parents, and syncs the parents.
 fn make_directories_durably(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -121,7 +125,8 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Returns the ids of the files with the wanted roles. Files with other names are ignored.
+/// Returns the ids in the names of the files with the wanted roles. Files with other names are
+/// ignored.
 pub(super) fn ids(
     directory: &Path,
     wanted: impl Fn(Role) -> bool,
@@ -156,11 +161,11 @@ impl Files {
         }
     }
 
-    /// Takes the lock; `None` if it is taken.
+    /// Takes the lock; `None` if another process has it.
     ///
-    /// A lock file may have been removed between open and lock. It then protects nothing, because
-    /// the next process creates another one. So the lock counts only if the file still has its
-    /// name.
+    /// Between open and lock, another process may have removed the lock file. A lock on a removed
+    /// file is worthless, because the next process creates and locks another file. So the lock
+    /// counts only if the file still has its name.
     pub(super) fn take_lock(&self) -> Result<Option<Lock>, JournalError> {
         let cannot_lock = |source| JournalError::Lock {
             path: self.lock.clone(),
@@ -192,8 +197,8 @@ impl Files {
             })
     }
 
-    /// Returns whether the files of an upload without a record may be removed: whether each of them
-    /// can be from a killed process. Other programs may have files in the directory.
+    /// Returns whether the files of an upload without a record may be removed. Each of them must
+    /// look like a file of the journal, because other programs may have files with the same names.
     pub(super) fn are_leftovers(&self) -> io::Result<bool> {
         for path in [&self.progress, &self.lock, &self.new] {
             match is_leftover(path, self.user) {
@@ -212,7 +217,7 @@ impl Files {
         Ok(record)
     }
 
-    /// Reads the record, with no bytes committed.
+    /// Reads the record without the progress: its number of committed bytes is zero.
     pub(super) fn read_record(&self) -> Result<Record, Damage> {
         let mut file = File::open(&self.record).map_err(Damage::Unreadable)?;
         let owner = file.metadata().map_err(Damage::Unreadable)?.uid();
@@ -224,7 +229,7 @@ impl Files {
         decode_record(self.id.clone(), &text)
     }
 
-    /// Reads the progress, if available.
+    /// Reads the progress into the record. Ignores a missing or damaged file.
     pub(super) fn read_progress(&self, record: &mut Record) {
         if let Ok(text) = fs::read(&self.progress) {
             decode_progress(record, &text);
@@ -239,8 +244,8 @@ impl Files {
             source,
         };
         let mode = self.record.metadata().map_err(cannot_write)?.mode();
-        let of_others = mode & 0o077;
-        if of_others == 0 {
+        let others_mode = mode & 0o077;
+        if others_mode == 0 {
             return Ok(());
         }
         fs::set_permissions(&self.record, Permissions::from_mode(0o600)).map_err(cannot_write)
@@ -275,8 +280,8 @@ impl Files {
     /// Removes all files, the record first and the lock last. The removal of the record is durable.
     pub(super) fn remove_all(&self, lock: Lock) -> Result<(), JournalError> {
         remove(&self.record)?;
-        // Synced before the other files are removed: a record that returned after a power failure
-        // would start a finished upload again once the server has forgotten its session.
+        // Synced, because a record could otherwise reappear after a power failure. A finished
+        // upload would then start again once the server has deleted its session.
         sync_directory(&self.directory).map_err(|source| JournalError::Directory {
             directory: self.directory.clone(),
             source,
@@ -288,8 +293,8 @@ impl Files {
         Ok(())
     }
 
-    /// Writes the file that will replace another one. A file that a killed process left there is
-    /// overwritten.
+    /// Writes the file `upload.new`, which the caller renames. Overwrites the file that a killed
+    /// process may have left.
     fn write_new(&self, text: &[u8]) -> io::Result<File> {
         let mut file = private_options()
             .create(true)
@@ -306,6 +311,7 @@ fn private_options() -> OpenOptions {
     options
 }
 
+/// Returns whether a file looks like one that a killed process of this user left.
 fn is_leftover(path: &Path, user: u32) -> io::Result<bool> {
     let metadata = path.symlink_metadata()?;
     if !metadata.is_file() || metadata.uid() != user {
@@ -317,7 +323,7 @@ fn is_leftover(path: &Path, user: u32) -> io::Result<bool> {
     Ok(may_be_journal_text(&beginning))
 }
 
-/// Returns whether a path leads to an open file.
+/// Returns whether an open file still is the file of this path.
 fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let named = match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -337,14 +343,16 @@ fn remove(path: &Path) -> Result<(), JournalError> {
     }
 }
 
-/// The version of records that is written and read.
+/// The version of the records that are written and read.
 const VERSION: u64 = 1;
 
+/// The JSON of a record.
 #[derive(Serialize, Deserialize)]
 struct StoredRecord {
     version: u64,
     url: String,
     session: String,
+    // `verb` is the name in existing journals.
     #[serde(rename = "verb")]
     http_method: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -359,11 +367,12 @@ struct StoredRecord {
     started: u64,
 }
 
-/// The progress of an upload. It has a separate file, which may be lost.
+/// The JSON of an upload's progress.
 #[derive(Serialize, Deserialize)]
 struct Progress {
     committed: u64,
     /// Seconds since 1970.
+    // `touched` is the name in existing journals.
     #[serde(rename = "touched")]
     updated: u64,
 }
@@ -374,11 +383,12 @@ struct Versioned {
     version: u64,
 }
 
-/// How the texts of records and progress begin.
+/// The first bytes of the JSON of a record, and of the progress.
 const PREFIXES: [&[u8]; 2] = [b"{\n  \"version\": ", b"{\"committed\":"];
 
-/// Returns whether a file's first bytes are from a text of the journal, possibly truncated, empty
-/// or zero from some byte on, as a killed process or a power failure leaves it.
+/// Returns whether `beginning`, the first bytes of a file, can be from a file of the journal. After
+/// a kill or a power failure such a file may be empty, be truncated, or have zeros from some byte
+/// on.
 fn may_be_journal_text(beginning: &[u8]) -> bool {
     let zeros = beginning.iter().position(|byte| *byte == 0);
     let text = &beginning[..zeros.unwrap_or(beginning.len())];
@@ -406,7 +416,7 @@ fn encode_record(record: &Record) -> Vec<u8> {
     text
 }
 
-/// Decodes a record, with no bytes committed.
+/// Decodes a record. Its number of committed bytes is zero.
 fn decode_record(id: RecordId, text: &[u8]) -> Result<Record, Damage> {
     let Versioned { version } = serde_json::from_slice(text).map_err(not_a_record)?;
     if version != VERSION {
@@ -442,7 +452,7 @@ fn encode_progress(record: &Record) -> Vec<u8> {
     serde_json::to_vec(&progress).expect("it is two numbers")
 }
 
-/// Decodes the progress. A damaged text is ignored.
+/// Decodes the progress into the record. A damaged text is ignored.
 fn decode_progress(record: &mut Record, text: &[u8]) {
     if let Ok(progress) = serde_json::from_slice::<Progress>(text) {
         record.committed = progress.committed.min(record.total);
@@ -450,7 +460,7 @@ fn decode_progress(record: &mut Record, text: &[u8]) {
     }
 }
 
-/// Drops serde's message, which may quote secret content.
+/// Converts an error of serde without its message, which may quote secret content.
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
 fn not_a_record(error: serde_json::Error) -> Damage {
     Damage::Format {
@@ -459,7 +469,7 @@ fn not_a_record(error: serde_json::Error) -> Damage {
     }
 }
 
-/// Parses the session URI. Tokens are for the origin of the upload URL, wherever the session is.
+/// Parses the session URI. `url` is the upload URL; a token may be sent to its origin only.
 fn session(text: &str, url: &str) -> Result<SessionUri, Damage> {
     let url = Url::parse(url).map_err(|_| Damage::Session(InvalidSessionUri::NotAUrl))?;
     let session: SessionUri = text.parse().map_err(Damage::Session)?;

@@ -30,18 +30,18 @@ pub struct Record {
     pub content_type: Option<String>,
     /// The metadata, needed if a new session must be started.
     pub metadata: Option<Value>,
-    /// The file when the upload began.
+    /// Identity of the file when the upload began.
     pub source: SourceIdentity,
     /// Size of the media in bytes.
     pub total: u64,
-    /// Number of bytes that the server was known to have committed, at most a second before the end
-    /// of the process. The server has the authoritative number.
+    /// Last known number of bytes that the server has committed. It may be a second old when the
+    /// process ends. The server has the authoritative number.
     pub committed: u64,
-    /// Size of chunks, if it is fixed.
+    /// Size of chunks in bytes, if the caller fixed it.
     pub chunk_size: Option<u64>,
     /// When the upload began, in whole seconds.
     pub started: SystemTime,
-    /// When bytes were last committed, in whole seconds.
+    /// When the progress or the session last changed, in whole seconds.
     pub updated: SystemTime,
 }
 
@@ -82,10 +82,11 @@ pub enum Entry {
     },
 }
 
-/// The identity of an upload: its file, its target and its description.
+/// The key under which an upload is found: the path of its file, its URL and HTTP method, its
+/// content type and its metadata.
 ///
-/// The order of the metadata's fields is irrelevant. A changed file has the same key; see
-/// [`SourceIdentity::difference`].
+/// The order of the metadata's fields is irrelevant. An upload of a changed file has the same key;
+/// [`SourceIdentity::difference`] detects the change.
 #[derive(Clone, PartialEq)]
 pub struct UploadKey {
     path: PathBuf,
@@ -141,12 +142,12 @@ impl Record {
         }
     }
 
-    /// Returns a key that sorts records by age, with a fixed order of equal ages.
+    /// Returns a key that sorts records by age, and records of the same age by id.
     pub(super) fn sort_key(&self) -> (SystemTime, RecordId) {
         (self.started, self.id.clone())
     }
 
-    /// Returns the key under which the same upload is found.
+    /// Returns the key under which this upload is found.
     pub fn key(&self) -> UploadKey {
         UploadKey::new(
             &self.source,

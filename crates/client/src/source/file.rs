@@ -1,5 +1,5 @@
-//! Media in a regular file, and the identity by which a file is recognised when an upload continues
-//! in another process.
+//! Media in a regular file, and the identity of a file, which shows whether it has changed when an
+//! upload continues in another process.
 
 use std::fs::{File, Metadata};
 use std::ops::Range;
@@ -19,7 +19,9 @@ use super::{SourceError, positioned};
 
 /// An open regular file and its state when it was opened.
 pub(super) struct FileMedia {
+    /// Path as the caller gave it.
     path: PathBuf,
+    /// Absolute path without symbolic links.
     canonical: PathBuf,
     file: Arc<File>,
     state: FileState,
@@ -28,7 +30,7 @@ pub(super) struct FileMedia {
 /// An opened path.
 pub(super) enum Opened {
     Regular(FileMedia),
-    /// A file that can be read only once.
+    /// A file that is read like a stream.
     Other(File),
 }
 
@@ -44,7 +46,8 @@ pub(super) async fn open(path: PathBuf) -> Result<Opened, SourceError> {
 
 /// Returns the identity of a path.
 ///
-/// Only a regular file is opened: opening and closing a FIFO would break its writer.
+/// Only a regular file is opened: a FIFO that is opened and closed would break the pipe of its
+/// writer.
 pub(super) async fn identify(path: PathBuf) -> Result<SourceIdentity, SourceError> {
     let metadata = match tokio::fs::metadata(&path).await {
         Ok(metadata) => metadata,
@@ -88,6 +91,7 @@ fn open_blocking(path: PathBuf) -> Result<Opened, SourceError> {
     }))
 }
 
+/// Returns whether a file with a reported size of zero has content, like those in `/proc`.
 fn has_unreported_content(file: &File, size: u64) -> bool {
     size == 0 && matches!(file.read_at(&mut [0], 0), Ok(1))
 }
@@ -139,7 +143,8 @@ impl FileMedia {
     }
 }
 
-/// Returns how a file, or the file of its name, has changed since it was opened.
+/// Returns how a file has changed since it was opened. If another file has its name, or none has,
+/// that is a change, too.
 fn change(opened: &FileState, file: &File, path: &Path) -> io::Result<Option<Change>> {
     let named = match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Change::Removed)),
@@ -152,24 +157,25 @@ fn change(opened: &FileState, file: &File, path: &Path) -> io::Result<Option<Cha
     Ok(opened.difference(&now))
 }
 
-/// The identity of a file when its upload begins, which is compared when the upload continues.
+/// The identity of a file when its upload begins. It is compared with that of the file with which
+/// the upload continues.
 ///
-/// Its cost does not depend on the size of the file: it consists of `stat` fields and a checksum of
-/// the first and the last 64 KiB. A write into the middle that restores the modification time is
-/// noticed only by the digest at the end of the upload.
+/// It consists of `stat` fields and a checksum of the first and the last 64 KiB, so its cost does
+/// not depend on the size of the file. If the middle is overwritten and the modification time set
+/// back, only the digest at the end of the upload shows the change.
 ///
-/// It can be serialized. The path need not be UTF-8.
+/// The identity can be serialized, even if the path is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceIdentity {
     #[serde(with = "path_format")]
     path: PathBuf,
     file: FileState,
-    /// Checksum of the first and the last [`END_BYTES`] bytes, one after the other; of all bytes if
-    /// they overlap.
+    /// Checksum of the first [`END_BYTES`] bytes followed by the last [`END_BYTES`] bytes; of all
+    /// bytes once, if these overlap.
     ends_crc32c: Crc32c,
 }
 
-/// A change of media.
+/// A change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
@@ -186,11 +192,11 @@ pub enum Change {
     },
     /// Its modification time has changed.
     Modified,
-    /// Its first or last bytes have changed, but not its modification time.
+    /// Its first or last bytes have changed, although its modification time has not.
     Content,
 }
 
-/// The relevant `stat` fields.
+/// The `stat` fields that are compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileState {
     pub(super) device: u64,
@@ -205,12 +211,12 @@ struct ModificationTime {
     nanoseconds: u32,
 }
 
-/// Number of bytes at either end that the checksum covers.
+/// Number of bytes at each end of a file that the checksum covers.
 const END_BYTES: u64 = 64 << 10;
 
 impl SourceIdentity {
-    /// Returns the identity of a file. A path that is not a regular file is not opened, so the
-    /// bytes in a FIFO stay there for its reader.
+    /// Returns the identity of a file. A path that is not a regular file is not opened, so a FIFO
+    /// loses no bytes.
     ///
     /// # Errors
     ///
@@ -253,7 +259,7 @@ impl SourceIdentity {
             .unwrap_or(UNIX_EPOCH)
     }
 
-    /// Returns the number of the device at the time of the `stat` call.
+    /// Returns the device number. It may change at a reboot.
     pub fn device(&self) -> u64 {
         self.file.device
     }
@@ -268,12 +274,14 @@ impl SourceIdentity {
         self.ends_crc32c
     }
 
-    /// Returns how the media differs from `now`; `None` if an upload may continue with it.
+    /// Returns how the file with the identity `now` differs from the one with this identity; `None`
+    /// if an upload may continue with it.
     ///
-    /// Size, modification time and checksum decide. Other device or inode numbers alone are not a
-    /// change: devices are renumbered at a reboot or a mount, and inodes at a mount of some network
-    /// file systems and by a restored backup. The inode only tells *how* a changed file changed:
-    /// with another inode, it was replaced. The path is not compared, because a file may be moved.
+    /// Size, modification time and checksum are compared. Device and inode numbers alone make no
+    /// difference: devices are renumbered at a reboot or a mount, and inodes at a mount of some
+    /// network file systems and by a restored backup. The inode only decides which change is
+    /// reported: a file that differs and has another inode was replaced. The path is not compared,
+    /// because a file may be moved.
     pub fn difference(&self, now: &Self) -> Option<Change> {
         let ends = (self.ends_crc32c != now.ends_crc32c).then_some(Change::Content);
         let change = self.file.difference(&now.file).or(ends)?;
@@ -286,7 +294,8 @@ impl SourceIdentity {
 }
 
 impl FileState {
-    /// Returns whether two states, taken while the file was open, are of the same file.
+    /// Returns whether two states are of the same file. One of them must be of an open file, so
+    /// that its inode cannot be reused.
     pub(super) fn is_the_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -325,13 +334,13 @@ impl fmt::Display for Change {
             Self::Replaced => f.write_str("another file is in its place"),
             Self::Resized { was, is } => write!(f, "it had {was} bytes and has {is} now"),
             Self::Modified => f.write_str("it was written to"),
-            Self::Content => f.write_str("its first or last bytes are others"),
+            Self::Content => f.write_str("its first or last bytes are different"),
         }
     }
 }
 
-/// Computes the checksum of a file's ends. A file that is truncated meanwhile has fewer bytes,
-/// which its size will tell.
+/// Computes the checksum of a file's ends. If the file is truncated meanwhile, the checksum covers
+/// fewer bytes; the changed size shows that.
 fn ends_crc32c(file: &Arc<File>, size: u64) -> io::Result<Crc32c> {
     let head = 0..END_BYTES.min(size);
     let tail = size.saturating_sub(END_BYTES).max(head.end)..size;
@@ -342,7 +351,7 @@ fn ends_crc32c(file: &Arc<File>, size: u64) -> io::Result<Crc32c> {
     Ok(hasher.value())
 }
 
-/// Writes a path as text if it is UTF-8, and otherwise as `{"base64": ...}` of its bytes.
+/// Serializes a path as text if it is UTF-8, and otherwise its bytes as `{"base64": ...}`.
 mod path_format {
     use std::ffi::OsString;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};

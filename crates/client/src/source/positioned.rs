@@ -1,9 +1,9 @@
 //! Positioned reads of a file, fast and with little memory.
 //!
-//! Bytes in the page cache are read on the current thread, in pieces that stay in the CPU cache
-//! until they are sent. Other bytes are read on the blocking pool, in pieces large enough for the
-//! pool's overhead. One piece is read while the previous one is being sent, so at most three are in
-//! memory. The kernel fills the buffers without prior zeroing.
+//! Bytes in the page cache are read on the current thread, in pieces so small that they stay in the
+//! CPU cache until they are sent. Other bytes are read on the blocking pool, in pieces so large
+//! that the overhead of the pool does not matter. One piece is read while the previous one is being
+//! sent, so at most three are in memory. The kernel fills the buffers, which are not zeroed before.
 
 use std::fs::File;
 use std::io;
@@ -16,10 +16,10 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Size of reads on the blocking pool.
+/// Size of reads on the blocking pool in bytes.
 pub(super) const PIECE: u64 = 1 << 20;
 
-/// Size of reads from the page cache.
+/// Size of reads from the page cache in bytes.
 const CACHED_PIECE: u64 = 256 << 10;
 
 /// Returns exactly these bytes of a file, in pieces.
@@ -42,6 +42,7 @@ struct ReadAhead {
     file: Arc<File>,
     /// The bytes whose read has not started.
     rest: Range<u64>,
+    /// The running read of the next piece.
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
@@ -57,7 +58,7 @@ impl ReadAhead {
         self.reading = None;
         match piece.map_err(io::Error::from).flatten() {
             Ok(piece) => {
-                // A cached piece is not read ahead.
+                // A cached piece is read when it is needed, since that takes no wait.
                 if self.next_cached().is_none() {
                     self.begin();
                 }
@@ -70,7 +71,7 @@ impl ReadAhead {
         }
     }
 
-    /// Returns the next piece if it can be read without waiting.
+    /// Reads the next piece if it is in the page cache.
     fn cached_piece(&mut self) -> Option<io::Result<Bytes>> {
         let piece = self.next_cached()?;
         self.rest.start = piece.end;
@@ -92,6 +93,7 @@ impl ReadAhead {
         (!self.rest.is_empty()).then(|| start..end.min(start.saturating_add(limit)))
     }
 
+    /// Starts to read the next piece on the blocking pool.
     fn begin(&mut self) {
         let Some(piece) = self.rest_up_to(PIECE) else {
             return;
@@ -102,8 +104,8 @@ impl ReadAhead {
     }
 }
 
-/// Returns whether both ends of a range are in the page cache. The bytes between them almost always
-/// are then, since files are read ahead and cached in order.
+/// Returns whether both ends of a range are in the page cache. The bytes between them then almost
+/// always are, too, because the kernel reads files ahead and caches them in order.
 #[cfg(target_os = "linux")]
 fn is_cached(file: &File, range: &Range<u64>) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};
@@ -116,7 +118,7 @@ fn is_cached(file: &File, range: &Range<u64>) -> bool {
     cached_at(range.end - 1) && cached_at(range.start)
 }
 
-/// Other systems cannot tell, so all reads use the blocking pool.
+/// Returns `false`, because other systems than Linux cannot tell. All reads use the blocking pool.
 #[cfg(not(target_os = "linux"))]
 fn is_cached(_: &File, _: &Range<u64>) -> bool {
     false
@@ -145,7 +147,7 @@ pub(super) fn read_available(file: &File, range: Range<u64>) -> io::Result<Bytes
             Err(errno) => return Err(errno.into()),
         }
     }
-    // The vector may have a larger capacity than requested, and all of it was filled.
+    // The capacity of the vector, and so the read, may be larger than requested.
     piece.truncate(len);
     Ok(piece.into())
 }

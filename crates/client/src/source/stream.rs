@@ -1,4 +1,4 @@
-//! Media that can be read only once, and what is kept of it: a window in memory, or everything in a
+//! Media that can be read only once, and its kept bytes: a window in memory, or all bytes in a
 //! file.
 
 use std::collections::VecDeque;
@@ -17,35 +17,38 @@ use tokio::task::spawn_blocking;
 
 use super::{Reader, SourceError, positioned};
 
-/// How far a stream was read.
+/// The result of [`Media::fill`](super::Media::fill).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filled {
-    /// Number of bytes read. They can be sent unless they were released.
+    /// Number of bytes read in total. Those that were not released can be sent.
     pub(crate) end: u64,
-    /// Whether the media is known to end there.
+    /// Whether the media is known to end at `end`.
     pub(crate) ended: bool,
 }
 
-/// How much of a stream is kept, and where.
+/// The bytes of a stream to keep, and their place.
 pub(super) enum Retention {
-    /// The last bytes, up to this number, in memory.
+    /// The last bytes, at most this number, in memory.
     Window(u64),
     /// All bytes, in a file in this directory.
     All(PathBuf),
 }
 
-/// A reader and the kept bytes.
+/// A reader and its kept bytes.
 ///
-/// Bytes go from the reader to `block`, and a block at a time from there to the kept bytes. At
-/// every await point each byte from the reader is in one of the two, so dropping
-/// [`fill`](Self::fill) loses nothing.
+/// Bytes are read into `block`, and are moved from there to `kept`, a block at a time. At every
+/// await point each byte that was read is in `block` or in `kept`, so dropping [`fill`](Self::fill)
+/// loses no bytes.
 pub(super) struct StreamMedia {
     reader: SyncWrapper<Reader>,
+    /// Path of the reader, if it was opened by path.
     path: Option<PathBuf>,
+    /// Length in bytes that the caller stated.
     stated: Option<u64>,
+    /// Bytes that were read and not yet moved to `kept`.
     block: BytesMut,
     kept: Retained,
-    /// Number of bytes read.
+    /// Number of bytes read in total.
     read: u64,
     /// Whether the reader has ended.
     ended: bool,
@@ -58,7 +61,7 @@ enum Retained {
     Spill(Spill),
 }
 
-/// Size of memory blocks.
+/// Size of memory blocks in bytes.
 pub(super) const BLOCK: usize = 256 << 10;
 
 impl StreamMedia {
@@ -130,7 +133,7 @@ impl StreamMedia {
         }
     }
 
-    /// Returns the offset up to which the stream may be read now.
+    /// Returns the offset up to which the stream may be read before more bytes are released.
     fn fill_limit(&self) -> u64 {
         let room = match &self.kept {
             Retained::Window(window) => window.reach().saturating_add(1),
@@ -162,7 +165,7 @@ impl StreamMedia {
         }
     }
 
-    /// Checks that the reader ends at the stated length.
+    /// Checks that the reader has the stated length. Reads one more byte if that is needed.
     async fn check_length(&mut self) -> Result<(), SourceError> {
         let Some(stated) = self.stated else {
             return Ok(());
@@ -189,8 +192,9 @@ impl StreamMedia {
     }
 }
 
-/// The last bytes of a stream in memory, from `first` to `end`: at most `size` bytes and one byte
-/// read ahead. Memory use exceeds this by one or two blocks, because blocks are freed as a whole.
+/// The last bytes of a stream in memory, from offset `first` to offset `end`: at most `size` bytes,
+/// and one byte read ahead. The memory use is higher by one or two blocks, because a block is freed
+/// as a whole.
 pub(super) struct Window {
     size: u64,
     first: u64,
@@ -212,7 +216,7 @@ impl Window {
         self.size
     }
 
-    /// Returns the end of the window if it were full.
+    /// Returns the offset at which the window is full.
     pub(super) fn reach(&self) -> u64 {
         self.first.saturating_add(self.size)
     }
@@ -241,7 +245,7 @@ impl Window {
         }
     }
 
-    /// Returns exactly these bytes.
+    /// Returns exactly these bytes, in pieces.
     pub(super) fn pieces(&self, range: Range<u64>) -> io::Result<Vec<Bytes>> {
         if range.is_empty() {
             return Ok(Vec::new());
@@ -273,13 +277,15 @@ fn slice_len(len: u64) -> usize {
     usize::try_from(len).expect("it is within a piece, which is in memory")
 }
 
-/// All bytes of a stream in a file without a name.
+/// All bytes of a stream, in a file without a name (the spill file).
 pub(super) struct Spill {
     directory: PathBuf,
     file: Arc<File>,
+    /// Number of bytes written.
     written: u64,
-    /// Bytes to be written after `written`. They may be written twice if a future is dropped, even
-    /// while the first write still runs; a positioned write of the same bytes does no harm.
+    /// Bytes to be written at offset `written`. If a future is dropped, they are written a second
+    /// time, perhaps while the first write still runs. That does no harm, because both write the
+    /// same bytes at the same offset.
     pending: Bytes,
 }
 
@@ -298,7 +304,7 @@ impl Spill {
         }
     }
 
-    /// Writes a whole block. If the future is dropped, the unwritten bytes are in the block or in
+    /// Writes a whole block. If the future is dropped, the unwritten bytes stay in `block` or in
     /// `pending`.
     pub(super) async fn push(&mut self, block: &mut BytesMut) -> Result<(), SourceError> {
         while !(self.pending.is_empty() && block.is_empty()) {

@@ -1,8 +1,8 @@
 //! The transport over TCP and TLS.
 //!
-//! It does not follow redirections (a 308 means "go on" in this protocol), does not retry (the
-//! upload loop queries the server first), does not decompress, has no cookies, and sets no time
-//! limit for a whole request.
+//! It does not follow redirections, because a 308 asks for the next bytes in this protocol. It does
+//! not retry, because the upload loop first queries the server. It does not decompress, has no
+//! cookies, and sets no time limit for a whole request.
 //!
 //! Media is not copied: a `Bytes` of the body is written to the socket by vectored writes, or into
 //! TLS records. It is split, without a copy, into pieces of [`PIECE`] bytes, so that progress is
@@ -30,11 +30,11 @@ use body::{OutgoingBody, Progress, StopOnDrop};
 
 mod body;
 
-/// Maximum size of the pieces of a body that the connection takes.
+/// Maximum size in bytes of the pieces in which a body is given to the connection.
 const PIECE: usize = 64 << 10;
 
-/// How long an idle connection is kept. Many servers close theirs after 60 s or more, and a request
-/// on a closing connection fails.
+/// Time after which an idle connection is closed. Many servers close theirs after 60 s or more, and
+/// a request on a connection that the server is closing fails.
 const POOL_IDLE: Duration = Duration::from_secs(30);
 
 const USER_AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
@@ -128,7 +128,7 @@ impl Connections {
     }
 
     /// Makes later requests use new connections. A silent HTTP/2 connection would otherwise be
-    /// reused until TCP gives it up.
+    /// reused until TCP closes it.
     fn replace_client(&self) {
         if let Ok(fresh) = client(self.timeouts, self.tls.clone()) {
             *self.client.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
@@ -165,7 +165,7 @@ struct BodyReader {
     connections: Arc<Connections>,
     host: String,
     response: reqwest::Response,
-    /// Stops sending the request's body when the reply has been read.
+    /// Stops the request's body when this reader is dropped.
     _guard: StopOnDrop,
 }
 
@@ -181,6 +181,7 @@ impl BodyReader {
     }
 }
 
+/// Returns the pieces of a reply's body.
 fn pieces(reading: BodyReader) -> BoxStream<'static, Result<Bytes, TransportError>> {
     let next = async |mut reading: BodyReader| {
         let piece = reading.next().await?;
@@ -189,6 +190,7 @@ fn pieces(reading: BodyReader) -> BoxStream<'static, Result<Bytes, TransportErro
     stream::try_unfold(reading, next).boxed()
 }
 
+/// Creates an HTTP client with a new connection pool.
 fn client(timeouts: Timeouts, tls: ClientConfig) -> reqwest::Result<reqwest::Client> {
     let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
@@ -226,7 +228,7 @@ fn outgoing(request: Request, progress: &Arc<Progress>) -> reqwest::Request {
     outgoing
 }
 
-/// Returns whether an error is about the server's certificate.
+/// Returns whether an error means that the server's certificate is invalid.
 fn is_certificate_error(error: &(dyn StdError + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<rustls::Error>() {
         return matches!(error, rustls::Error::InvalidCertificate(_));
@@ -237,7 +239,8 @@ fn is_certificate_error(error: &(dyn StdError + 'static)) -> bool {
         || error.source().is_some_and(is_certificate_error)
 }
 
-/// Returns whether the operating system closed the connection because nothing was acknowledged.
+/// Returns whether the operating system closed the connection because the peer acknowledged
+/// nothing.
 fn timed_out(error: &reqwest::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -251,23 +254,22 @@ fn timed_out(error: &reqwest::Error) -> bool {
     false
 }
 
+/// Returns a TLS configuration that trusts the system's root certificates. On Linux,
+/// `SSL_CERT_FILE` and `SSL_CERT_DIR` select them. A client on a system without root certificates,
+/// for instance a small container, can still use plain HTTP.
 ///
-/// Trusts the system's root certificates. On Linux, `SSL_CERT_FILE` and `SSL_CERT_DIR` select them.
-///
-/// Nothing here touches the process-wide default of rustls, which belongs to the program.
-///
-/// A system without root certificates, for instance a small container, can still use plain HTTP.
+/// The process-wide default of rustls is not changed, because it belongs to the program.
 fn tls_with_system_roots() -> ClientConfig {
     match tls_builder().with_platform_verifier() {
         Ok(builder) => configure(builder),
         Err(error) => {
-            tracing::warn!(%error, "no server will be trusted: the system has no root certificates");
+            tracing::warn!(%error, "no HTTPS server will be trusted, because the system's root certificates cannot be loaded");
             tls_with_roots(RootCertStore::empty())
         }
     }
 }
 
-/// Trusts only these root certificates.
+/// Returns a TLS configuration that trusts only these root certificates.
 fn tls_with_roots(roots: RootCertStore) -> ClientConfig {
     configure(tls_builder().with_root_certificates(roots))
 }

@@ -1,5 +1,5 @@
-//! The HTTP requests of an upload (docs/protocol.md, 2.3 to 2.8) and their bodies, which are
-//! counted, hashed and rate limited.
+//! The HTTP requests of an upload (docs/protocol.md, 2.3 to 2.8). Media in their bodies is counted,
+//! hashed and limited to a rate.
 
 use std::io;
 
@@ -29,7 +29,7 @@ use crate::upload::{HttpMethod, Upload};
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const OCTET_STREAM: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// Returns the plan of the transfer.
+/// Returns the parameters of the transfer.
 pub(super) fn plan(
     transport: &AuthenticatedTransport,
     upload: &Upload,
@@ -50,7 +50,8 @@ pub(super) fn plan(
         .with_refreshable_token(transport.can_refresh())
 }
 
-/// Returns the URL of the first request: the one set by the caller, with `uploadType`.
+/// Returns the URL of a request that starts an upload: the caller's, with the parameter
+/// `uploadType`.
 pub(super) fn upload_url(url: &Url, upload_type: UploadType) -> Url {
     let query = url.query().unwrap_or_default();
     let kept = query.split('&').filter(|pair| {
@@ -155,8 +156,8 @@ impl UploadDriver<'_> {
         }
     }
 
-    /// Returns the size of media that is sent in one request. The client has made sure that it is
-    /// known.
+    /// Returns the size of media that is sent in one request. It is known: media of unknown size is
+    /// never sent in one request.
     pub(super) fn media_size(&self) -> u64 {
         self.transfer
             .total()
@@ -177,7 +178,7 @@ impl UploadDriver<'_> {
 
 pub(super) type MediaStream = BoxStream<'static, io::Result<Bytes>>;
 
-/// Counts and hashes the bytes of a body as they are sent.
+/// Counts and hashes the media in a body as it is sent.
 pub(super) struct BodyObserver {
     /// Offset of the next byte in the media.
     pub(super) offset: u64,
@@ -195,7 +196,7 @@ impl BodyObserver {
     }
 }
 
-/// Adds rate limit, counter and checksum to a stream.
+/// Adds a rate limit, a counter and a checksum to a stream.
 pub(super) fn observed(
     stream: MediaStream,
     mut observer: BodyObserver,
@@ -214,7 +215,8 @@ pub(super) fn observed(
         .boxed()
 }
 
-/// Delays pieces according to the limit. Pieces are split to a tenth of a second each.
+/// Delays pieces according to the limit. Pieces are split so that each takes at most a tenth of a
+/// second.
 fn limited(stream: MediaStream, limit: RateLimit) -> MediaStream {
     let largest = limit.max_piece();
     stream
@@ -243,7 +245,7 @@ fn pieces(bytes: io::Result<Bytes>, largest: usize) -> Vec<io::Result<Bytes>> {
     pieces
 }
 
-/// Returns a boundary of 128 random bits, which does not occur in the media.
+/// Returns a boundary with 128 random bits, so that it does not occur in the media.
 pub(super) fn boundary() -> String {
     let words: [u32; 4] = std::array::from_fn(|_| random());
     words.iter().fold("windlass-".to_owned(), |text, word| {

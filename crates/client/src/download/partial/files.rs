@@ -1,8 +1,8 @@
 //! The paths of a download's files, and their ownership.
 //!
-//! Any program may own a file whose name ends in `.part`. Files that no download of the same URL
-//! created are neither written nor removed, unless the caller allows their replacement. Links are
-//! not followed.
+//! Other programs may have files whose names end in `.part`. So files that no download of the same
+//! URL created are neither written nor removed, unless the caller allows their replacement. Links
+//! are not followed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
@@ -23,6 +23,7 @@ pub(super) struct Files {
     target: PathBuf,
     part: PathBuf,
     part_metadata: PathBuf,
+    /// Digest of the URL.
     url: Sha256,
     overwrite: bool,
 }
@@ -32,7 +33,7 @@ pub(super) struct Files {
 pub(super) struct OpenPart {
     pub(super) file: File,
     pub(super) owned: Owned,
-    /// The media of its bytes and their number, if the download can be continued.
+    /// The media to which its bytes belong, and those bytes, if the download can be continued.
     pub(super) resumable: Option<(EntityInfo, ReceivedPrefix)>,
 }
 
@@ -102,7 +103,7 @@ impl Files {
             Ok(()) | Err(TryLockError::Error(_)) => true,
             Err(TryLockError::WouldBlock) => false,
         };
-        // Another process may have renamed the file to the target between open and lock.
+        // Between open and lock, another process may have renamed the file to the target.
         if is_locked && is_at(file, &self.part).map_err(self.file_error())? {
             return Ok(());
         }
@@ -111,7 +112,12 @@ impl Files {
         })
     }
 
-    /// Reads what the metadata says about the part.
+    /// Reads the metadata. Returns the media and the received bytes if the download can be
+    /// continued, and `None` if it must start at the first byte.
+    ///
+    /// # Errors
+    ///
+    /// The part or the metadata does not belong to a download of this URL and may not be replaced.
     fn resumable(
         &self,
         part: &File,
@@ -156,7 +162,7 @@ impl Files {
         }
     }
 
-    /// Removes the owned files. The part is removed only if `part` still has its name.
+    /// Removes the owned files. The part is removed only if `part` still is the file of that name.
     pub(super) fn remove(&self, owned: Owned, part: &File) -> io::Result<()> {
         if owned != Owned::Nothing && is_at(part, &self.part)? {
             std::fs::remove_file(&self.part)?;
@@ -190,7 +196,7 @@ impl Files {
             });
         }
         self.remove_metadata().map_err(self.file_error())?;
-        // Some systems cannot open directories. The rename is then not synced.
+        // Some systems cannot open directories, so the rename cannot be synced there.
         match File::open(self.directory()) {
             Ok(directory) => directory.sync_all().map_err(self.file_error()),
             Err(_) => Ok(()),
@@ -210,6 +216,7 @@ impl Files {
         }
     }
 
+    /// Returns a function that converts an I/O error of the part.
     pub(super) fn file_error(&self) -> impl Fn(io::Error) -> DownloadError + use<> {
         let path = self.part.clone();
         move |source| DownloadError::File {
@@ -238,12 +245,13 @@ fn no_follow(mut options: OpenOptions) -> OpenOptions {
     use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt as _;
 
-    // `NONBLOCK`: opening a FIFO would otherwise wait for its writer.
+    // `NONBLOCK`, because opening a FIFO would otherwise wait for its other end.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     options.custom_flags(flags.bits().cast_signed());
     options
 }
 
+/// Returns whether an open file still is the file of this path.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
 
@@ -258,10 +266,10 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 /// Maximum size of the metadata file in bytes.
 const MAX_METADATA: u64 = 64 << 10;
 
-/// The content of `TARGET.part.json`: identifies the media of the bytes in the part.
+/// The content of `TARGET.part.json`: identifies the bytes in the part and their media.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PartMetadata {
-    /// Digest of the URL, which may be secret.
+    /// Digest of the URL and not the URL, because a URL may contain secrets.
     url_sha256: Sha256,
     etag: Option<String>,
     size: Option<u64>,
@@ -271,20 +279,22 @@ pub(super) struct PartMetadata {
     received: Option<ReceivedPrefix>,
 }
 
-/// Length and digest of the first bytes of the media, by which they are verified later.
+/// Length and digest of the received bytes, with which a later run verifies the part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReceivedPrefix {
     pub(super) length: u64,
     pub(super) crc32c: Crc32c,
 }
 
-/// The content of the metadata file.
+/// The result of reading the metadata.
 #[derive(Debug)]
 pub(super) enum StoredMetadata {
+    /// No file, or an empty one.
     Missing,
     Valid(Box<PartMetadata>),
     /// A file that no download wrote.
     Unrecognized,
+    /// A link, a directory or another special file.
     NotAFile,
 }
 

@@ -163,7 +163,7 @@ fn change_text_completes_the_sentence() {
             "it had 10 bytes and has 7 now",
         ),
         (Change::Modified, "it was written to"),
-        (Change::Content, "its first or last bytes are others"),
+        (Change::Content, "its first or last bytes are different"),
     ] {
         let path = PathBuf::from("llama.jpg");
         assert_eq!(

@@ -15,12 +15,14 @@ use tokio::time::{Instant, sleep_until};
 use super::PIECE;
 use crate::transport::Timeouts;
 
-/// Splits media into small pieces without a copy, and reports their progress to [`Progress`].
+/// A request's body. Splits media into pieces of at most [`PIECE`] bytes, without a copy, and
+/// records in [`Progress`] when the connection takes one.
 pub(super) struct OutgoingBody {
-    /// Never locked: a `Mutex` of a `Send` type is `Sync`, as a body must be.
+    /// In a `Mutex` only because a body must be `Sync` and the stream is not. Never locked.
     media: Mutex<BoxStream<'static, io::Result<Bytes>>>,
-    /// The rest of the last piece of media.
+    /// Rest of the last piece from `media`.
     piece: Bytes,
+    /// Number of bytes that the connection has not taken yet.
     left: u64,
     progress: Arc<Progress>,
 }
@@ -114,25 +116,29 @@ pub(super) struct Progress {
 #[derive(Debug)]
 struct State {
     awaited: Awaited,
+    /// When the request began to wait for `awaited`.
     since: Instant,
+    /// Whether the request is over, so that the body must end.
     is_stopped: bool,
+    /// Wakes the body when the request is over.
     waker: Option<Waker>,
+    /// The error with which the media ended. The HTTP library does not return it unchanged.
     media_error: Option<io::Error>,
 }
 
 /// The event that a request waits for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Awaited {
-    /// The connection reads the first piece of the body.
+    /// The connection takes the first piece of the body.
     Connection,
     /// The source provides the next piece of media.
     Media,
-    /// The connection reads the next piece.
+    /// The connection takes the next piece.
     Write,
-    /// The reply begins; the whole request was handed over.
+    /// The reply begins. The connection has taken the whole request.
     Reply,
-    /// The reply begins, or a connection is established: an empty body is not polled, so the two
-    /// cannot be distinguished.
+    /// A connection is established and the reply begins. An empty body is never polled, so the end
+    /// of the first step is not visible.
     ConnectionAndReply,
 }
 
@@ -171,7 +177,7 @@ impl Progress {
         self.lock().media_error.take()
     }
 
-    /// Returns whether the request is over. If not, `waker` is woken when it is.
+    /// Returns whether the request is over. If not, `waker` is woken when it ends.
     pub(super) fn is_stopped(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
         match &mut state.waker {
@@ -199,8 +205,8 @@ impl Progress {
                 (self.limit(state.awaited), state.since)
             };
             let now = Instant::now();
-            // The awaited event may change during the sleep. No limit is shorter than this, so none
-            // is exceeded unnoticed.
+            // The awaited event may change during the sleep. No event has a shorter limit than the
+            // sleep, so no exceeded limit is noticed late.
             let next_check = now + self.timeouts.idle.min(self.timeouts.reply);
             let wake_at = match limit {
                 Some(limit) if now >= since + limit => return limit,
@@ -231,7 +237,8 @@ impl Progress {
     }
 }
 
-/// Stops the body when the request is over, whether answered or given up.
+/// Stops the body when dropped, because the request is over: its reply was read, or the caller no
+/// longer waits for it.
 #[derive(Debug)]
 pub(super) struct StopOnDrop(pub(super) Arc<Progress>);
 
