@@ -31,8 +31,9 @@ struct Append {
     request: UploadRequest,
     guard: SessionGuard,
     sink: MediaSink,
+    /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
-    /// The total length that this request fixes, if it does.
+    /// Total length of the media, if it is known.
     total: Option<u64>,
     /// Whether the body is gzip. Its checksum comes last, so no byte of the body may be committed
     /// before the end.
@@ -43,11 +44,17 @@ struct Append {
 
 /// Why reading a body ended.
 enum Stop {
+    /// The body was read to its end.
     Complete,
+    /// The body cannot be read: the connection broke or stalled, or the body is malformed.
     Broken(BodyError),
+    /// The body violates the rules of the session.
     Refused(SessionError),
+    /// A newer request wants the session.
     Superseded,
+    /// The server drains.
     Draining,
+    /// A write or a commit failed.
     Storage(Error),
 }
 

@@ -29,8 +29,9 @@ struct SingleRequestUpload<'a> {
     request: UploadRequest,
     intake: BodyFilter,
     sink: MediaSink,
-    /// When `write` last returned; at first, when the upload was opened.
+    /// When `write` last returned; before the first write, when the upload was opened.
     written: Instant,
+    /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
     _permit: Permit,
 }
