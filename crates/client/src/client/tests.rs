@@ -10,7 +10,7 @@ use crate::{Entry, Journal, Kind};
 
 mod script;
 
-use script::{Answer, Script, done, has, says, started};
+use script::{Answer, Script, committed, finished, replies, started};
 
 fn resumable() -> Upload {
     let url = "http://h/upload/farm/v1/animals"
@@ -47,10 +47,10 @@ fn assert_wait(waited: Duration, seconds: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn unreachable_server_gets_six_attempts_with_the_documented_waits() {
-    let script = Script::new((0..6).map(|_| says(503)));
+    let script = Script::new((0..6).map(|_| replies(503)));
     let error = run(&script, resumable(), b"Llama")
         .await
-        .expect_err("it is down");
+        .expect_err("the server is down");
     assert_eq!(error.kind(), Kind::Unavailable);
     assert_eq!(error.status(), Some(StatusCode::SERVICE_UNAVAILABLE));
     assert!(error.is_retryable());
@@ -65,10 +65,10 @@ async fn unreachable_server_gets_six_attempts_with_the_documented_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn random_part_of_each_wait_is_drawn_again() {
-    let script = Script::new((0..6).map(|_| says(500)));
+    let script = Script::new((0..6).map(|_| replies(500)));
     run(&script, resumable(), b"Llama")
         .await
-        .expect_err("it is down");
+        .expect_err("the server is down");
     let waits = script.waits();
     let mut parts: Vec<u32> = waits.iter().map(Duration::subsec_millis).collect();
     parts.sort_unstable();
@@ -83,14 +83,14 @@ async fn progress_resets_the_waits() {
         started(),
         Answer::Breaks,
         Answer::Breaks,
-        has(2),
+        committed(2),
         Answer::Breaks,
-        has(3),
-        done(r#"{"size":"5"}"#),
+        committed(3),
+        finished(r#"{"size":"5"}"#),
     ]);
     run(&script, resumable(), b"Llama")
         .await
-        .expect("it gets up");
+        .expect("the upload succeeds");
     let waits = script.waits();
     assert_wait(waits[1], 1);
     assert_wait(waits[2], 2);
@@ -99,20 +99,25 @@ async fn progress_resets_the_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_of_the_server_is_honoured() {
-    let later = Answer::Says(429, vec![(RETRY_AFTER, "40".into())], "");
-    let script = Script::new([started(), later, says(308), done("{}")]);
+    let later = Answer::Replies(429, vec![(RETRY_AFTER, "40".into())], "");
+    let script = Script::new([started(), later, replies(308), finished("{}")]);
     run(&script, resumable(), b"Llama")
         .await
-        .expect("it gets up");
+        .expect("the upload succeeds");
     assert_eq!(script.waits()[1], Duration::from_secs(40));
 }
 
 #[tokio::test(start_paused = true)]
 async fn committed_bytes_are_not_resent() {
-    let script = Script::new([started(), Answer::Breaks, has(3), done(r#"{"size":"5"}"#)]);
+    let script = Script::new([
+        started(),
+        Answer::Breaks,
+        committed(3),
+        finished(r#"{"size":"5"}"#),
+    ]);
     let uploaded = run(&script, resumable(), b"Llama")
         .await
-        .expect("it gets up");
+        .expect("the upload succeeds");
     assert!(uploaded.verified.size);
     let seen = script.seen();
     assert_eq!(
@@ -130,21 +135,21 @@ async fn committed_bytes_are_not_resent() {
 
 #[tokio::test(start_paused = true)]
 async fn lost_session_is_replaced_by_a_new_one() {
-    let script = Script::new([started(), says(404), started(), done("{}")]);
+    let script = Script::new([started(), replies(404), started(), finished("{}")]);
     let uploaded = run(&script, resumable(), b"Llama")
         .await
-        .expect("it gets up");
+        .expect("the upload succeeds");
     assert_eq!(uploaded.restarts, 1);
     assert_eq!(script.seen()[3].body, b"Llama");
 }
 
 #[tokio::test(start_paused = true)]
 async fn media_that_differs_on_the_server_is_an_error() {
-    let other = done(r#"{"size":"5","crc32c":"AAAAAA=="}"#);
+    let other = finished(r#"{"size":"5","crc32c":"AAAAAA=="}"#);
     let script = Script::new([started(), other]);
     let error = run(&script, resumable(), b"Llama")
         .await
-        .expect_err("it differs");
+        .expect_err("the media differs");
     assert_eq!(error.kind(), Kind::Mismatch);
     assert!(error.to_string().contains("crc32c"), "{error}");
     assert_eq!(error.session(), None);
@@ -152,8 +157,9 @@ async fn media_that_differs_on_the_server_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn resumed_media_is_verified_as_a_whole() {
-    let finished = done(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"nvT3hbJokJQSEtpnkoWcUQ=="}"#);
-    let script = Script::new([started(), Answer::Breaks, has(3), finished]);
+    let finished =
+        finished(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"nvT3hbJokJQSEtpnkoWcUQ=="}"#);
+    let script = Script::new([started(), Answer::Breaks, committed(3), finished]);
     let result = run(&script, resumable(), b"Llama").await;
     let uploaded = result.unwrap_or_else(|error| panic!("{error}"));
     assert!(uploaded.verified.crc32c && uploaded.verified.md5);
@@ -163,7 +169,9 @@ async fn resumed_media_is_verified_as_a_whole() {
 async fn timeout_error_names_the_session_to_continue() {
     let script = Script::new([started(), Answer::Hangs]);
     let upload = resumable().timeout(Duration::from_secs(90));
-    let error = run(&script, upload, b"Llama").await.expect_err("it hangs");
+    let error = run(&script, upload, b"Llama")
+        .await
+        .expect_err("the server hangs");
     assert_eq!(error.kind(), Kind::Timeout);
     let session = error.session().expect("there is a session");
     assert!(session.reveal().ends_with("upload_id=1"));
@@ -173,7 +181,7 @@ async fn timeout_error_names_the_session_to_continue() {
 #[tokio::test(start_paused = true)]
 async fn unencrypted_session_of_an_encrypted_upload_is_refused() {
     let plain = vec![(LOCATION, "http://h/session?upload_id=1".into())];
-    let script = Script::new([Answer::Says(200, plain, "")]);
+    let script = Script::new([Answer::Replies(200, plain, "")]);
     let mut upload = resumable();
     upload.url = "https://h/upload".parse().expect("it is a URL");
     let error = run(&script, upload, b"Llama")
@@ -202,16 +210,18 @@ async fn small_media_is_one_request_and_large_media_a_session() {
         let first = if uploads == "resumable" {
             started()
         } else {
-            done("{}")
+            finished("{}")
         };
-        let script = Script::new([first, done("{}")]);
-        run(&script, upload, media).await.expect("it gets up");
+        let script = Script::new([first, finished("{}")]);
+        run(&script, upload, media)
+            .await
+            .expect("the upload succeeds");
         let seen = &script.seen()[0];
         let line = format!("POST http://h/upload?fields=id&uploadType={uploads}");
         assert_eq!(seen.line, line);
-        let said = seen.headers.get("content-type");
-        let said = said.map_or("", |value| value.to_str().expect("it is text"));
-        assert!(said.starts_with(content_type), "{said}");
+        let stated = seen.headers.get("content-type");
+        let stated = stated.map_or("", |value| value.to_str().expect("it is text"));
+        assert!(stated.starts_with(content_type), "{stated}");
     }
 }
 
@@ -219,13 +229,17 @@ async fn small_media_is_one_request_and_large_media_a_session() {
 async fn stream_ends_with_its_total_and_stays_within_its_window() {
     const Q: usize = 256 * 1024;
     let media: &'static [u8] = vec![7; 2 * Q].leak();
-    let script = Script::new([started(), has(Q as u64), done(r#"{"size":"524288"}"#)]);
+    let script = Script::new([
+        started(),
+        committed(Q as u64),
+        finished(r#"{"size":"524288"}"#),
+    ]);
     let client = Client::with_transport(script.clone(), None);
     let source = Source::reader(media).with_window(Q as u64);
     let uploaded = client
         .upload(resumable(), source)
         .await
-        .expect("it gets up");
+        .expect("the upload succeeds");
     assert_eq!(uploaded.size, 2 * Q as u64);
     let ranges: Vec<String> = script
         .seen()
@@ -240,13 +254,15 @@ async fn stream_ends_with_its_total_and_stays_within_its_window() {
 
 #[tokio::test(start_paused = true)]
 async fn start_declares_the_media_and_carries_the_metadata() {
-    let script = Script::new([started(), done("{}")]);
+    let script = Script::new([started(), finished("{}")]);
     let upload = resumable()
         .content_type("image/png")
         .and_then(|upload| upload.metadata(&serde_json::json!({"name": "Llama"})))
         .expect("it is a good upload")
         .http_method(crate::HttpMethod::Put);
-    run(&script, upload, b"Llama").await.expect("it gets up");
+    run(&script, upload, b"Llama")
+        .await
+        .expect("the upload succeeds");
     let start = &script.seen()[0];
     assert!(start.line.starts_with("PUT "), "{}", start.line);
     assert_eq!(start.headers["x-upload-content-type"], "image/png");
@@ -265,12 +281,12 @@ async fn token_is_sent_only_to_the_origin_of_the_upload_url() {
         ("http://elsewhere/session?upload_id=1", false),
         ("http://h:81/session?upload_id=1", false),
     ] {
-        let elsewhere = Answer::Says(200, vec![(LOCATION, location.into())], "");
-        let script = Script::new([elsewhere, done("{}")]);
+        let elsewhere = Answer::Replies(200, vec![(LOCATION, location.into())], "");
+        let script = Script::new([elsewhere, finished("{}")]);
         let token = TokenSource::fixed("secret").expect("it is a token");
         let client = Client::with_transport(script.clone(), Some(token));
         let uploaded = client.upload(resumable(), Source::bytes("Llama")).await;
-        uploaded.expect("it gets up");
+        uploaded.expect("the upload succeeds");
         let seen = script.seen();
         assert_eq!(seen[0].headers["authorization"], "Bearer secret");
         let sent = seen[1].headers.contains_key("authorization");
@@ -280,13 +296,14 @@ async fn token_is_sent_only_to_the_origin_of_the_upload_url() {
 
 #[tokio::test(start_paused = true)]
 async fn windowed_stream_is_verified_by_crc32c_and_not_md5() {
-    let resource = done(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"AAAAAAAAAAAAAAAAAAAAAA=="}"#);
+    let resource =
+        finished(r#"{"size":"5","crc32c":"9olWBA==","md5Hash":"AAAAAAAAAAAAAAAAAAAAAA=="}"#);
     let script = Script::new([started(), resource]);
     let client = Client::with_transport(script.clone(), None);
     let uploaded = client
         .upload(resumable(), Source::reader(&b"Llama"[..]))
         .await;
-    let verified = uploaded.expect("it gets up").verified;
+    let verified = uploaded.expect("the upload succeeds").verified;
     assert!(verified.size && verified.crc32c && !verified.md5);
 }
 
@@ -304,9 +321,10 @@ async fn journal_keeps_an_upload_only_if_it_can_continue() {
         let directory = tempfile::tempdir().expect("there is room");
         let file = directory.path().join("media");
         std::fs::write(&file, b"Llama").expect("the directory is ours");
-        let journal = Journal::open(directory.path().join("journal")).expect("likewise");
+        let journal =
+            Journal::open(directory.path().join("journal")).expect("the directory is ours");
         let mut answers = vec![started()];
-        answers.extend((0..6).map(|_| Answer::Says(last, Vec::new(), body)));
+        answers.extend((0..6).map(|_| Answer::Replies(last, Vec::new(), body)));
         let script = Script::new(answers);
         let client = Client::with_transport(script, None);
         let upload = resumable().journal(journal.clone());
@@ -323,7 +341,7 @@ async fn another_process_queries_first_and_sends_the_rest() {
     let directory = tempfile::tempdir().expect("there is room");
     let file = directory.path().join("media");
     std::fs::write(&file, b"Llama").expect("the directory is ours");
-    let journal = Journal::open(directory.path().join("journal")).expect("likewise");
+    let journal = Journal::open(directory.path().join("journal")).expect("the directory is ours");
     let upload = || resumable().journal(journal.clone());
     let script = Script::new([started(), Answer::Hangs]);
     let first = Client::with_transport(script, None);
@@ -331,12 +349,15 @@ async fn another_process_queries_first_and_sends_the_rest() {
     first
         .upload(given_up, Source::path(&file))
         .await
-        .expect_err("it hangs");
+        .expect_err("the server hangs");
 
-    let script = Script::new([has(2), done(r#"{"size":"5","crc32c":"9olWBA=="}"#)]);
+    let script = Script::new([
+        committed(2),
+        finished(r#"{"size":"5","crc32c":"9olWBA=="}"#),
+    ]);
     let second = Client::with_transport(script.clone(), None);
     let uploaded = second.upload(upload(), Source::path(&file)).await;
-    assert!(uploaded.expect("it gets up").verified.crc32c);
+    assert!(uploaded.expect("the upload succeeds").verified.crc32c);
     let seen = script.seen();
     assert_eq!(seen[0].range(), "bytes */5");
     assert_eq!(
@@ -352,17 +373,17 @@ async fn token_is_not_sent_to_a_session_at_another_origin_for_status_or_cancel()
         ("/session?upload_id=1", true),
         ("http://elsewhere/session?upload_id=1", false),
     ] {
-        let elsewhere = Answer::Says(200, vec![(LOCATION, location.into())], "");
-        let script = Script::new([elsewhere, Answer::Hangs, has(2), says(499)]);
+        let elsewhere = Answer::Replies(200, vec![(LOCATION, location.into())], "");
+        let script = Script::new([elsewhere, Answer::Hangs, committed(2), replies(499)]);
         let token = TokenSource::fixed("secret").expect("it is a token");
         let client = Client::with_transport(script.clone(), Some(token));
         let upload = resumable().timeout(Duration::from_secs(1));
         let error = client.upload(upload, Source::bytes("Llama")).await;
-        let error = error.expect_err("it hangs");
+        let error = error.expect_err("the server hangs");
         let session = error.session().expect("there is a session");
-        let status = client.status(session).await.expect("it answers");
+        let status = client.status(session).await.expect("the server replies");
         assert_eq!(status, Status::Active { committed: 2 });
-        let status = client.cancel(session).await.expect("it answers");
+        let status = client.cancel(session).await.expect("the server replies");
         assert_eq!(status, Status::Cancelled);
         for seen in &script.seen()[2..] {
             let sent = seen.headers.contains_key("authorization");
@@ -376,9 +397,13 @@ async fn token_is_not_sent_to_a_journaled_session_at_another_origin() {
     let directory = tempfile::tempdir().expect("there is room");
     let file = directory.path().join("media");
     std::fs::write(&file, b"Llama").expect("the directory is ours");
-    let journal = Journal::open(directory.path().join("journal")).expect("likewise");
+    let journal = Journal::open(directory.path().join("journal")).expect("the directory is ours");
     let elsewhere = vec![(LOCATION, "http://elsewhere/session?upload_id=1".into())];
-    let script = Script::new([Answer::Says(200, elsewhere, ""), Answer::Hangs, has(2)]);
+    let script = Script::new([
+        Answer::Replies(200, elsewhere, ""),
+        Answer::Hangs,
+        committed(2),
+    ]);
     let token = TokenSource::fixed("secret").expect("it is a token");
     let client = Client::with_transport(script.clone(), Some(token));
     let upload = resumable()
@@ -387,12 +412,15 @@ async fn token_is_not_sent_to_a_journaled_session_at_another_origin() {
     client
         .upload(upload, Source::path(&file))
         .await
-        .expect_err("it hangs");
+        .expect_err("the server hangs");
     let entries = journal.entries().expect("it can be read");
     let [Entry::Unfinished(record)] = &entries[..] else {
         panic!("there is one upload");
     };
-    client.status(&record.session).await.expect("it answers");
+    client
+        .status(&record.session)
+        .await
+        .expect("the server replies");
     assert!(!script.seen()[2].headers.contains_key("authorization"));
 }
 
@@ -402,11 +430,11 @@ async fn file_changed_during_the_upload_is_an_error_at_the_end() {
     let file = directory.path().join("media");
     std::fs::write(&file, b"Llama").expect("the directory is ours");
     let changed = file.clone();
-    let script = Script::new([started(), done("{}")]);
+    let script = Script::new([started(), finished("{}")]);
     script.before_the_last(move || std::fs::write(&changed, b"Lamas").expect("it is ours"));
     let client = Client::with_transport(script, None);
     let error = client.upload(resumable(), Source::path(&file)).await;
-    let error = error.expect_err("it is a mixture");
+    let error = error.expect_err("the file has changed");
     assert_eq!(error.kind(), Kind::SourceChanged);
     assert_eq!(error.session(), None);
 }

@@ -8,8 +8,8 @@ use super::*;
 use crate::{SessionUri, SourceIdentity};
 
 mod find;
-mod hold;
 mod killed;
+mod lock;
 mod privacy;
 mod records;
 

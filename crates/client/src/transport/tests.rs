@@ -25,7 +25,7 @@ const SHORT: Duration = Duration::from_millis(150);
 /// A limit that no peer exceeds, however busy the machine is.
 const LONG: Duration = Duration::from_secs(120);
 
-fn patient() -> Timeouts {
+fn long_timeouts() -> Timeouts {
     Timeouts {
         connect: LONG,
         idle: LONG,
@@ -106,7 +106,7 @@ fn shown(error: &(dyn StdError + 'static)) -> String {
 #[tokio::test]
 async fn reply_is_returned_and_the_connection_reused() {
     let (listener, url) = listen().await;
-    let transport = transport(patient());
+    let transport = transport(long_timeouts());
     let peer = async {
         let mut stream = accept(&listener).await;
         for status in ["200 OK", "404 Not Found"] {
@@ -147,7 +147,7 @@ async fn redirection_is_not_followed() {
             write(&mut stream, reply).await;
         };
         let request = put(&url, Body::Empty);
-        let reply = send_and(&transport(patient()), request, peer).await;
+        let reply = send_and(&transport(long_timeouts()), request, peer).await;
         let reply = reply.unwrap();
         assert!(status.starts_with(reply.status.as_str()));
         assert_eq!(reply.headers["location"], "/elsewhere");
@@ -163,7 +163,7 @@ async fn reply_over_the_size_limit_is_refused() {
         write(&mut stream, "HTTP/1.1 200 OK\r\n\r\n").await;
         while stream.write_all(&[b'x'; 8 << 10]).await.is_ok() {}
     };
-    let reply = send_and(&transport(patient()), put(&url, Body::Empty), peer).await;
+    let reply = send_and(&transport(long_timeouts()), put(&url, Body::Empty), peer).await;
     assert!(matches!(reply, Err(TransportError::ReplyTooLong { limit, .. }) if limit == MAX_REPLY));
 }
 
@@ -171,7 +171,7 @@ async fn reply_over_the_size_limit_is_refused() {
 async fn refused_connection_is_a_connect_error() {
     let (listener, url) = listen().await;
     drop(listener);
-    let error = transport(patient()).send(put(&url, media(5))).await;
+    let error = transport(long_timeouts()).send(put(&url, media(5))).await;
     let error = error.unwrap_err();
     assert!(matches!(error, TransportError::Connect { .. }), "{error:?}");
     assert!(!shown(&error).contains("secret"), "{}", shown(&error));
@@ -186,7 +186,7 @@ async fn broken_connection_error_hides_the_query() {
             read_head(&mut stream).await;
             write(&mut stream, reply).await;
         };
-        let error = send_and(&transport(patient()), put(&url, Body::Empty), peer).await;
+        let error = send_and(&transport(long_timeouts()), put(&url, Body::Empty), peer).await;
         let error = error.unwrap_err();
         assert!(matches!(error, TransportError::Broken { .. }), "{error:?}");
         assert!(!shown(&error).contains("secret"), "{}", shown(&error));

@@ -17,28 +17,28 @@ use crate::transport::{Body, Reply, Request, Transport, TransportError};
 /// The scripted result of one request.
 pub(super) enum Answer {
     /// Reads the body and replies.
-    Says(u16, Vec<(HeaderName, String)>, &'static str),
+    Replies(u16, Vec<(HeaderName, String)>, &'static str),
     /// Reads the body and breaks the connection before the reply.
     Breaks,
     /// Never replies.
     Hangs,
 }
 
-pub(super) fn says(status: u16) -> Answer {
-    Answer::Says(status, Vec::new(), "")
+pub(super) fn replies(status: u16) -> Answer {
+    Answer::Replies(status, Vec::new(), "")
 }
 
 pub(super) fn started() -> Answer {
-    Answer::Says(200, vec![(LOCATION, "/session?upload_id=1".into())], "")
+    Answer::Replies(200, vec![(LOCATION, "/session?upload_id=1".into())], "")
 }
 
-pub(super) fn has(committed: u64) -> Answer {
+pub(super) fn committed(committed: u64) -> Answer {
     let range = format!("bytes=0-{}", committed - 1);
-    Answer::Says(308, vec![(RANGE, range)], "")
+    Answer::Replies(308, vec![(RANGE, range)], "")
 }
 
-pub(super) fn done(resource: &'static str) -> Answer {
-    Answer::Says(201, Vec::new(), resource)
+pub(super) fn finished(resource: &'static str) -> Answer {
+    Answer::Replies(201, Vec::new(), resource)
 }
 
 /// A recorded request and its time.
@@ -134,7 +134,7 @@ impl Transport for Script {
         });
         let answer = self.next();
         match answer.expect("the script has an answer left") {
-            Answer::Says(status, headers, body) => Ok(Reply {
+            Answer::Replies(status, headers, body) => Ok(Reply {
                 status: StatusCode::from_u16(status).expect("it is a status"),
                 headers: headers
                     .into_iter()

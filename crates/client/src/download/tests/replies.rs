@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns a directory with the first bytes of a JPEG.
-async fn begun(media: &[u8], len: usize) -> DownloadDir {
+async fn interrupted_download(media: &[u8], len: usize) -> DownloadDir {
     let dir = DownloadDir::new();
     let server = Server::new(media.to_vec())
         .describing(&[("etag", "\"v1\""), ("content-type", "image/jpeg")])
@@ -21,7 +21,7 @@ fn page(headers: &[(&'static str, &str)]) -> Fault {
     Fault::Reply(200, headers.collect(), "<html>Log in</html>".into())
 }
 
-fn strangers() -> Vec<Fault> {
+fn other_responses() -> Vec<Fault> {
     vec![
         page(&[("content-type", "text/html")]),
         page(&[
@@ -37,9 +37,9 @@ fn strangers() -> Vec<Fault> {
 #[tokio::test(start_paused = true)]
 async fn login_page_does_not_replace_received_bytes() {
     let media = media();
-    for stranger in strangers() {
-        let dir = begun(&media, 1_200_000).await;
-        let server = Server::new(media.clone()).failing([stranger.clone(), stranger]);
+    for response in other_responses() {
+        let dir = interrupted_download(&media, 1_200_000).await;
+        let server = Server::new(media.clone()).failing([response.clone(), response]);
         dir.run(&server).await.unwrap();
         let there = Some(1_200_000);
         assert_starts(&server, [there, there, there]);
@@ -50,9 +50,9 @@ async fn login_page_does_not_replace_received_bytes() {
 #[tokio::test(start_paused = true)]
 async fn received_bytes_survive_a_persistent_login_page() {
     let media = media();
-    for stranger in strangers() {
-        let dir = begun(&media, 1_200_000).await;
-        let server = Server::new(media.clone()).failing(vec![stranger; 6]);
+    for response in other_responses() {
+        let dir = interrupted_download(&media, 1_200_000).await;
+        let server = Server::new(media.clone()).failing(vec![response; 6]);
         let error = dir.run(&server).await.unwrap_err();
         assert!(matches!(&error, DownloadError::NotTheMedia { path } if *path == dir.part()));
         assert!(fs::read(dir.part()).unwrap() == media[..1_200_000]);
@@ -68,7 +68,7 @@ async fn received_bytes_survive_a_refused_range() {
         Fault::Status(416, vec![]),
         Fault::Range("bytes 5-9/2500000".to_owned(), 5),
     ] {
-        let dir = begun(&media, 1_200_000).await;
+        let dir = interrupted_download(&media, 1_200_000).await;
         let faults = [vec![fault], vec![Fault::Unreachable; 5]].concat();
         let server = Server::new(media.clone()).failing(faults);
         dir.run(&server).await.unwrap_err();
@@ -109,7 +109,7 @@ async fn body_longer_than_announced_is_dropped() {
         rest("2999/*", 1_500_000),
     ] {
         let media = vec![7; 3000];
-        let dir = begun(&media, 1000).await;
+        let dir = interrupted_download(&media, 1000).await;
         let server = Server::new(media.clone()).failing([fault.clone()]);
         let download = dir.download().schedule(no_waits());
         let error = download.run(&server, None, |_| {}).await.unwrap_err();
@@ -127,7 +127,7 @@ async fn body_longer_than_announced_is_dropped() {
 #[tokio::test]
 async fn range_beyond_the_media_is_not_accepted() {
     let media = vec![7; 3000];
-    let dir = begun(&media, 1000).await;
+    let dir = interrupted_download(&media, 1000).await;
     let server = Server::new(media.clone()).failing([rest("3000/*", 2001)]);
     let download = dir.download().schedule(no_waits());
     let error = download.run(&server, None, |_| {}).await.unwrap_err();
@@ -159,7 +159,7 @@ async fn encoded_media_is_refused() {
     };
     let media = vec![7; 3000];
     for fault in [encoded(200, "gzip"), encoded(206, "x-zstd")] {
-        let dir = begun(&media, 1000).await;
+        let dir = interrupted_download(&media, 1000).await;
         let server = Server::new(media.clone()).failing([fault]);
         let error = dir.run(&server).await.unwrap_err();
         assert!(matches!(error, DownloadError::Encoded { .. }), "{error:?}");

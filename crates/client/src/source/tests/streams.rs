@@ -12,7 +12,7 @@ const WINDOW: u64 = CHUNK_GRANULARITY;
 
 /// A reader that returns pieces of the given sizes in a cycle. It is pending once before each of
 /// them, and fails once where a size is 0.
-struct Stuttering {
+struct FlakyReader {
     bytes: Vec<u8>,
     at: usize,
     sizes: Vec<usize>,
@@ -20,7 +20,7 @@ struct Stuttering {
     ready: bool,
 }
 
-impl Stuttering {
+impl FlakyReader {
     fn new(bytes: Vec<u8>, sizes: Vec<usize>) -> Self {
         Self {
             bytes,
@@ -32,7 +32,7 @@ impl Stuttering {
     }
 }
 
-impl AsyncRead for Stuttering {
+impl AsyncRead for FlakyReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -46,7 +46,7 @@ impl AsyncRead for Stuttering {
         let size = self.sizes[self.turn % self.sizes.len()];
         self.turn += 1;
         if size == 0 {
-            return Poll::Ready(Err(io::Error::other("a hiccup")));
+            return Poll::Ready(Err(io::Error::other("a transient failure")));
         }
         let len = size.min(buf.remaining()).min(self.bytes.len() - self.at);
         buf.put_slice(&self.bytes[self.at..self.at + len]);
@@ -125,13 +125,13 @@ proptest! {
     fn any_order_of_fills_reads_and_releases_yields_the_bytes(
         len in prop_oneof![0..2000_usize, 400_000..900_000_usize],
         sizes in prop::collection::vec(prop_oneof![9 => 1..200_000_usize, 1 => Just(0)], 1..6)
-            .prop_filter("it shall get somewhere", |sizes| sizes.iter().any(|size| *size > 0)),
+            .prop_filter("one size is positive", |sizes| sizes.iter().any(|size| *size > 0)),
         steps in prop::collection::vec(step(), 1..40),
         spilled in any::<bool>(),
     ) {
         let bytes = some_media(len);
         let directory = tempfile::tempdir().unwrap();
-        let source = Source::reader(Stuttering::new(bytes.clone(), sizes)).with_window(WINDOW);
+        let source = Source::reader(FlakyReader::new(bytes.clone(), sizes)).with_window(WINDOW);
         let source = if spilled { source.spilled_to(directory.path()) } else { source };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
@@ -143,7 +143,7 @@ proptest! {
 #[tokio::test]
 async fn window_reads_one_byte_ahead_and_continues_after_a_release() {
     let bytes = some_media(3 * usize::try_from(WINDOW).unwrap());
-    let reader = Stuttering::new(bytes.clone(), vec![10_000]);
+    let reader = FlakyReader::new(bytes.clone(), vec![10_000]);
     let mut media = Source::reader(reader).with_window(1).open().await.unwrap();
     assert_eq!(media.window(), Some(WINDOW));
     let mut sent = Vec::new();
@@ -178,7 +178,7 @@ async fn dropped_fill_loses_no_bytes() {
     let directory = tempfile::tempdir().unwrap();
     for spilled in [false, true] {
         let bytes = some_media(1_000_000);
-        let source = Source::reader(Stuttering::new(bytes.clone(), vec![70_000]));
+        let source = Source::reader(FlakyReader::new(bytes.clone(), vec![70_000]));
         let source = if spilled {
             source.spilled_to(directory.path())
         } else {
@@ -206,7 +206,7 @@ async fn dropped_fill_loses_no_bytes() {
 
 #[tokio::test]
 async fn failed_reader_can_be_read_again() {
-    let reader = Stuttering::new(some_media(1000), vec![400, 0]);
+    let reader = FlakyReader::new(some_media(1000), vec![400, 0]);
     let mut media = Source::reader(reader).open().await.unwrap();
     let mut failures = 0;
     while let Err(error) = media.fill(1001).await {
@@ -245,14 +245,14 @@ async fn missing_spill_directory_is_named() {
 
 #[test]
 fn window_size_is_a_multiple_of_256_kib() {
-    for (asked, given) in [
+    for (requested, given) in [
         (0, WINDOW),
         (1, WINDOW),
         (WINDOW, WINDOW),
         (WINDOW + 1, 2 * WINDOW),
         (u64::MAX, u64::MAX - (WINDOW - 1)),
     ] {
-        let source = Source::reader(tokio::io::empty()).with_window(asked);
+        let source = Source::reader(tokio::io::empty()).with_window(requested);
         assert_eq!(source.window, given);
     }
 }

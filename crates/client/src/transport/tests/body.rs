@@ -20,7 +20,7 @@ async fn empty_body_has_content_length_zero() {
                 method: method.clone(),
                 ..put(&url, body)
             };
-            let reply = send_and(&transport(patient()), request, peer).await;
+            let reply = send_and(&transport(long_timeouts()), request, peer).await;
             assert_eq!(reply.unwrap().status, StatusCode::NO_CONTENT);
         }
     }
@@ -50,7 +50,7 @@ async fn body_arrives_complete_with_its_length() {
         let mut request = put(&url, body);
         let range = HeaderValue::from_static("bytes 0-9/10");
         request.headers.insert("content-range", range);
-        let reply = send_and(&transport(patient()), request, peer).await;
+        let reply = send_and(&transport(long_timeouts()), request, peer).await;
         assert_eq!(reply.unwrap().status, StatusCode::CREATED);
     }
 }
@@ -76,7 +76,7 @@ async fn early_refusal_is_returned_and_stops_the_body() {
                 assert!(received < 1 << 30, "the whole body came");
             }
         };
-        let reply = send_and(&transport(patient()), put(&url, media(1 << 30)), peer).await;
+        let reply = send_and(&transport(long_timeouts()), put(&url, media(1 << 30)), peer).await;
         let reply = reply.unwrap();
         assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE);
         assert_eq!(reply.body, "big");
@@ -104,7 +104,7 @@ async fn media_error_is_returned_with_its_cause() {
             let _ = stream.read_to_end(&mut received).await;
         };
         let request = put(&url, streamed(100, media));
-        let error = send_and(&transport(patient()), request, peer).await;
+        let error = send_and(&transport(long_timeouts()), request, peer).await;
         match error.unwrap_err() {
             TransportError::Media(error) => assert_eq!(error.kind(), kind),
             other => panic!("{other:?}"),
@@ -115,7 +115,7 @@ async fn media_error_is_returned_with_its_cause() {
 #[tokio::test]
 async fn dropped_request_closes_its_connection() {
     let (listener, url) = listen().await;
-    let transport = transport(patient());
+    let transport = transport(long_timeouts());
     let mut stream = {
         let mut sending = pin!(transport.send(put(&url, media(1 << 30))));
         tokio::select! {

@@ -36,7 +36,7 @@ async fn is_second_process() -> bool {
     let Ok(target) = env::var(TARGET) else {
         return false;
     };
-    let transport = HttpTransport::new(patient()).unwrap();
+    let transport = HttpTransport::new(long_timeouts()).unwrap();
     let target = target.parse().unwrap();
     let reply = transport.send(put(&target, media(5))).await.unwrap();
     assert_eq!(reply.body, "hello");
@@ -98,7 +98,7 @@ async fn root_certificates_of_the_environment_are_trusted() {
     if is_second_process().await {
         return;
     }
-    let server = TlsServer::speaking("http/1.1").await;
+    let server = TlsServer::with_alpn("http/1.1").await;
     let roots = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(roots.path(), server.authority.pem()).unwrap();
     let peer = async {

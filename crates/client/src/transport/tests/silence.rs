@@ -19,7 +19,7 @@ async fn peer_that_stops_reading_during_a_body_is_silent() {
     let (listener, url) = listen().await;
     let timeouts = Timeouts {
         idle: SHORT,
-        ..patient()
+        ..long_timeouts()
     };
     let request = put(&url, media(1 << 30));
     assert_silent(send_and(&transport(timeouts), request, say_nothing(&listener)).await);
@@ -31,7 +31,7 @@ async fn peer_without_reply_is_silent_and_the_connection_is_replaced() {
         // A request without a body also has the time limit of a connection.
         connect: Duration::from_secs(3),
         reply: SHORT,
-        ..patient()
+        ..long_timeouts()
     };
     for body in [Body::Empty, media(5)] {
         let (listener, url) = listen().await;
@@ -46,7 +46,7 @@ async fn reply_that_stops_halfway_is_silent() {
     let (listener, url) = listen().await;
     let timeouts = Timeouts {
         idle: SHORT,
-        ..patient()
+        ..long_timeouts()
     };
     let peer = async {
         let mut stream = say_nothing(&listener).await;
@@ -63,7 +63,7 @@ async fn peer_without_tls_handshake_is_a_connect_error() {
     let url = url.as_str().replace("http://", "https://").parse().unwrap();
     let timeouts = Timeouts {
         connect: SHORT,
-        ..patient()
+        ..long_timeouts()
     };
     let error = send_and(
         &transport(timeouts),

@@ -26,7 +26,7 @@ pub(super) struct TlsServer {
 }
 
 impl TlsServer {
-    pub(super) async fn speaking(alpn: &str) -> Self {
+    pub(super) async fn with_alpn(alpn: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -68,7 +68,7 @@ impl TlsServer {
 
 #[tokio::test]
 async fn http_1_is_used_where_the_server_offers_it() {
-    let server = TlsServer::speaking("http/1.1").await;
+    let server = TlsServer::with_alpn("http/1.1").await;
     let length = (1 << 20) + 7;
     let peer = async {
         let mut stream = server.accept().await.unwrap();
@@ -77,12 +77,12 @@ async fn http_1_is_used_where_the_server_offers_it() {
         stream.read_exact(&mut received).await.unwrap();
         write(&mut stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     };
-    let transport = HttpTransport::trusting(patient(), server.roots());
+    let transport = HttpTransport::trusting(long_timeouts(), server.roots());
     let reply = send_and(&transport, put(&server.url, media(length as u64)), peer).await;
     assert_eq!(reply.unwrap().status, StatusCode::OK);
 }
 
-async fn answer_the_length(
+async fn reply_with_the_length(
     request: http::Request<Incoming>,
 ) -> Result<http::Response<Full<Bytes>>, Infallible> {
     assert_eq!(request.version(), http::Version::HTTP_2);
@@ -94,14 +94,14 @@ async fn answer_the_length(
 
 #[tokio::test]
 async fn http_2_is_used_where_the_server_offers_it() {
-    let server = TlsServer::speaking("h2").await;
+    let server = TlsServer::with_alpn("h2").await;
     let peer = async {
         let stream = TokioIo::new(server.accept().await.unwrap());
         http2::Builder::new(TokioExecutor::new())
-            .serve_connection(stream, service_fn(answer_the_length))
+            .serve_connection(stream, service_fn(reply_with_the_length))
             .await
     };
-    let transport = HttpTransport::trusting(patient(), server.roots());
+    let transport = HttpTransport::trusting(long_timeouts(), server.roots());
     let exchanges = async {
         for length in [0, 5, (3 << 20) + 7] {
             let reply = transport.send(put(&server.url, media(length))).await;
@@ -116,7 +116,7 @@ async fn http_2_is_used_where_the_server_offers_it() {
 
 #[tokio::test]
 async fn silent_http_2_connection_is_not_reused() {
-    let server = TlsServer::speaking("h2").await;
+    let server = TlsServer::with_alpn("h2").await;
     let connections = AtomicUsize::new(0);
     let peer = async {
         loop {
@@ -127,7 +127,7 @@ async fn silent_http_2_connection_is_not_reused() {
                     // The body is never read, so its window does not open again.
                     std::future::pending::<()>().await;
                 }
-                answer_the_length(request).await
+                reply_with_the_length(request).await
             });
             let connection =
                 http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service);
@@ -136,7 +136,7 @@ async fn silent_http_2_connection_is_not_reused() {
     };
     let timeouts = Timeouts {
         idle: SHORT,
-        ..patient()
+        ..long_timeouts()
     };
     let transport = HttpTransport::trusting(timeouts, server.roots());
     let exchanges = async {
@@ -155,11 +155,16 @@ async fn silent_http_2_connection_is_not_reused() {
 
 #[tokio::test]
 async fn server_with_an_unknown_authority_gets_no_request() {
-    let server = TlsServer::speaking("http/1.1").await;
+    let server = TlsServer::with_alpn("http/1.1").await;
     let peer = async {
         assert!(server.accept().await.is_err());
     };
-    let error = send_and(&transport(patient()), put(&server.url, media(5)), peer).await;
+    let error = send_and(
+        &transport(long_timeouts()),
+        put(&server.url, media(5)),
+        peer,
+    )
+    .await;
     let error = error.unwrap_err();
     assert!(
         matches!(error, TransportError::Untrusted { .. }),
