@@ -142,7 +142,7 @@ impl ServerState {
         // Never refused: these bytes have been received, and the limit on media memory bounds them.
         // The ledger counts small media when it stores it.
         if sink.is_for_vault() {
-            self.disks.count_media(sink.waiting() as u64);
+            self.disks.count_media(sink.buffered_len() as u64);
         }
     }
 

@@ -138,7 +138,7 @@ impl Append {
             Ok(sink) => sink,
             Err(error) => return Err(lost(server, &session, error).await),
         };
-        sink.expect(total);
+        sink.expect_length(total);
         Ok(Box::new(Self {
             offset_committer: OffsetCommitter::new(server, session, total),
             server: Arc::clone(server),
@@ -158,7 +158,8 @@ impl Append {
         // media is known to be large. Its first bytes can then be committed when the client pauses.
         if self.total.is_none() {
             let rest = intake.remaining_hint();
-            self.sink.expect(rest.map(|rest| self.sink.offset() + rest));
+            self.sink
+                .expect_length(rest.map(|rest| self.sink.offset() + rest));
         }
     }
 
@@ -174,7 +175,7 @@ impl Append {
                 () = self.server.lifecycle.drain_now.cancelled() => return Stop::Draining,
                 piece = body.next() => piece,
                 // The client pauses. Its bytes must not stay in memory until it continues.
-                () = tokio::time::sleep_until(self.offset_committer.next()), if self.has_uncommitted_bytes() => {
+                () = tokio::time::sleep_until(self.offset_committer.next_due()), if self.has_uncommitted_bytes() => {
                     match Box::pin(self.checkpoint()).await {
                         Ok(()) => continue,
                         Err(error) => return Stop::Storage(error),
@@ -274,7 +275,7 @@ impl Append {
         let earlier = self.sink.await_write().await?;
         let mut latest = None;
         if !self.sink.has_room() {
-            self.server.admit_write(self.sink.waiting())?;
+            self.server.admit_write(self.sink.buffered_len())?;
             // A gzip body is not verified yet, so its bytes are written without a commit.
             let due = self.offset_committer.due(self.sink.offset()) && !self.is_gzip;
             latest = self.sink.write(due).await?;
@@ -298,8 +299,8 @@ impl Append {
     /// Writes and commits the bytes that a slow client has sent so far. Bytes of a gzip body are
     /// only written, so that they do not stay in memory.
     async fn checkpoint(&mut self) -> Result<(), Error> {
-        self.server.admit_write(self.sink.waiting())?;
-        self.offset_committer.note_checkpoint(self.sink.offset());
+        self.server.admit_write(self.sink.buffered_len())?;
+        self.offset_committer.record_checkpoint(self.sink.offset());
         // `write` returns the checkpoint of the previous write. No further bytes may come for a
         // long time, so a second call, which writes nothing, waits for the first write and returns
         // its checkpoint.
@@ -390,7 +391,7 @@ impl Append {
         server.session_cache.put(CachedSession {
             session,
             request,
-            media: sink.into_open(),
+            media: sink.into_vault_media(),
             since: server.clock.now(),
         });
         drop(guard);

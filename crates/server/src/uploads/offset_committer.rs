@@ -27,7 +27,7 @@ pub(super) struct OffsetCommitter {
     /// Total length, if it is known to this request.
     total: Option<u64>,
     /// When the last checkpoint was scheduled.
-    last: Instant,
+    last_checkpoint: Instant,
     /// Offset of the last checkpoint that was scheduled.
     pub(super) scheduled: u64,
     /// The checkpoint that is being synced and committed.
@@ -51,7 +51,7 @@ impl OffsetCommitter {
             committed_total: session.progress.total,
             session,
             total,
-            last: Instant::now(),
+            last_checkpoint: Instant::now(),
             scheduled: committed,
             running: None,
         }
@@ -62,17 +62,17 @@ impl OffsetCommitter {
     pub(super) fn due(&mut self, offset: u64) -> bool {
         let checkpoints = &self.server.settings.checkpoints;
         let due = offset - self.scheduled >= checkpoints.bytes
-            || self.last.elapsed() >= checkpoints.interval;
+            || self.last_checkpoint.elapsed() >= checkpoints.interval;
         if due {
-            self.note_checkpoint(offset);
+            self.record_checkpoint(offset);
         }
         due
     }
 
     /// Records that a checkpoint of all bytes up to `offset` is scheduled.
-    pub(super) fn note_checkpoint(&mut self, offset: u64) {
+    pub(super) fn record_checkpoint(&mut self, offset: u64) {
         self.scheduled = offset;
-        self.last = Instant::now();
+        self.last_checkpoint = Instant::now();
     }
 
     /// Whether no byte of the session was ever committed, so that its row names no media.
@@ -83,8 +83,8 @@ impl OffsetCommitter {
     /// When the next checkpoint is due if fewer than [`Checkpoints::bytes`] bytes arrive before.
     ///
     /// [`Checkpoints::bytes`]: crate::config::Checkpoints::bytes
-    pub(super) fn next(&self) -> Instant {
-        self.last + self.server.settings.checkpoints.interval
+    pub(super) fn next_due(&self) -> Instant {
+        self.last_checkpoint + self.server.settings.checkpoints.interval
     }
 
     /// Syncs and commits a checkpoint while the request continues to read. Waits first for the
@@ -119,7 +119,7 @@ impl OffsetCommitter {
             // fault, which stops the server.
             let committed = committed
                 .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
-            self.note(&committed);
+            self.record_commit(&committed);
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ impl OffsetCommitter {
         let committed = self.next_commit().make(progress, small_media, state);
         let committed = committed.await?;
         Failpoint::OffsetCommitted.reach();
-        self.note(&committed);
+        self.record_commit(&committed);
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl OffsetCommitter {
         }
     }
 
-    fn note(&mut self, committed: &Committed) {
+    fn record_commit(&mut self, committed: &Committed) {
         self.committed = committed.offset;
         self.committed_total = committed.total;
         self.session.expires = committed.expires.unwrap_or(self.session.expires);

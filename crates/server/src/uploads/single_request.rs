@@ -192,7 +192,7 @@ impl<'a> SingleRequestUpload<'a> {
         let wanted = request.wanted(request.method(&server.registry)?);
         let mut sink = MediaSink::new(server.sink_deps(), wanted);
         if let BodyLength::Exact(length) = length {
-            sink.expect(Some(length));
+            sink.expect_length(Some(length));
         }
         Ok(Self {
             intake: BodyFilter::single_request(server.max_size(&request)?, length)?,
@@ -277,7 +277,7 @@ impl<'a> SingleRequestUpload<'a> {
     }
 
     async fn write(&mut self) -> Result<(), Error> {
-        self.server.admit_write(self.sink.waiting())?;
+        self.server.admit_write(self.sink.buffered_len())?;
         self.sink.write(false).await?;
         self.written = Instant::now();
         Ok(())

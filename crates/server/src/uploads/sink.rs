@@ -56,7 +56,7 @@ pub(crate) struct MediaSink {
     /// The running write. There is at most one.
     writing: Option<Box<Writing>>,
     /// MD5 and SHA-256, which are slower than CRC32C.
-    slow: BackgroundHasher,
+    background_hasher: BackgroundHasher,
 }
 
 /// Media in the vault that is open for writing.
@@ -143,7 +143,7 @@ impl MediaSink {
             known_large: false,
             vault_media: None,
             writing: None,
-            slow: BackgroundHasher::new(wanted),
+            background_hasher: BackgroundHasher::new(wanted),
         }
     }
 
@@ -166,7 +166,7 @@ impl MediaSink {
                 let bytes = sink.sink_deps.ledger.small_media(id).await?;
                 let bytes = bytes.ok_or(Error::MediaLost(id))?;
                 sink.small_id = id;
-                sink.keep(bytes);
+                sink.buffer(bytes);
             }
             Some(MediaRef {
                 id,
@@ -180,7 +180,7 @@ impl MediaSink {
                 sink.vault_media = Some(media);
                 sink.sent = RunningChecksum::at(progress.offset, progress.crc32c);
                 sink.taken = sink.sent.clone();
-                sink.slow = BackgroundHasher::restore(wanted, &progress.slow_digests);
+                sink.background_hasher = BackgroundHasher::restore(wanted, &progress.slow_digests);
             }
         }
         Ok(sink)
@@ -196,12 +196,12 @@ impl MediaSink {
     }
 
     /// Returns the media that is open in the vault, if any, for the session cache.
-    pub(crate) fn into_open(self) -> Option<VaultMedia> {
+    pub(crate) fn into_vault_media(self) -> Option<VaultMedia> {
         self.vault_media
     }
 
     /// Tells the sink the length of the media in bytes, or a lower bound of it, if known.
-    pub(crate) fn expect(&mut self, total: Option<u64>) {
+    pub(crate) fn expect_length(&mut self, total: Option<u64>) {
         let small = self.sink_deps.small_media as u64;
         self.known_large = total.is_some_and(|total| total > small);
     }
@@ -213,13 +213,15 @@ impl MediaSink {
 
     /// Takes as much of `data` as fits into the write buffer.
     pub(crate) fn take(&mut self, data: &mut Bytes) {
-        let room = self.write_buffer.room(self.unpooled(), self.sent.offset);
+        let room = self
+            .write_buffer
+            .room(self.unpooled_limit(), self.sent.offset);
         let piece = data.split_to(room.min(data.len()));
-        self.keep(piece);
+        self.buffer(piece);
     }
 
     /// Number of bytes in the write buffer, which the next [`MediaSink::write`] writes.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn buffered_len(&self) -> usize {
         self.write_buffer.len()
     }
 
@@ -237,7 +239,7 @@ impl MediaSink {
 
     /// Whether the buffer has bytes that may be written to the vault before the media is complete.
     pub(crate) fn can_write(&self) -> bool {
-        self.waiting() > 0 && self.is_large()
+        self.buffered_len() > 0 && self.is_large()
     }
 
     /// Whether more bytes fit before the next [`MediaSink::write`]. Takes a pooled buffer if one is
@@ -246,7 +248,7 @@ impl MediaSink {
     /// If this returns false, the caller must write the buffer at once and not when the next byte
     /// arrives. Otherwise each of a thousand slow uploads could hold a full buffer.
     pub(crate) fn has_room(&mut self) -> bool {
-        let unpooled = self.unpooled();
+        let unpooled = self.unpooled_limit();
         if self.write_buffer.needs_pooled(unpooled) {
             let priority = match self.writing {
                 None => Priority::First,
@@ -269,11 +271,12 @@ impl MediaSink {
     /// Waits for the running write, then starts to write the buffer. Returns the latest
     /// [`Checkpoint`] of the writes that ended during the call, if any.
     ///
-    /// With `checkpoint`, the new write is a checkpoint. The next call of this method or of
-    /// [`MediaSink::await_write`] returns it; [`MediaSink::flush_and_sync`] drops it, because the
-    /// flush covers its bytes. If the buffer is empty, the running write becomes the checkpoint.
+    /// With `checkpoint`, the new write is a checkpoint; if the buffer is empty, the running write
+    /// becomes one. If the write is still running when this returns, the next call of this method
+    /// or of [`MediaSink::await_write`] returns its checkpoint. [`MediaSink::flush_and_sync`] drops
+    /// it, because the flush covers its bytes.
     pub(crate) async fn write(&mut self, checkpoint: bool) -> Result<Option<Checkpoint>, Error> {
-        if checkpoint && self.waiting() == 0 {
+        if checkpoint && self.buffered_len() == 0 {
             self.add_checkpoint();
         }
         // One write at a time: after a failed write, no other may follow.
@@ -305,7 +308,7 @@ impl MediaSink {
     /// Starts to write the buffer. No other write may be running.
     async fn send(&mut self, checkpoint: bool) -> Result<(), Error> {
         let media = self.vault_media().await?;
-        let is_large = self.waiting() > self.unpooled();
+        let is_large = self.buffered_len() > self.unpooled_limit();
         let (from, pieces) = self.seal().await;
         let offset = from.offset;
         // A task, so that the next bytes are read while these are written. `stop_writing` or
@@ -334,7 +337,7 @@ impl MediaSink {
     async fn seal(&mut self) -> (RunningChecksum, Vec<Bytes>) {
         let from = std::mem::replace(&mut self.sent, self.taken.clone());
         let pieces = self.write_buffer.seal();
-        self.slow.update(pieces.clone()).await;
+        self.background_hasher.update(pieces.clone()).await;
         (from, pieces)
     }
 
@@ -367,7 +370,7 @@ impl MediaSink {
         wanted: Wanted,
         flushed: &FlushedMedia,
     ) -> Result<Digests, Error> {
-        let (md5, sha256) = match self.slow.take().await {
+        let (md5, sha256) = match self.background_hasher.take().await {
             Some(hasher) if hasher.wanted().or(wanted) == hasher.wanted() => hasher.finish(),
             _ if wanted == Wanted::default() => (None, None),
             _ => self.hash_flushed(wanted, flushed).await?.finish(),
@@ -398,7 +401,7 @@ impl MediaSink {
     }
 
     /// Number of bytes that the buffer may hold without memory from the pool.
-    fn unpooled(&self) -> usize {
+    fn unpooled_limit(&self) -> usize {
         if self.known_large || self.vault_media.is_some() {
             MODEST_BUFFER
         } else {
@@ -407,7 +410,7 @@ impl MediaSink {
     }
 
     /// Adds bytes to the buffer.
-    fn keep(&mut self, data: Bytes) {
+    fn buffer(&mut self, data: Bytes) {
         self.taken.advance(&data);
         self.write_buffer.push(data);
     }
@@ -482,13 +485,13 @@ impl MediaSink {
         self.sent = position.clone();
         self.taken = position;
         // MD5 and SHA-256 include dropped bytes, so they will be computed from the stored media.
-        self.slow.invalidate();
+        self.background_hasher.invalidate();
     }
 
     /// Returns all bytes of small media.
     async fn take_small(&mut self) -> FlushedMedia {
         let bytes = self.write_buffer.concat();
-        self.slow.update(vec![bytes.clone()]).await;
+        self.background_hasher.update(vec![bytes.clone()]).await;
         self.sent = self.taken.clone();
         FlushedMedia {
             progress: Progress {
@@ -512,7 +515,7 @@ impl MediaSink {
             offset: at.offset,
             total: None,
             crc32c: at.crc32c(),
-            slow_digests: self.slow.save().await,
+            slow_digests: self.background_hasher.save().await,
             media: Some(MediaRef {
                 id,
                 location: MediaLocation::Vault,

@@ -15,7 +15,7 @@ fn full_sink(buffer_pool: &BufferPool) -> MediaSink {
         now: Timestamp::from_millis(0),
     };
     let mut sink = MediaSink::new(sink_deps, Wanted::default());
-    sink.expect(Some(1 << 20));
+    sink.expect_length(Some(1 << 20));
     sink.take(&mut Bytes::from(vec![1; MODEST_BUFFER]));
     sink
 }
