@@ -293,3 +293,44 @@ fn change_set(
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(content_type: HeaderValue) -> FinalReply {
+        FinalReply {
+            status: StatusCode::CREATED,
+            content_type,
+            body: Bytes::from_static(b"{}"),
+        }
+    }
+
+    #[test]
+    fn json_reply_is_stored_as_its_status_and_its_body() {
+        let json = reply(JSON);
+        assert_eq!(json.to_bytes(), b"\x00\xc9{}");
+        assert_eq!(FinalReply::from_bytes(b"\x00\xc9{}"), Some(json));
+    }
+
+    #[test]
+    fn reply_of_another_type_is_stored_with_it() {
+        for content_type in ["text/plain", ""] {
+            let typed = reply(HeaderValue::from_static(content_type));
+            assert_eq!(FinalReply::from_bytes(&typed.to_bytes()), Some(typed));
+        }
+    }
+
+    #[test]
+    fn damaged_reply_is_none() {
+        for bytes in [
+            &b""[..],
+            b"\x00",
+            b"\x80\xc9",
+            b"\x80\xc9\x05text",
+            b"\x00\x01{}",
+        ] {
+            assert_eq!(FinalReply::from_bytes(bytes), None, "{bytes:?}");
+        }
+    }
+}
