@@ -143,5 +143,6 @@ fn shown(body: Value) -> Answer {
     Answer {
         changes: Vec::new(),
         body: Some(body),
+        ..Answer::default()
     }
 }

@@ -156,6 +156,7 @@ async fn upload(call: &Call<'_>, media: Option<Uploaded>) -> Result<Answer, Reje
     Ok(Answer {
         changes: vec![change],
         body: Some(key.show(call)?),
+        ..Answer::default()
     })
 }
 
@@ -165,6 +166,7 @@ async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: Vec::new(),
         body: Some(key.show(call)?),
+        ..Answer::default()
     })
 }
 

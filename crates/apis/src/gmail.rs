@@ -22,11 +22,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use tokio::sync::Notify;
 use windlass_discovery::{Api, Method};
 use windlass_server::ServedApi;
-use windlass_server::handler::{Answer, ApiHandler, Call, Embedded, Rejection, Uploaded, Worker};
-use windlass_store::{Resource, ResourceChange};
+use windlass_server::handler::{Answer, ApiHandler, Call, Deliver, Embedded, Rejection, Uploaded};
+use windlass_store::Resource;
 
 use crate::ApiProvider;
 
@@ -51,6 +50,7 @@ pub use options::{Address, NotAnAddress};
 
 use mailbox::Mailbox;
 use options::Options;
+use outbox::RelayDelivery;
 use request::{Request, body_of};
 
 pub(crate) const PROVIDER: ApiProvider = ApiProvider {
@@ -75,15 +75,12 @@ fn serve(api: Api, options: &crate::Options) -> ServedApi {
 #[derive(Debug)]
 struct GmailHandler {
     options: Arc<Options>,
-    /// Notified when a committed change set adds a message to the outbox.
-    outbox_changed: Arc<Notify>,
 }
 
 impl GmailHandler {
     fn new(options: Options) -> Self {
         Self {
             options: Arc::new(options),
-            outbox_changed: Arc::default(),
         }
     }
 }
@@ -180,24 +177,12 @@ impl ApiHandler for GmailHandler {
         message.map_or(Ok(None), parsed_message::embedded)
     }
 
-    fn committed(&self, changes: &[ResourceChange]) {
-        let waits = changes.iter().any(|change| {
-            matches!(change, ResourceChange::Insert(row) if row.collection == outbox::COLLECTION)
-        });
-        if waits {
-            self.outbox_changed.notify_one();
-        }
-    }
-
-    fn worker(&self) -> Option<Arc<dyn Worker>> {
-        let relay = self.options.relay.clone()?;
-        let (options, outbox_changed) =
-            (Arc::clone(&self.options), Arc::clone(&self.outbox_changed));
-        Some(Arc::new(outbox::OutboxWorker::new(
-            options,
-            relay,
-            outbox_changed,
-        )))
+    fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
+        let relay = self.options.relay.clone().into_iter();
+        let delivery = |relay| RelayDelivery::new(Arc::clone(&self.options), relay);
+        relay
+            .map(|relay| Arc::new(delivery(relay)) as Arc<dyn Deliver>)
+            .collect()
     }
 }
 

@@ -179,5 +179,6 @@ fn shown(body: Fields) -> Answer {
     Answer {
         changes: Vec::new(),
         body: Some(body),
+        ..Answer::default()
     }
 }

@@ -1,5 +1,5 @@
 //! Tasks that run next to the requests: they measure free disk space, evict idle sessions, finish
-//! uploads that a crash interrupted, sweep, and run the handlers' workers.
+//! uploads that a crash interrupted, sweep, and deliver events.
 //!
 //! No task is awaited, so a panic that ended one would go unnoticed until the disk is full. A panic
 //! therefore ends one round of its task only; the next round comes after the usual pause.
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use windlass_store::sweep::{Sweep, SweepError, SweepOptions, Swept};
 
 use crate::error::Error;
-use crate::handler::WorkerContext;
+use crate::outbox::Worker;
 use crate::uploads::ServerState;
 
 /// How often the free space is measured.
@@ -35,22 +35,50 @@ const FINISH_BATCH: usize = 64;
 /// Pause before a worker that has panicked is started again.
 const WORKER_PAUSE: Duration = Duration::from_secs(60);
 
-/// Starts the tasks of this process. They end when the set is dropped.
-pub(crate) fn spawn(server: &Arc<ServerState>, tasks: &mut JoinSet<()>) {
-    tasks.spawn(watch_free_space(Arc::downgrade(server)));
-    tasks.spawn(evict_idle_sessions(Arc::downgrade(server)));
+/// The tasks that run next to the requests. They end when it is dropped.
+#[derive(Default)]
+pub(crate) struct Background {
+    tasks: JoinSet<()>,
+    /// Workers of the outbox, which end by themselves when the server drains.
+    workers: JoinSet<()>,
+    has_maintenance: bool,
 }
 
-/// Starts the tasks that maintain the stores. They end when the set is dropped.
-pub(crate) fn spawn_maintenance(server: &Arc<ServerState>, tasks: &mut JoinSet<()>) {
-    tasks.spawn(finish_interrupted(Arc::downgrade(server)));
-    tasks.spawn(sweep(Arc::downgrade(server)));
-    for worker in server.registry.workers() {
-        let context = WorkerContext::new(server.store_handles.clone(), Arc::clone(&server.clock));
-        tasks.spawn(restart_after_panics(move || {
-            let (worker, context) = (Arc::clone(&worker), context.clone());
-            async move { worker.run(context).await }
-        }));
+impl Background {
+    /// Starts the tasks of this process.
+    pub(crate) fn start(&mut self, server: &Arc<ServerState>) {
+        let tasks = &mut self.tasks;
+        tasks.spawn(watch_free_space(Arc::downgrade(server)));
+        tasks.spawn(evict_idle_sessions(Arc::downgrade(server)));
+    }
+
+    /// Starts the tasks that maintain the stores, and the workers of the outbox, unless that was
+    /// done.
+    pub(crate) fn start_maintenance(&mut self, server: &Arc<ServerState>) {
+        if std::mem::replace(&mut self.has_maintenance, true) {
+            return;
+        }
+        let tasks = &mut self.tasks;
+        tasks.spawn(finish_interrupted(Arc::downgrade(server)));
+        tasks.spawn(sweep(Arc::downgrade(server)));
+        for topic in server.outbox.topics() {
+            let worker = Arc::new(Worker::new(
+                Arc::clone(topic),
+                server.store_handles.clone(),
+                Arc::clone(&server.clock),
+                Arc::clone(&server.lifecycle),
+            ));
+            self.workers.spawn(restart_after_panics(move || {
+                let worker = Arc::clone(&worker);
+                async move { worker.run().await }
+            }));
+        }
+    }
+
+    /// Ends all tasks. Waits for deliveries that have begun: ended ones would be repeated.
+    pub(crate) async fn shutdown(mut self) {
+        self.tasks.shutdown().await;
+        while self.workers.join_next().await.is_some() {}
     }
 }
 
@@ -67,7 +95,7 @@ async fn catch_panic<T>(task: &str, round: impl Future<Output = T>) -> Option<T>
 }
 
 async fn restart_after_panics<F: Future<Output = ()>>(work: impl Fn() -> F) {
-    while catch_panic("worker", work()).await.is_none() {
+    while catch_panic("worker of the outbox", work()).await.is_none() {
         tokio::time::sleep(WORKER_PAUSE).await;
     }
 }

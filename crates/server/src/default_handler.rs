@@ -78,6 +78,7 @@ impl ApiHandler for DefaultHandler {
                     body: Some(
                         ResponseShape::new(&CallContext::of(call), &resource).resource_fields(),
                     ),
+                    ..Answer::default()
                 })
             }
             Operation::List(collection) => list(call, &collection).await,
@@ -210,6 +211,7 @@ fn delete(call: &Call<'_>, resource: Resource) -> Answer {
         None => Answer {
             changes: vec![delete],
             body: None,
+            ..Answer::default()
         },
     }
 }
@@ -228,6 +230,7 @@ fn answer(change: ResourceChange, reply: Reply) -> Answer {
     Answer {
         changes: [change].into_iter().chain(operation).collect(),
         body: Some(reply.body),
+        ..Answer::default()
     }
 }
 
@@ -273,6 +276,7 @@ async fn list(call: &Call<'_>, collection: &str) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: Vec::new(),
         body: Some(body),
+        ..Answer::default()
     })
 }
 

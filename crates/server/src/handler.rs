@@ -1,13 +1,14 @@
 //! The contract between the server and the APIs that it serves.
 //!
 //! An [`ApiHandler`] gets a [`Call`] and, for an upload, its media. It may read the stores, and
-//! returns an [`Answer`]: a change set and a reply. The ledger commits the change set in the
-//! transaction that ends the upload. A handler therefore holds no state and cannot finish a call in
-//! part; if another call was faster, it is asked again.
+//! returns an [`Answer`]: a change set, events and a reply. The ledger commits the change set and
+//! the events in the transaction that ends the upload. A handler therefore holds no state and cannot
+//! finish a call in part; if another call was faster, it is asked again.
 //!
-//! Work outside of the ledger, such as sending a message to a relay, is left to the handler's
-//! [`Worker`]: the change set records the work, and the worker does it once the record is durable.
+//! Effects outside of the ledger, such as a message to a relay, are events. The server's outbox
+//! passes an event to the [`Deliver`] of its topic once the event is durable.
 
+mod delivery;
 mod stores;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,17 +20,18 @@ use http::{HeaderMap, Method as HttpMethod};
 use serde_json::{Map, Value};
 use windlass_discovery::{Api, Method, PathParameters};
 use windlass_proto::parameters::Parameters;
-use windlass_store::{
-    ChangeSet, LedgerError, MediaId, Resource, ResourceChange, Timestamp, VaultError,
-};
+use windlass_store::{LedgerError, MediaId, Resource, ResourceChange, Timestamp, VaultError};
 
 use crate::auth::AccessError;
 use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
 use crate::context::Principal;
-use crate::identifiers::Clock;
 use crate::precondition::{ETag, Validators, Verdict, evaluate};
 
 pub use crate::identifiers::first_version;
+pub use delivery::{
+    Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent,
+    Outcome,
+};
 pub(crate) use stores::StoreHandles;
 pub use stores::StoreReader;
 pub(crate) use stores::slice;
@@ -89,14 +91,9 @@ pub trait ApiHandler: Send + Sync + 'static {
         HeaderMap::new()
     }
 
-    /// Called when changes that the handler returned are durable. Must not block.
-    fn committed(&self, changes: &[ResourceChange]) {
-        let _ = changes;
-    }
-
-    /// Returns the handler's worker, which runs as long as the server. Default: none.
-    fn worker(&self) -> Option<Arc<dyn Worker>> {
-        None
+    /// Returns the deliveries of the events that the handler leaves. Called once. Default: none.
+    fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
+        Vec::new()
     }
 }
 
@@ -155,11 +152,13 @@ impl Call<'_> {
     }
 }
 
-/// The result of a call: changes and a reply.
+/// The result of a call: changes, events and a reply.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// Changes, of which all or none are applied.
     pub changes: Vec<ResourceChange>,
+    /// Events to be delivered if the changes are applied, at most [`MAX_EVENTS`].
+    pub events: Vec<OutboxEvent>,
     /// JSON object of the reply; `None` for a reply without a body.
     pub body: Option<Map<String, Value>>,
 }
@@ -318,65 +317,6 @@ impl Rejection {
             field: field.into(),
             problem: problem.into(),
         }
-    }
-}
-
-/// Work of a handler that runs next to the requests, such as sending messages to a relay.
-///
-/// A worker works on resources: the change set of a handler leaves a resource that records the work,
-/// and the worker deletes it when the work is done. A crash therefore loses no work, and work that
-/// was running may be done twice.
-#[async_trait]
-pub trait Worker: Send + Sync {
-    /// Runs as long as the server. If it panics, it is started again after a minute.
-    ///
-    /// # Cancel safety
-    /// The future is dropped at any `await` when the server stops.
-    async fn run(&self, context: WorkerContext);
-}
-
-/// The access of a [`Worker`] to the stores.
-#[derive(Clone)]
-pub struct WorkerContext {
-    store_handles: StoreHandles,
-    clock: Arc<dyn Clock>,
-}
-
-impl std::fmt::Debug for WorkerContext {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("WorkerContext")
-    }
-}
-
-impl WorkerContext {
-    pub(crate) fn new(store_handles: StoreHandles, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            store_handles,
-            clock,
-        }
-    }
-
-    /// Returns read access to the stores.
-    pub fn lookup(&self) -> StoreReader<'_> {
-        StoreReader::new(&self.store_handles)
-    }
-
-    /// Returns the current time.
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    /// Applies all changes, or none.
-    ///
-    /// # Errors
-    /// [`Rejection::Ledger`]; with [`LedgerError::Conflict`] if another call has changed one of the
-    /// resources.
-    pub async fn apply(&self, resources: Vec<ResourceChange>) -> Result<(), Rejection> {
-        let changes = ChangeSet {
-            resources,
-            ..ChangeSet::default()
-        };
-        Ok(self.store_handles.ledger.apply(changes).await?)
     }
 }
 

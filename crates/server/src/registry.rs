@@ -12,7 +12,7 @@ use windlass_discovery::{Api, Digest, Method, MethodTable};
 use windlass_proto::digest::Wanted;
 
 use crate::default_handler::{DefaultHandler, with_digests};
-use crate::handler::{ApiHandler, Worker};
+use crate::handler::{ApiHandler, Deliver};
 use crate::origin::Host;
 
 /// An API and its handler.
@@ -70,6 +70,8 @@ pub struct Registry {
     hosts: BTreeMap<Host, VirtualHost>,
     /// All other hosts.
     elsewhere: VirtualHost,
+    /// Deliveries that belong to no handler.
+    deliveries: Vec<Arc<dyn Deliver>>,
 }
 
 /// Two APIs that cannot both be served.
@@ -134,7 +136,16 @@ impl Registry {
                 .into_iter()
                 .map(virtual_host)
                 .collect::<Result<_, _>>()?,
+            deliveries: Vec::new(),
         })
+    }
+
+    /// Adds the delivery of a topic. It takes precedence over those that handlers have for the same
+    /// topic.
+    #[must_use]
+    pub fn with_delivery(mut self, delivery: Arc<dyn Deliver>) -> Self {
+        self.deliveries.push(delivery);
+        self
     }
 
     /// Returns the APIs that answer on `host`, which is `None` for a request that names none.
@@ -143,9 +154,11 @@ impl Registry {
             .unwrap_or(&self.elsewhere)
     }
 
-    /// Returns the workers of all handlers.
-    pub(crate) fn workers(&self) -> impl Iterator<Item = Arc<dyn Worker>> {
-        self.served().filter_map(|served| served.handler.worker())
+    /// Returns all deliveries; several may have one topic.
+    pub(crate) fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
+        let own = self.deliveries.iter().cloned();
+        let of_handlers = self.served().flat_map(|served| served.handler.deliveries());
+        own.chain(of_handlers).collect()
     }
 
     /// All APIs: those without a host, then those of each host.

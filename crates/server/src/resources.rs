@@ -18,6 +18,7 @@ use crate::download;
 use crate::error::{BodyError, Error};
 use crate::handler::{Call, Conditions, Embedded, ReplyMemoryPermit, StoreReader};
 use crate::identifiers::new_resource_id;
+use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::{Reply, empty, json_bytes, stored_json};
@@ -144,18 +145,19 @@ async fn run(
         let handler = &*head.method.served.handler;
         let _guard = server.lock_for(handler, &call).await?;
         let answer = handler.run(&call, None).await?;
+        let resources = with_events(answer.changes, answer.events, call.now)?;
         // Before the commit: afterwards the reply cannot be refused for lack of memory.
         let reply = shape.reply(answer.body, reply_memory)?;
-        if answer.changes.is_empty() {
+        if resources.is_empty() {
             return Ok(reply);
         }
         let changes = ChangeSet {
-            resources: answer.changes.clone(),
+            resources: resources.clone(),
             ..ChangeSet::default()
         };
         match server.ledger.apply(changes).await {
             Ok(()) => {
-                handler.committed(&answer.changes);
+                server.outbox.wake(&resources);
                 server.lifecycle.sweep_now.notify_one();
                 return Ok(reply);
             }

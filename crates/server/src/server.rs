@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::Request;
 use hyper::body::Incoming;
-use tokio::task::JoinSet;
 use windlass_proto::dialect::Dialect;
 use windlass_store::{Ledger, Vault};
 
 use crate::auth::{AllowAll, Authorize};
+use crate::background::{self, Background};
 use crate::capacity::{Capacity, Usage};
 use crate::config::Settings;
 use crate::connections::{Accept, Connections, HttpService, Listener};
@@ -18,12 +18,13 @@ use crate::dialects::Dialects;
 use crate::disks::{CheckedLedger, Disks};
 use crate::handler::StoreHandles;
 use crate::identifiers::{Clock, SystemClock};
+use crate::origin;
+use crate::outbox::{Outbox, TopicCounts};
 use crate::registry::Registry;
 use crate::service::UploadService;
 use crate::uploads::ServerState;
 use crate::uploads::session_cache::SessionCache;
 use crate::uploads::write_buffer::BufferPool;
-use crate::{background, origin};
 
 /// The stores of a server.
 #[derive(Clone)]
@@ -127,6 +128,7 @@ impl ServerBuilder {
             mount,
             authorize: self.authorize,
             dialects: Dialects::new(self.dialects),
+            outbox: Outbox::new(self.registry.deliveries()),
             registry: self.registry,
             ledger,
             vault: self.stores.vault,
@@ -168,16 +170,9 @@ pub struct Server {
 }
 
 struct Inner {
-    /// The tasks that run next to the requests. Declared first: they end before the stores close.
+    /// Declared first: they end before the stores close.
     background: Mutex<Background>,
     state: Arc<ServerState>,
-}
-
-#[derive(Default)]
-struct Background {
-    tasks: JoinSet<()>,
-    /// Whether the tasks are among them that maintain the stores.
-    has_maintenance: bool,
 }
 
 impl fmt::Debug for Server {
@@ -220,7 +215,7 @@ impl Server {
 
     /// Admits requests, and begins to maintain the stores: deletes expired sessions and unreferenced
     /// media, finishes uploads that a crash has interrupted, watches the free space of the disks, and
-    /// runs the workers of the handlers.
+    /// delivers the events of the outbox.
     ///
     /// A second call does nothing, and neither does one after [`Server::drain`].
     ///
@@ -232,10 +227,8 @@ impl Server {
     pub async fn start(&self) {
         self.start_without_maintenance().await;
         let state = &self.inner.state;
-        let mut background = self.background();
-        if !background.has_maintenance && !state.lifecycle.is_draining() {
-            background.has_maintenance = true;
-            background::spawn_maintenance(state, &mut background.tasks);
+        if !state.lifecycle.is_draining() {
+            self.background().start_maintenance(state);
         }
     }
 
@@ -253,7 +246,7 @@ impl Server {
         background::check_free_space(state).await;
         let mut background = self.background();
         if state.lifecycle.start() {
-            background::spawn(state, &mut background.tasks);
+            background.start(state);
         }
     }
 
@@ -274,6 +267,11 @@ impl Server {
     pub async fn failed(&self) -> StorageFailed {
         self.inner.state.lifecycle.failed().await;
         StorageFailed
+    }
+
+    /// Returns the counts of each topic whose events this server delivers.
+    pub fn outbox(&self) -> Vec<TopicCounts> {
+        self.inner.state.outbox.counts()
     }
 
     /// Returns how much of each limited resource is in use.
@@ -369,10 +367,10 @@ impl Server {
         }
         // Also when all requests ended early: work without a request is told as well.
         state.lifecycle.drain_now.cancel();
-        let mut tasks = std::mem::take(&mut self.background().tasks);
+        let background = std::mem::take(&mut *self.background());
         let finished = async {
             // First, since background tasks may begin tracked ones.
-            tasks.shutdown().await;
+            background.shutdown().await;
             state.lifecycle.tasks.close();
             state.lifecycle.tasks.wait().await;
         };

@@ -52,6 +52,7 @@ use crate::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
 use crate::identifiers::Clock;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{KeyedGuard, KeyedMutex, Leases};
+use crate::outbox::Outbox;
 use crate::registry::Registry;
 
 use session_cache::SessionCache;
@@ -92,6 +93,8 @@ pub(crate) struct ServerState {
 
     // The APIs.
     pub(crate) registry: Registry,
+    /// The topics of the events that calls leave.
+    pub(crate) outbox: Outbox,
     /// The stores as handlers see them.
     pub(crate) store_handles: StoreHandles,
     /// Serialises calls of one [lock key](ApiHandler::lock_key).

@@ -71,6 +71,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     Ok(Answer {
         changes,
         body: Some(shown(call, asset)),
+        ..Answer::default()
     })
 }
 
@@ -80,6 +81,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: Vec::new(),
         body: Some(shown(call, fields)),
+        ..Answer::default()
     })
 }
 
@@ -390,6 +392,7 @@ pub(super) async fn insert_studio(
     Ok(Answer {
         changes: vec![ResourceChange::Insert(resource)],
         body: body.as_object().cloned(),
+        ..Answer::default()
     })
 }
 

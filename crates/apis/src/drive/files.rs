@@ -221,6 +221,7 @@ pub(super) async fn answer(
     Ok(Answer {
         changes,
         body: Some(show(call, file, trashed)),
+        ..Answer::default()
     })
 }
 
@@ -445,6 +446,7 @@ impl Deletion {
         Answer {
             changes: self.changes,
             body: None,
+            ..Answer::default()
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use windlass_server::handler::{Answer, Rejection, Uploaded};
+use windlass_server::handler::{Answer, OutboxEvent, Rejection, Uploaded};
 
 use super::errors::{invalid, invalid_parameter, no_media};
 use super::filing::NewMessage;
@@ -15,7 +15,7 @@ use super::outbox::Outbound;
 use super::parsed_message::{Outgoing, ParsedMessage};
 use super::request::{Request, body_of, check_labels, finish, text};
 use super::rows::{Draft, Labels, Rows};
-use super::{filing, labels, listing, messages, outbox, request};
+use super::{filing, labels, listing, messages, request};
 
 /// Maximum number of recipients of a message, as in Gmail.
 const MOST_RECIPIENTS: usize = 500;
@@ -163,8 +163,11 @@ async fn deliver(
         let new = new_message(request, received, thread, &["INBOX", "UNREAD"]);
         mailbox.add(new).await?;
     }
-    enqueue_outbound(request, &mut rows, &parsed, &remote);
-    Ok(request::finish(rows, body_of(body)))
+    let answer = Answer {
+        events: relay_event(request, &parsed, &remote).into_iter().collect(),
+        ..body_of(body)
+    };
+    Ok(request::finish(rows, answer))
 }
 
 fn new_message<'l>(
@@ -186,15 +189,14 @@ fn new_message<'l>(
     }
 }
 
-/// Queues the message for the relay, if one is configured.
-fn enqueue_outbound(
+/// Returns the event that sends the message to the relay, if one is configured.
+fn relay_event(
     request: &Request<'_>,
-    rows: &mut Rows<'_>,
     parsed: &Outgoing,
     remote: &BTreeSet<Address>,
-) {
+) -> Option<OutboxEvent> {
     if remote.is_empty() {
-        return;
+        return None;
     }
     if request.options.relay.is_none() {
         let recipients = remote.len();
@@ -202,16 +204,11 @@ fn enqueue_outbound(
             recipients,
             "no relay is set: the message is not sent to other domains"
         );
-        return;
+        return None;
     }
     let parsed = parsed.for_others();
-    let outbound = Outbound::new(&request.address, remote, parsed, request.call.now);
-    rows.write_with(
-        outbox::COLLECTION,
-        request.call.fresh_id,
-        &outbound,
-        parsed.media.clone(),
-    );
+    let outbound = Outbound::new(&request.address, remote, parsed);
+    Some(outbound.into_event(parsed.media.clone()))
 }
 
 fn defaults(request: &Request<'_>) -> DefaultHeaders {

@@ -1,21 +1,21 @@
-//! The queue of messages for the relay, the worker that sends them, and bounces.
+//! Messages for the relay, as events of the server's outbox, and bounces.
 //!
-//! The change set that sends a message inserts a row here. The worker sends the message after that
-//! change set is durable and retries with growing delays. If the relay refuses the message for
-//! good, or after three days, the sender gets a delivery status notification (RFC 3464). Delivery
-//! is at least once: a crash after the relay's acceptance and before the row is deleted sends the
-//! message again.
+//! The change set that sends a message leaves an event. The outbox hands it to the relay after that
+//! change set is durable and retries with growing delays. If the relay refuses the message for good,
+//! or after three days, the sender gets a delivery status notification (RFC 3464). A message may be
+//! sent twice: if the process ends after the relay's acceptance and before that is recorded.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Notify;
-use windlass_server::handler::{Rejection, Worker, WorkerContext, first_version};
-use windlass_store::{LedgerError, Media, Resource, ResourceChange, Timestamp};
+use windlass_server::handler::{
+    Conclusion, Deliver, Delivery, DeliveryPolicy, Failure, OutboxEvent, Outcome, Rejection,
+};
+use windlass_store::{Media, ResourceChange};
 
 use super::errors::invalid;
 use super::filing::NewMessage;
@@ -24,47 +24,26 @@ use super::mime::DefaultHeaders;
 use super::options::{Address, Options, Relay};
 use super::parsed_message::{Composition, ParsedMessage};
 use super::rows::{Labels, Rows};
-use super::smtp::{Reason, Refusal};
+use super::smtp::Refusal;
 use super::{filing, mime, smtp};
 
-/// Collection of the rows. Their ids ascend with time.
-pub(super) const COLLECTION: &str = "gmail/outbox";
+/// Topic of the events.
+const TOPIC: &str = "gmail";
 
-/// Delay after the first failure. It doubles with each further one.
-const FIRST_WAIT: Duration = Duration::from_secs(60);
-
-/// Longest delay between two attempts.
-const LONGEST_WAIT: Duration = Duration::from_secs(4 * 60 * 60);
-
-/// Age at which a message is given up and its sender is notified.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-
-/// Sleep of the worker while no row is due, and after the ledger has failed.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-
-/// Number of rows that are read from the ledger at a time.
-const BATCH: usize = 20;
-
-/// Maximum number of attempts to commit a bounce, which conflicts with concurrent changes of the
-/// sender's mailbox.
-const ATTEMPTS: usize = 8;
+/// Collection in which versions before the server's outbox kept messages for the relay.
+const FORMER_COLLECTION: &str = "gmail/outbox";
 
 /// Longest text from elsewhere that a notification quotes, in characters.
 const LONGEST_QUOTE: usize = 500;
 
-/// A message in the queue. The media of the row is that of the message.
+/// A message for the relay: the payload of an event, whose media is that of the message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Outbound {
-    pub(super) sender: String,
-    pub(super) recipients: BTreeSet<String>,
-    pub(super) composition: Composition,
-    pub(super) message_id: Option<String>,
-    pub(super) subject: String,
-    /// Milliseconds since the epoch.
-    pub(super) created: u64,
-    pub(super) failures: u32,
-    /// Time of the next attempt, in milliseconds since the epoch.
-    pub(super) due: u64,
+    sender: String,
+    recipients: BTreeSet<String>,
+    composition: Composition,
+    message_id: Option<String>,
+    subject: String,
 }
 
 impl Outbound {
@@ -72,266 +51,137 @@ impl Outbound {
         sender: &Address,
         recipients: &BTreeSet<Address>,
         parsed: &ParsedMessage,
-        now: Timestamp,
     ) -> Self {
         let recipients = recipients.iter().map(ToString::to_string);
+        let message_id = parsed.summary.message_id.as_deref();
         Self {
             sender: sender.to_string(),
             recipients: recipients.collect(),
             composition: parsed.composition.clone(),
-            message_id: parsed.summary.message_id.clone(),
-            subject: parsed.summary.subject.clone(),
-            created: now.as_millis(),
-            failures: 0,
-            due: now.as_millis(),
+            // Only notifications need these two, and they quote the beginnings.
+            message_id: message_id.map(single_line),
+            subject: single_line(&parsed.summary.subject),
         }
     }
 
-    /// Returns the row after another failure; `None` if the message is given up.
-    fn postponed(&self, now: u64) -> Option<Self> {
-        let age = Duration::from_millis(now.saturating_sub(self.created));
-        (age < GIVE_UP_AFTER).then(|| Self {
-            failures: self.failures + 1,
-            due: now + millis(wait(self.failures)),
-            ..self.clone()
-        })
+    pub(super) fn into_event(self, media: Option<Media>) -> OutboxEvent {
+        OutboxEvent {
+            media,
+            ..OutboxEvent::new(TOPIC, self.to_payload())
+        }
     }
 
-    /// Returns one row for each recipient: the relay has refused some, and does not say which.
-    fn per_recipient(&self, now: u64) -> impl Iterator<Item = Self> {
-        self.recipients.iter().map(move |recipient| Self {
+    fn to_payload(&self) -> Value {
+        serde_json::to_value(self).expect("payloads can be written")
+    }
+
+    fn parse(payload: &Value) -> Result<Self, serde_json::Error> {
+        Self::deserialize(payload)
+    }
+
+    /// Returns one message for each recipient: the relay has refused some, and does not say which.
+    fn per_recipient(&self) -> impl Iterator<Item = Self> {
+        self.recipients.iter().map(|recipient| Self {
             recipients: BTreeSet::from([recipient.clone()]),
-            due: now,
             ..self.clone()
         })
     }
 }
 
-fn wait(failures: u32) -> Duration {
-    let doubled = FIRST_WAIT.saturating_mul(2u32.saturating_pow(failures));
-    doubled.min(LONGEST_WAIT)
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The worker that empties the outbox.
+/// The delivery of messages to the relay.
 #[derive(Debug)]
-pub(super) struct OutboxWorker {
+pub(super) struct RelayDelivery {
     options: Arc<Options>,
     relay: Relay,
-    /// Notified when a row was added.
-    outbox_changed: Arc<Notify>,
 }
 
-impl OutboxWorker {
-    pub(super) fn new(options: Arc<Options>, relay: Relay, outbox_changed: Arc<Notify>) -> Self {
-        Self {
-            options,
-            relay,
-            outbox_changed,
-        }
-    }
-
-    /// Tries all rows that are due, and returns the time until the next one is.
-    async fn deliver_due(&self, context: &WorkerContext) -> Result<Duration, Rejection> {
-        let mut sleep = LONGEST_SLEEP;
-        let mut after: Option<String> = None;
-        loop {
-            let lookup = context.lookup();
-            let rows = lookup.resources(COLLECTION, after.as_deref(), BATCH);
-            let rows = rows.await?;
-            let Some(last) = rows.last() else {
-                return Ok(sleep);
-            };
-            after = Some(last.id.clone());
-            for row in rows {
-                // An error with one message must not delay the others.
-                let due = self
-                    .try_deliver(context, &row)
-                    .await
-                    .unwrap_or_else(|error| {
-                        tracing::warn!(id = row.id, %error, "a message in the outbox cannot be processed now; it is tried again");
-                        Some(context.now().as_millis() + millis(FIRST_WAIT))
-                    });
-                if let Some(due) = due {
-                    let now = context.now().as_millis();
-                    sleep = sleep.min(Duration::from_millis(due.saturating_sub(now)));
-                }
-            }
-        }
-    }
-
-    /// Tries one row if it is due. Returns the time of the next attempt; `None` if the row is done.
-    async fn try_deliver(
-        &self,
-        context: &WorkerContext,
-        row: &Resource,
-    ) -> Result<Option<u64>, Rejection> {
-        let outbound: Outbound = match serde_json::from_slice(&row.body) {
-            Ok(outbound) => outbound,
-            Err(error) => {
-                tracing::error!(id = row.id, %error, "a message in the outbox cannot be read");
-                return Ok(None);
-            }
-        };
-        if outbound.due > context.now().as_millis() {
-            return Ok(Some(outbound.due));
-        }
-        let outcome = self.send(context, &outbound, row.media.as_ref()).await?;
-        self.record_outcome(context, row, &outbound, outcome).await
+impl RelayDelivery {
+    pub(super) fn new(options: Arc<Options>, relay: Relay) -> Self {
+        Self { options, relay }
     }
 
     async fn send(
         &self,
-        context: &WorkerContext,
+        delivery: &Delivery<'_>,
         outbound: &Outbound,
-        media: Option<&Media>,
     ) -> Result<Result<(), Refusal>, Rejection> {
         let whole = 0..u64::MAX;
-        let message = outbound.composition.read(context.lookup(), media, whole);
+        let message = outbound
+            .composition
+            .read(delivery.lookup, delivery.media, whole);
         let message = message.await?;
         let recipients: Vec<_> = outbound.recipients.iter().cloned().collect();
         let (options, relay) = (&self.options, &self.relay);
         Ok(smtp::send(options, relay, &outbound.sender, &recipients, &message).await)
     }
-
-    /// Deletes, splits, postpones or gives up the row, by the outcome of the attempt. Returns the
-    /// time of the next attempt, if any.
-    async fn record_outcome(
-        &self,
-        context: &WorkerContext,
-        row: &Resource,
-        outbound: &Outbound,
-        outcome: Result<(), Refusal>,
-    ) -> Result<Option<u64>, Rejection> {
-        let now = context.now().as_millis();
-        let (reason, is_permanent) = match outcome {
-            Ok(()) => {
-                context.apply(vec![deletion(row)]).await?;
-                return Ok(None);
-            }
-            Err(Refusal::Permanent(reason)) => (reason, true),
-            Err(Refusal::Transient(reason)) => (reason, false),
-        };
-        if is_permanent && outbound.recipients.len() > 1 {
-            split_by_recipient(context, row, outbound, now).await?;
-            return Ok(Some(now));
-        }
-        let postponed = outbound.postponed(now).filter(|_| !is_permanent);
-        let Some(postponed) = postponed else {
-            tracing::warn!(id = row.id, error = %reason, "a message is given up");
-            self.give_up(context, row, outbound, &reason).await?;
-            return Ok(None);
-        };
-        let failures = postponed.failures;
-        tracing::warn!(id = row.id, failures, error = %reason, "the relay did not take a message; it is tried again");
-        context
-            .apply(vec![replacement(row, &postponed, context.now())])
-            .await?;
-        Ok(Some(postponed.due))
-    }
-
-    /// Files a bounce for the sender and deletes the row, in one change set.
-    async fn give_up(
-        &self,
-        context: &WorkerContext,
-        row: &Resource,
-        outbound: &Outbound,
-        reason: &Reason,
-    ) -> Result<(), Rejection> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let mut rows = Rows::new(context.lookup(), context.now());
-            file_bounce(&mut rows, &self.options, &row.id, outbound, reason).await?;
-            let mut changes = rows.into_changes();
-            changes.push(deletion(row));
-            match context.apply(changes).await {
-                Err(Rejection::Ledger(LedgerError::Conflict)) if attempt < ATTEMPTS => {}
-                outcome => return outcome,
-            }
-        }
-    }
 }
 
 #[async_trait]
-impl Worker for OutboxWorker {
-    async fn run(&self, context: WorkerContext) {
-        loop {
-            let sleep = self.deliver_due(&context).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the outbox cannot be read");
-                LONGEST_SLEEP
-            });
-            tokio::select! {
-                () = self.outbox_changed.notified() => {}
-                () = tokio::time::sleep(sleep) => {}
-            }
-        }
+impl Deliver for RelayDelivery {
+    fn topic(&self) -> &str {
+        TOPIC
     }
-}
 
-async fn split_by_recipient(
-    context: &WorkerContext,
-    row: &Resource,
-    outbound: &Outbound,
-    now: u64,
-) -> Result<(), Rejection> {
-    let one = |(number, one): (usize, Outbound)| {
-        ResourceChange::Insert(Resource {
-            id: format!("{}.{number:03}", row.id),
-            version: first_version(),
-            body: to_bytes(&one),
-            created: context.now(),
-            updated: context.now(),
-            ..row.clone()
+    fn policy(&self) -> DeliveryPolicy {
+        let mut policy = DeliveryPolicy::default();
+        // A message is in memory while it is sent.
+        policy.concurrency = 1;
+        policy
+    }
+
+    fn former_collection(&self) -> Option<&str> {
+        Some(FORMER_COLLECTION)
+    }
+
+    async fn deliver(&self, delivery: &Delivery<'_>) -> Result<Outcome, Rejection> {
+        let outbound = match Outbound::parse(delivery.payload) {
+            Ok(outbound) => outbound,
+            Err(error) => return Ok(Outcome::Unreadable(error.to_string())),
+        };
+        Ok(match self.send(delivery, &outbound).await? {
+            Ok(()) => Outcome::Delivered,
+            Err(Refusal::Permanent(_)) if outbound.recipients.len() > 1 => Outcome::Split(
+                outbound
+                    .per_recipient()
+                    .map(|one| one.to_payload())
+                    .collect(),
+            ),
+            Err(Refusal::Permanent(reason)) => Outcome::GiveUp(reason),
+            Err(Refusal::Transient(reason)) => Outcome::Retry(reason),
         })
-    };
-    let mut changes: Vec<_> = outbound.per_recipient(now).enumerate().map(one).collect();
-    changes.push(deletion(row));
-    context.apply(changes).await
-}
+    }
 
-fn replacement(row: &Resource, outbound: &Outbound, now: Timestamp) -> ResourceChange {
-    ResourceChange::Replace {
-        expected: row.version,
-        resource: Resource {
-            version: row.version + 1,
-            body: to_bytes(outbound),
-            updated: now,
-            ..row.clone()
-        },
+    /// Files a bounce for the sender of a message that is given up.
+    async fn conclude(
+        &self,
+        delivery: &Delivery<'_>,
+        conclusion: Conclusion<'_>,
+    ) -> Result<Vec<ResourceChange>, Rejection> {
+        let Conclusion::GivenUp(reason) = conclusion else {
+            return Ok(Vec::new());
+        };
+        let outbound = Outbound::parse(delivery.payload);
+        let outbound = outbound.map_err(|error| invalid(error.to_string()))?;
+        let mut rows = Rows::new(delivery.lookup, delivery.now);
+        file_bounce(&mut rows, &self.options, delivery.id, &outbound, reason).await?;
+        Ok(rows.into_changes())
     }
 }
 
-fn deletion(row: &Resource) -> ResourceChange {
-    ResourceChange::Delete {
-        collection: row.collection.clone(),
-        id: row.id.clone(),
-        expected: row.version,
-    }
-}
-
-fn to_bytes(outbound: &Outbound) -> bytes::Bytes {
-    let text = serde_json::to_vec(outbound);
-    text.expect("rows can be written").into()
-}
-
-/// Files a notification in the mailbox of the sender. Its ids are derived from `row`, the id of the
-/// row in the outbox.
+/// Files a notification in the mailbox of the sender. Its ids are derived from `event`, the id of the
+/// event.
 async fn file_bounce(
     rows: &mut Rows<'_>,
     options: &Options,
-    row: &str,
+    event: &str,
     outbound: &Outbound,
-    reason: &Reason,
+    reason: &Failure,
 ) -> Result<(), Rejection> {
     let sender: Address = match outbound.sender.parse() {
         Ok(sender) => sender,
         Err(error) => return Err(invalid(error.to_string())),
     };
-    let id = bounce_id(row);
+    let id = bounce_id(event);
     let now = rows.now().as_millis();
     let defaults = DefaultHeaders {
         from: format!(
@@ -365,14 +215,14 @@ async fn file_bounce(
 }
 
 /// 16 hexadecimal digits.
-fn bounce_id(row: &str) -> String {
-    let hash: [u8; 32] = Sha256::digest(row.as_bytes()).into();
+fn bounce_id(event: &str) -> String {
+    let hash: [u8; 32] = Sha256::digest(event.as_bytes()).into();
     let (first, _) = hash.split_at(8);
     let first = first.try_into().expect("it was split there");
     format!("{:016x}", u64::from_be_bytes(first))
 }
 
-fn bounce_text(options: &Options, boundary: &str, outbound: &Outbound, reason: &Reason) -> String {
+fn bounce_text(options: &Options, boundary: &str, outbound: &Outbound, reason: &Failure) -> String {
     let recipients = outbound.recipients.iter().map(String::as_str);
     let to = recipients.collect::<Vec<_>>().join(", ");
     let reason_text = single_line(&reason.text);
@@ -446,42 +296,33 @@ fn single_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn outbound(created: u64, failures: u32) -> Outbound {
+    fn outbound() -> Outbound {
         Outbound {
             sender: "ann@farm.test".to_owned(),
             recipients: ["bob@barn.test", "zoe@zoo.test"].map(str::to_owned).into(),
             composition: Composition::default(),
             message_id: None,
             subject: String::new(),
-            created,
-            failures,
-            due: created,
         }
     }
 
     #[test]
-    fn waits_double_up_to_four_hours_and_end_after_three_days() {
-        let waits: Vec<_> = (0..10)
-            .map(|failures| wait(failures).as_secs() / 60)
-            .collect();
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 240, 240]);
-        assert_eq!(wait(u32::MAX), LONGEST_WAIT);
-        let once = outbound(1000, 0).postponed(2000).unwrap();
-        assert_eq!((once.failures, once.due), (1, 62_000));
-        let days = millis(GIVE_UP_AFTER);
-        assert!(outbound(1000, 30).postponed(999 + days).is_some());
-        assert!(outbound(1000, 30).postponed(1000 + days).is_none());
+    fn partly_refused_message_is_split_by_recipient() {
+        let each: Vec<_> = outbound().per_recipient().collect();
+        assert_eq!(each.len(), 2);
+        assert!(each.iter().all(|one| one.recipients.len() == 1));
     }
 
     #[test]
-    fn partly_refused_message_is_split_by_recipient() {
-        let each: Vec<_> = outbound(1000, 3).per_recipient(5000).collect();
-        assert_eq!(each.len(), 2);
-        assert!(
-            each.iter()
-                .all(|one| one.recipients.len() == 1 && one.due == 5000)
-        );
+    fn row_of_the_former_collection_is_a_payload() {
+        let mut row = outbound().to_payload();
+        for (name, value) in [("created", 1000), ("failures", 3), ("due", 2000)] {
+            row[name] = json!(value);
+        }
+        assert_eq!(Outbound::parse(&row).unwrap(), outbound());
     }
 }

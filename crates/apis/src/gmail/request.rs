@@ -185,6 +185,7 @@ pub(super) fn body_of(body: Value) -> Answer {
     Answer {
         changes: Vec::new(),
         body: Some(body),
+        ..Answer::default()
     }
 }
 

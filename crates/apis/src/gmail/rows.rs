@@ -16,7 +16,6 @@
 //! | `gmail/{address}/label-names` | folded name | [`LabelName`] |
 //! | `gmail/{address}/drafts` | draft, newest first | [`Draft`] |
 //! | `gmail/{address}/history` | history id | [`Event`] |
-//! | `gmail/outbox` | by time | `outbox::Outbound`, with the media |
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,6 +7,7 @@ use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::{self, authentication};
 use lettre::{AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
+use windlass_server::handler::Failure;
 
 use super::options::{Options, Relay, Security};
 
@@ -16,24 +17,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Replies that concern the credentials of this server and not the message (RFC 4954, 6).
 const AUTHENTICATION_REPLIES: [u16; 5] = [454, 530, 534, 535, 538];
 
-/// Why the relay did not accept a message.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Why the relay did not accept a message: its reply, or the error of the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// It will not accept it later either.
-    #[error("{0}")]
-    Permanent(Reason),
+    Permanent(Failure),
     /// It may accept it later.
-    #[error("{0}")]
-    Transient(Reason),
-}
-
-/// Reply of the relay, or the error of the connection.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub(super) struct Reason {
-    /// The status of the reply, if there was one.
-    pub(super) status: Option<u16>,
-    pub(super) text: String,
+    Transient(Failure),
 }
 
 /// Sends a message. On success the relay has accepted it.
@@ -77,10 +67,7 @@ fn envelope(from: &str, to: &[String]) -> Result<Envelope, Refusal> {
 }
 
 fn not_sendable(error: impl std::fmt::Display) -> Refusal {
-    Refusal::Permanent(Reason {
-        status: None,
-        text: error.to_string(),
-    })
+    Refusal::Permanent(Failure::new(error.to_string()))
 }
 
 fn transport(
@@ -112,7 +99,7 @@ fn refusal(error: &smtp::Error) -> Refusal {
     let is_about_us = status.is_some_and(|status| AUTHENTICATION_REPLIES.contains(&status));
     // A client error of lettre means that the relay cannot accept such a message.
     let is_permanent = (error.is_permanent() || error.is_client()) && !is_about_us;
-    let reason = Reason {
+    let reason = Failure {
         status,
         text: with_sources(error),
     };

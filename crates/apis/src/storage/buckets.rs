@@ -34,6 +34,7 @@ pub(super) async fn insert(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: vec![bucket.insert()],
         body: Some(bucket.show(call.base_url)),
+        ..Answer::default()
     })
 }
 
@@ -43,6 +44,7 @@ pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: Vec::new(),
         body: Some(bucket.show(call.base_url)),
+        ..Answer::default()
     })
 }
 
@@ -81,6 +83,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: vec![bucket.delete()],
         body: None,
+        ..Answer::default()
     })
 }
 
@@ -111,6 +114,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: Vec::new(),
         body: Some(body),
+        ..Answer::default()
     })
 }
 
@@ -127,5 +131,6 @@ fn change(call: &Call<'_>, bucket: Bucket, fields: Map<String, Value>) -> Answer
     Answer {
         changes: vec![change],
         body: Some(bucket.show(call.base_url)),
+        ..Answer::default()
     }
 }

@@ -35,6 +35,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: Vec::new(),
         body: Some(page.show(call.base_url)),
+        ..Answer::default()
     })
 }
 

@@ -44,6 +44,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     Ok(Answer {
         changes: vec![object.put(current.as_ref())],
         body: Some(object.show(call.base_url)),
+        ..Answer::default()
     })
 }
 
@@ -53,6 +54,7 @@ pub(super) async fn show(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: Vec::new(),
         body: Some(object.show(call.base_url)),
+        ..Answer::default()
     })
 }
 
@@ -72,6 +74,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: vec![object.delete()],
         body: None,
+        ..Answer::default()
     })
 }
 
@@ -133,6 +136,7 @@ async fn change(call: &Call<'_>, mode: UpdateMode) -> Result<Answer, Rejection> 
     Ok(Answer {
         changes: vec![object.put(Some(&old))],
         body: Some(object.show(call.base_url)),
+        ..Answer::default()
     })
 }
 
@@ -193,6 +197,7 @@ pub(super) async fn copy(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         body: Some(copy.show(call.base_url)),
         changes: vec![copy.put(current.as_ref())],
+        ..Answer::default()
     })
 }
 
@@ -209,6 +214,7 @@ pub(super) async fn rewrite(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         body: Some(body),
         changes: vec![copy.put(current.as_ref())],
+        ..Answer::default()
     })
 }
 
@@ -228,6 +234,7 @@ pub(super) async fn rename(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         body: Some(copy.show(call.base_url)),
         changes: vec![copy.put(current.as_ref()), source.delete()],
+        ..Answer::default()
     })
 }
 

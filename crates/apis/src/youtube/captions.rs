@@ -35,6 +35,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, R
     Ok(Answer {
         body: Some(parts.of_resource(show(&caption))),
         changes: vec![ResourceChange::Insert(caption), touched(call, video)],
+        ..Answer::default()
     })
 }
 
@@ -65,6 +66,7 @@ pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     Ok(Answer {
         body: Some(parts.of_resource(show(&caption))),
         changes: vec![replacing(caption)],
+        ..Answer::default()
     })
 }
 
@@ -92,6 +94,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         changes: vec![removing(&caption)],
         body: None,
+        ..Answer::default()
     })
 }
 

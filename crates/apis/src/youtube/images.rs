@@ -89,6 +89,7 @@ pub(super) async fn set_thumbnail(
     Ok(Answer {
         changes: vec![thumbnail, of_video],
         body: body.as_object().cloned(),
+        ..Answer::default()
     })
 }
 
@@ -108,6 +109,7 @@ pub(super) async fn insert_banner(
     Ok(Answer {
         changes: vec![ResourceChange::Insert(banner)],
         body: body.as_object().cloned(),
+        ..Answer::default()
     })
 }
 
@@ -122,6 +124,7 @@ pub(super) async fn set_watermark(
     Ok(Answer {
         changes: vec![watermark],
         body: None,
+        ..Answer::default()
     })
 }
 
@@ -132,6 +135,7 @@ pub(super) async fn unset_watermark(call: &Call<'_>) -> Result<Answer, Rejection
     Ok(Answer {
         changes: vec![removing(&watermark)],
         body: None,
+        ..Answer::default()
     })
 }
 
@@ -196,6 +200,7 @@ pub(super) async fn insert_playlist_image(
     Ok(Answer {
         body: Some(show_playlist_image(call, resource(&change))?),
         changes: vec![change],
+        ..Answer::default()
     })
 }
 
@@ -222,6 +227,7 @@ pub(super) async fn update_playlist_image(
     Ok(Answer {
         body: Some(show_playlist_image(call, &resource)?),
         changes: vec![replacing(resource)],
+        ..Answer::default()
     })
 }
 
@@ -252,6 +258,7 @@ pub(super) async fn delete_playlist_image(call: &Call<'_>) -> Result<Answer, Rej
     Ok(Answer {
         changes: vec![removing(&image)],
         body: None,
+        ..Answer::default()
     })
 }
 

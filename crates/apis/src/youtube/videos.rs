@@ -59,6 +59,7 @@ pub(super) fn insert(call: &Call<'_>, media: Uploaded) -> Result<Answer, Rejecti
     Ok(Answer {
         body: Some(parts.of_resource(show(&video, Stage::Uploaded))),
         changes: vec![ResourceChange::Insert(video)],
+        ..Answer::default()
     })
 }
 
@@ -108,6 +109,7 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         body: Some(parts.of_resource(show(&video, Stage::Processed))),
         changes: vec![replacing(video)],
+        ..Answer::default()
     })
 }
 
@@ -124,7 +126,11 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     let tracks = resources::caption_tracks(call, &video.id).await?;
     changes.extend(tracks.iter().map(removing));
     let body = None;
-    Ok(Answer { changes, body })
+    Ok(Answer {
+        changes,
+        body,
+        ..Answer::default()
+    })
 }
 
 /// Returns the parts after the call has replaced those that it names.

@@ -259,10 +259,15 @@ impl<C: Clock + Default> World<C> {
         resource.expect("it is there")
     }
 
-    /// How many resources a collection has; a thousand are many.
-    pub(crate) async fn count(&self, collection: &str) -> usize {
+    /// The resources of a collection; a thousand are many.
+    pub(crate) async fn all_stored(&self, collection: &str) -> Vec<Resource> {
         let resources = self.ledger.resources(collection, None, 1000).await;
-        resources.expect("memory can be read").len()
+        resources.expect("memory can be read")
+    }
+
+    /// How many resources a collection has.
+    pub(crate) async fn count(&self, collection: &str) -> usize {
+        self.all_stored(collection).await.len()
     }
 }
 

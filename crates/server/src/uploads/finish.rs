@@ -16,6 +16,7 @@ use super::request::UploadRequest;
 use crate::error::Error;
 use crate::handler::{Call, Conditions, Rejection, ReplyMemoryPermit, StoreReader, Uploaded};
 use crate::identifiers::new_resource_id;
+use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
 use crate::registry::ServedMethod;
 use crate::reply::{JSON, json_bytes};
@@ -116,15 +117,16 @@ impl ServerState {
             let mut reply = final_reply(request, answer.body, self.status(request, session_ref)?)?;
             // Before the commit: a committed upload cannot be refused for lack of reply memory.
             reply.body = self.capacity.reply(reply.body)?;
-            let changes = change_set(answer.changes.clone(), finished, session_ref, &reply);
-            // One transaction for the resource, the reply and the end of the session, so that a
-            // crash leaves all of them or none.
+            let resources = with_events(answer.changes, answer.events, call.now)?;
+            let changes = change_set(resources.clone(), finished, session_ref, &reply);
+            // One transaction for the resource, its events, the reply and the end of the session, so
+            // that a crash leaves all of them or none.
             match self.ledger.apply(changes).await {
                 Ok(()) => {
                     Failpoint::FinishApplied.reach();
-                    handler.committed(&answer.changes);
+                    self.outbox.wake(&resources);
                     let at = finished.media.at;
-                    let is_used = answer.changes.iter().any(|change| change.names(at));
+                    let is_used = resources.iter().any(|change| change.names(at));
                     if !is_used || !request.creates() {
                         // The handler may not use the new media, or may have replaced older media:
                         // either is now garbage.

@@ -1,5 +1,5 @@
-//! What the server does for handlers: media that they look into, media that comes inside of JSON, turns,
-//! and work next to requests.
+//! What the server does for handlers: media that they look into, media that comes inside of JSON, and
+//! turns.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::sync::Arc;
@@ -9,17 +9,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use tokio::sync::Notify;
 use windlass_discovery::{Api, Method};
 use windlass_server::config::Limits;
-use windlass_server::handler::{
-    Answer, ApiHandler, Call, Embedded, Rejection, Uploaded, Worker, WorkerContext,
-};
+use windlass_server::handler::{Answer, ApiHandler, Call, Embedded, Rejection, Uploaded};
 use windlass_server::{ServedApi, Stores};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{Resource, ResourceChange};
 use windlass_testkit::media::Media;
-use windlass_testkit::wait::PATIENCE;
 
 use crate::world::{Body, ManualClock, Reply, World, limits};
 
@@ -36,11 +32,8 @@ max_size = "1MB"
 /// The longest JSON that letters come in.
 const LONGEST: usize = 2 * 1024 * 1024;
 
-/// Counts letters in one row, looks at each from its end, and has a worker that takes them away.
-struct PostOffice {
-    woken: Arc<Notify>,
-    emptied: Arc<Notify>,
-}
+/// Counts letters in one row, and looks at each from its end.
+struct PostOffice;
 
 #[async_trait]
 impl ApiHandler for PostOffice {
@@ -76,6 +69,7 @@ impl ApiHandler for PostOffice {
         Ok(Answer {
             changes: vec![ResourceChange::Insert(letter), counted],
             body: Some(body),
+            ..Answer::default()
         })
     }
 
@@ -108,17 +102,6 @@ impl ApiHandler for PostOffice {
             content_type: "text/plain".to_owned(),
         }))
     }
-
-    fn committed(&self, _: &[ResourceChange]) {
-        self.woken.notify_one();
-    }
-
-    fn worker(&self) -> Option<Arc<dyn Worker>> {
-        Some(Arc::new(OutboxWorker {
-            woken: Arc::clone(&self.woken),
-            emptied: Arc::clone(&self.emptied),
-        }))
-    }
 }
 
 /// The last four bytes, by seeking.
@@ -145,53 +128,21 @@ fn resource(call: &Call<'_>, collection: &str, id: &str, version: u64) -> Resour
     }
 }
 
-/// Takes every letter away, as soon as it is told of one.
-struct OutboxWorker {
-    woken: Arc<Notify>,
-    emptied: Arc<Notify>,
-}
-
-#[async_trait]
-impl Worker for OutboxWorker {
-    async fn run(&self, fixture: WorkerContext) {
-        loop {
-            self.woken.notified().await;
-            let letters = fixture.lookup().resources("post/letters", None, 100).await;
-            let taken = letters.expect("the ledger is well").into_iter();
-            let taken = taken.map(|letter| ResourceChange::Delete {
-                collection: letter.collection,
-                id: letter.id,
-                expected: letter.version,
-            });
-            fixture
-                .apply(taken.collect())
-                .await
-                .expect("nobody else does");
-            self.emptied.notify_one();
-        }
-    }
-}
-
-/// A post office, its ledger, and a note for when the postman has been there.
-fn post_office() -> (World, Arc<MemoryLedger>, Arc<Notify>) {
+/// A post office, and its ledger.
+fn post_office() -> (World, Arc<MemoryLedger>) {
     post_office_within(limits())
 }
 
-fn post_office_within(limits: Limits) -> (World, Arc<MemoryLedger>, Arc<Notify>) {
+fn post_office_within(limits: Limits) -> (World, Arc<MemoryLedger>) {
     let ledger = Arc::new(MemoryLedger::default());
     let stores = Stores {
         ledger: Arc::clone(&ledger) as Arc<_>,
         vault: Arc::new(MemoryVault::new()),
     };
-    let emptied = Arc::new(Notify::new());
-    let kind = PostOffice {
-        woken: Arc::default(),
-        emptied: Arc::clone(&emptied),
-    };
     let api = Api::from_toml(POST_OFFICE).expect("it is valid");
-    let served = ServedApi::new(api, Arc::new(kind));
+    let served = ServedApi::new(api, Arc::new(PostOffice));
     let world = World::limited(served, stores, Arc::new(ManualClock::default()), limits);
-    (world, ledger, emptied)
+    (world, ledger)
 }
 
 async fn post(world: &World, uri: &str, content_type: &str, body: Vec<u8>) -> Reply {
@@ -212,7 +163,7 @@ async fn letters(ledger: &MemoryLedger) -> Vec<Resource> {
 
 #[tokio::test]
 async fn handler_reads_media_whole_and_from_its_end_in_either_store() {
-    let (world, ..) = post_office();
+    let (world, _) = post_office();
     // The ledger holds the first, the vault the others; the last one takes several windows.
     for len in [10, 100, 700_000] {
         let media = Media::new(len, len).whole();
@@ -227,7 +178,7 @@ async fn handler_reads_media_whole_and_from_its_end_in_either_store() {
 
 #[tokio::test]
 async fn media_inside_json_is_stored_as_an_upload() {
-    let (world, ledger, _) = post_office();
+    let (world, ledger) = post_office();
     for len in [10, 100, 700_000] {
         let media = Media::new(len, len).whole();
         let reply = post_json(&world, &json!({"text": STANDARD.encode(&media)})).await;
@@ -244,7 +195,7 @@ async fn media_inside_json_is_stored_as_an_upload() {
 async fn json_body_larger_than_the_memory_for_bodies_is_accepted_alone() {
     let mut limits = limits();
     (limits.metadata, limits.reading_memory) = (16 * 1024, 512 * 1024);
-    let (world, ledger, _) = post_office_within(limits);
+    let (world, ledger) = post_office_within(limits);
     let json = json!({"text": STANDARD.encode(Media::new(1, 1_000_000).whole())});
     let replies = futures_util::future::join_all((0..2).map(|_| post_json(&world, &json)));
     for reply in replies.await {
@@ -256,7 +207,7 @@ async fn json_body_larger_than_the_memory_for_bodies_is_accepted_alone() {
 
 #[tokio::test]
 async fn media_inside_json_is_limited_by_the_method() {
-    let (world, ledger, _) = post_office();
+    let (world, ledger) = post_office();
     let reply = post_json(
         &world,
         &json!({"text": STANDARD.encode(vec![0; 1_100_000])}),
@@ -270,7 +221,7 @@ async fn media_inside_json_is_limited_by_the_method() {
 
 #[tokio::test]
 async fn long_json_body_without_media_is_refused() {
-    let (world, ledger, _) = post_office();
+    let (world, ledger) = post_office();
     let long = "x".repeat(1_100_000);
     let inside = json!({"text": STANDARD.encode("hi"), "name": long});
     for body in [json!({ "name": long }), inside] {
@@ -284,25 +235,13 @@ async fn long_json_body_without_media_is_refused() {
 
 #[tokio::test]
 async fn calls_with_the_same_lock_key_run_one_after_the_other() {
-    let (world, ledger, _) = post_office();
+    let (world, ledger) = post_office();
     let uri = "/upload/post/v1/letters?uploadType=media";
     let calls = (0..40).map(|_| post(&world, uri, "text/plain", b"hello".to_vec()));
     for reply in futures_util::future::join_all(calls).await {
         assert_eq!(reply.status, 200, "{reply:?}");
     }
     assert_eq!(letters(&ledger).await.len(), 40);
-}
-
-#[tokio::test]
-async fn worker_is_notified_of_committed_changes() {
-    let (world, ledger, emptied) = post_office();
-    let serving = world.serve().await;
-    let reply = post_json(&world, &json!({"text": STANDARD.encode("hello")})).await;
-    assert_eq!(reply.status, 200, "{reply:?}");
-    let told = tokio::time::timeout(PATIENCE, emptied.notified());
-    told.await.expect("the postman comes");
-    assert!(letters(&ledger).await.is_empty());
-    serving.stop().await.unwrap();
 }
 
 #[tokio::test]

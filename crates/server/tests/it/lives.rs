@@ -5,8 +5,8 @@
 //! trouble, as the [`Plan`] says; whatever is under way when the client has given up goes with the process.
 //! The power goes out ([`PoweredStores::crash`]). The second process has no trouble: what was acknowledged
 //! is there, and the client brings its business to an end. The power goes out once more. The third
-//! process still knows all of it, and after a sweep there is no media without a row and no row without
-//! media.
+//! process still knows all of it, after a sweep there is no media without a row and no row without
+//! media, and each change of a resource has left its event once.
 
 mod client;
 mod promises;
@@ -20,6 +20,7 @@ use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Tr
 use windlass_store::{Sweep, SweepOptions, Timestamp};
 use windlass_testkit::test_scale;
 
+use crate::outbox::Announcer;
 use crate::power::{PoweredStores, Survivors};
 use crate::world::{ManualClock, World};
 use client::Client;
@@ -223,6 +224,7 @@ fn live<S: PoweredStores>(case: Case) -> Vec<&'static str> {
     in_process(&stores.stores(), &clock, async |world, stores| {
         client.check(world).await;
         promises::check_media(world, stores).await;
+        promises::check_events(stores).await;
     });
     faults.names()
 }
@@ -233,7 +235,7 @@ fn in_process(stores: &Stores, clock: &Arc<ManualClock>, work: impl AsyncFnOnce(
         .enable_all()
         .build()
         .expect("threads can be started");
-    let world = World::new(stores.clone(), Arc::clone(clock));
+    let world = World::of(Announcer::farm(), stores.clone(), Arc::clone(clock));
     runtime.block_on(work(&world, stores));
 }
 

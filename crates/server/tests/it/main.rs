@@ -10,6 +10,7 @@ mod kinds;
 mod lives;
 mod model;
 mod outages;
+mod outbox;
 mod panics;
 mod pauses;
 mod power;

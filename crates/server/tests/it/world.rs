@@ -68,6 +68,12 @@ impl Serving {
         self.stop.send(()).expect("it runs");
         self.ended
     }
+
+    /// Ends it like a crash: nothing that it does is finished.
+    pub(crate) async fn crash(self) {
+        self.ended.abort();
+        self.ended.await.expect_err("it ran");
+    }
 }
 
 /// The body of a request.
@@ -166,6 +172,17 @@ impl World {
         clock: Arc<ManualClock>,
         set: impl FnOnce(&mut Settings),
     ) -> Self {
+        let registry = Registry::new([api]).expect("there is one API");
+        Self::of_registry(registry, stores, clock, set)
+    }
+
+    /// A server of these APIs and deliveries.
+    pub(crate) fn of_registry(
+        registry: Registry,
+        stores: Stores,
+        clock: Arc<ManualClock>,
+        set: impl FnOnce(&mut Settings),
+    ) -> Self {
         let mut settings = Settings::default();
         settings.public_url = Some("http://farm.test".to_owned());
         settings.chunks = ChunkRule::Lenient;
@@ -177,7 +194,6 @@ impl World {
         settings.checkpoints.bytes = 1 << 20;
         set(&mut settings);
         let ticking = Arc::clone(&clock) as Arc<dyn Clock>;
-        let registry = Registry::new([api]).expect("there is one API");
         let server = Server::builder(registry, stores)
             .settings(settings)
             .clock(ticking)

@@ -43,7 +43,7 @@ impl Peer {
     /// Serves one connection. `verdict` answers each command, or the message when it is `.`; `None`
     /// is a yes.
     async fn serve(&self, verdict: impl Fn(&str) -> Option<&'static str>) -> Received {
-        let (stream, _) = self.0.accept().await.expect("the worker connects");
+        let (stream, _) = self.0.accept().await.expect("the server connects");
         let mut lines = BufReader::new(stream);
         let mut taken = Received::default();
         say(&mut lines, "220 peer").await;
@@ -118,11 +118,11 @@ const LETTER: &str = "From: me@windlass.localhost\r\nTo: zoe@zoo.test\r\nCc: bob
     Bcc: yan@yak.test\r\nDate: Mon, 01 Apr 2024 10:00:00 +0000\r\nMessage-ID: <1@x>\r\n\
     Subject: hay\r\n\r\n.dry\r\n";
 
-/// Runs the server, worker and all, as long as the test does something.
-async fn with_worker<T>(gmail: &Gmail, test: impl Future<Output = T>) -> T {
+/// Runs the server, deliveries and all, as long as the test does something.
+async fn with_deliveries<T>(gmail: &Gmail, test: impl Future<Output = T>) -> T {
     gmail.0.server.start().await;
     let result = timeout(PATIENCE, test).await;
-    result.expect("the worker does what the test waits for")
+    result.expect("the server does what the test waits for")
 }
 
 /// Waits until my mailbox has so many messages.
@@ -136,7 +136,7 @@ async fn until(gmail: &Gmail, count: usize) -> Vec<String> {
     }
 }
 
-/// Sends another message, which wakes the worker up.
+/// Sends another message, which wakes the outbox.
 async fn rings(gmail: &Gmail) {
     let raw = LETTER
         .replace("zoe@zoo.test", "bell@zoo.test")
@@ -148,7 +148,7 @@ async fn rings(gmail: &Gmail) {
 async fn others_get_a_message_by_the_relay_without_its_blind_copies() {
     let peer = Peer::new().await;
     let gmail = peer.gmail();
-    with_worker(&gmail, async {
+    with_deliveries(&gmail, async {
         let sent = gmail.upload("me/messages/send", LETTER).await.resource();
         let taken = peer.serve(|_| None).await;
         assert_eq!(taken.from, ME);
@@ -168,7 +168,7 @@ async fn others_get_a_message_by_the_relay_without_its_blind_copies() {
 async fn temporary_refusal_of_relay_is_retried() {
     let peer = Peer::new().await;
     let gmail = peer.gmail();
-    with_worker(&gmail, async {
+    with_deliveries(&gmail, async {
         gmail.upload("me/messages/send", LETTER).await.resource();
         let busy = peer
             .serve(|command| (command == ".").then_some("451 later"))
@@ -202,7 +202,7 @@ async fn temporary_refusal_of_relay_is_retried() {
 async fn a_refusal_goes_back_to_the_sender_and_the_others_get_the_message() {
     let peer = Peer::new().await;
     let gmail = peer.gmail();
-    with_worker(&gmail, async {
+    with_deliveries(&gmail, async {
         let sent = gmail.upload("me/messages/send", LETTER).await.resource();
         let refuse = |command: &str| command.contains("<zoe@").then_some("550 no Zoe here");
         assert_eq!(peer.serve(refuse).await.message, "");
@@ -245,7 +245,7 @@ async fn sender_gets_bounce_after_three_days_without_relay() {
     let peer = Peer::new().await;
     let gmail = peer.gmail();
     drop(peer);
-    with_worker(&gmail, async {
+    with_deliveries(&gmail, async {
         let sent = gmail.upload("me/messages/send", LETTER).await.resource();
         assert_eq!(until(&gmail, 1).await, [id(&sent)]);
         gmail
@@ -260,6 +260,41 @@ async fn sender_gets_bounce_after_three_days_without_relay() {
             bounces += usize::from(raw.contains("Action: failed") && raw.contains("zoe@zoo.test"));
         }
         assert_eq!(bounces, 1);
+    })
+    .await;
+}
+
+/// Before the server had an outbox, a message for the relay was a row of a collection of Gmail's own, with
+/// the fields of the message among those of the queue.
+#[tokio::test]
+async fn message_that_an_earlier_version_queued_is_delivered() {
+    let peer = Peer::new().await;
+    let gmail = peer.gmail();
+    gmail.upload("me/messages/send", LETTER).await.resource();
+    let queued = gmail.0.all_stored(".outbox/gmail").await;
+    let [row] = queued.try_into().expect("one message is queued");
+    let event: Value = serde_json::from_slice(&row.body).expect("it is JSON");
+    let mut former = event["payload"].clone();
+    former["sender"] = json!("former@windlass.localhost");
+    for field in ["created", "failures", "due"] {
+        former[field] = event[field].clone();
+    }
+    let row = windlass_store::Resource {
+        collection: "gmail/outbox".to_owned(),
+        body: former.to_string().into(),
+        ..row
+    };
+    gmail.0.put([row]).await;
+    with_deliveries(&gmail, async {
+        let mut from = [
+            peer.serve(|_| None).await.from,
+            peer.serve(|_| None).await.from,
+        ];
+        from.sort();
+        assert_eq!(from, ["former@windlass.localhost", ME]);
+        while gmail.0.count("gmail/outbox").await + gmail.0.count(".outbox/gmail").await > 0 {
+            tokio::task::yield_now().await;
+        }
     })
     .await;
 }

@@ -1,0 +1,318 @@
+//! The outbox: events that change sets leave, and the workers that deliver them.
+//!
+//! An event is a resource of the collection of its topic. It is inserted in the transaction of the
+//! call that leaves it, and deleted when it is delivered or given up. Each topic has a worker, so
+//! that a receiver that is slow or broken delays the events of its own topic only.
+//!
+//! Several processes may work on one ledger. Before a worker delivers an event, it *claims* the row:
+//! it replaces the row by one that is due when the claim runs out. The ledger checks the version, so
+//! one of the processes gets the claim and the others skip the event. The claim is renewed as long as
+//! the delivery runs. After a crash it runs out, and the event is delivered again.
+
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+use windlass_store::{Resource, ResourceChange, Timestamp};
+
+use crate::handler::{Deliver, MAX_EVENT_LEN, MAX_EVENTS, OutboxEvent, Rejection};
+use crate::identifiers::{first_version, new_resource_id};
+
+pub(crate) use worker::Worker;
+
+// No name of an API begins with a dot, so the default handler reaches no such collection.
+/// Beginning of the names of all collections of events.
+const PREFIX: &str = ".outbox/";
+
+/// Maximum length of the name of a topic, in bytes.
+const MAX_TOPIC: usize = 64;
+
+/// Returns the changes of a call with the rows of its events.
+///
+/// # Errors
+/// [`Rejection::InvalidArgument`] if an event or their number exceeds its bound.
+pub(crate) fn with_events(
+    changes: Vec<ResourceChange>,
+    events: Vec<OutboxEvent>,
+    now: Timestamp,
+) -> Result<Vec<ResourceChange>, Rejection> {
+    if events.len() > MAX_EVENTS {
+        return Err(beyond_bounds(format!(
+            "the call leaves {} events; the limit is {MAX_EVENTS}",
+            events.len()
+        )));
+    }
+    // First, so that media which moves from a resource to an event always has an owner.
+    let mut all = Vec::with_capacity(events.len() + changes.len());
+    for event in events {
+        all.push(insertion(event, now)?);
+    }
+    all.extend(changes);
+    Ok(all)
+}
+
+fn insertion(event: OutboxEvent, now: Timestamp) -> Result<ResourceChange, Rejection> {
+    let topic_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let is_topic = (1..=MAX_TOPIC).contains(&event.topic.len());
+    if !is_topic || !event.topic.bytes().all(topic_byte) {
+        return Err(beyond_bounds(format!(
+            "{:?} is not the topic of an event; it needs 1 to {MAX_TOPIC} letters, digits, '.', '_' or '-'",
+            event.topic
+        )));
+    }
+    let row = Row {
+        created: now.as_millis(),
+        due: event.due.unwrap_or(now).as_millis(),
+        failures: 0,
+        payload: &event.payload,
+    };
+    let body = row.to_bytes().map_err(beyond_bounds)?;
+    Ok(ResourceChange::Insert(Resource {
+        collection: collection(&event.topic),
+        id: new_resource_id(now),
+        version: first_version(),
+        body,
+        media: event.media,
+        created: now,
+        updated: now,
+    }))
+}
+
+fn beyond_bounds(problem: String) -> Rejection {
+    Rejection::InvalidArgument { problem }
+}
+
+/// Returns a text that sorts before the ids of all events since `time`.
+fn first_id(time: Timestamp) -> String {
+    // The low six bytes, as in the ids.
+    format!("{:012x}", time.as_millis() & 0xffff_ffff_ffff)
+}
+
+fn collection(topic: &str) -> String {
+    format!("{PREFIX}{topic}")
+}
+
+/// The body of a new row.
+#[derive(Serialize)]
+struct Row<'a> {
+    created: u64,
+    due: u64,
+    failures: u32,
+    payload: &'a Value,
+}
+
+impl Row<'_> {
+    /// # Errors
+    /// The message, if the payload is too long.
+    fn to_bytes(&self) -> Result<Bytes, String> {
+        let body = serde_json::to_vec(self).expect("rows can be written");
+        if body.len() > MAX_EVENT_LEN {
+            return Err(format!(
+                "an event of {} bytes exceeds the limit of {MAX_EVENT_LEN} bytes",
+                body.len()
+            ));
+        }
+        Ok(body.into())
+    }
+}
+
+/// A parsed row.
+#[derive(Debug, PartialEq)]
+struct Event {
+    created: Timestamp,
+    due: Timestamp,
+    failures: u32,
+    payload: Value,
+}
+
+impl Event {
+    fn parse(body: &[u8]) -> Option<Self> {
+        let mut fields: Map<String, Value> = serde_json::from_slice(body).ok()?;
+        let number = |name: &str| fields.get(name).and_then(Value::as_u64);
+        let created = Timestamp::from_millis(number("created")?);
+        let due = Timestamp::from_millis(number("due")?);
+        let failures = u32::try_from(number("failures")?).unwrap_or(u32::MAX);
+        let payload = fields.shift_remove("payload");
+        Some(Self {
+            created,
+            due,
+            failures,
+            // A row of a former collection has its payload around these fields.
+            payload: payload.unwrap_or(Value::Object(fields)),
+        })
+    }
+
+    fn age(&self, now: Timestamp) -> Duration {
+        Duration::from_millis(now.as_millis().saturating_sub(self.created.as_millis()))
+    }
+}
+
+/// Returns the next version of a row with another due time. Fields that this version does not know
+/// are kept.
+fn rescheduled(row: &Resource, due: Timestamp, failures: u32, now: Timestamp) -> Resource {
+    let fields: Option<Map<String, Value>> = serde_json::from_slice(&row.body).ok();
+    let mut fields = fields.expect("only rows that were parsed are rescheduled");
+    fields.insert("due".to_owned(), due.as_millis().into());
+    fields.insert("failures".to_owned(), failures.into());
+    let body = serde_json::to_vec(&fields).expect("rows can be written");
+    Resource {
+        version: row.version + 1,
+        body: body.into(),
+        updated: now,
+        ..row.clone()
+    }
+}
+
+fn deletion(row: &Resource) -> ResourceChange {
+    ResourceChange::Delete {
+        collection: row.collection.clone(),
+        id: row.id.clone(),
+        expected: row.version,
+    }
+}
+
+/// Returns the rows that replace a split event.
+///
+/// # Errors
+/// The bound that they exceed.
+fn parts(
+    claim: &Resource,
+    event: &Event,
+    payloads: &[Value],
+    now: Timestamp,
+) -> Result<Vec<ResourceChange>, String> {
+    if !(1..=MAX_EVENTS).contains(&payloads.len()) {
+        return Err(format!(
+            "an event is split into {} parts; it needs at least one, and the limit is {MAX_EVENTS}",
+            payloads.len()
+        ));
+    }
+    let part = |(number, payload): (usize, &Value)| {
+        let row = Row {
+            created: event.created.as_millis(),
+            due: now.as_millis(),
+            failures: event.failures,
+            payload,
+        };
+        Ok(ResourceChange::Insert(Resource {
+            id: format!("{}.{number:03}", claim.id),
+            version: first_version(),
+            body: row.to_bytes()?,
+            created: now,
+            updated: now,
+            ..claim.clone()
+        }))
+    };
+    payloads.iter().enumerate().map(part).collect()
+}
+
+/// Counts of the events of a topic, since the start of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicCounts {
+    /// The topic.
+    pub topic: String,
+    /// Number of delivered events.
+    pub delivered: u64,
+    /// Number of attempts that failed.
+    pub failed: u64,
+    /// Number of events that were given up.
+    pub given_up: u64,
+    /// Number of events that wait, when the worker last looked, including those of other processes.
+    pub waiting: u64,
+}
+
+/// The topics of a server.
+pub(crate) struct Outbox {
+    topics: Vec<Arc<Topic>>,
+}
+
+/// A topic and its delivery.
+pub(crate) struct Topic {
+    deliver: Arc<dyn Deliver>,
+    name: String,
+    /// Notified when this process has committed an event.
+    changed: Notify,
+    delivered: AtomicU64,
+    failed: AtomicU64,
+    given_up: AtomicU64,
+    waiting: AtomicU64,
+}
+
+impl Outbox {
+    /// Of several deliveries for a topic, the first counts.
+    pub(crate) fn new(deliveries: impl IntoIterator<Item = Arc<dyn Deliver>>) -> Self {
+        let mut topics: Vec<Arc<Topic>> = Vec::new();
+        for deliver in deliveries {
+            let name = deliver.topic().to_owned();
+            if topics.iter().any(|topic| topic.name == name) {
+                tracing::debug!(
+                    topic = name,
+                    "a topic has several deliveries; the first is used"
+                );
+                continue;
+            }
+            topics.push(Arc::new(Topic {
+                deliver,
+                name,
+                changed: Notify::new(),
+                delivered: AtomicU64::new(0),
+                failed: AtomicU64::new(0),
+                given_up: AtomicU64::new(0),
+                waiting: AtomicU64::new(0),
+            }));
+        }
+        Self { topics }
+    }
+
+    pub(crate) fn topics(&self) -> &[Arc<Topic>] {
+        &self.topics
+    }
+
+    /// Wakes the workers whose events are among these changes, which are durable.
+    pub(crate) fn wake(&self, changes: &[ResourceChange]) {
+        for change in changes {
+            let ResourceChange::Insert(row) = change else {
+                continue;
+            };
+            let Some(name) = row.collection.strip_prefix(PREFIX) else {
+                continue;
+            };
+            if let Some(topic) = self.topics.iter().find(|topic| topic.name == name) {
+                topic.changed.notify_one();
+            } else {
+                tracing::warn!(
+                    topic = name,
+                    "this process has no delivery for an event; the event is kept for one that has"
+                );
+            }
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Vec<TopicCounts> {
+        self.topics.iter().map(|topic| topic.counts()).collect()
+    }
+}
+
+impl Topic {
+    fn counts(&self) -> TopicCounts {
+        // Relaxed: the counters guard no other data.
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TopicCounts {
+            topic: self.name.clone(),
+            delivered: load(&self.delivered),
+            failed: load(&self.failed),
+            given_up: load(&self.given_up),
+            waiting: load(&self.waiting),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

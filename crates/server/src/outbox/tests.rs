@@ -1,0 +1,153 @@
+use serde_json::json;
+
+use super::*;
+use crate::handler::{Delivery, Outcome};
+
+const NOW: Timestamp = Timestamp::from_millis(1000);
+
+fn row(body: &Value) -> Resource {
+    Resource {
+        collection: collection("animals"),
+        id: "1".to_owned(),
+        version: 7,
+        body: body.to_string().into(),
+        media: None,
+        created: NOW,
+        updated: NOW,
+    }
+}
+
+fn problem(events: Vec<OutboxEvent>) -> String {
+    with_events(Vec::new(), events, NOW)
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn event_becomes_a_row_before_the_changes() {
+    let change = deletion(&row(&json!({})));
+    let later = OutboxEvent {
+        due: Some(Timestamp::from_millis(5000)),
+        ..OutboxEvent::new("animals", json!([1]))
+    };
+    let all = with_events(vec![change], vec![later], NOW).unwrap();
+    let [ResourceChange::Insert(row), ResourceChange::Delete { .. }] = &all[..] else {
+        panic!("{all:?}");
+    };
+    assert_eq!(row.collection, ".outbox/animals");
+    let event = Event::parse(&row.body).unwrap();
+    let due = Timestamp::from_millis(5000);
+    let expected = Event {
+        created: NOW,
+        due,
+        failures: 0,
+        payload: json!([1]),
+    };
+    assert_eq!(event, expected);
+}
+
+#[test]
+fn events_beyond_their_bounds_are_refused() {
+    let event = OutboxEvent::new("animals", Value::Null);
+    assert!(with_events(Vec::new(), vec![event.clone(); MAX_EVENTS], NOW).is_ok());
+    let many = problem(vec![event; MAX_EVENTS + 1]);
+    assert_eq!(many, "the call leaves 513 events; the limit is 512");
+    let long = "x".repeat(MAX_EVENT_LEN);
+    let long = problem(vec![OutboxEvent::new("animals", long.into())]);
+    assert!(
+        long.ends_with("exceeds the limit of 1048576 bytes"),
+        "{long}"
+    );
+    for topic in ["", "a/b", "a b", "\u{e4}", &"x".repeat(MAX_TOPIC + 1)] {
+        let refused = problem(vec![OutboxEvent::new(topic.to_owned(), Value::Null)]);
+        assert!(
+            refused.contains("is not the topic of an event"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn row_without_a_payload_field_is_a_payload_itself() {
+    let body = json!({"created": 1, "due": 2, "failures": 3, "sender": "ann"});
+    let event = Event::parse(body.to_string().as_bytes()).unwrap();
+    assert_eq!((event.failures, &event.payload), (3, &body));
+    for unreadable in [
+        "",
+        "[]",
+        "{}",
+        r#"{"created": 1, "due": "2", "failures": 3}"#,
+    ] {
+        assert_eq!(Event::parse(unreadable.as_bytes()), None, "{unreadable}");
+    }
+}
+
+#[test]
+fn rescheduling_keeps_fields_of_other_versions() {
+    let old = json!({"created": 1, "due": 2, "failures": 0, "payload": "p", "newer": true});
+    let due = Timestamp::from_millis(9);
+    let next = rescheduled(&row(&old), due, 4, NOW);
+    let body: Value = serde_json::from_slice(&next.body).unwrap();
+    let expected = json!({"created": 1, "due": 9, "failures": 4, "payload": "p", "newer": true});
+    assert_eq!((next.version, body), (8, expected));
+}
+
+#[test]
+fn parts_of_an_event_have_its_age_and_sort_behind_it() {
+    let whole = json!({"created": 1, "due": 2, "failures": 3, "payload": "ab"});
+    let (whole, event) = (
+        row(&whole),
+        Event::parse(whole.to_string().as_bytes()).unwrap(),
+    );
+    let changes = parts(&whole, &event, &["a".into(), "b".into()], NOW).unwrap();
+    let part = |change: &ResourceChange| match change {
+        ResourceChange::Insert(row) => (row.id.clone(), Event::parse(&row.body).unwrap()),
+        _ => panic!("{change:?}"),
+    };
+    let (id, second) = part(&changes[1]);
+    assert_eq!((changes.len(), &id[..]), (2, "1.001"));
+    let expected = Event {
+        due: NOW,
+        payload: "b".into(),
+        ..event
+    };
+    assert_eq!(second, expected);
+}
+
+#[test]
+fn no_api_has_a_name_under_which_events_are_stored() {
+    let toml = |name: &str| format!("name = {name:?}\nversion = \"v1\"\n[collections.things]\n");
+    let (name, _) = PREFIX.split_once('/').unwrap();
+    assert!(windlass_discovery::Api::from_toml(&toml("outbox")).is_ok());
+    assert!(windlass_discovery::Api::from_toml(&toml(name)).is_err());
+}
+
+#[test]
+fn ids_since_a_time_sort_behind_its_first_id() {
+    let before = Timestamp::from_millis(NOW.as_millis() - 1);
+    let first = first_id(NOW);
+    assert!(new_resource_id(before) < first && first < new_resource_id(NOW));
+}
+
+#[test]
+fn first_delivery_of_a_topic_gets_its_events() {
+    struct Named(&'static str);
+
+    #[async_trait::async_trait]
+    impl Deliver for Named {
+        fn topic(&self) -> &str {
+            self.0
+        }
+
+        async fn deliver(&self, _: &Delivery<'_>) -> Result<Outcome, Rejection> {
+            Ok(Outcome::Delivered)
+        }
+    }
+
+    let named =
+        ["animals", "barns", "animals"].map(|name| Arc::new(Named(name)) as Arc<dyn Deliver>);
+    let outbox = Outbox::new(named.clone());
+    let topics = outbox.topics();
+    assert_eq!(topics.len(), 2);
+    assert!(Arc::ptr_eq(&topics[0].deliver, &named[0]));
+}

@@ -1,0 +1,556 @@
+//! The worker of a topic: it claims events that are due, delivers them and records the outcomes.
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use serde_json::Value;
+use tokio::time::Instant;
+use windlass_store::{ChangeSet, LedgerError, Resource, ResourceChange, Timestamp};
+
+use super::{Event, Topic, collection, deletion, first_id, parts, rescheduled};
+use crate::error::Error;
+use crate::handler::{
+    Conclusion, Delivery, Failure, Outcome, Rejection, StoreHandles, StoreReader,
+};
+use crate::identifiers::Clock;
+use crate::lifecycle::Lifecycle;
+
+// Other processes compare it with their own clocks, which may differ by seconds.
+/// Time for which an event is claimed. It is renewed after half of it.
+const CLAIM: Duration = Duration::from_secs(5 * 60);
+
+/// Maximum pause of a worker, and its pause after an error of the ledger. Events of other processes
+/// are found at its end.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+
+/// Age of rows up to which a worker looks at them when this process has committed an event. The id of
+/// an event has the time at which its call began, which is seconds before its commit.
+const RECENT: Duration = Duration::from_secs(2 * 60);
+
+/// Minimum pause between two scans of all rows, for each row.
+const SCAN_PAUSE: Duration = Duration::from_micros(100);
+
+/// Number of rows that are read from the ledger at a time.
+const BATCH: usize = 20;
+
+/// Maximum number of attempts to record an outcome.
+const ATTEMPTS: usize = 8;
+
+/// Pause between two attempts to record an outcome while the ledger is busy or full.
+const RECORD_PAUSE: Duration = Duration::from_secs(1);
+
+/// Maximum number of unreadable rows of a topic that a worker remembers.
+const MAX_UNREADABLE: usize = 1000;
+
+/// Due time of rows whose next attempt is unknown here.
+const UNKNOWN: Timestamp = Timestamp::from_millis(u64::MAX);
+
+/// The worker of a topic.
+pub(crate) struct Worker {
+    topic: Arc<Topic>,
+    store_handles: StoreHandles,
+    clock: Arc<dyn Clock>,
+    lifecycle: Arc<Lifecycle>,
+    /// Collections and ids of rows that cannot be read. Each is logged once.
+    unreadable: Mutex<HashSet<(String, String)>>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        topic: Arc<Topic>,
+        store_handles: StoreHandles,
+        clock: Arc<dyn Clock>,
+        lifecycle: Arc<Lifecycle>,
+    ) -> Self {
+        Self {
+            topic,
+            store_handles,
+            clock,
+            lifecycle,
+            unreadable: Mutex::default(),
+        }
+    }
+
+    /// Delivers events until the server drains. A delivery that runs then is finished.
+    pub(crate) async fn run(&self) {
+        let mut scan = Scan::All;
+        // Time of the next scan of all rows, by both clocks: the other one may be set back.
+        let (mut next_scan, mut deadline) = (UNKNOWN, Instant::now());
+        while !self.lifecycle.is_draining() {
+            let scanned = self.deliver_due(scan).await.unwrap_or_else(|error| {
+                self.lifecycle.examine_ledger(&error);
+                tracing::warn!(topic = self.topic.name, %error, "the outbox waits for the ledger");
+                self.now().saturating_add(MAX_PAUSE)
+            });
+            let pause = scanned.as_millis().saturating_sub(self.now().as_millis());
+            let scanned_until = Instant::now() + Duration::from_millis(pause);
+            (next_scan, deadline) = match scan {
+                Scan::All => (scanned, scanned_until),
+                Scan::Recent => (next_scan.min(scanned), deadline.min(scanned_until)),
+            };
+            tokio::select! {
+                () = self.topic.changed.notified() => {
+                    let is_due = next_scan <= self.now() || deadline <= Instant::now();
+                    scan = if is_due { Scan::All } else { Scan::Recent };
+                }
+                () = tokio::time::sleep_until(deadline) => scan = Scan::All,
+                () = self.lifecycle.drain_now.cancelled() => {}
+            }
+        }
+    }
+
+    /// Tries the events that are due. Returns the time of the next scan of all rows.
+    async fn deliver_due(&self, scan: Scan) -> Result<Timestamp, LedgerError> {
+        let own = collection(&self.topic.name);
+        let found = match scan {
+            Scan::Recent => {
+                let since = first_id(self.now().saturating_sub(RECENT));
+                self.deliver_due_of(&own, Some(since)).await?
+            }
+            Scan::All => {
+                let mut found = self.deliver_due_of(&own, None).await?;
+                if let Some(former) = self.topic.deliver.former_collection() {
+                    let other = self.deliver_due_of(former, None).await?;
+                    found.next = found.next.min(other.next);
+                    found.waiting += other.waiting;
+                }
+                let waiting = u64::from(found.waiting);
+                self.topic.waiting.store(waiting, Ordering::Relaxed);
+                found
+            }
+        };
+        // Where very many events wait, one of them is due nearly all the time.
+        let now = self.now();
+        let earliest = now.saturating_add(SCAN_PAUSE * found.waiting);
+        Ok(found.next.max(earliest).min(now.saturating_add(MAX_PAUSE)))
+    }
+
+    /// Tries the due events of a collection whose ids are greater than `after`.
+    async fn deliver_due_of(
+        &self,
+        collection: &str,
+        mut after: Option<String>,
+    ) -> Result<Found, LedgerError> {
+        let concurrency = self.topic.deliver.policy().concurrency.max(1);
+        let mut found = Found {
+            next: UNKNOWN,
+            waiting: 0,
+        };
+        loop {
+            let ledger = &self.store_handles.ledger;
+            let rows = ledger
+                .resources(collection, after.as_deref(), BATCH)
+                .await?;
+            let Some(last) = rows.last() else {
+                return Ok(found);
+            };
+            after = Some(last.id.clone());
+            let attempts = rows.into_iter().map(|row| self.process(row));
+            let attempts = stream::iter(attempts).buffer_unordered(concurrency);
+            // Collected first: an error must not drop the deliveries that still run.
+            let processed: Vec<_> = attempts.collect().await;
+            for due in processed {
+                if let Some(due) = due? {
+                    found.next = found.next.min(due);
+                    found.waiting = found.waiting.saturating_add(1);
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Tries an event if it is due. Returns the time of the next attempt; `None` if the event is done.
+    async fn process(&self, row: Resource) -> Result<Option<Timestamp>, LedgerError> {
+        if self.is_unreadable(&row) {
+            return Ok(Some(UNKNOWN));
+        }
+        let Some(event) = Event::parse(&row.body) else {
+            self.leave_unreadable(&row, "it is not a row of the outbox");
+            return Ok(Some(UNKNOWN));
+        };
+        if event.due > self.now() || self.lifecycle.is_draining() {
+            return Ok(Some(event.due));
+        }
+        let due = self.deliver(&row, &event).await;
+        match due {
+            // Other events may succeed: the conflict is about this one and the resources of its
+            // conclusion.
+            Err(LedgerError::Conflict) => {
+                tracing::warn!(
+                    topic = self.topic.name,
+                    id = row.id,
+                    "the outcome of an event conflicts with other calls; it is tried again later"
+                );
+                Ok(Some(UNKNOWN))
+            }
+            due => due,
+        }
+    }
+
+    async fn deliver(
+        &self,
+        row: &Resource,
+        event: &Event,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let claimed_until = self.now().saturating_add(CLAIM);
+        let Some(mut claim) = self.replace(row, claimed_until, event.failures).await? else {
+            return Ok(Some(UNKNOWN));
+        };
+        let Some(outcome) = self.attempt(&mut claim, event).await? else {
+            return Ok(Some(UNKNOWN));
+        };
+        match outcome {
+            Outcome::Delivered => self.conclude(&claim, event, Conclusion::Delivered).await,
+            Outcome::GiveUp(failure) => {
+                count(&self.topic.failed);
+                self.conclude(&claim, event, Conclusion::GivenUp(&failure))
+                    .await
+            }
+            Outcome::Retry(failure) => {
+                count(&self.topic.failed);
+                if event.age(self.now()) < self.topic.deliver.policy().max_age {
+                    return self.postpone(&claim, event, &failure).await;
+                }
+                self.conclude(&claim, event, Conclusion::GivenUp(&failure))
+                    .await
+            }
+            Outcome::Split(payloads) => self.split(&claim, event, payloads).await,
+            Outcome::Unreadable(problem) => {
+                self.leave_unreadable(&claim, &problem);
+                Ok(Some(UNKNOWN))
+            }
+        }
+    }
+
+    /// Delivers a claimed event. Renews the claim meanwhile; returns `None` if that is lost.
+    async fn attempt(
+        &self,
+        claim: &mut Resource,
+        event: &Event,
+    ) -> Result<Option<Outcome>, LedgerError> {
+        let row = claim.clone();
+        let delivery = self.delivery(&row, event);
+        let timeout = self.topic.deliver.policy().timeout;
+        let delivering = AssertUnwindSafe(self.topic.deliver.deliver(&delivery)).catch_unwind();
+        let mut delivering = pin!(tokio::time::timeout(timeout, delivering));
+        let finished = loop {
+            tokio::select! {
+                // The outcome first: a renewal would only delay it.
+                biased;
+                finished = &mut delivering => break finished,
+                () = tokio::time::sleep(CLAIM / 2) => {}
+            }
+            let until = self.now().saturating_add(CLAIM);
+            match self.replace(claim, until, event.failures).await {
+                Ok(Some(renewed)) => *claim = renewed,
+                Ok(None) => {
+                    self.warn_of_lost_claim(claim);
+                    return Ok(None);
+                }
+                // The delivery goes on: dropping it would deliver the event twice for certain.
+                Err(error) => {
+                    self.lifecycle.examine_ledger(&error);
+                    tracing::warn!(topic = self.topic.name, id = claim.id, %error, "a claim could not be renewed");
+                }
+            }
+        };
+        let outcome = match finished {
+            Ok(Ok(Ok(outcome))) => outcome,
+            Ok(Ok(Err(Rejection::Ledger(error)))) => return Err(error),
+            Ok(Ok(Err(rejection))) => Outcome::Retry(self.failure_of(rejection)),
+            Ok(Err(_panic)) => Outcome::Retry(self.failure_of_panic(claim)),
+            Err(_elapsed) => Outcome::Retry(Failure::new(format!(
+                "the delivery did not end within {timeout:?}"
+            ))),
+        };
+        Ok(Some(outcome))
+    }
+
+    fn delivery<'a>(&'a self, row: &'a Resource, event: &'a Event) -> Delivery<'a> {
+        Delivery {
+            id: &row.id,
+            payload: &event.payload,
+            media: row.media.as_ref(),
+            created: event.created,
+            failures: event.failures,
+            now: self.now(),
+            lookup: StoreReader::new(&self.store_handles),
+        }
+    }
+
+    fn failure_of(&self, rejection: Rejection) -> Failure {
+        let error = Error::from(rejection);
+        self.lifecycle.examine(&error);
+        Failure::new(error.to_string())
+    }
+
+    fn failure_of_panic(&self, claim: &Resource) -> Failure {
+        let (topic, id) = (&self.topic.name, &claim.id);
+        tracing::error!(topic, id, "a delivery panicked, which is a bug");
+        Failure::new("the delivery panicked")
+    }
+
+    /// Deletes an event that is delivered or given up, together with the changes of the delivery.
+    async fn conclude(
+        &self,
+        claim: &Resource,
+        event: &Event,
+        conclusion: Conclusion<'_>,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let topic = &self.topic.name;
+        let counter = match conclusion {
+            Conclusion::Delivered => &self.topic.delivered,
+            Conclusion::GivenUp(failure) => {
+                tracing::warn!(
+                    topic,
+                    id = claim.id,
+                    error = failure.text,
+                    "an event is given up"
+                );
+                &self.topic.given_up
+            }
+        };
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let delivery = self.delivery(claim, event);
+            let concluding = self.topic.deliver.conclude(&delivery, conclusion);
+            let concluded = AssertUnwindSafe(concluding).catch_unwind().await;
+            let concluded = match concluded {
+                Ok(Ok(changes)) => Ok(changes),
+                Ok(Err(Rejection::Ledger(error))) => return Err(error),
+                Ok(Err(rejection)) => Err(self.failure_of(rejection)),
+                Err(_panic) => Err(self.failure_of_panic(claim)),
+            };
+            let mut changes = match concluded {
+                Ok(changes) => changes,
+                Err(failure) => {
+                    let concluded = self.conclude_without_changes(claim, event, &failure, counter);
+                    return concluded.await;
+                }
+            };
+            changes.push(deletion(claim));
+            match self.commit(claim, changes, attempt).await? {
+                Recorded::Committed => {
+                    count(counter);
+                    tracing::debug!(topic, id = claim.id, ?conclusion, "an event is done");
+                    return Ok(None);
+                }
+                Recorded::Lost => return Ok(Some(UNKNOWN)),
+                Recorded::Refused => {}
+            }
+        }
+    }
+
+    /// Postpones an event whose conclusion has failed, and deletes it when it is too old for that.
+    async fn conclude_without_changes(
+        &self,
+        claim: &Resource,
+        event: &Event,
+        failure: &Failure,
+        counter: &AtomicU64,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let max_age = self.topic.deliver.policy().max_age.saturating_mul(2);
+        if event.age(self.now()) < max_age {
+            count(&self.topic.failed);
+            return self.postpone(claim, event, failure).await;
+        }
+        let (topic, id, error) = (&self.topic.name, &claim.id, &failure.text);
+        tracing::error!(
+            topic,
+            id,
+            error,
+            "an event is deleted without the changes that conclude it"
+        );
+        let recorded = self.record(claim, &[deletion(claim)]).await?;
+        if recorded {
+            count(counter);
+        }
+        Ok((!recorded).then_some(UNKNOWN))
+    }
+
+    async fn postpone(
+        &self,
+        claim: &Resource,
+        event: &Event,
+        failure: &Failure,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let failures = event.failures.saturating_add(1);
+        let (topic, id, error) = (&self.topic.name, &claim.id, &failure.text);
+        tracing::warn!(
+            topic,
+            id,
+            failures,
+            error,
+            "an event was not delivered; it is tried again"
+        );
+        let now = self.now();
+        let delay = self.topic.deliver.policy().delay(event.failures);
+        let due = now.saturating_add(delay);
+        let postponed = ResourceChange::Replace {
+            resource: rescheduled(claim, due, failures, now),
+            expected: claim.version,
+        };
+        let is_recorded = self.record(claim, &[postponed]).await?;
+        Ok(Some(if is_recorded { due } else { UNKNOWN }))
+    }
+
+    async fn split(
+        &self,
+        claim: &Resource,
+        event: &Event,
+        payloads: Vec<Value>,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let now = self.now();
+        let mut changes = match parts(claim, event, &payloads, now) {
+            Ok(changes) => changes,
+            Err(problem) => {
+                count(&self.topic.failed);
+                return self.postpone(claim, event, &Failure::new(problem)).await;
+            }
+        };
+        changes.push(deletion(claim));
+        let is_recorded = self.record(claim, &changes).await?;
+        Ok(Some(if is_recorded { now } else { UNKNOWN }))
+    }
+
+    /// Replaces a row by its next version. Returns `None` if another process has changed the row.
+    async fn replace(
+        &self,
+        row: &Resource,
+        due: Timestamp,
+        failures: u32,
+    ) -> Result<Option<Resource>, LedgerError> {
+        let next = rescheduled(row, due, failures, self.now());
+        let change = ResourceChange::Replace {
+            resource: next.clone(),
+            expected: row.version,
+        };
+        match self.apply(vec![change]).await {
+            Ok(()) => Ok(Some(next)),
+            Err(LedgerError::Conflict) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Commits changes that concern the claimed row only. Returns whether the claim still held.
+    async fn record(
+        &self,
+        claim: &Resource,
+        changes: &[ResourceChange],
+    ) -> Result<bool, LedgerError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match self.commit(claim, changes.to_vec(), attempt).await? {
+                Recorded::Committed => return Ok(true),
+                Recorded::Lost => return Ok(false),
+                Recorded::Refused => {}
+            }
+        }
+    }
+
+    /// Commits the outcome of a delivery. A busy or full ledger gets a moment, because an outcome that
+    /// is not recorded means another delivery.
+    async fn commit(
+        &self,
+        claim: &Resource,
+        changes: Vec<ResourceChange>,
+        attempt: usize,
+    ) -> Result<Recorded, LedgerError> {
+        match self.apply(changes).await {
+            Ok(()) => Ok(Recorded::Committed),
+            Err(LedgerError::Conflict) if !self.holds(claim).await? => {
+                self.warn_of_lost_claim(claim);
+                Ok(Recorded::Lost)
+            }
+            Err(LedgerError::Conflict) if attempt < ATTEMPTS => Ok(Recorded::Refused),
+            Err(LedgerError::Busy | LedgerError::NoSpace) if attempt < ATTEMPTS => {
+                tokio::time::sleep(RECORD_PAUSE).await;
+                Ok(Recorded::Refused)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn holds(&self, claim: &Resource) -> Result<bool, LedgerError> {
+        let ledger = &self.store_handles.ledger;
+        let row = ledger.resource(&claim.collection, &claim.id).await?;
+        Ok(row.is_some_and(|row| row.version == claim.version))
+    }
+
+    async fn apply(&self, resources: Vec<ResourceChange>) -> Result<(), LedgerError> {
+        let changes = ChangeSet {
+            resources,
+            ..ChangeSet::default()
+        };
+        self.store_handles.ledger.apply(changes).await
+    }
+
+    fn warn_of_lost_claim(&self, claim: &Resource) {
+        tracing::warn!(
+            topic = self.topic.name,
+            id = claim.id,
+            "the claim of an event ran out during its delivery; another process may deliver it again"
+        );
+    }
+
+    fn is_unreadable(&self, row: &Resource) -> bool {
+        let unreadable = self.unreadable.lock();
+        let unreadable = unreadable.unwrap_or_else(PoisonError::into_inner);
+        !unreadable.is_empty() && unreadable.contains(&(row.collection.clone(), row.id.clone()))
+    }
+
+    /// Remembers and logs a row that cannot be read. It is left, because a later version may read it.
+    fn leave_unreadable(&self, row: &Resource, problem: &str) {
+        let unreadable = self.unreadable.lock();
+        let mut unreadable = unreadable.unwrap_or_else(PoisonError::into_inner);
+        if unreadable.len() < MAX_UNREADABLE {
+            unreadable.insert((row.collection.clone(), row.id.clone()));
+            tracing::error!(
+                topic = self.topic.name,
+                id = row.id,
+                problem,
+                "an event cannot be read; it is left in the outbox"
+            );
+        }
+    }
+}
+
+/// The rows that a worker looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scan {
+    All,
+    /// Those of the last minutes: this process has just committed one. However many events wait, a new
+    /// one is found at once.
+    Recent,
+}
+
+/// The result of a scan.
+struct Found {
+    /// Time of the earliest next attempt.
+    next: Timestamp,
+    /// Number of events that wait.
+    waiting: u32,
+}
+
+/// The result of committing the changes that record an outcome.
+enum Recorded {
+    Committed,
+    /// Another process has claimed or deleted the row.
+    Lost,
+    /// Nothing has changed, and another attempt may succeed.
+    Refused,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
