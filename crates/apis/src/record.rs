@@ -34,6 +34,7 @@ pub(crate) fn new(
         media,
         created: call.now,
         updated: call.now,
+        owner: None,
     }
 }
 

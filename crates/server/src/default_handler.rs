@@ -148,6 +148,7 @@ fn insert(
         media,
         created: call.now,
         updated: call.now,
+        owner: None,
     };
     Ok(changed(call, ResourceChange::Insert(resource)))
 }

@@ -26,6 +26,13 @@ impl Dialects {
         Arc::clone(&self.google)
     }
 
+    /// The dialect with this name, if the server speaks it.
+    pub(crate) fn named(&self, name: &str) -> Option<&dyn Dialect> {
+        let mut all = self.others.iter().chain([&self.google]);
+        let named = all.find(|dialect| dialect.name() == name);
+        named.map(|dialect| &**dialect)
+    }
+
     /// The dialect of a request on an upload URI.
     pub(crate) fn of(&self, request: &RequestHead<'_>) -> Arc<dyn Dialect> {
         let mut others = self.others.iter();

@@ -73,6 +73,9 @@ pub(crate) enum Error {
     /// The session is unknown or has expired.
     #[error("the upload session does not exist or has expired; start a new upload")]
     SessionNotFound,
+    /// The session was started in another dialect.
+    #[error("the upload session was started by another upload protocol; continue it by that one")]
+    OtherDialect,
     /// The method does not accept the type of the media.
     #[error("media type {content_type} is not accepted; the method accepts {accepted}")]
     MediaType {
@@ -197,6 +200,7 @@ pub(crate) fn error_reply(dialect: &dyn Dialect, error: &Error) -> ErrorReply {
         Error::NotUpload { .. } => bad("notUpload"),
         Error::NotDownload { .. } => bad("invalidAltValue").parameter("alt"),
         Error::MediaType { .. } => bad("badRequest").header("Content-Type"),
+        Error::OtherDialect => dialect.condition(Condition::OtherDialect),
         Error::SessionNotFound => dialect.condition(Condition::SessionNotFound),
         Error::Interrupted(error) => interrupted(dialect, error),
         Error::Superseded => dialect.condition(Condition::Superseded),

@@ -20,7 +20,9 @@ use http::{HeaderMap, Method as HttpMethod};
 use serde_json::{Map, Value};
 use windlass_discovery::{Api, Method, PathParameters};
 use windlass_proto::parameters::Parameters;
-use windlass_store::{LedgerError, MediaId, Resource, ResourceChange, Timestamp, VaultError};
+use windlass_store::{
+    Expected, LedgerError, MediaId, Resource, ResourceChange, Timestamp, VaultError,
+};
 
 use crate::auth::AccessError;
 use crate::capacity::{Capacity, Full, Permit, Pool, SHORT_REPLY, json_cost};
@@ -159,8 +161,28 @@ pub struct Answer {
     pub changes: Vec<ResourceChange>,
     /// Events to be delivered if the changes are applied, at most [`MAX_EVENTS`].
     pub events: Vec<OutboxEvent>,
+    /// Resources on which the answer relies and which it does not change. If one is not as the
+    /// handler has read it when the changes are applied, nothing is changed and the handler is asked
+    /// again. An answer without changes is not checked.
+    pub expect: Vec<Expected>,
+    /// Collections that must be empty after the changes, such as the content of a deleted folder.
+    /// Otherwise nothing is changed and the handler is asked again.
+    pub expect_empty: Vec<String>,
     /// JSON object of the reply; `None` for a reply without a body.
     pub body: Option<Map<String, Value>>,
+}
+
+impl Answer {
+    /// Records the principal as the owner of resources that are inserted without one.
+    pub(crate) fn own(&mut self, principal: Option<&Principal>) {
+        for change in &mut self.changes {
+            if let ResourceChange::Insert(resource) = change
+                && resource.owner.is_none()
+            {
+                resource.owner = principal.map(Principal::to_string);
+            }
+        }
+    }
 }
 
 /// Media that came inside a JSON body.

@@ -79,6 +79,7 @@ fn insertion(event: OutboxEvent, now: Timestamp) -> Result<ResourceChange, Rejec
         version: first_version(),
         body,
         media: event.media,
+        owner: None,
         created: now,
         updated: now,
     }))

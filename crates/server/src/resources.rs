@@ -144,7 +144,8 @@ async fn run(
         let call = head.call(server, metadata, &fresh_id, &reply_memory);
         let handler = &*head.method.served.handler;
         let _guard = server.lock_for(handler, &call).await?;
-        let answer = handler.run(&call, None).await?;
+        let mut answer = handler.run(&call, None).await?;
+        answer.own(call.principal);
         let resources = with_events(answer.changes, answer.events, call.now)?;
         // Before the commit: afterwards the reply cannot be refused for lack of memory.
         let reply = shape.reply(answer.body, reply_memory)?;
@@ -152,6 +153,8 @@ async fn run(
             return Ok(reply);
         }
         let changes = ChangeSet {
+            expect: answer.expect,
+            expect_empty: answer.expect_empty,
             resources: resources.clone(),
             ..ChangeSet::default()
         };

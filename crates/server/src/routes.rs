@@ -28,7 +28,7 @@ use crate::resources::{CallHead, call};
 use crate::uploads::ServerState;
 use crate::uploads::finish::FinalReply;
 use crate::uploads::request::UploadHead;
-use crate::uploads::session::SessionReply;
+use crate::uploads::session::{SessionReply, SessionTarget};
 use crate::{discovery_service, reply};
 
 /// How long the readiness check waits for the ledger.
@@ -102,8 +102,11 @@ pub(crate) async fn route(
         None => Some(request.upload_method(plain).await?),
     };
     let call = |call| {
-        let plain = plain.to_owned();
-        Ok(Routing::Session(SessionCall { plain, call }))
+        let target = SessionTarget {
+            path: plain.to_owned(),
+            dialect: dialect.name(),
+        };
+        Ok(Routing::Session(SessionCall { target, call }))
     };
     let upload = match dialect.command(&upload_head)? {
         Command::Session(session) => return call(Call::Continue(Box::new(session))),
@@ -292,7 +295,7 @@ impl Routed<'_> {
             .await?;
         let metadata = parse_metadata(&metadata)?;
         let request = upload.with_body(&metadata, start.content_type, start.expected)?;
-        let upload_id = self.server.start(request, declared).await?;
+        let upload_id = self.server.start(request, declared, dialect.name()).await?;
         let path = self.head.uri.path();
         let location = format!(
             "{}{path}?uploadType=resumable&upload_id={upload_id}",
@@ -318,8 +321,7 @@ enum Upload {
 
 /// A request that is routed to a session.
 pub(crate) struct SessionCall {
-    /// The path without the upload prefix.
-    plain: String,
+    target: SessionTarget,
     call: Call,
 }
 
@@ -335,15 +337,15 @@ impl SessionCall {
         dialect: &dyn Dialect,
         body: &mut Option<RequestBody>,
     ) -> Result<Reply, Error> {
-        let Self { plain, call } = self;
+        let Self { target, call } = self;
         let (upload_id, no_308, result) = match call {
             Call::Continue(session) => {
                 let (upload_id, no_308) = (session.upload_id.clone(), session.no_308);
-                let result = server.continue_session(session, plain, body).await;
+                let result = server.continue_session(session, target, body).await;
                 (upload_id, no_308, result)
             }
             Call::Cancel(upload_id) => {
-                let result = Box::pin(server.cancel(&upload_id, plain)).await;
+                let result = Box::pin(server.cancel(&upload_id, target)).await;
                 (upload_id, false, result)
             }
         };

@@ -89,6 +89,8 @@ impl Names {
             created: Timestamp::from_millis(1_000),
             expires: FAR,
             total: Some(1_000_000),
+            owner: Some(format!("owner {n}")),
+            dialect: format!("dialect {n}"),
         }
     }
 
@@ -111,6 +113,7 @@ impl Names {
             }),
             created: Timestamp::from_millis(2_000),
             updated: Timestamp::from_millis(3_000),
+            owner: Some(format!("owner of {id}")),
         }
     }
 

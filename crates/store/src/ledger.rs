@@ -88,6 +88,10 @@ pub trait Ledger: Send + Sync + 'static {
 
     /// Applies a change set in one transaction.
     ///
+    /// The rows that the change set expects are compared before its changes are made, and the
+    /// collections that it expects to be empty afterwards. No other change happens in between, so a
+    /// caller may decide on rows that it only reads.
+    ///
     /// The changes of resources are made in order, and each sees those before it. A finished
     /// session references no media any more: its media belongs to the resource.
     ///
@@ -100,9 +104,10 @@ pub trait Ledger: Send + Sync + 'static {
     /// * [`LedgerError::Fenced`] if the session to be finished does not exist or has ended, its
     ///   epoch is not the one of the change set, or its offset is greater.
     /// * [`LedgerError::Conflict`] if a resource to be inserted exists; if a resource to be replaced
-    ///   or deleted does not exist or has another version; or if a resource would reference media
-    ///   that neither comes with the change set nor is referenced by a row, since such media may be
-    ///   deleted already.
+    ///   or deleted does not exist or has another version; if a row of [`ChangeSet::expect`] is not
+    ///   as expected, or a collection of [`ChangeSet::expect_empty`] is not empty; or if a resource
+    ///   would reference media that neither comes with the change set nor is referenced by a row,
+    ///   since such media may be deleted already.
     async fn apply(&self, changes: ChangeSet) -> Result<(), LedgerError>;
 
     /// Returns a resource, or `None` if it does not exist.
@@ -202,6 +207,13 @@ pub struct FinishSession {
 /// Changes that are made in one transaction.
 #[derive(Debug, Clone, Default)]
 pub struct ChangeSet {
+    /// Resources that the caller has only read, as it has read them. They are compared before the
+    /// first change.
+    pub expect: Vec<Expected>,
+    /// Collections that must have no resource after the last change. Rows that a caller has not
+    /// found have no version to expect, so a caller that deletes what a collection belongs to names
+    /// the collection here.
+    pub expect_empty: Vec<String>,
     /// Changes of resources, in order.
     pub resources: Vec<ResourceChange>,
     /// Id and bytes of media to be stored in the ledger. If a session stores media there under the
@@ -271,6 +283,37 @@ impl ChangeSet {
     }
 }
 
+/// A resource as the caller of [`Ledger::apply`] has read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// Collection of the resource.
+    pub collection: String,
+    /// Id in the collection.
+    pub id: String,
+    /// Number of its version; `None` if it does not exist.
+    pub version: Option<u64>,
+}
+
+impl Expected {
+    /// Expects that a resource which was read has not changed.
+    pub fn unchanged(resource: &Resource) -> Self {
+        Self {
+            collection: resource.collection.clone(),
+            id: resource.id.clone(),
+            version: Some(resource.version),
+        }
+    }
+
+    /// Expects that there is no resource with this id.
+    pub fn absent(collection: impl Into<String>, id: impl Into<String>) -> Self {
+        Self {
+            collection: collection.into(),
+            id: id.into(),
+            version: None,
+        }
+    }
+}
+
 /// A change of one resource.
 #[derive(Debug, Clone)]
 pub enum ResourceChange {
@@ -328,8 +371,8 @@ pub enum LedgerError {
     /// ended. Nothing has changed. The caller must read the session again before it goes on.
     #[error("the session has a newer lease, another offset, or has ended")]
     Fenced,
-    /// A key is taken, a version is not the expected one, or media may have been deleted. Nothing
-    /// has changed.
+    /// A key is taken, a version is not the expected one, a collection is not empty, or media may
+    /// have been deleted. Nothing has changed.
     #[error("the session or resource exists already, or was changed by another request")]
     Conflict,
     /// The disk is full. Nothing has changed, and the ledger goes on.

@@ -21,6 +21,8 @@
 //!         created: Timestamp::from_millis(0),
 //!         expires: Timestamp::from_millis(60_000),
 //!         total: Some(5),
+//!         owner: None,
+//!         dialect: "google".to_owned(),
 //!     })
 //!     .await?;
 //!
@@ -94,7 +96,8 @@ pub mod vault;
 #[doc(hidden)]
 pub use failpoint::Failpoint;
 pub use ledger::{
-    ChangeSet, EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange,
+    ChangeSet, EndSession, Expected, FinishSession, Ledger, LedgerError, OffsetCommit,
+    ResourceChange,
 };
 pub use records::{
     Epoch, Extent, Media, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource,

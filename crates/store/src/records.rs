@@ -209,6 +209,11 @@ pub struct NewSession {
     pub expires: Timestamp,
     /// Length of the media, if the client has declared it.
     pub total: Option<u64>,
+    /// Principal that starts it, as the server writes it; `None` if nobody was asked who they are.
+    /// Opaque to the ledger.
+    pub owner: Option<String>,
+    /// Name of the wire dialect that starts it, such as `google`. Opaque to the ledger.
+    pub dialect: String,
 }
 
 /// A session in the ledger.
@@ -231,6 +236,11 @@ pub struct Session {
     pub progress: Progress,
     /// Final reply, once the session is finished. Opaque to the ledger.
     pub reply: Option<Vec<u8>>,
+    /// Principal that started it, as the server writes it; `None` if nobody was asked who they are.
+    /// Opaque to the ledger.
+    pub owner: Option<String>,
+    /// Name of the wire dialect that started it, such as `google`. Opaque to the ledger.
+    pub dialect: String,
 }
 
 impl From<NewSession> for Session {
@@ -245,6 +255,8 @@ impl From<NewSession> for Session {
             epoch: Epoch(0),
             progress: Progress::none(new.total),
             reply: None,
+            owner: new.owner,
+            dialect: new.dialect,
         }
     }
 }
@@ -282,4 +294,7 @@ pub struct Resource {
     pub created: Timestamp,
     /// Time of the last change.
     pub updated: Timestamp,
+    /// Principal that it belongs to, as the server writes it; `None` if nobody was asked who they
+    /// are. Opaque to the ledger.
+    pub owner: Option<String>,
 }

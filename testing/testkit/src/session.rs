@@ -31,6 +31,14 @@ impl Session {
         Self { address, target }
     }
 
+    /// The session whose URI has this path and query.
+    pub fn at(address: SocketAddr, target: &str) -> Self {
+        Self {
+            address,
+            target: target.to_owned(),
+        }
+    }
+
     /// The same session at another address, such as that of the server's next life.
     #[must_use]
     pub fn moved_to(&self, address: SocketAddr) -> Self {

@@ -66,6 +66,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
         media: Some(media),
         created: call.now,
         updated: call.now,
+        owner: None,
     };
     changes.push(ResourceChange::Insert(resource));
     Ok(Answer {
@@ -324,6 +325,7 @@ fn name_row(call: &Call<'_>, collection: String, name: &AssetName, count: u64) -
         media: None,
         created: call.now,
         updated: call.now,
+        owner: None,
     }
 }
 
@@ -387,6 +389,7 @@ pub(super) async fn insert_studio(
         media: Some(media),
         created: call.now,
         updated: call.now,
+        owner: None,
     };
     let body = json!({"assets": [asset]});
     Ok(Answer {

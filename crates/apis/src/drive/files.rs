@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
-use windlass_store::{Media, Resource, ResourceChange, Timestamp};
+use windlass_store::{Expected, Media, Resource, ResourceChange, Timestamp};
 
 use super::file::{
     FOLDER, ROOT, check_convertible, chosen_id, flag, fresh_id, is_folder, media_type,
@@ -49,7 +49,7 @@ pub(super) async fn admit_creation(call: &Call<'_>) -> Result<(), Rejection> {
     let fields = patched(Fields::new(), own_fields(call.metadata)?)?;
     check_convertible(text(&fields, "mimeType").unwrap_or_default())?;
     let id = free_id(call).await?;
-    check_parent(call, &id, &fields).await
+    check_parent(call, &id, &fields).await.map(drop)
 }
 
 /// `files.create`
@@ -86,7 +86,7 @@ async fn insert(
         fields.insert("name".into(), UNTITLED.into());
     }
     set_parent(&mut fields);
-    check_parent(call, &id, &fields).await?;
+    let expect = check_parent(call, &id, &fields).await?;
     for name in ["createdTime", "modifiedTime"] {
         let now = || rfc3339(call.now).into();
         fields.entry(name).or_insert_with(now);
@@ -94,7 +94,8 @@ async fn insert(
     let file = record::new(call, FILES, &id, &fields, media);
     let mut changes = rows(call, &id, None, Some(&fields));
     changes.push(ResourceChange::Insert(file.clone()));
-    answer(call, &file, changes).await
+    let shown = answer(call, &file, changes).await?;
+    Ok(Answer { expect, ..shown })
 }
 
 /// Returns the id that the client chose, if it is free, or a new one.
@@ -116,7 +117,7 @@ pub(super) async fn admit_update(call: &Call<'_>) -> Result<(), Rejection> {
     let old = changeable(call).await?;
     let new = changed_fields(call, &fields_of(&old))?;
     check_convertible(text(&new, "mimeType").unwrap_or_default())?;
-    check_parent(call, &old.id, &new).await
+    check_parent(call, &old.id, &new).await.map(drop)
 }
 
 /// `files.update`: changes fields, media and folder.
@@ -133,7 +134,7 @@ pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
         check_convertible(text(&fields, "mimeType").unwrap_or_default())?;
     }
     check_kind(&before, &fields)?;
-    check_parent(call, &old.id, &fields).await?;
+    let expect = check_parent(call, &old.id, &fields).await?;
     if media.is_some() || modifies(call.metadata) {
         let stated = call.metadata.contains_key("modifiedTime");
         let now = rfc3339(call.now).into();
@@ -145,7 +146,8 @@ pub(super) async fn update(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     let mut changes = rows(call, &old.id, Some(&before), Some(&fields));
     let file = record::next(call, old, &fields, media);
     changes.push(replacing(file.clone()));
-    answer(call, &file, changes).await
+    let shown = answer(call, &file, changes).await?;
+    Ok(Answer { expect, ..shown })
 }
 
 /// Returns the fields after the change, with the folder of the query.
@@ -278,13 +280,21 @@ fn constant(call: &Call<'_>, collection: impl Into<String>, id: &str, fields: &F
 }
 
 /// Checks that the parent exists, and that a folder would not be inside itself or nested too deep.
-async fn check_parent(call: &Call<'_>, id: &str, fields: &Fields) -> Result<(), Rejection> {
+/// Returns the folders that this relies on: they must not be moved or deleted meanwhile.
+async fn check_parent(
+    call: &Call<'_>,
+    id: &str,
+    fields: &Fields,
+) -> Result<Vec<Expected>, Rejection> {
+    let mut passed = Vec::new();
     let mut above = parent(fields).to_owned();
     for _ in 0..DEEPEST {
         if above == ROOT {
-            return Ok(());
+            return Ok(passed);
         }
-        let folder = fields_of(&file(call, &above).await?);
+        let folder = file(call, &above).await?;
+        passed.push(Expected::unchanged(&folder));
+        let folder = fields_of(&folder);
         if !is_folder(&folder) {
             return Err(Rejection::invalid_field(
                 "parents",
@@ -292,7 +302,7 @@ async fn check_parent(call: &Call<'_>, id: &str, fields: &Fields) -> Result<(), 
             ));
         }
         if !is_folder(fields) {
-            return Ok(());
+            return Ok(passed);
         }
         if above == id {
             return Err(Rejection::invalid_field(
@@ -409,6 +419,9 @@ fn too_many() -> Rejection {
 #[derive(Default)]
 struct Deletion {
     changes: Vec<ResourceChange>,
+    /// Indexes of the deleted folders. A file that is put into one of them meanwhile would survive
+    /// without a folder.
+    emptied: Vec<String>,
     ids: HashSet<String>,
 }
 
@@ -416,7 +429,7 @@ impl Deletion {
     /// Adds a file with its whole subtree. Returns false, and adds nothing, if that exceeds the
     /// limit.
     async fn add(&mut self, call: &Call<'_>, id: String) -> Result<bool, Rejection> {
-        let (mut changes, mut ids) = (Vec::new(), HashSet::new());
+        let (mut changes, mut emptied, mut ids) = (Vec::new(), Vec::new(), HashSet::new());
         let mut left = vec![id];
         while let Some(id) = left.pop() {
             if self.ids.contains(&id) || ids.contains(&id) {
@@ -431,6 +444,7 @@ impl Deletion {
             if is_folder(&fields) {
                 let room = MOST_DELETED.saturating_sub(left.len());
                 left.extend(inside(call, &id, room).await?);
+                emptied.push(children(&id));
             }
             ids.insert(id);
             if self.ids.len() + ids.len() + left.len() > MOST_DELETED {
@@ -438,6 +452,7 @@ impl Deletion {
             }
         }
         self.changes.extend(changes);
+        self.emptied.extend(emptied);
         self.ids.extend(ids);
         Ok(true)
     }
@@ -445,7 +460,7 @@ impl Deletion {
     fn answer(self) -> Answer {
         Answer {
             changes: self.changes,
-            body: None,
+            expect_empty: self.emptied,
             ..Answer::default()
         }
     }

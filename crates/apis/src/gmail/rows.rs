@@ -213,6 +213,7 @@ fn change(key: (String, String), row: Row, now: Timestamp) -> Option<ResourceCha
             media,
             created: now,
             updated: now,
+            owner: None,
         })),
         (PendingWrite::Written { body, media }, Some(found)) => Some(ResourceChange::Replace {
             expected: found.version,

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_server::handler::{Call, Rejection, first_version};
-use windlass_store::{Resource, ResourceChange};
+use windlass_store::{Expected, Resource, ResourceChange};
 
 use super::preconditions::Versions;
 use crate::record::{Fields, rfc3339};
@@ -80,6 +80,7 @@ impl Bucket {
             media: None,
             created: call.now,
             updated: call.now,
+            owner: None,
         };
         Self { resource, record }
     }
@@ -116,6 +117,11 @@ impl Bucket {
             id: self.resource.id.clone(),
             expected: self.resource.version,
         }
+    }
+
+    /// Returns what an answer expects that writes an object into the bucket: the bucket as it is.
+    pub(super) fn expected(&self) -> Vec<Expected> {
+        vec![Expected::unchanged(&self.resource)]
     }
 
     pub(super) fn name(&self) -> &str {

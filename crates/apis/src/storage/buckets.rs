@@ -67,8 +67,8 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(change(call, bucket, fields))
 }
 
-/// `buckets.delete`. An object that is inserted concurrently may be missed. It would reappear in a
-/// new bucket of the same name.
+/// `buckets.delete`. An object that is inserted meanwhile refuses the deletion; otherwise it would
+/// reappear in a new bucket of the same name.
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     let bucket = find(call, Access::Write).await?;
     let objects = object::collection(bucket.name());
@@ -82,7 +82,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer, Rejection> {
     }
     Ok(Answer {
         changes: vec![bucket.delete()],
-        body: None,
+        expect_empty: vec![objects],
         ..Answer::default()
     })
 }

@@ -84,6 +84,7 @@ impl Object {
             media: Some(media),
             created: call.now,
             updated: call.now,
+            owner: None,
         };
         Self { resource, record }
     }

@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Value};
 use windlass_server::handler::{Answer, Call, Rejection, Uploaded};
+use windlass_store::Expected;
 
 use super::bucket::Bucket;
 use super::fields::Change;
@@ -43,6 +44,7 @@ pub(super) async fn insert(call: &Call<'_>, media: Option<Uploaded>) -> Result<A
     );
     Ok(Answer {
         changes: vec![object.put(current.as_ref())],
+        expect: bucket.expected(),
         body: Some(object.show(call.base_url)),
         ..Answer::default()
     })
@@ -193,17 +195,28 @@ fn upload_fields(call: &Call<'_>) -> Result<Change, Rejection> {
 
 /// `objects.copy`.
 pub(super) async fn copy(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let Copied { copy, current, .. } = copied(call).await?;
+    let Copied {
+        copy,
+        current,
+        expect,
+        ..
+    } = copied(call).await?;
     Ok(Answer {
         body: Some(copy.show(call.base_url)),
         changes: vec![copy.put(current.as_ref())],
+        expect,
         ..Answer::default()
     })
 }
 
 /// `objects.rewrite`: completes in one call, whatever the size.
 pub(super) async fn rewrite(call: &Call<'_>) -> Result<Answer, Rejection> {
-    let Copied { copy, current, .. } = copied(call).await?;
+    let Copied {
+        copy,
+        current,
+        expect,
+        ..
+    } = copied(call).await?;
     let size = copy.media().map_or(0, |media| media.length).to_string();
     let mut body = Map::new();
     body.insert("kind".into(), "storage#rewriteResponse".into());
@@ -214,6 +227,7 @@ pub(super) async fn rewrite(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         body: Some(body),
         changes: vec![copy.put(current.as_ref())],
+        expect,
         ..Answer::default()
     })
 }
@@ -224,6 +238,7 @@ pub(super) async fn rename(call: &Call<'_>) -> Result<Answer, Rejection> {
         source,
         copy,
         current,
+        expect,
     } = copied(call).await?;
     if copy.is_at(&source) {
         return Err(Rejection::InvalidParameter {
@@ -234,6 +249,7 @@ pub(super) async fn rename(call: &Call<'_>) -> Result<Answer, Rejection> {
     Ok(Answer {
         body: Some(copy.show(call.base_url)),
         changes: vec![copy.put(current.as_ref()), source.delete()],
+        expect,
         ..Answer::default()
     })
 }
@@ -244,6 +260,8 @@ struct Copied {
     copy: Object,
     /// The object that the copy replaces.
     current: Option<Object>,
+    /// The bucket of the copy.
+    expect: Vec<Expected>,
 }
 
 async fn copied(call: &Call<'_>) -> Result<Copied, Rejection> {
@@ -279,5 +297,6 @@ async fn copied(call: &Call<'_>) -> Result<Copied, Rejection> {
         source,
         copy,
         current,
+        expect: bucket.expected(),
     })
 }

@@ -7,6 +7,7 @@ use windlass_store::{Resource, Timestamp};
 use crate::world::{ORIGIN, Reply, World};
 
 mod listing;
+mod races;
 
 const FILES: &str = "/drive/v3/files";
 const FOLDER: &str = "application/vnd.google-apps.folder";
@@ -406,6 +407,7 @@ fn many(folder: &str, body: &Value, nth: usize) -> [Resource; 2] {
         media: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        owner: None,
     };
     let row = resource(format!("drive/children/{folder}"), &json!({}));
     [resource("drive/files".to_owned(), body), row]

@@ -15,7 +15,15 @@ use windlass_testkit::wait::PATIENCE;
 /// asked to.
 pub(crate) struct PacedLedger {
     inner: Arc<dyn Ledger>,
-    stop: Mutex<Option<(String, Arc<Stopped>)>>,
+    stop: Mutex<Option<Stop>>,
+}
+
+/// The lookup to be stopped.
+struct Stop {
+    id: String,
+    /// Number of lookups before it.
+    earlier: usize,
+    stopped: Arc<Stopped>,
 }
 
 /// A lookup that was stopped, or will be.
@@ -46,18 +54,39 @@ impl PacedLedger {
         }
     }
 
-    /// Stops the next lookup of a resource of this id before it begins.
+    /// Stops the next lookup of a resource of this id before it begins, or the next list of a
+    /// collection of this name when it has been read.
     pub(crate) fn stop_at(&self, id: &str) -> Arc<Stopped> {
+        self.stop_after(0, id)
+    }
+
+    /// As [`PacedLedger::stop_at`], after this number of earlier lookups.
+    pub(crate) fn stop_after(&self, earlier: usize, id: &str) -> Arc<Stopped> {
         let stopped = Arc::new(Stopped::default());
-        *self.stop.lock().expect("no test panics with it") =
-            Some((id.to_owned(), Arc::clone(&stopped)));
+        *self.stop.lock().expect("no test panics with it") = Some(Stop {
+            id: id.to_owned(),
+            earlier,
+            stopped: Arc::clone(&stopped),
+        });
         stopped
+    }
+
+    /// Waits until a lookup that is to be stopped may go on.
+    async fn pause(&self, id: &str) {
+        if let Some(stopped) = self.stopped(id) {
+            stopped.reached.notify_one();
+            stopped.released.notified().await;
+        }
     }
 
     fn stopped(&self, id: &str) -> Option<Arc<Stopped>> {
         let mut stop = self.stop.lock().expect("no test panics with it");
-        let (_, stopped) = stop.take_if(|(stop, _)| stop == id)?;
-        Some(stopped)
+        let next = stop.as_mut().filter(|stop| stop.id == id)?;
+        if next.earlier > 0 {
+            next.earlier -= 1;
+            return None;
+        }
+        stop.take().map(|stop| stop.stopped)
     }
 }
 
@@ -93,10 +122,7 @@ impl Ledger for PacedLedger {
     }
 
     async fn resource(&self, collection: &str, id: &str) -> Result<Option<Resource>, LedgerError> {
-        if let Some(stopped) = self.stopped(id) {
-            stopped.reached.notify_one();
-            stopped.released.notified().await;
-        }
+        self.pause(id).await;
         let resource = self.inner.resource(collection, id).await;
         tokio::task::yield_now().await;
         resource
@@ -108,7 +134,9 @@ impl Ledger for PacedLedger {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Resource>, LedgerError> {
-        self.inner.resources(collection, after, limit).await
+        let resources = self.inner.resources(collection, after, limit).await;
+        self.pause(collection).await;
+        resources
     }
 
     async fn small_media(&self, id: MediaId) -> Result<Option<Bytes>, LedgerError> {

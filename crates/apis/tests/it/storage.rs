@@ -121,5 +121,6 @@ fn row(name: &str, generation: u64) -> Resource {
         media: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        owner: None,
     }
 }

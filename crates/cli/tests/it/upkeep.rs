@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::server::program;
 
 mod backup;
+mod upgrade;
 mod verify;
 
 /// A command that has ended.

@@ -195,6 +195,7 @@ fn long_running_operation(response_shape: &ResponseShape<'_>, schema: Option<&st
         media: None,
         created: call.now,
         updated: call.now,
+        owner: None,
     });
     Reply { body, operation }
 }

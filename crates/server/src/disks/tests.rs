@@ -169,6 +169,8 @@ impl Checked {
             created: Timestamp::from_millis(0),
             expires: Timestamp::from_millis(1000),
             total: None,
+            owner: None,
+            dialect: "google".to_owned(),
         };
         self.ledger.start(session).await?;
         Ok(self.ledger.lease(id).await?.expect("it is there").epoch)
@@ -192,6 +194,7 @@ fn resource(id: &str, version: u64, len: usize) -> Resource {
         media: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        owner: None,
     }
 }
 

@@ -12,6 +12,7 @@ fn row(body: &Value) -> Resource {
         version: 7,
         body: body.to_string().into(),
         media: None,
+        owner: None,
         created: NOW,
         updated: NOW,
     }

@@ -12,7 +12,7 @@ use windlass_store::{
 };
 
 use super::ServerState;
-use super::finish::{FinalReply, FinishedMedia, SessionRef, is_final, media_of};
+use super::finish::{Failed, FinalReply, FinishedMedia, SessionRef, is_final, media_of};
 use super::offset_committer::OffsetCommitter;
 use super::request::UploadRequest;
 use super::session::{LockedSession, SessionReply};
@@ -497,18 +497,19 @@ impl Append {
         }
     }
 
-    /// Ends the session as failed. Returns the error for the reply.
+    /// Ends the session as failed, unless it goes on under a newer lease. Returns the error for the
+    /// reply.
     async fn fail(mut self: Box<Self>, error: Error) -> Error {
         // A commit that is still running could otherwise name the media that is deleted below.
         let pending = self.offset_committer.join().await;
         let session = &self.offset_committer.session;
-        let has_ended = self.server.fail(session.id, session.epoch).await;
-        if has_ended && self.offset_committer.has_never_committed() {
+        let failed = self.server.fail(session.id, session.epoch).await;
+        if failed == Failed::Recorded && self.offset_committer.has_never_committed() {
             // No row has ever named this media. The sweep would delete it only a day later, so it
             // is deleted here.
             self.sink.discard().await;
         }
-        pending.err().unwrap_or(error)
+        pending.err().unwrap_or_else(|| failed.answer(error))
     }
 }
 
@@ -524,13 +525,19 @@ fn is_full(error: &Error) -> bool {
 
 /// Returns the error for the reply when a session's media cannot be opened or written. Ends the
 /// session if committed bytes are lost.
+///
+/// Bytes may also be gone because a writer with a newer lease, perhaps of another process, has moved
+/// them or has finished the session. The ledger tells the two apart: it lets only the newest lease
+/// end the session.
 async fn lost(server: &ServerState, session: &Session, error: Error) -> Error {
     match error {
         // An upload never continues without acknowledged bytes (docs/durability.md).
         Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
-            tracing::error!(session = ?session.id, %error, "committed bytes are lost; the session ends");
-            server.fail(session.id, session.epoch).await;
-            SessionError::Gone.into()
+            let failed = server.fail(session.id, session.epoch).await;
+            if failed != Failed::Fenced {
+                tracing::error!(session = ?session.id, %error, "committed bytes are lost; the session ends");
+            }
+            failed.answer(SessionError::Gone.into())
         }
         error => error,
     }

@@ -1,5 +1,7 @@
 //! From committed media to a resource and a stored reply.
 
+use std::mem;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
@@ -8,13 +10,15 @@ use windlass_proto::digest::Digests;
 use windlass_proto::parameters::{Parameters, StandardParameters};
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Failpoint, FinishSession, LedgerError, Media, MediaId,
-    MediaLocation, Progress, ResourceChange, SessionId, Timestamp,
+    MediaLocation, Progress, SessionId, Timestamp,
 };
 
 use super::ServerState;
 use super::request::UploadRequest;
 use crate::error::Error;
-use crate::handler::{Call, Conditions, Rejection, ReplyMemoryPermit, StoreReader, Uploaded};
+use crate::handler::{
+    Answer, Call, Conditions, Rejection, ReplyMemoryPermit, StoreReader, Uploaded,
+};
 use crate::identifiers::new_resource_id;
 use crate::outbox::with_events;
 use crate::partial_response::FieldMask;
@@ -112,13 +116,16 @@ impl ServerState {
             let call = parts.call(self, request);
             // Held until the commit, so that the next call of the same key sees this change.
             let _guard = self.lock_for(handler, &call).await?;
-            let answer = handler.run(&call, Some(self.uploaded(finished))).await?;
+            let mut answer = handler.run(&call, Some(self.uploaded(finished))).await?;
             Failpoint::HandlerAnswered.reach();
-            let mut reply = final_reply(request, answer.body, self.status(request, session_ref)?)?;
+            let body = answer.body.take();
+            let mut reply = final_reply(request, body, self.status(request, session_ref)?)?;
             // Before the commit: a committed upload cannot be refused for lack of reply memory.
             reply.body = self.capacity.reply(reply.body)?;
-            let resources = with_events(answer.changes, answer.events, call.now)?;
-            let changes = change_set(resources.clone(), finished, session_ref, &reply);
+            answer.own(call.principal);
+            answer.changes = with_events(answer.changes, mem::take(&mut answer.events), call.now)?;
+            let resources = answer.changes.clone();
+            let changes = change_set(answer, finished, session_ref, &reply);
             // One transaction for the resource, its events, the reply and the end of the session, so
             // that a crash leaves all of them or none.
             match self.ledger.apply(changes).await {
@@ -189,16 +196,46 @@ impl ServerState {
         Ok(served.served.api.settings().created_status.status_code())
     }
 
-    /// Ends a session as failed. Returns whether the ledger has recorded it.
-    pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> bool {
+    /// Ends a session as failed. Returns what is known of it afterwards.
+    pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> Failed {
         self.lifecycle.sweep_now.notify_one();
-        let ended = self.ledger.end(id, epoch, EndSession::Failed).await;
-        // Logged and not returned: the client gets the error because of which the session fails.
-        if let Err(error) = &ended {
-            self.lifecycle.examine_ledger(error);
-            tracing::warn!(session = ?id, %error, "a failed session could not be ended");
+        match self.ledger.end(id, epoch, EndSession::Failed).await {
+            Ok(()) => Failed::Recorded,
+            Err(LedgerError::Fenced) => {
+                tracing::info!(session = ?id, "a session goes on under a newer lease, or has ended");
+                Failed::Fenced
+            }
+            // Logged and not returned: the client is to learn why the session failed.
+            Err(error) => {
+                self.lifecycle.examine_ledger(&error);
+                tracing::warn!(session = ?id, %error, "a failed session could not be ended");
+                Failed::Unrecorded
+            }
         }
-        ended.is_ok()
+    }
+}
+
+/// The outcome of [`ServerState::fail`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// The session has ended.
+    Recorded,
+    /// The lease is not the newest one, or the session has ended otherwise. Nothing has changed.
+    Fenced,
+    /// The ledger has not recorded it, or it is unknown whether it has.
+    Unrecorded,
+}
+
+impl Failed {
+    /// Returns the error to answer to a request that has failed its session with `error`.
+    ///
+    /// If another request has the session by now, it lives, and `error` is about a state that has
+    /// passed: the client is told to ask again, and not that its upload is lost.
+    pub(crate) fn answer(self, error: Error) -> Error {
+        match self {
+            Self::Recorded | Self::Unrecorded => error,
+            Self::Fenced => LedgerError::Fenced.into(),
+        }
     }
 }
 
@@ -276,14 +313,16 @@ fn final_reply(
 }
 
 fn change_set(
-    resources: Vec<ResourceChange>,
+    answer: Answer,
     finished: &FinishedMedia,
     session_ref: Option<&SessionRef>,
     reply: &FinalReply,
 ) -> ChangeSet {
     let at = finished.media.at;
     ChangeSet {
-        resources,
+        expect: answer.expect,
+        expect_empty: answer.expect_empty,
+        resources: answer.changes,
         small_media: finished.small_media.clone(),
         // Declared here, because the ledger refuses a resource whose media it does not know.
         new_media: (at.location == MediaLocation::Vault).then_some(at.id),

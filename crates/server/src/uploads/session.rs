@@ -19,6 +19,7 @@ use super::request::UploadRequest;
 use super::session_cache::CachedSession;
 use super::sink::VaultMedia;
 use crate::body::RequestBody;
+use crate::context::Principal;
 use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
 use crate::locks::{LockError, SessionGuard};
@@ -38,6 +39,15 @@ pub(crate) enum SessionReply {
     Cancelled,
 }
 
+/// Where and how a request addresses its session.
+#[derive(Debug)]
+pub(crate) struct SessionTarget {
+    /// The path, without the upload prefix.
+    pub(crate) path: String,
+    /// Name of the request's dialect.
+    pub(crate) dialect: &'static str,
+}
+
 /// A session whose guard and lease one request holds.
 #[derive(Debug)]
 pub(crate) struct LockedSession {
@@ -52,11 +62,12 @@ pub(crate) struct LockedSession {
 
 impl ServerState {
     /// Starts a session and returns its `upload_id`. `declared` is the length in bytes that the
-    /// client announced.
+    /// client announced, `dialect` the name of the dialect that it speaks.
     pub(crate) async fn start(
         &self,
         mut request: UploadRequest,
         declared: Option<u64>,
+        dialect: &'static str,
     ) -> Result<String, Error> {
         self.admit_upload()?;
         let limit = self.max_size(&request)?;
@@ -74,6 +85,8 @@ impl ServerState {
             created,
             expires: self.expiry(created, created),
             total: declared,
+            owner: request.principal.as_ref().map(Principal::to_string),
+            dialect: dialect.to_owned(),
         };
         // Only the row needs the request as bytes. The cached session has the parsed one.
         let context = request.to_bytes();
@@ -96,22 +109,22 @@ impl ServerState {
     }
 
     /// Carries out a request to a session: appends its body, reports the committed offset,
-    /// finishes, or repeats the final reply. `path` is the plain path of the request.
+    /// finishes, or repeats the final reply.
     pub(crate) async fn continue_session(
         self: &Arc<Self>,
         head: Box<SessionHead>,
-        path: String,
+        target: SessionTarget,
         body: &mut Option<RequestBody>,
     ) -> Result<SessionReply, Error> {
         let id = session_id(head.upload_id.as_str());
         let continues = self
             .session_cache
-            .any(id, |cached| self.continues(cached, &path, &head.request));
+            .any(id, |cached| self.continues(cached, &target, &head.request));
         // A request that continues a cached session does not read the ledger. Any other is answered
         // without a lease if possible, so that a query does not stop a running append. Boxed, so
         // that its memory is free again while the body is awaited.
         if !continues {
-            let answered = Box::pin(self.answer_without_lease(id, &head, &path, body)).await?;
+            let answered = Box::pin(self.answer_without_lease(id, &head, &target, body)).await?;
             if let Some(reply) = answered {
                 return Ok(reply);
             }
@@ -120,7 +133,7 @@ impl ServerState {
         let body = body.take().expect(BODY_PRESENT);
         // In its own box, which is dropped before the body is awaited.
         let lease = Box::pin(async move {
-            let locked = server.lease_for(id, &path, &head.request).await;
+            let locked = server.lease_for(id, &target, &head.request).await;
             (server, locked, head, body)
         });
         // From here on the request may hold a lease and uncommitted bytes. If the client
@@ -147,16 +160,20 @@ impl ServerState {
         &self,
         id: SessionId,
         head: &SessionHead,
-        path: &str,
+        target: &SessionTarget,
         body: &mut Option<RequestBody>,
     ) -> Result<Option<SessionReply>, Error> {
-        let (session, request) = self.known_session(id, path).await?;
-        match step(&snapshot(&session), &self.rules(&request)?, &head.request) {
+        let (session, request) = self.known_session(id, target).await?;
+        let rules = self.rules(&session, &request)?;
+        match step(&snapshot(&session), &rules, &head.request) {
             Ok(Step::Replay) => self.replay(&session).map(Some),
             Ok(Step::Report) => {
                 expect_empty(body.as_mut().expect(BODY_PRESENT)).await?;
                 Ok(Some(SessionReply::Committed(session.progress.offset)))
             }
+            // Every dialect may ask about a session. Only that of the session may change it: the
+            // dialects differ in what ends an upload.
+            _ if session.dialect != target.dialect => Err(Error::OtherDialect),
             // Errors are answered at once, except two that need the lease: an error that ends the
             // session, and a gap, which a running older request may still fill.
             Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
@@ -173,10 +190,16 @@ impl ServerState {
     }
 
     /// Whether a request appends new bytes to a cached session.
-    fn continues(&self, cached: &CachedSession, path: &str, request: &SessionRequest) -> bool {
+    fn continues(
+        &self,
+        cached: &CachedSession,
+        target: &SessionTarget,
+        request: &SessionRequest,
+    ) -> bool {
         let session = &cached.session;
-        self.lives_at(session, &cached.request, path)
-            && self.rules(&cached.request).is_ok_and(|rules| {
+        self.lives_at(session, &cached.request, target)
+            && session.dialect == target.dialect
+            && self.rules(session, &cached.request).is_ok_and(|rules| {
                 match step(&snapshot(session), &rules, request) {
                     // A chunk without new bytes makes no commit. If it used the cache, the ledger
                     // would not notice that another process has taken over or ended the session,
@@ -187,19 +210,24 @@ impl ServerState {
             })
     }
 
-    /// Cancels a session. Every result is an error; success, now or earlier, is
-    /// [`SessionError::Cancelled`] with status 499.
+    /// Cancels a session.
+    ///
+    /// # Errors
+    /// [`SessionError::Cancelled`] if it was cancelled earlier.
     pub(crate) async fn cancel(
         self: &Arc<Self>,
         upload_id: &UploadId,
-        path: String,
+        target: SessionTarget,
     ) -> Result<SessionReply, Error> {
         let id = session_id(upload_id.as_str());
-        self.known_session(id, &path).await?;
+        let (session, _) = self.known_session(id, &target).await?;
+        if session.dialect != target.dialect {
+            return Err(Error::OtherDialect);
+        }
         let server = Arc::clone(self);
         self.lifecycle
             .run_to_completion(Box::pin(async move {
-                let locked = server.lease(id, &path).await?;
+                let locked = server.lease(id, &target).await?;
                 match locked.session.state {
                     SessionState::Active => {
                         let epoch = locked.session.epoch;
@@ -290,7 +318,7 @@ impl ServerState {
         head: &SessionHead,
         body: RequestBody,
     ) -> Result<BoxFuture<'static, Result<SessionReply, Error>>, Error> {
-        let rules = self.rules(&locked.request)?;
+        let rules = self.rules(&locked.session, &locked.request)?;
         let expected = head.expected;
         let action = match step(&snapshot(&locked.session), &rules, &head.request) {
             Ok(Step::Append(intake)) => self.append(locked, intake, expected, body),
@@ -332,12 +360,14 @@ impl ServerState {
         error: SessionError,
         mut body: RequestBody,
     ) -> Result<SessionReply, Error> {
+        let mut answer = error.into();
         if error.ends_session() {
-            self.fail(locked.session.id, locked.session.epoch).await;
+            let failed = self.fail(locked.session.id, locked.session.epoch).await;
+            answer = failed.answer(answer);
         }
         drop(locked);
         body.finish_if_short().await;
-        Err(error.into())
+        Err(answer)
     }
 
     /// Answers a request whose session a newer request has taken over: reads the rest of the body,
@@ -369,30 +399,34 @@ impl ServerState {
     async fn lease_for(
         &self,
         id: SessionId,
-        path: &str,
+        target: &SessionTarget,
         request: &SessionRequest,
     ) -> Result<Box<LockedSession>, Error> {
         let guard = self.lock_session(id).await?;
         // Under the guard, so that no other request uses the cached lease. An entry that the
         // request does not continue is dropped: the new lease makes the cached one outdated.
         let cached = self.session_cache.take(id);
-        match cached.filter(|cached| self.continues(cached, path, request)) {
+        match cached.filter(|cached| self.continues(cached, target, request)) {
             Some(cached) => Ok(Box::new(LockedSession {
                 session: cached.session,
                 request: cached.request,
                 media: cached.media,
                 guard,
             })),
-            None => self.lease_locked(guard, id, path).await,
+            None => self.lease_locked(guard, id, target).await,
         }
     }
 
     /// Takes the guard and a new lease. Stops the current writer, if there is one.
-    async fn lease(&self, id: SessionId, path: &str) -> Result<Box<LockedSession>, Error> {
+    async fn lease(
+        &self,
+        id: SessionId,
+        target: &SessionTarget,
+    ) -> Result<Box<LockedSession>, Error> {
         let guard = self.lock_session(id).await?;
         // The new lease makes a cached one outdated. Dropping the entry closes its media.
         drop(self.session_cache.take(id));
-        self.lease_locked(guard, id, path).await
+        self.lease_locked(guard, id, target).await
     }
 
     async fn lock_session(&self, id: SessionId) -> Result<SessionGuard, Error> {
@@ -407,10 +441,10 @@ impl ServerState {
         &self,
         guard: SessionGuard,
         id: SessionId,
-        path: &str,
+        target: &SessionTarget,
     ) -> Result<Box<LockedSession>, Error> {
         let session = self.ledger.lease(id).await?;
-        let (mut session, mut request) = self.check(session, path)?;
+        let (mut session, mut request) = self.check(session, target)?;
         session.context = Vec::new();
         request.drop_metadata();
         Ok(Box::new(LockedSession {
@@ -424,14 +458,14 @@ impl ServerState {
     async fn known_session(
         &self,
         id: SessionId,
-        path: &str,
+        target: &SessionTarget,
     ) -> Result<(Session, UploadRequest), Error> {
-        self.check(self.ledger.session(id).await?, path)
+        self.check(self.ledger.session(id).await?, target)
     }
 
     /// Whether the session has not expired and was started under this path.
-    fn lives_at(&self, session: &Session, request: &UploadRequest, path: &str) -> bool {
-        self.clock.now() < session.expires && request.path == path
+    fn lives_at(&self, session: &Session, request: &UploadRequest, target: &SessionTarget) -> bool {
+        self.clock.now() < session.expires && request.path == target.path
     }
 
     /// Refuses a session that has expired, or ended without a resource.
@@ -447,14 +481,14 @@ impl ServerState {
     fn check(
         &self,
         session: Option<Session>,
-        path: &str,
+        target: &SessionTarget,
     ) -> Result<(Session, UploadRequest), Error> {
         let session = session.ok_or(Error::SessionNotFound)?;
         // Checked first: the stored request of a cancelled or failed session is deleted, so there
         // is no path to compare. The reply is the same for every path.
         self.refuse_ended(&session)?;
         let request = remembered(&session)?;
-        if self.lives_at(&session, &request, path) {
+        if self.lives_at(&session, &request, target) {
             Ok((session, request))
         } else {
             Err(Error::SessionNotFound)
@@ -500,16 +534,21 @@ impl ServerState {
             .map(ByteSize::bytes))
     }
 
-    fn rules(&self, request: &UploadRequest) -> Result<Rules, Error> {
-        Ok(Rules::default()
+    fn rules(&self, session: &Session, request: &UploadRequest) -> Result<Rules, Error> {
+        let rules = Rules::default()
             .with_chunks(self.settings.chunks)
-            .with_max_size(self.max_size(request)?))
+            .with_max_size(self.max_size(request)?);
+        let dialect = self.dialects.named(&session.dialect);
+        Ok(dialect.map_or(rules, |dialect| dialect.rules(rules)))
     }
 }
 
 /// Reads the stored request in the session's row.
 fn remembered(session: &Session) -> Result<UploadRequest, Error> {
-    UploadRequest::from_bytes(&session.context).ok_or(Error::SessionNotFound)
+    let request = UploadRequest::from_bytes(&session.context);
+    let mut request = request.ok_or(Error::SessionNotFound)?;
+    request.principal = session.owner.as_ref().map(Principal::new);
+    Ok(request)
 }
 
 async fn expect_empty(body: &mut RequestBody) -> Result<(), Error> {

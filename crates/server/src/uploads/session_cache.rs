@@ -121,6 +121,8 @@ mod tests {
                 epoch: Epoch(0),
                 progress: Progress::none(None),
                 reply: None,
+                owner: None,
+                dialect: "google".to_owned(),
             },
             request: UploadRequest::example(),
             media: None,

@@ -313,6 +313,71 @@ async fn principal_of_a_layer_is_asked_for_each_method() {
     assert_eq!(error["status"], "PERMISSION_DENIED");
 }
 
+/// Sends a request of Alice's and reads the reply.
+async fn alice(server: &Server, method: &str, uri: &str, body: Vec<u8>) -> Response<Bytes> {
+    let request = Request::builder().method(method).uri(uri);
+    let request = request.header("host", "app.test");
+    let request = request.header("content-length", body.len());
+    let request = request.extension(Principal::new("alice"));
+    let request = request
+        .body(Full::<Bytes>::from(body))
+        .expect("it is valid");
+    let reply = server
+        .service()
+        .call(request)
+        .await
+        .expect("it is infallible");
+    let (head, body) = reply.into_parts();
+    Response::from_parts(head, body.collect().await.expect("it is whole").to_bytes())
+}
+
+async fn owners(stores: &Stores) -> Vec<Option<String>> {
+    let animals = stores
+        .ledger
+        .resources("farm/farm/v1/animals", None, 10)
+        .await;
+    let animals = animals.expect("it is in memory").into_iter();
+    animals.map(|animal| animal.owner).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn principal_owns_what_its_requests_create_even_after_a_crash() {
+    let alice_s = Some("alice".to_owned());
+    let stores = memory();
+    let server = started(builder(stores.clone())).await;
+    let simple = "/upload/farm/v1/animals?uploadType=media";
+    assert_eq!(
+        alice(&server, "POST", simple, vec![7; 9]).await.status(),
+        200
+    );
+    assert_eq!(owners(&stores).await, std::slice::from_ref(&alice_s));
+
+    let stores = memory();
+    let started_by_alice = async |server: &Server| {
+        let begun = alice(server, "POST", SESSIONS, Vec::new()).await;
+        let location = begun.headers()["location"].to_str().expect("it is text");
+        location.replacen("http://app.test", "", 1)
+    };
+    let put = async |server: &Server, session: &str| {
+        ask(server.service(), "PUT", session, &[], MEDIA.whole()).await
+    };
+    let (server, calls) = failing_from(u64::MAX, memory()).await;
+    let session = started_by_alice(&server).await;
+    assert_eq!(put(&server, &session).await.status(), 201);
+    let names = calls.names();
+    let finish = names.iter().position(|name| *name == "apply");
+    let finish = 1 + finish.expect("it is committed") as u64;
+    let (server, _) = failing_from(finish, stores.clone()).await;
+    let session = started_by_alice(&server).await;
+    assert_eq!(put(&server, &session).await.status(), 503);
+    drop(server);
+
+    let server = started(builder(stores.clone())).await;
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(owners(&stores).await, [alice_s]);
+    drop(server);
+}
+
 /// Counts requests, and adds a header to their replies.
 #[derive(Clone)]
 struct Layered {

@@ -84,6 +84,8 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
         created: Timestamp::from_millis(0),
         expires: Timestamp::from_millis(0).saturating_add(LIFETIME),
         total: Some(1000),
+        owner: None,
+        dialect: "google".to_owned(),
     };
     ledger.start(session).await.expect("it is new");
     let leased = ledger.lease(id).await.expect("it is in memory");

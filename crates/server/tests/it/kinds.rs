@@ -125,6 +125,7 @@ fn resource(call: &Call<'_>, collection: &str, id: &str, version: u64) -> Resour
         media: None,
         created: call.now,
         updated: call.now,
+        owner: None,
     }
 }
 

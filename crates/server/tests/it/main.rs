@@ -1,8 +1,10 @@
 //! The whole server in one process, without a socket: requests in, replies out.
 
+mod dialects;
 mod embedding;
 mod failures;
 mod faults;
+mod fenced;
 mod generic;
 mod gzip;
 mod interrupted;

@@ -154,6 +154,7 @@ fn resource(collection: &str, id: &str, body: &Value) -> Resource {
         version: 1,
         body: body.to_string().into(),
         media: None,
+        owner: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
     }

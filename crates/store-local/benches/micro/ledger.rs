@@ -51,5 +51,7 @@ fn session(number: u64) -> NewSession {
         created,
         expires: Timestamp::from_millis(number + 604_800_000),
         total: None,
+        owner: None,
+        dialect: "google".to_owned(),
     }
 }

@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, FinishSession, LedgerError, Media, MediaId, MediaLocation,
-    MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,
-    SessionState, Timestamp,
+    ChangeSet, EndSession, Epoch, Expected, FinishSession, LedgerError, Media, MediaId,
+    MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange,
+    SessionId, SessionState, Timestamp,
 };
 
 use super::rows;
@@ -167,8 +167,9 @@ impl Tables<'_> {
     pub(super) fn start(&self, new: &NewSession) -> ChangeResult {
         let inserted = self.execute(
             "INSERT INTO sessions
-                 (id, context, created, expires, state, epoch, offset, total, crc32c, slow_digests)
-             VALUES (?1, ?2, ?3, ?4, 0, 0, 0, ?5, 0, x'')
+                 (id, context, created, expires, state, epoch, offset, total, crc32c, slow_digests,
+                  owner, dialect)
+             VALUES (?1, ?2, ?3, ?4, 0, 0, 0, ?5, 0, x'', ?6, ?7)
              ON CONFLICT (id) DO NOTHING",
             params![
                 new.id.as_bytes(),
@@ -176,6 +177,8 @@ impl Tables<'_> {
                 new.created.as_millis().cast_signed(),
                 rows::sql_moment(new.expires),
                 new.total.map(u64::cast_signed),
+                new.owner,
+                new.dialect,
             ],
         )?;
         one_or(inserted, Refusal::Conflict)
@@ -224,6 +227,9 @@ impl Tables<'_> {
             Some(finish) => Some(self.leased_to_finish(finish)?),
             None => None,
         };
+        for expected in &changes.expect {
+            self.expect(expected)?;
+        }
         // Media that may have no reference at the end of the set. It is released only then, because
         // media that moves from one resource to another within the set must survive.
         let mut candidates: Vec<_> = changes.new_media().collect();
@@ -235,6 +241,9 @@ impl Tables<'_> {
                 self.expect_media(media, &candidates)?;
             }
             candidates.extend(self.change_resource(change)?);
+        }
+        for collection in &changes.expect_empty {
+            self.expect_empty(collection)?;
         }
         if let (Some(leased), Some(finish)) = (leased, &changes.finish) {
             self.finish(&leased, finish)?;
@@ -448,6 +457,33 @@ impl Tables<'_> {
         }
     }
 
+    /// Refuses a change set if a row that its caller has only read is another one now.
+    fn expect(&self, expected: &Expected) -> ChangeResult {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT version FROM resources WHERE collection = ?1 AND id = ?2")?;
+        let key = [&expected.collection, &expected.id];
+        let found = statement.query_row(key, |row| rows::count(row, "version"));
+        if found.optional()? == expected.version {
+            Ok(())
+        } else {
+            Err(Refusal::Conflict.into())
+        }
+    }
+
+    /// Refuses a change set if a collection has resources.
+    fn expect_empty(&self, collection: &str) -> ChangeResult {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM resources WHERE collection = ?1)")?;
+        let has_resources: bool = statement.query_row([collection], |row| row.get(0))?;
+        if has_resources {
+            Err(Refusal::Conflict.into())
+        } else {
+            Ok(())
+        }
+    }
+
     /// Changes one resource. Returns the media that it referenced before. A replaced resource may
     /// still reference it.
     fn change_resource(&self, change: &ResourceChange) -> Result<Option<MediaRef>, ChangeError> {
@@ -466,8 +502,8 @@ impl Tables<'_> {
         let inserted = self.write_resource(
             "INSERT INTO resources
                  (collection, id, version, body, media, place, length, content_type, crc32c, md5,
-                  sha256, created, updated)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+                  sha256, created, updated, owner)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
              ON CONFLICT (collection, id) DO NOTHING",
             resource,
         )?;
@@ -479,7 +515,7 @@ impl Tables<'_> {
         self.write_resource(
             "UPDATE resources SET version = ?3, body = ?4, media = ?5, place = ?6, length = ?7,
                  content_type = ?8, crc32c = ?9, md5 = ?10, sha256 = ?11, created = ?12,
-                 updated = ?13
+                 updated = ?13, owner = ?14
              WHERE collection = ?1 AND id = ?2",
             resource,
         )?;
@@ -538,6 +574,7 @@ impl Tables<'_> {
                 digest(|media| media.digests.sha256.as_ref().map(|sha256| &sha256.0[..])),
                 resource.created.as_millis().cast_signed(),
                 resource.updated.as_millis().cast_signed(),
+                resource.owner,
             ],
         )
     }

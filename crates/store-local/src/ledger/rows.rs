@@ -22,7 +22,7 @@ use windlass_store::{
 pub(super) fn session(connection: &Connection, id: SessionId) -> rusqlite::Result<Option<Session>> {
     let mut statement = connection.prepare_cached(
         "SELECT context, created, expires, state, epoch, offset, total, crc32c, slow_digests,
-                media, place, extent_start, extent_crc32c, reply
+                media, place, extent_start, extent_crc32c, reply, owner, dialect
          FROM sessions WHERE id = ?1",
     )?;
     statement
@@ -48,6 +48,8 @@ fn read_session(id: SessionId, row: &Row<'_>) -> rusqlite::Result<Session> {
         epoch: Epoch(count(row, "epoch")?),
         progress,
         reply: row.get("reply")?,
+        owner: row.get("owner")?,
+        dialect: row.get("dialect")?,
     })
 }
 
@@ -98,6 +100,7 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
         media,
         created: Timestamp::from_millis(count(row, "created")?),
         updated: Timestamp::from_millis(count(row, "updated")?),
+        owner: row.get("owner")?,
     })
 }
 

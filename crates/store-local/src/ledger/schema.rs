@@ -16,7 +16,10 @@ use crate::{Durability, OpenError, filesystem};
 const APPLICATION_ID: i32 = 0x576E_646C;
 
 /// Version of the schema below. A file with a newer one is refused.
-pub(crate) const VERSION: i32 = 1;
+pub(crate) const VERSION: i32 = 2;
+
+/// The oldest version that is still read, and made the newest when a store is opened.
+const OLDEST: i32 = 1;
 
 /// The tables.
 ///
@@ -47,7 +50,9 @@ CREATE TABLE sessions (
     place         INTEGER,
     extent_start  INTEGER,
     extent_crc32c INTEGER,
-    reply         BLOB
+    reply         BLOB,
+    owner         TEXT,
+    dialect       TEXT    NOT NULL DEFAULT 'google'
 ) STRICT;
 CREATE INDEX sessions_finishing ON sessions (id) WHERE state = 1;
 CREATE INDEX sessions_expires ON sessions (expires);
@@ -67,6 +72,7 @@ CREATE TABLE resources (
     sha256       BLOB,
     created      INTEGER NOT NULL,
     updated      INTEGER NOT NULL,
+    owner        TEXT,
     UNIQUE (collection, id)
 ) STRICT;
 CREATE INDEX resources_media ON resources (media) WHERE media IS NOT NULL;
@@ -79,6 +85,14 @@ CREATE TABLE small_media (
 CREATE TABLE garbage (
     media BLOB NOT NULL PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
+";
+
+/// The statements that make a database of version 1 one of version 2. Its sessions were all started
+/// by the only dialect that there was.
+const FROM_VERSION_1: &str = "
+ALTER TABLE sessions ADD COLUMN owner TEXT;
+ALTER TABLE sessions ADD COLUMN dialect TEXT NOT NULL DEFAULT 'google';
+ALTER TABLE resources ADD COLUMN owner TEXT;
 ";
 
 /// Why a database was not opened or copied.
@@ -114,7 +128,7 @@ impl SchemaError {
 }
 
 /// Opens the connection that writes. In an empty file it creates the tables of the store with this
-/// identity.
+/// identity. The tables of an earlier version become those of this one.
 pub(super) fn open_writer(
     path: &Path,
     identity: Identity,
@@ -164,14 +178,14 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Opens a connection that only reads, outside of the server's process. The server may be running
-/// or may have crashed.
+/// or may have crashed. The schema may have an earlier version.
 ///
 /// The database and the pages in the WAL stay as they are. The files are opened read-write, so
 /// SQLite may create an empty WAL and the WAL's index, `-shm`.
 pub(super) fn open_external_reader(path: &Path) -> Result<Connection, SchemaError> {
     let connection = open_reader(path)?;
     match read_header(&connection)? {
-        (APPLICATION_ID, VERSION) => Ok(connection),
+        (APPLICATION_ID, OLDEST..=VERSION) => Ok(connection),
         (0, 0) => Err(SchemaError::Empty),
         (APPLICATION_ID, found) => Err(SchemaError::Newer { found }),
         _ => Err(SchemaError::Foreign),
@@ -238,9 +252,11 @@ fn synchronous(durability: Durability) -> &'static str {
 }
 
 fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), SchemaError> {
-    // One transaction, so that a crash leaves either an empty database or a complete one.
+    // One transaction, so that a crash leaves either an empty database or a complete one, and
+    // tables of an earlier version either as they were or with all changes.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    match read_header(&transaction)? {
+    let found = read_header(&transaction)?;
+    match found {
         (0, 0) => {
             transaction.execute_batch(TABLES)?;
             transaction.execute("INSERT INTO store VALUES (?1)", [identity.as_bytes()])?;
@@ -248,10 +264,22 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
             transaction.pragma_update(None, "user_version", VERSION)?;
         }
         (APPLICATION_ID, VERSION) => {}
+        (APPLICATION_ID, OLDEST) => {
+            transaction.execute_batch(FROM_VERSION_1)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+        }
         (APPLICATION_ID, found) => return Err(SchemaError::Newer { found }),
         _ => return Err(SchemaError::Foreign),
     }
-    Ok(transaction.commit()?)
+    transaction.commit()?;
+    if found == (APPLICATION_ID, OLDEST) {
+        tracing::info!(
+            from = OLDEST,
+            to = VERSION,
+            "the schema of the ledger was upgraded; earlier releases refuse it from now on"
+        );
+    }
+    Ok(())
 }
 
 /// Reads the application id and the version of the schema from the header of the database.

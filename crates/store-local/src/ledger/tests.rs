@@ -143,6 +143,8 @@ fn new_session(n: u8) -> NewSession {
         created,
         expires,
         total: None,
+        owner: None,
+        dialect: "google".to_owned(),
     }
 }
 
@@ -211,6 +213,7 @@ async fn change_refused_halfway_leaves_no_trace() {
         media: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        owner: None,
     };
     let insert = |ids: &[&str]| {
         let inserts = ids.iter().map(|id| ResourceChange::Insert(resource(id)));

@@ -8,5 +8,6 @@ mod directory;
 mod model;
 mod open;
 mod sample;
+mod upgrade;
 mod uploads;
 mod verify;

@@ -13,9 +13,9 @@ use tokio::runtime::Runtime;
 use windlass_proto::digest::{Crc32c, Digests};
 use windlass_store::memory::MemoryLedger;
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, FinishSession, Ledger, LedgerError, Media, MediaId, MediaRef,
-    NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId, SessionState,
-    Timestamp,
+    ChangeSet, EndSession, Epoch, Expected, FinishSession, Ledger, LedgerError, Media, MediaId,
+    MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,
+    SessionState, Timestamp,
 };
 use windlass_store_local::LocalLedger;
 use windlass_testkit::test_scale::cases;
@@ -105,6 +105,9 @@ impl ReferenceStateMachine for Reference {
         let small = proptest::option::of(0..MEDIA);
         let new = proptest::option::of(0..MEDIA);
         let changes = proptest::collection::vec(change(), 0..4);
+        let version = proptest::option::of(1..3_u64);
+        let expect = proptest::collection::vec((0..RESOURCES, version), 0..2);
+        let expect_empty = proptest::bool::weighted(0.1);
         prop_oneof![
             3 => (0..SESSIONS, 0..100_u64)
                 .prop_map(|(session, expires)| Step::Start { session, expires }),
@@ -115,9 +118,11 @@ impl ReferenceStateMachine for Reference {
                 }
             ),
             1 => (holder(), ended).prop_map(|(holder, state)| Step::End { holder, state }),
-            6 => (finish, small, new, changes).prop_map(|(finish, small, new, changes)| {
-                Step::Apply { finish, small, new, changes }
-            }),
+            6 => (finish, small, new, changes, expect, expect_empty).prop_map(
+                |(finish, small, new, changes, expect, expect_empty)| {
+                    Step::Apply { finish, small, new, changes, expect, expect_empty }
+                }
+            ),
             1 => (0..100_u64).prop_map(|now| Step::Expire { now }),
             1 => Just(Step::ForgetGarbage),
             1 => Just(Step::Restart),
@@ -250,6 +255,8 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
             small,
             new,
             changes,
+            expect,
+            expect_empty,
         } => {
             let offset = |of: u8| model.sessions.get(&of).map_or(0, |session| session.offset);
             let finish = finish.map(|(holder, media)| FinishSession {
@@ -262,6 +269,11 @@ async fn take(ledger: &dyn Ledger, model: &Reference, step: Step) -> End {
             let small_media = small.map(|id| (media_id(id), Reference::small_bytes(0).into()));
             ledger
                 .apply(ChangeSet {
+                    expect: expect.into_iter().map(expected).collect(),
+                    expect_empty: expect_empty
+                        .then(|| COLLECTION.to_owned())
+                        .into_iter()
+                        .collect(),
                     resources,
                     small_media,
                     new_media: new.map(media_id),
@@ -387,6 +399,8 @@ fn new_session(n: u8, expires: u64) -> NewSession {
         created: Timestamp::from_millis(0),
         expires: Timestamp::from_millis(expires),
         total: None,
+        owner: None,
+        dialect: "google".to_owned(),
     }
 }
 
@@ -420,6 +434,13 @@ fn resource_change(change: Change) -> ResourceChange {
     }
 }
 
+fn expected((id, version): (u8, Option<u64>)) -> Expected {
+    Expected {
+        version,
+        ..Expected::absent(COLLECTION, id.to_string())
+    }
+}
+
 fn resource(id: u8, version: u64, media: Option<Named>) -> Resource {
     Resource {
         collection: COLLECTION.to_owned(),
@@ -438,5 +459,6 @@ fn resource(id: u8, version: u64, media: Option<Named>) -> Resource {
         }),
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        owner: None,
     }
 }

@@ -98,6 +98,8 @@ async fn start(store: &LocalStore, number: u8) {
         created: Timestamp::from_millis(0),
         expires: NOW,
         total: None,
+        owner: None,
+        dialect: "google".to_owned(),
     };
     store.ledger.start(new).await.unwrap();
 }
@@ -172,6 +174,7 @@ async fn finish(store: &LocalStore, number: u8, location: MediaLocation) {
         }),
         created: NOW,
         updated: NOW,
+        owner: None,
     };
     let changes = ChangeSet {
         resources: vec![ResourceChange::Insert(resource)],
@@ -183,6 +186,7 @@ async fn finish(store: &LocalStore, number: u8, location: MediaLocation) {
             progress: progress(number, location),
             reply: b"201".to_vec(),
         }),
+        ..ChangeSet::default()
     };
     store.ledger.apply(changes).await.unwrap();
 }

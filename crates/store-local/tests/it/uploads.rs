@@ -20,6 +20,8 @@ async fn start(store: &LocalStore) -> Epoch {
         created: Timestamp::from_millis(0),
         expires: Timestamp::from_millis(1_000),
         total: None,
+        owner: None,
+        dialect: "google".to_owned(),
     };
     store.ledger.start(new).await.unwrap();
     store.ledger.lease(SESSION).await.unwrap().unwrap().epoch

@@ -114,6 +114,7 @@ pub async fn ledger_restart(open: impl AsyncFn() -> Arc<dyn Ledger>) {
 /// Checks starts, leases and commits of sessions.
 async fn check_sessions(ledger: &dyn Ledger) {
     a_started_session_is_active_and_empty(ledger).await;
+    owner_and_dialect_of_a_session_stay_as_they_were_started(ledger).await;
     taken_session_id_is_refused(ledger).await;
     unknown_session_is_not_found(ledger).await;
     every_lease_fences_the_ones_before(ledger).await;
@@ -138,6 +139,8 @@ async fn a_started_session_is_active_and_empty(ledger: &dyn Ledger) {
         epoch: Epoch(0),
         progress: Progress::none(new.total),
         reply: None,
+        owner: new.owner,
+        dialect: new.dialect,
     };
     assert_eq!(session, expected);
 
@@ -150,6 +153,51 @@ async fn a_started_session_is_active_and_empty(ledger: &dyn Ledger) {
     )
     .await;
     assert_eq!(without_total.progress, Progress::none(None));
+}
+
+async fn owner_and_dialect_of_a_session_stay_as_they_were_started(ledger: &dyn Ledger) {
+    let names = Names::of("owner_and_dialect_of_a_session_stay_as_they_were_started");
+    let starts = [
+        (None, "google"),
+        (Some(""), ""),
+        (Some("user:żółw@example.com"), "tus"),
+    ];
+    for (n, (owner, dialect)) in (0..).zip(starts) {
+        for ending in 0..2 {
+            let new = NewSession {
+                owner: owner.map(str::to_owned),
+                dialect: dialect.to_owned(),
+                ..names.new_session(2 * n + ending)
+            };
+            let id = start(ledger, new).await.id;
+            let is_kept = async |step: &str| {
+                let session = session(ledger, id).await;
+                let kept = (session.owner.as_deref(), session.dialect.as_str());
+                assert_eq!(kept, (owner, dialect), "{step}");
+            };
+            is_kept("start").await;
+            let leased = lease(ledger, id).await;
+            let kept = (leased.owner.as_deref(), leased.dialect.as_str());
+            assert_eq!(kept, (owner, dialect), "lease");
+            ledger
+                .commit_offset(id, leased.epoch, step(0, 10, None))
+                .await
+                .unwrap();
+            is_kept("commit").await;
+            if ending == 0 {
+                ledger
+                    .end(id, leased.epoch, EndSession::Cancelled)
+                    .await
+                    .unwrap();
+            } else {
+                ledger
+                    .apply(finishing(finish(id, leased.epoch, None), vec![]))
+                    .await
+                    .unwrap();
+            }
+            is_kept("end").await;
+        }
+    }
 }
 
 async fn taken_session_id_is_refused(ledger: &dyn Ledger) {

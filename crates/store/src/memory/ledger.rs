@@ -9,7 +9,8 @@ use bytes::Bytes;
 
 use super::SPACE;
 use crate::ledger::{
-    ChangeSet, EndSession, FinishSession, Ledger, LedgerError, OffsetCommit, ResourceChange,
+    ChangeSet, EndSession, Expected, FinishSession, Ledger, LedgerError, OffsetCommit,
+    ResourceChange,
 };
 use crate::records::{
     Epoch, MediaId, MediaLocation, MediaRef, NewSession, Progress, Resource, Session, SessionId,
@@ -244,7 +245,9 @@ impl Tables {
             Some(finish) => Some(self.leased_to_finish(finish)?),
             None => None,
         };
-        self.check_versions(&changes.resources)?;
+        self.check_expected(&changes.expect)?;
+        let versions_after = self.check_versions(&changes.resources)?;
+        self.check_empty(&changes.expect_empty, &versions_after)?;
         self.check_media(&changes)?;
 
         let mut loose: Vec<_> = changes.new_media().map(Some).collect();
@@ -264,8 +267,50 @@ impl Tables {
         Ok(())
     }
 
-    /// Checks the versions that the changes expect, in order, without changing a row.
-    fn check_versions(&self, changes: &[ResourceChange]) -> Result<(), LedgerError> {
+    /// Checks the rows that the caller has only read.
+    fn check_expected(&self, expected: &[Expected]) -> Result<(), LedgerError> {
+        let is_as_expected = |expected: &Expected| {
+            let key = (expected.collection.clone(), expected.id.clone());
+            let resource = self.resources.get(&key);
+            resource.map(|resource| resource.version) == expected.version
+        };
+        if expected.iter().all(is_as_expected) {
+            Ok(())
+        } else {
+            Err(LedgerError::Conflict)
+        }
+    }
+
+    /// Checks that collections are empty after the changes. `changed` has the versions that the
+    /// changed resources have then.
+    fn check_empty(
+        &self,
+        collections: &[String],
+        changed: &HashMap<(&str, &str), Option<u64>>,
+    ) -> Result<(), LedgerError> {
+        for collection in collections {
+            let from = Bound::Included((collection.clone(), String::new()));
+            let before = self
+                .resources
+                .range((from, Bound::Unbounded))
+                .map(|(key, _)| key);
+            let mut unchanged = before
+                .take_while(|(of, _)| of == collection)
+                .filter(|(of, id)| !changed.contains_key(&(of.as_str(), id.as_str())));
+            let mut written = changed.iter().filter(|(_, version)| version.is_some());
+            if unchanged.next().is_some() || written.any(|((of, _), _)| of == collection) {
+                return Err(LedgerError::Conflict);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the versions that the changes expect, in order, without changing a row. Returns the
+    /// versions that the changed resources have afterwards.
+    fn check_versions<'a>(
+        &self,
+        changes: &'a [ResourceChange],
+    ) -> Result<HashMap<(&'a str, &'a str), Option<u64>>, LedgerError> {
         let mut after: HashMap<(&str, &str), Option<u64>> = HashMap::new();
         for change in changes {
             let (collection, id, expected, next) = match change {
@@ -294,7 +339,7 @@ impl Tables {
             }
             *version = next;
         }
-        Ok(())
+        Ok(after)
     }
 
     /// Refuses media that no row references, since it may be deleted at any moment.

@@ -12,6 +12,7 @@ fn resource(id: &str, version: u64, len: usize) -> Resource {
         media: None,
         created: Timestamp::from_millis(0),
         updated: Timestamp::from_millis(0),
+        owner: None,
     }
 }
 

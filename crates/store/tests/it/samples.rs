@@ -22,6 +22,8 @@ pub(crate) fn new_session(n: u8, expires: u64) -> NewSession {
         created: Timestamp::from_millis(0),
         expires: Timestamp::from_millis(expires),
         total: None,
+        owner: None,
+        dialect: "google".to_owned(),
     }
 }
 

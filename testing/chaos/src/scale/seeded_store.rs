@@ -150,6 +150,8 @@ impl SeededStore {
                 created,
                 expires: created.saturating_add(LIFETIME),
                 total: None,
+                owner: None,
+                dialect: "google".to_owned(),
             },
             media: media(&mut rng, number, self.sessions, created),
         }

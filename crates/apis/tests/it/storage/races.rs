@@ -1,4 +1,4 @@
-//! Copies and moves whose source changes meanwhile.
+//! Calls between whose reads and change another call changes what was read.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use windlass_server::Stores;
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store_local::{Durability, LocalStore, Options};
 
-use super::{LARGE, OBJECTS, Storage};
+use super::{BUCKET, LARGE, OBJECTS, Storage};
 use crate::paced_ledger::PacedLedger;
 use crate::world::World;
 
@@ -169,4 +169,61 @@ async fn copies_of_one_object_do_not_stand_in_each_others_way() {
     assert_eq!(deleted, 204);
     let is_answer = |status: &u16| [200, 404].contains(status);
     assert!(copies.iter().all(is_answer), "{copies:?}");
+}
+
+#[tokio::test]
+async fn upload_into_a_bucket_that_is_deleted_meanwhile_is_refused() {
+    for paced in [Paced::in_memory().await, Paced::on_disk().await] {
+        // The object is looked up after the bucket: before the media is taken, and again when it is
+        // there.
+        let stopped = paced.ledger.stop_after(1, "cow");
+        let meanwhile = async {
+            stopped.reached().await;
+            assert_eq!(paced.storage.call("DELETE", BUCKET).await.status, 204);
+            stopped.release();
+        };
+        let upload = paced.storage.alone("name=cow", "moo");
+        let (reply, ()) = join(upload, meanwhile).await;
+        reply.refusal(404, "notFound");
+        paced.storage.bucket("barn").await.resource();
+        assert_eq!(paced.storage.object("cow").await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn copy_into_a_bucket_that_is_deleted_meanwhile_is_refused() {
+    let paced = Paced::in_memory().await;
+    let storage = &paced.storage;
+    storage.bucket("shed").await.resource();
+    storage.put("cow", LARGE).await;
+    for method in ["copyTo", "rewriteTo"] {
+        let stopped = paced.ledger.stop_at("calf");
+        let meanwhile = async {
+            stopped.reached().await;
+            let deleted = storage.call("DELETE", "/storage/v1/b/shed").await;
+            assert_eq!(deleted.status, 204);
+            stopped.release();
+        };
+        let uri = format!("{OBJECTS}/cow/{method}/b/shed/o/calf");
+        let (reply, ()) = join(storage.call("POST", &uri), meanwhile).await;
+        reply.refusal(404, "notFound");
+        storage.bucket("shed").await.resource();
+        let calf = storage.call("GET", "/storage/v1/b/shed/o/calf").await;
+        assert_eq!(calf.status, 404, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn bucket_into_which_an_object_is_uploaded_meanwhile_is_not_deleted() {
+    for paced in [Paced::in_memory().await, Paced::on_disk().await] {
+        let stopped = paced.ledger.stop_at("storage/b/barn");
+        let meanwhile = async {
+            stopped.reached().await;
+            paced.storage.put("cow", LARGE).await;
+            stopped.release();
+        };
+        let (reply, ()) = join(paced.storage.call("DELETE", BUCKET), meanwhile).await;
+        reply.refusal(409, "conflict");
+        assert!(paced.storage.media("cow").await == LARGE);
+    }
 }

@@ -35,6 +35,10 @@ pub(super) enum Step {
         small: Option<u8>,
         new: Option<u8>,
         changes: Vec<Change>,
+        /// Resources with the versions that are expected before the changes.
+        expect: Vec<(u8, Option<u64>)>,
+        /// Whether no resource is expected after the changes.
+        expect_empty: bool,
     },
     Expire {
         now: u64,
@@ -200,8 +204,11 @@ impl Reference {
                 small,
                 new,
                 changes,
+                expect,
+                expect_empty,
             } => {
                 let mut nameable = self.names();
+                let before = self.resources.clone();
                 if let Some((holder, media)) = finish {
                     let session = self.held(*holder)?;
                     session.state = SessionState::Finished;
@@ -219,6 +226,13 @@ impl Reference {
                     media,
                     is_small: false,
                 }));
+                let version = |id: u8| before.get(&id).map(|(version, _)| *version);
+                if expect
+                    .iter()
+                    .any(|(id, expected)| version(*id) != *expected)
+                {
+                    return Err(End::Conflict);
+                }
                 nameable.extend(&*brought);
                 for change in changes {
                     let media = self.change(*change)?;
@@ -226,6 +240,9 @@ impl Reference {
                         return Err(End::Conflict);
                     }
                     brought.extend(media);
+                }
+                if *expect_empty && !self.resources.is_empty() {
+                    return Err(End::Conflict);
                 }
             }
             Step::Expire { now } => return Ok(End::Count(self.expire(*now))),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::super::{FAR, Names, finish, insert_with_new, next_version, one, small_step, step};
 use super::{conflicts, fenced, finishing, found, is_garbage, lease, session, small, start};
-use crate::ledger::{ChangeSet, EndSession, Ledger, OffsetCommit, ResourceChange};
+use crate::ledger::{ChangeSet, EndSession, Expected, Ledger, OffsetCommit, ResourceChange};
 use crate::records::{MediaId, NewSession, Resource, SessionState, Timestamp};
 
 use ResourceChange::{Delete, Insert, Replace};
@@ -14,6 +14,11 @@ pub(super) async fn check_resources(ledger: &dyn Ledger) {
     an_insert_of_a_taken_name_changes_nothing(ledger).await;
     a_change_of_another_version_changes_nothing(ledger).await;
     changes_of_one_set_build_on_each_other(ledger).await;
+    change_set_with_another_row_than_expected_changes_nothing(ledger).await;
+    rows_are_expected_as_they_were_before_the_changes(ledger).await;
+    collection_that_is_not_empty_afterwards_changes_nothing(ledger).await;
+    one_of_two_change_sets_that_expect_each_others_rows_succeeds(ledger).await;
+    replace_writes_the_owner_of_the_new_version(ledger).await;
     replaced_resource_keeps_or_releases_its_media(ledger).await;
     deleted_resource_releases_its_media(ledger).await;
     media_moves_between_resources_of_one_set(ledger).await;
@@ -116,6 +121,165 @@ async fn changes_of_one_set_build_on_each_other(ledger: &dyn Ledger) {
         .await
         .unwrap();
     assert_eq!(found(ledger, &names, "llama").await, Some(again));
+}
+
+async fn change_set_with_another_row_than_expected_changes_nothing(ledger: &dyn Ledger) {
+    let names = Names::of("change_set_with_another_row_than_expected_changes_nothing");
+    let herd = next_version(&names.resource("herd", None));
+    ledger.apply(one(Insert(herd.clone()))).await.unwrap();
+    let id = start(ledger, names.new_session(0)).await.id;
+    let leased = lease(ledger, id).await;
+    let media = names.small(0);
+    let expecting = |expect: Vec<Expected>| ChangeSet {
+        expect,
+        small_media: Some((media.id, Bytes::from_static(b"wind"))),
+        finish: Some(finish(id, leased.epoch, Some(media))),
+        ..one(Insert(names.resource("llama", Some(media))))
+    };
+    let version = |id: &str, version| Expected {
+        version,
+        ..Expected::absent(names.collection(), id)
+    };
+    let elsewhere = Expected {
+        collection: Names::of("nowhere").collection(),
+        ..Expected::unchanged(&herd)
+    };
+    for wrong in [
+        version("herd", Some(1)),
+        version("herd", Some(3)),
+        version("herd", None),
+        version("absent", Some(0)),
+        version("absent", Some(2)),
+        elsewhere,
+    ] {
+        for expect in [
+            vec![wrong.clone()],
+            vec![Expected::unchanged(&herd), wrong.clone()],
+        ] {
+            conflicts(ledger.apply(expecting(expect)).await);
+            assert_eq!(found(ledger, &names, "llama").await, None, "{wrong:?}");
+            assert_eq!(small(ledger, media.id).await, None, "{wrong:?}");
+            assert_eq!(session(ledger, id).await, leased, "{wrong:?}");
+        }
+    }
+    let right = vec![Expected::unchanged(&herd), version("absent", None)];
+    ledger.apply(expecting(right)).await.unwrap();
+    assert!(found(ledger, &names, "llama").await.is_some());
+    assert_eq!(found(ledger, &names, "herd").await, Some(herd));
+}
+
+async fn rows_are_expected_as_they_were_before_the_changes(ledger: &dyn Ledger) {
+    let names = Names::of("rows_are_expected_as_they_were_before_the_changes");
+    let first = names.resource("llama", None);
+    let insert = ChangeSet {
+        expect: vec![Expected::absent(names.collection(), "llama")],
+        ..one(Insert(first.clone()))
+    };
+    ledger.apply(insert).await.unwrap();
+    let second = next_version(&first);
+    let replace = |expect| ChangeSet {
+        expect: vec![expect],
+        ..one(Replace {
+            resource: second.clone(),
+            expected: 1,
+        })
+    };
+    conflicts(ledger.apply(replace(Expected::unchanged(&second))).await);
+    ledger
+        .apply(replace(Expected::unchanged(&first)))
+        .await
+        .unwrap();
+    assert_eq!(found(ledger, &names, "llama").await, Some(second));
+}
+
+async fn collection_that_is_not_empty_afterwards_changes_nothing(ledger: &dyn Ledger) {
+    let names = Names::of("collection_that_is_not_empty_afterwards_changes_nothing");
+    let herd = Names::of("collection_that_is_not_empty_afterwards_changes_nothing, herd");
+    let delete = |id: &str| Delete {
+        collection: herd.collection(),
+        id: id.to_owned(),
+        expected: 1,
+    };
+    let emptying = |resources| ChangeSet {
+        resources,
+        expect_empty: vec![herd.collection()],
+        ..ChangeSet::default()
+    };
+    let (farm, shed) = (names.resource("farm", None), names.resource("shed", None));
+    ledger.apply(emptying(vec![Insert(farm)])).await.unwrap();
+    for id in ["", "llama"] {
+        ledger
+            .apply(one(Insert(herd.resource(id, None))))
+            .await
+            .unwrap();
+    }
+    for resources in [
+        vec![Insert(shed.clone())],
+        vec![Insert(shed.clone()), delete("")],
+        vec![Insert(shed.clone()), delete("llama")],
+        vec![
+            delete(""),
+            delete("llama"),
+            Insert(shed.clone()),
+            Insert(herd.resource("alpaca", None)),
+        ],
+    ] {
+        conflicts(ledger.apply(emptying(resources)).await);
+        assert_eq!(found(ledger, &names, "shed").await, None);
+        for id in ["", "llama"] {
+            assert!(found(ledger, &herd, id).await.is_some(), "{id:?}");
+        }
+    }
+    let all = vec![delete("llama"), Insert(shed.clone()), delete("")];
+    ledger.apply(emptying(all)).await.unwrap();
+    assert_eq!(found(ledger, &names, "shed").await, Some(shed));
+}
+
+async fn one_of_two_change_sets_that_expect_each_others_rows_succeeds(ledger: &dyn Ledger) {
+    let names = Names::of("one_of_two_change_sets_that_expect_each_others_rows_succeeds");
+    let (left, right) = (names.resource("left", None), names.resource("right", None));
+    for resource in [&left, &right] {
+        ledger.apply(one(Insert(resource.clone()))).await.unwrap();
+    }
+    let change = |changed: &Resource, read: &Resource| ChangeSet {
+        expect: vec![Expected::unchanged(read)],
+        ..one(Replace {
+            resource: next_version(changed),
+            expected: 1,
+        })
+    };
+    let (one, other) = tokio::join!(
+        ledger.apply(change(&left, &right)),
+        ledger.apply(change(&right, &left))
+    );
+    assert!(one.is_ok() != other.is_ok(), "{one:?}, {other:?}");
+    conflicts(if one.is_ok() { other } else { one });
+}
+
+async fn replace_writes_the_owner_of_the_new_version(ledger: &dyn Ledger) {
+    let names = Names::of("replace_writes_the_owner_of_the_new_version");
+    let mut resource = Resource {
+        owner: None,
+        ..names.resource("llama", None)
+    };
+    ledger.apply(one(Insert(resource.clone()))).await.unwrap();
+    for owner in [Some("one"), Some("another"), None] {
+        let next = Resource {
+            owner: owner.map(str::to_owned),
+            ..next_version(&resource)
+        };
+        let expected = resource.version;
+        resource = next.clone();
+        let replace = Replace {
+            resource: next,
+            expected,
+        };
+        ledger.apply(one(replace)).await.unwrap();
+        let found = found(ledger, &names, "llama").await;
+        assert_eq!(found, Some(resource.clone()));
+    }
+    let listed = ledger.resources(&names.collection(), None, 1).await;
+    assert_eq!(listed.unwrap(), [resource]);
 }
 
 async fn replaced_resource_keeps_or_releases_its_media(ledger: &dyn Ledger) {

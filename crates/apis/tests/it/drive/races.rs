@@ -1,0 +1,115 @@
+//! Calls on two servers over one ledger. The lock that a server has for its own calls does not
+//! separate them.
+
+use std::sync::Arc;
+
+use futures_util::future::join;
+use serde_json::json;
+use windlass_server::Stores;
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+
+use super::{FILES, file, folder, get, patch};
+use crate::paced_ledger::PacedLedger;
+use crate::world::World;
+
+/// Two servers. The lookups of the first can be stopped.
+struct Replicas {
+    slow: World,
+    ledger: Arc<PacedLedger>,
+    quick: World,
+}
+
+impl Replicas {
+    fn new() -> Self {
+        let (memory, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
+        let ledger = Arc::new(PacedLedger::new(Arc::clone(&memory) as _));
+        let over = |ledger| Stores {
+            ledger,
+            vault: Arc::new(vault.clone()),
+        };
+        Self {
+            slow: World::over("drive", over(Arc::clone(&ledger) as _)),
+            quick: World::over("drive", over(memory)),
+            ledger,
+        }
+    }
+}
+
+#[tokio::test]
+async fn folders_that_are_moved_into_each_other_form_no_cycle() {
+    let Replicas {
+        slow,
+        ledger,
+        quick,
+    } = &Replicas::new();
+    let above = folder(quick, "above", "root").await;
+    let left = folder(quick, "left", &above).await;
+    let right = folder(quick, "right", &above).await;
+    let inner = folder(quick, "inner", &right).await;
+    // The first call has found that `left` is not above `inner` when it looks `above` up.
+    let stopped = ledger.stop_at(&above);
+    let into = |folder: &str| format!("&addParents={folder}&removeParents={above}");
+    let nothing = json!({});
+    let meanwhile = async {
+        stopped.reached().await;
+        patch(quick, &right, &into(&left), &nothing)
+            .await
+            .resource();
+        stopped.release();
+    };
+    let into_inner = into(&inner);
+    let (reply, ()) = join(patch(slow, &left, &into_inner, &nothing), meanwhile).await;
+    reply.refusal(400, "invalid");
+    assert_eq!(
+        get(quick, &left).await.resource()["parents"],
+        json!([above])
+    );
+    assert_eq!(
+        get(quick, &right).await.resource()["parents"],
+        json!([left])
+    );
+}
+
+#[tokio::test]
+async fn file_in_a_folder_that_is_deleted_meanwhile_is_refused() {
+    let Replicas {
+        slow,
+        ledger,
+        quick,
+    } = &Replicas::new();
+    let above = folder(quick, "above", "root").await;
+    let pen = folder(quick, "pen", &above).await;
+    let uri = format!("{FILES}/{pen}");
+    let metadata = json!({"id": "llama", "parents": [pen]});
+    // The pen has been found when the folder above it is looked up.
+    let stopped = ledger.stop_at(&above);
+    let meanwhile = async {
+        stopped.reached().await;
+        assert_eq!(quick.call("DELETE", &uri).await.status, 204);
+        stopped.release();
+    };
+    let (reply, ()) = join(slow.json("POST", FILES, &metadata), meanwhile).await;
+    reply.refusal(404, "notFound");
+    get(quick, "llama").await.refusal(404, "notFound");
+}
+
+#[tokio::test]
+async fn file_that_is_put_into_a_folder_while_it_is_deleted_goes_with_it() {
+    let Replicas {
+        slow,
+        ledger,
+        quick,
+    } = &Replicas::new();
+    let pen = folder(quick, "pen", "root").await;
+    let uri = format!("{FILES}/{pen}");
+    let stopped = ledger.stop_at(&format!("drive/children/{pen}"));
+    let meanwhile = async {
+        stopped.reached().await;
+        let llama = file(quick, &json!({"parents": [pen]})).await;
+        stopped.release();
+        llama
+    };
+    let (reply, llama) = join(slow.call("DELETE", &uri), meanwhile).await;
+    assert_eq!(reply.status, 204, "{reply:?}");
+    get(quick, &llama).await.refusal(404, "notFound");
+}

@@ -1,0 +1,218 @@
+//! A second dialect, as a file of its own would bring it: one header in place of Google's parameters
+//! and ranges, an explicit end, and replies of its own.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode};
+use windlass_discovery::Api;
+use windlass_proto::command::{
+    BodyLength, Command, Framing, SessionHead, SessionRequest, StartHead,
+};
+use windlass_proto::content_range::ContentRange;
+use windlass_proto::dialect::{Condition, Dialect, Outcome, RequestHead};
+use windlass_proto::digest::ExpectedDigests;
+use windlass_proto::error::ProtocolError;
+use windlass_proto::reply::{ErrorReply, ReplyHead};
+use windlass_proto::session::{ChunkRule, Rules, SessionError};
+use windlass_server::{Registry, ServedApi, Server, Settings, Stores};
+use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_testkit::farm;
+use windlass_testkit::media::Media;
+
+use crate::world::{Body, Reply, World};
+
+/// `Toy: begin`, `Toy: ask`, `Toy: put OFFSET`, `Toy: end OFFSET`, `Toy: stop`.
+#[derive(Debug)]
+struct Toy;
+
+const INVALID: ProtocolError = ProtocolError::InvalidHeader { name: "Toy" };
+
+impl Dialect for Toy {
+    fn name(&self) -> &'static str {
+        "toy"
+    }
+
+    fn claims(&self, request: &RequestHead<'_>) -> bool {
+        request.headers.contains_key("toy")
+    }
+
+    fn command(&self, request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
+        let toy = request.headers["toy"].to_str().map_err(|_| INVALID)?;
+        let (verb, offset) = toy.split_once(' ').unwrap_or((toy, "0"));
+        let offset: u64 = offset.parse().map_err(|_| INVALID)?;
+        let Framing::Length(length) = request.framing else {
+            return Err(ProtocolError::LengthRequired);
+        };
+        if verb == "begin" {
+            return Ok(Command::Start(StartHead {
+                content_type: Some("image/png".to_owned()),
+                content_length: None,
+                length: BodyLength::Exact(length),
+                expected: ExpectedDigests::default(),
+            }));
+        }
+        let upload_id = request.parameters.upload_id().ok_or(INVALID)?;
+        let end = offset + length;
+        let range = match verb {
+            "stop" => return Ok(Command::Cancel { upload_id }),
+            "ask" => "bytes */*".to_owned(),
+            "put" => format!("bytes {offset}-{}/*", end.saturating_sub(1)),
+            "end" => format!("bytes {offset}-{}/{end}", end.saturating_sub(1)),
+            _ => return Err(INVALID),
+        };
+        Ok(Command::Session(SessionHead {
+            upload_id,
+            request: SessionRequest {
+                content_range: ContentRange::parse(range.as_bytes()).map(Some),
+                body: BodyLength::Exact(length),
+            },
+            no_308: false,
+            expected: ExpectedDigests::default(),
+        }))
+    }
+
+    /// Chunks may have any size, whatever is configured for Google's.
+    fn rules(&self, configured: Rules) -> Rules {
+        configured.with_chunks(ChunkRule::Lenient)
+    }
+
+    fn reply(&self, outcome: Outcome<'_>) -> ReplyHead {
+        match outcome {
+            Outcome::Started { location, .. } => with(StatusCode::CREATED, "toy-session", location),
+            Outcome::Committed { offset, .. } => {
+                with(StatusCode::ACCEPTED, "toy-offset", offset.into())
+            }
+            Outcome::Final { content_type, .. } => {
+                with(StatusCode::OK, "content-type", content_type)
+            }
+            Outcome::Cancelled => ReplyHead::empty(StatusCode::NO_CONTENT),
+        }
+    }
+
+    fn protocol_error(&self, error: &ProtocolError) -> ErrorReply {
+        let mut reply = ErrorReply::text(StatusCode::CONFLICT, "toy");
+        if let ProtocolError::Session(SessionError::Gap { committed, .. }) = error {
+            reply.headers.insert("toy-offset", (*committed).into());
+        }
+        reply
+    }
+
+    fn condition(&self, condition: Condition) -> ErrorReply {
+        match condition {
+            Condition::SessionNotFound => ErrorReply::empty(StatusCode::NOT_FOUND, "toy"),
+            Condition::OtherDialect => ErrorReply::empty(StatusCode::MISDIRECTED_REQUEST, "toy"),
+            _ => ErrorReply::empty(StatusCode::SERVICE_UNAVAILABLE, "toy"),
+        }
+    }
+}
+
+fn with(status: StatusCode, name: &'static str, value: HeaderValue) -> ReplyHead {
+    let mut reply = ReplyHead::new(status);
+    reply.headers.insert(name, value);
+    reply
+}
+
+const MEDIA: Media = Media::new(8, 100_000);
+
+/// Not a multiple of 256 KiB, nor one of them.
+const FIRST: u64 = 70_000;
+
+fn world() -> World {
+    let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
+    let registry = Registry::new([ServedApi::with_default_handler(farm)]);
+    let stores = Stores {
+        ledger: Arc::new(MemoryLedger::new()),
+        vault: Arc::new(MemoryVault::new()),
+    };
+    let mut settings = Settings::default();
+    settings.public_url = Some("http://farm.test".to_owned());
+    settings.free_space.soft = 0;
+    settings.free_space.hard = 0;
+    let server = Server::builder(registry.expect("there is one API"), stores)
+        .settings(settings)
+        .dialect(Arc::new(Toy));
+    World {
+        server: server.build().expect("its parts fit"),
+        clock: Arc::default(),
+    }
+}
+
+async fn toy(world: &World, uri: &str, command: &str, body: Vec<u8>) -> Reply {
+    let headers = [("toy", command)];
+    world.send("POST", uri, &headers, Body::Whole(body)).await
+}
+
+async fn begin(world: &World) -> String {
+    let begun = toy(world, "/upload/farm/v1/animals", "begin", Vec::new()).await;
+    assert_eq!(begun.status, StatusCode::CREATED, "{begun:?}");
+    let session = begun.headers["toy-session"].to_str().expect("it is text");
+    session.replacen("http://farm.test", "", 1)
+}
+
+#[tokio::test]
+async fn second_dialect_uploads_with_its_own_heads() {
+    let world = world();
+    let session = begin(&world).await;
+    let put = toy(&world, &session, "put 0", MEDIA.bytes(0..FIRST)).await;
+    assert_eq!(put.status, StatusCode::ACCEPTED, "{put:?}");
+    assert_eq!(put.headers["toy-offset"], "70000");
+    let ahead = toy(&world, &session, "put 80000", MEDIA.bytes(80_000..90_000)).await;
+    assert_eq!(ahead.status, StatusCode::CONFLICT);
+    assert_eq!(ahead.headers["toy-offset"], "70000");
+    let asked = toy(&world, &session, "ask", Vec::new()).await;
+    assert_eq!(asked.headers["toy-offset"], "70000");
+    let rest = MEDIA.bytes(FIRST..MEDIA.len());
+    let end = toy(&world, &session, "end 70000", rest).await;
+    assert_eq!(end.status, StatusCode::OK, "{end:?}");
+    assert_eq!(end.headers.get("x-guploader-uploadid"), None);
+    assert!(world.media(&end).await == MEDIA.whole(), "other media");
+}
+
+#[tokio::test]
+async fn second_dialect_cancels_with_its_own_status() {
+    let world = world();
+    let session = begin(&world).await;
+    let stopped = toy(&world, &session, "stop", Vec::new()).await;
+    assert_eq!(stopped.status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn other_requests_are_google_s() {
+    let world = world();
+    let started = world.start(None).await.expect("it is Google's");
+    let reply = world.put(&started, "bytes 0-9/10", Body::Whole(vec![7; 10]));
+    assert_eq!(reply.await.status, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn unknown_session_is_answered_in_the_dialect_of_the_request() {
+    let world = world();
+    let unknown = "/upload/farm/v1/animals?upload_id=unknown";
+    let reply = toy(&world, unknown, "ask", Vec::new()).await;
+    assert_eq!((reply.status, reply.body.len()), (StatusCode::NOT_FOUND, 0));
+    let invalid = toy(&world, unknown, "what", Vec::new()).await;
+    assert_eq!(invalid.status, StatusCode::CONFLICT);
+    let google = world.query(unknown).await;
+    assert_eq!(google.json()["error"]["errors"][0]["reason"], "notFound");
+}
+
+#[tokio::test]
+async fn session_is_changed_by_the_dialect_that_started_it_alone() {
+    let world = world();
+    let session = begin(&world).await;
+    toy(&world, &session, "put 0", vec![7; 10]).await;
+    let google = world.put(&session, "bytes 10-19/20", Body::Whole(vec![7; 10]));
+    let refused = google.await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{refused:?}");
+    let cancel = world.send("DELETE", &session, &[], Body::Whole(Vec::new()));
+    assert_eq!(cancel.await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(world.query(&session).await.committed(), 10);
+    let end = toy(&world, &session, "end 10", vec![7; 10]).await;
+    assert_eq!(end.status, StatusCode::OK, "{end:?}");
+
+    let session = world.start(None).await.expect("it is Google's");
+    let refused = toy(&world, &session, "put 0", vec![7; 10]).await;
+    assert_eq!(refused.status, StatusCode::MISDIRECTED_REQUEST);
+    let asked = toy(&world, &session, "ask", Vec::new()).await;
+    assert_eq!(asked.headers["toy-offset"], "0");
+}
