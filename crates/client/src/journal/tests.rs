@@ -44,9 +44,9 @@ fn new_record() -> NewRecord {
 }
 
 fn journal() -> (TempDir, Journal) {
-    let above = tempfile::tempdir().unwrap();
-    let journal = Journal::open(above.path().join("state/uploads")).unwrap();
-    (above, journal)
+    let directory = tempfile::tempdir().unwrap();
+    let journal = Journal::open(directory.path().join("state/uploads")).unwrap();
+    (directory, journal)
 }
 
 /// Returns the path of an upload's file with this extension after `upload`.

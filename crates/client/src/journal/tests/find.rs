@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn only_the_same_upload_is_found() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let id = journal.create(new_record()).unwrap().record().id.clone();
     let found = |new: &NewRecord| {
         let key = UploadKey::new(
@@ -46,7 +46,7 @@ fn only_the_same_upload_is_found() {
 
 #[test]
 fn upload_of_a_changed_file_is_found() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let locked = journal.create(new_record()).unwrap();
     let mut now = serde_json::to_value(source("/home/jane/llama.jpg")).unwrap();
     now["file"]["size"] = 999.into();
@@ -64,7 +64,7 @@ fn upload_of_a_changed_file_is_found() {
 
 #[test]
 fn find_takes_no_lock_and_writes_nothing() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let free = journal.create(new_record()).unwrap().record().clone();
     fs::remove_file(file(&journal, &free.id, "lock")).unwrap();
     let locked = journal.create(new_record()).unwrap();
@@ -78,7 +78,7 @@ fn find_takes_no_lock_and_writes_nothing() {
 
 #[test]
 fn found_upload_has_its_progress() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
     locked.committed(700).unwrap();
     assert_eq!(
@@ -89,7 +89,7 @@ fn found_upload_has_its_progress() {
 
 #[test]
 fn upload_is_found_among_a_thousand() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let record = journal.create(new_record()).unwrap().record().clone();
     let text = fs::read(file(&journal, &record.id, "json")).unwrap();
     for _ in 1..1000 {
@@ -104,7 +104,7 @@ fn upload_is_found_among_a_thousand() {
 
 #[test]
 fn all_uploads_of_the_same_key_are_found_oldest_first() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let ids = [20_u64, 10].map(|started| {
         let id = journal.create(new_record()).unwrap().record().id.clone();
         edit(&journal, &id, |record| record["started"] = started.into());

@@ -15,7 +15,7 @@ const PROGRESS: &str = r#"{"committed":500,"touched":1700000000}"#;
 
 #[test]
 fn files_without_a_record_are_removed() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let good = journal.create(new_record()).unwrap().record().clone();
     for left in [
         // Creating a record: locked; writing begun; written.
@@ -83,7 +83,7 @@ fn files_of_other_programs_are_not_touched() {
 
 #[test]
 fn files_of_a_record_being_created_are_not_removed() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let id = left_behind(&journal, &[("new", "{")]);
     let lock = journal.files(&id).take_lock().unwrap();
     Journal::open(journal.directory()).unwrap();
@@ -103,7 +103,7 @@ fn upload_continues_whatever_other_files_are_left() {
         &[("offset", "\0\0\0\0\0\0\0\0")],
         &[("offset", r#"{"committed": -1}"#)],
     ] {
-        let (_above, journal) = journal();
+        let (_directory, journal) = journal();
         let record = journal.create(new_record()).unwrap().record().clone();
         for extension in ["lock", "new", "offset"] {
             let _ = fs::remove_file(file(&journal, &record.id, extension));
@@ -126,7 +126,7 @@ fn upload_continues_whatever_other_files_are_left() {
 
 #[test]
 fn progress_never_exceeds_the_total() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let id = journal.create(new_record()).unwrap().record().id.clone();
     let text = r#"{"committed": 5000, "touched": 18446744073709551615}"#;
     fs::write(file(&journal, &id, "offset"), text).unwrap();
@@ -136,7 +136,7 @@ fn progress_never_exceeds_the_total() {
 /// A child process inherits the descriptor for a moment.
 #[test]
 fn inherited_descriptor_does_not_hold_the_lock() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let files = journal.files(&RecordId::random().unwrap());
     let lock = files.take_lock().unwrap().unwrap();
     let _copy = lock.file.try_clone().unwrap();
@@ -148,7 +148,7 @@ fn inherited_descriptor_does_not_hold_the_lock() {
 /// Another process's lock file may lose its name between open and lock.
 #[test]
 fn removed_lock_file_does_not_lock() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let id = RecordId::random().unwrap();
     let files = journal.files(&id);
     let nameless = files.take_lock().unwrap().unwrap();

@@ -14,7 +14,7 @@ fn assert_in_use(journal: &Journal, id: &RecordId) {
 
 #[test]
 fn upload_is_locked_once() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let other = Journal::open(journal.directory()).unwrap();
     let locked = journal.create(new_record()).unwrap();
     let id = locked.record().id.clone();
@@ -31,7 +31,7 @@ fn upload_is_locked_once() {
 
 #[test]
 fn lock_of_a_missing_upload_fails_and_leaves_no_file() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let id = RecordId::random().unwrap();
     for error in [
         journal.lock(&id).unwrap_err(),
@@ -54,7 +54,7 @@ fn lock_is_released_when_its_process_is_killed() {
     if let Some(directory) = env::var_os(DIRECTORY) {
         return hold_until_killed(directory.as_ref());
     }
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let id = journal.create(new_record()).unwrap().record().id.clone();
     let module = module_path!().split_once("::").unwrap().1;
     let mut other = Command::new(env::current_exe().unwrap())
@@ -91,7 +91,7 @@ fn hold_until_killed(directory: &Path) {
 #[test]
 fn concurrent_lock_and_finish_never_share_an_upload() {
     const THREADS: usize = 4;
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     for _ in 0..30 {
         let id = journal.create(new_record()).unwrap().record().id.clone();
         let (start, locked) = (Barrier::new(THREADS), AtomicUsize::new(0));

@@ -10,11 +10,11 @@ fn set_mode(path: &Path, mode: u32) {
 
 #[test]
 fn files_are_readable_by_their_owner_only() {
-    let (above, journal) = journal();
+    let (directory, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
     locked.committed(1).unwrap();
     let id = locked.record().id.clone();
-    assert_eq!(mode(&above.path().join("state")), 0o700);
+    assert_eq!(mode(&directory.path().join("state")), 0o700);
     assert_eq!(mode(journal.directory()), 0o700);
     for extension in ["json", "lock", "offset"] {
         assert_eq!(mode(&file(&journal, &id, extension)), 0o600, "{extension}");
@@ -23,7 +23,7 @@ fn files_are_readable_by_their_owner_only() {
 
 #[test]
 fn locking_makes_a_readable_record_private() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let id = journal.create(new_record()).unwrap().record().id.clone();
     let path = file(&journal, &id, "json");
     set_mode(&path, 0o644);
@@ -71,7 +71,7 @@ fn directory_of_another_user_is_refused() {
 
 #[test]
 fn record_of_another_user_is_not_used_and_can_be_removed() {
-    let (_above, ours) = journal();
+    let (_directory, ours) = journal();
     let record = ours.create(new_record()).unwrap().record().clone();
     let theirs = Journal {
         user: somebody_else(),
@@ -98,7 +98,7 @@ fn record_of_another_user_is_not_used_and_can_be_removed() {
 
 #[test]
 fn debug_hides_secrets() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let new = new_record();
     let mut shown = vec![format!("{new:?}")];
     let locked = journal.create(new).unwrap();

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn record_survives_the_process() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let locked = journal.create(new_record()).unwrap();
     let record = locked.record().clone();
     drop(locked);
@@ -19,7 +19,7 @@ fn record_survives_the_process() {
 
 #[test]
 fn absent_fields_stay_absent() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let new = NewRecord {
         content_type: None,
         metadata: None,
@@ -36,7 +36,7 @@ fn absent_fields_stay_absent() {
 
 #[tokio::test(start_paused = true)]
 async fn progress_is_written_at_most_once_per_second() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
     let written = || only_record(&journal).committed;
 
@@ -64,7 +64,7 @@ async fn progress_is_written_at_most_once_per_second() {
 
 #[test]
 fn new_session_starts_at_zero_bytes() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let locked = journal.create(new_record()).unwrap();
     let id = locked.record().id.clone();
     drop(locked);
@@ -82,7 +82,7 @@ fn new_session_starts_at_zero_bytes() {
 
 #[test]
 fn finished_upload_leaves_no_files() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
     locked.committed(1000).unwrap();
     locked.finish().unwrap();
@@ -91,7 +91,7 @@ fn finished_upload_leaves_no_files() {
 
 #[test]
 fn entries_are_sorted_by_start() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let ids = [30_u64, 10, 20].map(|started| {
         let id = journal.create(new_record()).unwrap().record().id.clone();
         edit(&journal, &id, |record| record["started"] = started.into());
@@ -106,7 +106,7 @@ fn entries_are_sorted_by_start() {
 
 #[test]
 fn unreadable_record_does_not_hide_others() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let good = journal.create(new_record()).unwrap().record().clone();
     let write_file =
         |name: &str, text: &str| fs::write(journal.directory().join(name), text).unwrap();
@@ -171,7 +171,7 @@ fn unreadable_record_does_not_hide_others() {
 
 #[test]
 fn session_with_another_scheme_is_refused() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let id = journal.create(new_record()).unwrap().record().id.clone();
     edit(&journal, &id, |record| {
         record["session"] = "file:///etc/passwd".into();
@@ -186,7 +186,7 @@ fn session_with_another_scheme_is_refused() {
 
 #[test]
 fn unknown_fields_are_ignored() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let record = journal.create(new_record()).unwrap().record().clone();
     edit(&journal, &record.id, |written| {
         written["later"] = json!([1, 2]);
@@ -196,7 +196,7 @@ fn unknown_fields_are_ignored() {
 
 #[test]
 fn damaged_record_can_be_removed_unless_of_another_version() {
-    let (_above, journal) = journal();
+    let (_directory, journal) = journal();
     let [damaged, newer] = [json!({}), json!({"version": 2})].map(|text| {
         let id = journal.create(new_record()).unwrap().record().id.clone();
         edit(&journal, &id, |record| *record = text);
