@@ -116,6 +116,16 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
+    /// Returns whether the server's certificate is not trusted.
+    fn is_untrusted(&self) -> bool {
+        let transport_error = match self {
+            Self::Transport(error) => Some(error),
+            Self::Download(DownloadError::Connection(error)) => error.downcast_ref(),
+            _ => None,
+        };
+        matches!(transport_error, Some(TransportError::Untrusted { .. }))
+    }
+
     fn kind(&self) -> Kind {
         match self {
             Self::Scheme
@@ -229,9 +239,11 @@ impl Error {
         }
     }
 
-    /// Returns whether the same call may succeed later.
+    /// Returns whether the same call may succeed later. `false` for a server whose certificate is
+    /// not trusted.
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
+            Kind::Connection if self.0.cause.is_untrusted() => false,
             Kind::Connection
             | Kind::Unavailable
             | Kind::Timeout
@@ -276,5 +288,35 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.cause.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn untrusted_certificate_is_a_connection_error_that_is_not_retryable() {
+        let untrusted = || TransportError::Untrusted {
+            host: "farm".to_owned(),
+            source: "unknown issuer".into(),
+        };
+        let download = DownloadError::Connection(untrusted().into());
+        for error in [Error::new(untrusted()), Error::new(download)] {
+            assert_eq!(error.kind(), Kind::Connection, "{error:?}");
+            assert!(!error.is_retryable(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn connection_that_cannot_be_established_is_retryable() {
+        let unreachable = || TransportError::Connect {
+            host: "farm".to_owned(),
+            source: "connection refused".into(),
+        };
+        let download = DownloadError::Connection(unreachable().into());
+        for error in [Error::new(unreachable()), Error::new(download)] {
+            assert!(error.is_retryable(), "{error:?}");
+        }
     }
 }
