@@ -72,6 +72,8 @@ pub(crate) enum Cause {
     Scheme,
     #[error(transparent)]
     Parameter(#[from] NotUtf8),
+    #[error("the HTTP method of an upload must be POST, PUT or PATCH")]
+    HttpMethod,
     #[error("the metadata must be a JSON object")]
     MetadataNotAnObject,
     #[error("the metadata cannot be written as JSON")]
@@ -130,6 +132,7 @@ impl Cause {
         match self {
             Self::Scheme
             | Self::Parameter(_)
+            | Self::HttpMethod
             | Self::MetadataNotAnObject
             | Self::Metadata(_)
             | Self::ContentType

@@ -128,7 +128,7 @@ impl Upload {
     pub fn of_record(record: &Record) -> Result<Self, Error> {
         let url = Url::parse(&record.url).map_err(|_| Cause::Scheme)?;
         let mut upload = Self::new(url)?;
-        upload.http_method = HttpMethod::parse(&record.http_method).unwrap_or_default();
+        upload.http_method = HttpMethod::parse(&record.http_method).ok_or(Cause::HttpMethod)?;
         upload.metadata.clone_from(&record.metadata);
         if let Some(content_type) = &record.content_type {
             upload = upload.content_type(content_type)?;

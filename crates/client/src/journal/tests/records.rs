@@ -1,4 +1,5 @@
 use super::*;
+use crate::{HttpMethod, Kind, Upload};
 
 #[test]
 fn record_survives_the_process() {
@@ -255,5 +256,26 @@ fn default_directory_belongs_to_the_user() {
     ] {
         let found = state_directory(xdg.map(OsString::from), home.map(PathBuf::from));
         assert_eq!(found, expected.map(PathBuf::from));
+    }
+}
+
+#[test]
+fn record_with_an_invalid_http_method_describes_no_upload() {
+    let (_directory, journal) = journal();
+    let table = [
+        ("POST", Some(HttpMethod::Post)),
+        ("patch", Some(HttpMethod::Patch)),
+        ("DELETE", None),
+        ("", None),
+    ];
+    for (http_method, expected) in table {
+        let mut new = new_record();
+        new.http_method = http_method.to_owned();
+        let locked = journal.create(new).unwrap();
+        let described = Upload::of_record(locked.record());
+        match expected {
+            Some(expected) => assert_eq!(described.unwrap().http_method, expected),
+            None => assert_eq!(described.unwrap_err().kind(), Kind::Usage, "{http_method}"),
+        }
     }
 }
