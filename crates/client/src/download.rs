@@ -3,7 +3,8 @@
 //! The media is written to `TARGET.part` (the *part*). `TARGET.part.json` (the *metadata*)
 //! identifies the media and the bytes received so far. A broken download, of this process or of an
 //! earlier one, continues with `Range` and `If-Range` (RFC 9110, 13.1.5 and 14.2) if the media has
-//! a strong `ETag`. The target file appears only when the media is complete and verified.
+//! a strong `ETag`. The target file appears only when the media is complete and has the digests
+//! that the server and the caller stated, if any.
 //!
 //! Not supported: several connections for one download, and targets that are not files.
 
@@ -73,7 +74,8 @@ pub struct Downloaded {
     pub size: u64,
     /// Digest of the received media.
     pub crc32c: Crc32c,
-    /// Whether the server or the caller stated a digest, with which this one was compared.
+    /// Whether `crc32c` was compared with a digest that the server or the caller stated. `false` if
+    /// none was stated.
     pub verified: bool,
 }
 
@@ -90,17 +92,20 @@ impl Download {
         }
     }
 
-    /// Sets whether existing files are replaced: the target when the media is complete, and a
-    /// `TARGET.part` that is not of this download when the first bytes of media arrive. Default:
-    /// false.
+    /// Sets whether existing files are replaced. Default: false.
+    ///
+    /// The target is replaced when the media is complete. A `TARGET.part` or `TARGET.part.json`
+    /// that another program or a download of another URL wrote is replaced when a response with
+    /// media arrives.
     #[must_use]
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// Sets the digest that the media must have, for instance the one in its resource. A digest in
-    /// the reply is checked in any case.
+    /// Sets the digest that the media must have, for instance the `crc32c` in its resource, the
+    /// JSON object with which the server describes it. A digest in the headers of the response is
+    /// checked in any case.
     #[must_use]
     pub fn expect_crc32c(mut self, expected: Crc32c) -> Self {
         self.expected = Some(expected);
@@ -142,7 +147,7 @@ impl Download {
             partial,
             progress: &progress,
         };
-        run.finish().await
+        run.execute().await
     }
 }
 
@@ -164,15 +169,16 @@ struct Run<'run> {
     download: &'run Download,
     transport: &'run dyn Transport,
     token: Option<&'run TokenSource>,
-    /// Whether a refused token may be refreshed. After a refresh, the next refusal is final until
-    /// media has been received.
+    /// Whether the token may be refreshed after a 401. A refresh clears this, so that a second 401
+    /// in a row is final. A response with media sets it again.
     can_refresh: bool,
     partial: Partial,
     progress: &'run (dyn Fn(DownloadProgress) + Send + Sync),
 }
 
 impl Run<'_> {
-    async fn finish(mut self) -> Result<Downloaded, DownloadError> {
+    /// Runs the download to its end: all attempts, and then the rename to the target.
+    async fn execute(mut self) -> Result<Downloaded, DownloadError> {
         match self.run_with_retries().await {
             Ok(()) => self.partial.finish(self.download.expected).await,
             Err(error) => {
@@ -188,8 +194,8 @@ impl Run<'_> {
             let before = self.partial.received();
             let (error, retry_after) = match self.attempt().await {
                 Ok(()) => return Ok(()),
-                Err(RetryDecision::GiveUp(error)) => return Err(error),
-                Err(RetryDecision::Retry { error, retry_after }) => (error, retry_after),
+                Err(AttemptError::Permanent(error)) => return Err(error),
+                Err(AttemptError::Transient { error, retry_after }) => (error, retry_after),
             };
             if self.partial.received() > before {
                 backoff.reset();
@@ -206,12 +212,12 @@ impl Run<'_> {
     }
 
     /// Sends one request and handles its response.
-    async fn attempt(&mut self) -> Result<(), RetryDecision> {
+    async fn attempt(&mut self) -> Result<(), AttemptError> {
         let incoming = self.open().await?;
-        match Response::of(&incoming, &self.partial.stored()) {
-            Response::Full(entity) => {
-                let end = entity.size;
-                self.partial.begin(entity).await?;
+        match Response::of(&incoming, &self.partial.state()) {
+            Response::Full(media_headers) => {
+                let end = media_headers.size;
+                self.partial.begin(media_headers).await?;
                 self.receive(incoming, end).await
             }
             Response::Continuation { end, total } => {
@@ -219,26 +225,31 @@ impl Run<'_> {
                 self.receive(incoming, Some(end)).await
             }
             Response::Complete => Ok(()),
-            Response::Changed => {
+            Response::NotAContinuation => {
                 self.partial.request_full();
-                Err(RetryDecision::retry(DownloadError::Changed))
+                Err(AttemptError::transient(DownloadError::Changed))
             }
-            Response::NotTheMedia => Err(RetryDecision::retry(DownloadError::NotTheMedia {
+            Response::NotTheMedia => Err(AttemptError::transient(DownloadError::NotTheMedia {
                 path: self.partial.path().to_owned(),
             })),
             Response::Encoded(encoding) => Err(DownloadError::Encoded { encoding }.into()),
-            Response::Refused => Err(self.refused(incoming).await?),
+            Response::Refused => Err(refused(incoming).await),
         }
     }
 
     /// Sends the request and follows redirections. If the token is refused, refreshes it once.
-    async fn open(&mut self) -> Result<Incoming, RetryDecision> {
+    async fn open(&mut self) -> Result<Incoming, AttemptError> {
         let mut url = self.download.url.clone();
+        // A request with a refreshed token counts like a redirection.
         for _ in 0..=MAX_REDIRECTIONS {
             let incoming = self.transport.open(self.request(&url).await?).await?;
             match incoming.status.as_u16() {
                 301 | 302 | 303 | 307 | 308 => url = redirected(&url, &incoming.headers)?,
-                401 if self.refresh_for(&url).await? => {}
+                401 => {
+                    if !self.refresh_for(&url).await? {
+                        return Ok(incoming);
+                    }
+                }
                 _ => return Ok(incoming),
             }
         }
@@ -270,6 +281,8 @@ impl Run<'_> {
             .filter(|_| url.origin() == self.download.url.origin())
     }
 
+    /// Refreshes the token if it is sent to `url` and may be refreshed. Returns whether there is a
+    /// new token.
     async fn refresh_for(&mut self, url: &Url) -> Result<bool, DownloadError> {
         match self.token_for(url) {
             Some(token) if self.can_refresh => {
@@ -282,7 +295,7 @@ impl Run<'_> {
     }
 
     /// Receives a body that ends at offset `end` of the media.
-    async fn receive(&mut self, incoming: Incoming, end: Option<u64>) -> Result<(), RetryDecision> {
+    async fn receive(&mut self, incoming: Incoming, end: Option<u64>) -> Result<(), AttemptError> {
         self.can_refresh = self.token.is_some();
         let position = self.partial.position().await?;
         let mut body = incoming.body;
@@ -294,7 +307,7 @@ impl Run<'_> {
                     // too.
                     self.partial.rewind(&position).await?;
                     self.partial.request_full();
-                    break Err(RetryDecision::retry(DownloadError::TooLong));
+                    break Err(AttemptError::transient(DownloadError::TooLong));
                 }
                 Some(Ok(piece)) => {
                     self.throttle(piece.len()).await;
@@ -322,35 +335,16 @@ impl Run<'_> {
 
     /// Checks that no bytes are missing. A server may send fewer bytes than requested; a retry then
     /// requests the rest.
-    fn check_complete(&self) -> Result<(), RetryDecision> {
+    fn check_complete(&self) -> Result<(), AttemptError> {
         let received = self.partial.received();
         match self.partial.total() {
             Some(expected) if received < expected => {
-                Err(RetryDecision::retry(DownloadError::Size {
+                Err(AttemptError::transient(DownloadError::Size {
                     expected,
                     received,
                 }))
             }
             _ => Ok(()),
-        }
-    }
-
-    /// Decides whether to retry after a refusal.
-    async fn refused(&self, incoming: Incoming) -> Result<RetryDecision, RetryDecision> {
-        let reply = incoming.collect().await?;
-        let retry_after = retry_after(&reply.headers, now());
-        let refusal = Refusal::of(&transfer::Reply {
-            status: reply.status,
-            headers: &reply.headers,
-            body: &reply.body,
-            retry_after,
-        });
-        let is_transient = is_transient(&refusal);
-        let error = DownloadError::Refused(Box::new(refusal));
-        if is_transient {
-            Ok(RetryDecision::Retry { error, retry_after })
-        } else {
-            Ok(RetryDecision::GiveUp(error))
         }
     }
 
@@ -360,6 +354,28 @@ impl Run<'_> {
             total: self.partial.total(),
             waiting,
         });
+    }
+}
+
+/// Reads a refusal and returns its error.
+async fn refused(incoming: Incoming) -> AttemptError {
+    let reply = match incoming.collect().await {
+        Ok(reply) => reply,
+        Err(error) => return error.into(),
+    };
+    let retry_after = retry_after(&reply.headers, now());
+    let refusal = Refusal::of(&transfer::Reply {
+        status: reply.status,
+        headers: &reply.headers,
+        body: &reply.body,
+        retry_after,
+    });
+    let is_transient = is_transient(&refusal);
+    let error = DownloadError::Refused(Box::new(refusal));
+    if is_transient {
+        AttemptError::Transient { error, retry_after }
+    } else {
+        AttemptError::Permanent(error)
     }
 }
 
@@ -382,39 +398,43 @@ fn with_suffix(target: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The error of a failed attempt, and whether to retry.
-enum RetryDecision {
+enum AttemptError {
     /// A retry cannot help.
-    GiveUp(DownloadError),
+    Permanent(DownloadError),
     /// A retry may help, after a wait.
-    Retry {
+    Transient {
         error: DownloadError,
         retry_after: Option<Duration>,
     },
 }
 
-impl<E: Into<DownloadError>> From<E> for RetryDecision {
+/// An error that `?` converts is permanent, unless it is a [`TransportError`]: that type has its
+/// own conversion below and none into a [`DownloadError`].
+impl<E: Into<DownloadError>> From<E> for AttemptError {
     fn from(error: E) -> Self {
-        Self::GiveUp(error.into())
+        Self::Permanent(error.into())
     }
 }
 
-impl From<TransportError> for RetryDecision {
+impl From<TransportError> for AttemptError {
     fn from(error: TransportError) -> Self {
         match error {
             TransportError::Connect { .. }
             | TransportError::Broken { .. }
-            | TransportError::Silent { .. } => Self::retry(DownloadError::connection(error)),
+            | TransportError::Silent { .. } => Self::transient(DownloadError::connection(error)),
             TransportError::SetUp(_)
             | TransportError::Untrusted { .. }
             | TransportError::Media(_)
-            | TransportError::ReplyTooLong { .. } => Self::GiveUp(DownloadError::connection(error)),
+            | TransportError::ReplyTooLong { .. } => {
+                Self::Permanent(DownloadError::connection(error))
+            }
         }
     }
 }
 
-impl RetryDecision {
-    fn retry(error: DownloadError) -> Self {
-        Self::Retry {
+impl AttemptError {
+    fn transient(error: DownloadError) -> Self {
+        Self::Transient {
             error,
             retry_after: None,
         }

@@ -27,20 +27,21 @@ pub enum DownloadError {
         /// The file that the process writes.
         path: PathBuf,
     },
-    /// A file that no download created has the name of the part or of the metadata.
+    /// A file that no download created has the name `TARGET.part` or `TARGET.part.json`. A download
+    /// writes the received bytes to the former, and to the latter what it needs to continue later.
     #[error("{} is in the way: no download created it", path.display())]
     UnrelatedFile {
         /// The file, which was not changed.
         path: PathBuf,
     },
-    /// The part belongs to a download of another URL.
+    /// `TARGET.part` belongs to a download of another URL.
     #[error("{} is in the way: it belongs to a download of another URL", path.display())]
     OtherUrl {
         /// The file, which was not changed.
         path: PathBuf,
     },
-    /// A link, a directory or another special file has the name of the part or of the metadata. It
-    /// is never replaced.
+    /// A link, a directory or another special file has the name `TARGET.part` or
+    /// `TARGET.part.json`. It is never replaced.
     #[error("{} is in the way: it is not a regular file", path.display())]
     NotAFile {
         /// The path, which was not changed.

@@ -3,11 +3,11 @@
 //!
 //! Bytes are buffered and written in large blocks on the blocking pool; at most two blocks are in
 //! memory. The files of an earlier run stay unchanged until a response with media is accepted,
-//! except that bytes after the verified ones are removed from the part.
+//! except that bytes that the metadata does not cover are removed from the part.
 //!
 //! Nothing is synced before the media is complete, so the part may have any content after a power
 //! failure. The metadata therefore records the length and digest of the received bytes. A later run
-//! verifies the part against them. It continues after these bytes if the part has them, and
+//! compares the part with them. It continues after these bytes if the part begins with them, and
 //! otherwise starts at the first byte.
 
 use std::fs::File;
@@ -20,7 +20,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use url::Url;
 use windlass_proto::digest::{Crc32c, Crc32cHasher};
 
-use super::response::{EntityInfo, Stored};
+use super::response::{MediaHeaders, PartState};
 use super::{DownloadError, Downloaded};
 use files::{Files, OpenPart, Owned, ReceivedPrefix};
 
@@ -33,12 +33,12 @@ const WRITE_BYTES: usize = 1 << 20;
 /// loses about this many bytes.
 const METADATA_INTERVAL: u64 = 2 << 20;
 
-/// The received bytes and the media that they belong to.
+/// The received bytes, and the headers of the response that they belong to.
 #[derive(Debug)]
 pub(super) struct Partial {
     files: Files,
     owned: Owned,
-    media: EntityInfo,
+    media_headers: MediaHeaders,
     /// Number of bytes received, including those in `buffered`.
     received: u64,
     /// Number of bytes that the metadata on disk covers.
@@ -62,8 +62,8 @@ pub(super) struct Position {
 
 impl Partial {
     /// Opens the files of an earlier run, or creates the part. Existing files are not changed
-    /// before [`begin`](Self::begin), except that bytes after the verified ones are removed from
-    /// the part.
+    /// before [`begin`](Self::begin), except that bytes that the metadata does not cover are
+    /// removed from the part.
     pub(super) async fn open(
         target: &Path,
         url: &Url,
@@ -85,18 +85,18 @@ impl Partial {
         } = part;
         let mut sink = Sink::new(file);
         let resumable = match resumable {
-            Some((media, received))
-                if sink.verify_prefix(received).map_err(files.file_error())? =>
+            Some((media_headers, received))
+                if sink.check_prefix(received).map_err(files.file_error())? =>
             {
-                Some((media, received))
+                Some((media_headers, received))
             }
             _ => None,
         };
         let mut partial = Self::new(files, owned, sink);
-        if let Some((media, received)) = resumable {
+        if let Some((media_headers, received)) = resumable {
             partial.received = received.length;
             partial.recorded = received.length;
-            partial.media = media;
+            partial.media_headers = media_headers;
         }
         Ok(partial)
     }
@@ -105,7 +105,7 @@ impl Partial {
         Self {
             files,
             owned,
-            media: EntityInfo::default(),
+            media_headers: MediaHeaders::default(),
             received: 0,
             recorded: 0,
             request_full: false,
@@ -127,34 +127,35 @@ impl Partial {
 
     /// Returns the size of the media, if known.
     pub(super) fn total(&self) -> Option<u64> {
-        self.media.size
+        self.media_headers.size
     }
 
     /// Sets the size of the media, unless it is already known.
     pub(super) fn set_total(&mut self, total: Option<u64>) {
-        self.media.size = self.media.size.or(total);
+        self.media_headers.size = self.media_headers.size.or(total);
     }
 
     /// Returns the state with which a response is compared.
-    pub(super) fn stored(&self) -> Stored<'_> {
-        Stored {
+    pub(super) fn state(&self) -> PartState<'_> {
+        PartState {
             received: self.received,
-            total: self.media.size,
-            entity: self.entity(),
+            total: self.media_headers.size,
+            media_headers: self.media_headers(),
             resume_etag: self.resume_etag(),
         }
     }
 
-    /// Returns the media to which the stored bytes belong; `None` if no bytes are stored.
-    fn entity(&self) -> Option<&EntityInfo> {
-        (self.received > 0).then_some(&self.media)
+    /// Returns the headers of the media to which the received bytes belong; `None` if no bytes have
+    /// been received.
+    fn media_headers(&self) -> Option<&MediaHeaders> {
+        (self.received > 0).then_some(&self.media_headers)
     }
 
     /// Returns the `ETag` with which the rest of the media is requested; `None` if the request is
     /// for the whole media.
     pub(super) fn resume_etag(&self) -> Option<&HeaderValue> {
-        let media = self.entity().filter(|_| !self.request_full);
-        media?.etag.as_ref()
+        let media_headers = self.media_headers().filter(|_| !self.request_full);
+        media_headers?.etag.as_ref()
     }
 
     /// Makes the next request one for the whole media. The received bytes are kept until its
@@ -163,12 +164,13 @@ impl Partial {
         self.request_full = true;
     }
 
-    /// Starts to receive this media at its first byte. All stored bytes are dropped.
-    pub(super) async fn begin(&mut self, media: EntityInfo) -> Result<(), DownloadError> {
+    /// Starts to receive the media with these headers at its first byte. Drops all bytes received
+    /// before.
+    pub(super) async fn begin(&mut self, media_headers: MediaHeaders) -> Result<(), DownloadError> {
         self.rewind(&Position::default()).await?;
         self.owned = Owned::PartAndMetadata;
         self.request_full = false;
-        self.media = media;
+        self.media_headers = media_headers;
         self.write_metadata().await
     }
 
@@ -180,10 +182,10 @@ impl Partial {
             length: received,
             crc32c: hasher.value(),
         };
-        let (files, media) = (self.files.clone(), self.media.clone());
+        let (files, media_headers) = (self.files.clone(), self.media_headers.clone());
         blocking(move || {
             files
-                .write_metadata(&media, received)
+                .write_metadata(&media_headers, received)
                 .map_err(files.file_error())
         })
         .await
@@ -256,8 +258,8 @@ impl Partial {
         }
     }
 
-    /// Verifies the media, makes it durable and gives it the target's name. Media that fails
-    /// verification is removed.
+    /// Compares size and digest of the media with the stated ones, makes the media durable and
+    /// gives it the target's name. Media that differs is removed.
     pub(super) async fn finish(
         mut self,
         expected: Option<Crc32c>,
@@ -267,9 +269,9 @@ impl Partial {
         let downloaded = Downloaded {
             size: self.received,
             crc32c: sink.hasher.value(),
-            verified: expected.or(self.media.crc32c).is_some(),
+            verified: expected.or(self.media_headers.crc32c).is_some(),
         };
-        let checked = self.media.check(&downloaded, expected);
+        let checked = self.media_headers.check(&downloaded, expected);
         let files = self.files;
         blocking(move || {
             if let Err(error) = checked {
@@ -292,7 +294,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Waits for the current write and returns the sink; the caller puts it back.
+    /// Waits for the current write and takes the sink out; the caller puts it back.
     async fn sink(&mut self) -> Result<Box<Sink>, DownloadError> {
         let sink = self.writing.sink().await;
         sink.map_err(self.files.file_error())
@@ -308,7 +310,9 @@ impl Partial {
     }
 }
 
-impl EntityInfo {
+impl MediaHeaders {
+    /// Compares a complete download with the size and digest in these headers and with the digest
+    /// that the caller expects.
     fn check(
         &self,
         downloaded: &Downloaded,
@@ -352,8 +356,9 @@ struct Sink {
 enum SinkState {
     Idle(Box<Sink>),
     Busy(JoinHandle<io::Result<Box<Sink>>>),
-    /// A write has failed, or the sink is taken out.
-    Broken,
+    /// [`sink`](Self::sink) has taken the sink out. This is permanent after a failed write, which
+    /// loses the sink.
+    Taken,
 }
 
 impl SinkState {
@@ -371,15 +376,15 @@ impl SinkState {
         }))
     }
 
-    /// Waits for the current write and returns the sink; the caller puts it back. The error of a
-    /// failed write is returned once.
+    /// Waits for the current write and takes the sink out; the caller puts it back. Returns the
+    /// error of a failed write once, and later `BrokenPipe`.
     async fn sink(&mut self) -> io::Result<Box<Sink>> {
         // Awaited by reference: if this future is dropped, the task stays in `self`.
         let sink = match self {
             Self::Busy(writing) => Some(writing.await.expect("writing does not panic")),
-            Self::Idle(_) | Self::Broken => None,
+            Self::Idle(_) | Self::Taken => None,
         };
-        match (std::mem::replace(self, Self::Broken), sink) {
+        match (std::mem::replace(self, Self::Taken), sink) {
             (Self::Idle(sink), _) => Ok(sink),
             (_, Some(written)) => written,
             (_, None) => Err(io::ErrorKind::BrokenPipe.into()),
@@ -394,9 +399,9 @@ impl Sink {
         Self { file, hasher }
     }
 
-    /// Returns whether the file begins with these bytes. If so, removes the bytes after them and
-    /// moves the position to their end.
-    fn verify_prefix(&mut self, received: ReceivedPrefix) -> io::Result<bool> {
+    /// Returns whether the file begins with bytes of this length and digest. If so, removes the
+    /// bytes after them and moves the position to their end.
+    fn check_prefix(&mut self, received: ReceivedPrefix) -> io::Result<bool> {
         let mut hasher = Crc32cHasher::default();
         let mut buf = vec![0; READ_LEN];
         let mut first = (&self.file).take(received.length);

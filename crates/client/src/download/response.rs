@@ -11,17 +11,18 @@ use crate::transport::Incoming;
 /// The name of the encoding that changes nothing.
 const IDENTITY: &str = "identity";
 
-/// The class of a response to a request for the media, or for the bytes after the stored ones.
+/// The class of a response to a request for the media, or for the bytes after the received ones.
 #[derive(Debug)]
 pub(super) enum Response {
     /// The whole media.
-    Full(EntityInfo),
-    /// The bytes that follow the stored ones, up to offset `end`.
+    Full(MediaHeaders),
+    /// The bytes that follow the received ones, up to offset `end`.
     Continuation { end: u64, total: Option<u64> },
     /// No bytes are missing.
     Complete,
-    /// A response that does not continue the stored bytes.
-    Changed,
+    /// A 206 or 416 that does not fit the received bytes, for instance because the media has
+    /// changed.
+    NotAContinuation,
     /// Something other than the media, for instance the login page of a network.
     NotTheMedia,
     /// Media in an encoding that was not requested.
@@ -30,9 +31,9 @@ pub(super) enum Response {
     Refused,
 }
 
-/// The properties of the whole media that a response's head states.
+/// The values of the header fields that describe the whole media.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct EntityInfo {
+pub(super) struct MediaHeaders {
     /// The `ETag` if it is strong. A weak one does not guarantee equal bytes.
     pub(super) etag: Option<HeaderValue>,
     pub(super) size: Option<u64>,
@@ -40,65 +41,64 @@ pub(super) struct EntityInfo {
     pub(super) content_type: Option<HeaderValue>,
 }
 
-/// The bytes that earlier requests have stored.
+/// The bytes in the part, which earlier requests have received.
 #[derive(Debug)]
-pub(super) struct Stored<'a> {
-    /// Number of bytes stored.
+pub(super) struct PartState<'a> {
+    /// Number of bytes received.
     pub(super) received: u64,
     /// Size of the whole media, if known.
     pub(super) total: Option<u64>,
-    /// The media to which the stored bytes belong; `None` if no bytes are stored.
-    pub(super) entity: Option<&'a EntityInfo>,
+    /// Headers of the media to which the received bytes belong; `None` if no bytes have been
+    /// received.
+    pub(super) media_headers: Option<&'a MediaHeaders>,
     /// The strong `ETag` with which the remaining bytes are requested; `None` if the request is for
     /// the whole media.
     pub(super) resume_etag: Option<&'a HeaderValue>,
 }
 
 impl Response {
-    pub(super) fn of(incoming: &Incoming, stored: &Stored<'_>) -> Self {
+    pub(super) fn of(incoming: &Incoming, part: &PartState<'_>) -> Self {
         let headers = &incoming.headers;
         match incoming.status.as_u16() {
-            200 => Self::of_full(headers, stored),
-            206 => Self::of_partial(headers, stored),
-            416 if stored.resume_etag.is_some() => {
-                if size_of_unsatisfied(headers) == Some(stored.received) {
+            200 => Self::of_full(headers, part),
+            206 => Self::of_partial(headers, part),
+            416 if part.resume_etag.is_some() => {
+                if size_of_unsatisfied(headers) == Some(part.received) {
                     Self::Complete
                 } else {
-                    Self::Changed
+                    Self::NotAContinuation
                 }
             }
             _ => Self::Refused,
         }
     }
 
-    fn of_full(headers: &HeaderMap, stored: &Stored<'_>) -> Self {
-        let is_other_content = |stored: &EntityInfo| is_other_content(headers, stored);
-        if stored.entity.is_some_and(is_other_content) {
+    fn of_full(headers: &HeaderMap, part: &PartState<'_>) -> Self {
+        let is_other_content = |known: &MediaHeaders| is_other_content(headers, known);
+        if part.media_headers.is_some_and(is_other_content) {
             return Self::NotTheMedia;
         }
         match encoding(headers) {
             Some(encoding) => Self::Encoded(encoding),
-            None => Self::Full(EntityInfo::of(headers)),
+            None => Self::Full(MediaHeaders::of(headers)),
         }
     }
 
-    fn of_partial(headers: &HeaderMap, stored: &Stored<'_>) -> Self {
+    fn of_partial(headers: &HeaderMap, part: &PartState<'_>) -> Self {
         if let Some(encoding) = encoding(headers) {
             return Self::Encoded(encoding);
         }
-        match (stored.resume_etag, ContentRange::of(headers)) {
-            (Some(etag), Some(range)) if range.follows(stored, etag, headers) => {
-                Self::Continuation {
-                    end: range.end,
-                    total: range.total,
-                }
-            }
-            _ => Self::Changed,
+        match (part.resume_etag, ContentRange::of(headers)) {
+            (Some(etag), Some(range)) if range.follows(part, etag, headers) => Self::Continuation {
+                end: range.end,
+                total: range.total,
+            },
+            _ => Self::NotAContinuation,
         }
     }
 }
 
-impl EntityInfo {
+impl MediaHeaders {
     fn of(headers: &HeaderMap) -> Self {
         let etag = headers.get(ETAG).filter(|etag| is_strong(etag));
         let size = text(headers, CONTENT_LENGTH).and_then(number);
@@ -113,12 +113,12 @@ impl EntityInfo {
     }
 }
 
-/// Returns whether a response with status 200 cannot be a newer version of the stored media: it
+/// Returns whether a response with status 200 cannot be a newer version of the known media: it
 /// lacks an `ETag` and the media had one, or it is an HTML page and the media was not.
-fn is_other_content(headers: &HeaderMap, stored: &EntityInfo) -> bool {
-    let lost_tag = stored.etag.is_some() && !headers.contains_key(ETAG);
+fn is_other_content(headers: &HeaderMap, known: &MediaHeaders) -> bool {
+    let lost_tag = known.etag.is_some() && !headers.contains_key(ETAG);
     let turned_html = headers.get(CONTENT_TYPE).is_some_and(is_html)
-        && !stored.content_type.as_ref().is_some_and(is_html);
+        && !known.content_type.as_ref().is_some_and(is_html);
     lost_tag || turned_html
 }
 
@@ -130,15 +130,15 @@ fn is_html(content_type: &HeaderValue) -> bool {
         .any(|html| essence.eq_ignore_ascii_case(html))
 }
 
-/// Returns the encoding that the server added to the stored media, if any. An encoding in which the
-/// media is stored does not count, because size, ranges and digests are then those of the received
+/// Returns the encoding that the server added to the media, if any. An encoding in which the server
+/// stores the media does not count, because size, ranges and digests are then those of the received
 /// bytes.
 fn encoding(headers: &HeaderMap) -> Option<String> {
-    let stored = stored_encoding(headers);
+    let stored_encoding = stored_encoding(headers);
     let encodings = headers.get_all(CONTENT_ENCODING).into_iter();
     let mut encodings = encodings.map(|value| String::from_utf8_lossy(value.as_bytes()));
     let is_added = |value: &str| {
-        ![IDENTITY, stored]
+        ![IDENTITY, stored_encoding]
             .iter()
             .any(|it| value.eq_ignore_ascii_case(it))
     };
@@ -154,9 +154,9 @@ fn is_transcoded(headers: &HeaderMap) -> bool {
 
 /// Returns the encoding in which the server stores the media.
 fn stored_encoding(headers: &HeaderMap) -> &str {
-    let stored = headers.get("x-goog-stored-content-encoding");
-    let stored = stored.and_then(|stored| stored.to_str().ok());
-    stored.unwrap_or(IDENTITY)
+    let value = headers.get("x-goog-stored-content-encoding");
+    let encoding = value.and_then(|value| value.to_str().ok());
+    encoding.unwrap_or(IDENTITY)
 }
 
 /// The values of `Content-Range: bytes FIRST-LAST/TOTAL`.
@@ -181,15 +181,15 @@ impl ContentRange {
         fits.then_some(Self { start, end, total })
     }
 
-    /// Returns whether these are the next bytes of the stored media.
-    fn follows(&self, stored: &Stored<'_>, etag: &HeaderValue, headers: &HeaderMap) -> bool {
+    /// Returns whether these are the next bytes of the media in the part.
+    fn follows(&self, part: &PartState<'_>, etag: &HeaderValue, headers: &HeaderMap) -> bool {
         let same_media = headers.get(ETAG).is_none_or(|sent| sent == etag);
-        let same_size = match (self.total, stored.total) {
+        let same_size = match (self.total, part.total) {
             (Some(total), Some(known)) => total == known,
             (None, Some(known)) => self.end <= known,
             (_, None) => true,
         };
-        same_media && same_size && self.start == stored.received
+        same_media && same_size && self.start == part.received
     }
 }
 

@@ -1,5 +1,7 @@
 //! The paths of a download's files, and their ownership.
 //!
+//! The *part* is `TARGET.part`, with the received bytes. The *metadata* is `TARGET.part.json`.
+//!
 //! Other programs may have files whose names end in `.part`. So files that no download of the same
 //! URL created are neither written nor removed, unless the caller allows their replacement. Links
 //! are not followed.
@@ -14,7 +16,7 @@ use tempfile::{NamedTempFile, TempPath};
 use url::Url;
 use windlass_proto::digest::{Crc32c, Md5Sha256Hasher, Sha256, Wanted};
 
-use super::super::response::{EntityInfo, is_strong};
+use super::super::response::{MediaHeaders, is_strong};
 use super::super::{DownloadError, with_suffix};
 
 /// The paths of a download.
@@ -33,8 +35,9 @@ pub(super) struct Files {
 pub(super) struct OpenPart {
     pub(super) file: File,
     pub(super) owned: Owned,
-    /// The media to which its bytes belong, and those bytes, if the download can be continued.
-    pub(super) resumable: Option<(EntityInfo, ReceivedPrefix)>,
+    /// The headers of the media to which its bytes belong, and the length and digest of those
+    /// bytes, if the download can be continued.
+    pub(super) resumable: Option<(MediaHeaders, ReceivedPrefix)>,
 }
 
 /// The files that this run created and may remove.
@@ -112,8 +115,8 @@ impl Files {
         })
     }
 
-    /// Reads the metadata. Returns the media and the received bytes if the download can be
-    /// continued, and `None` if it must start at the first byte.
+    /// Reads the metadata. Returns the headers of the media and the received bytes if the download
+    /// can be continued, and `None` if it must start at the first byte.
     ///
     /// # Errors
     ///
@@ -121,38 +124,36 @@ impl Files {
     fn resumable(
         &self,
         part: &File,
-    ) -> Result<Option<(EntityInfo, ReceivedPrefix)>, DownloadError> {
-        let is_free = self.overwrite || part.metadata().map_err(self.file_error())?.len() == 0;
+    ) -> Result<Option<(MediaHeaders, ReceivedPrefix)>, DownloadError> {
+        let stat = part.metadata().map_err(self.file_error())?;
+        let part_is_empty = stat.len() == 0;
         match PartMetadata::read(&self.part_metadata).map_err(self.file_error())? {
-            StoredMetadata::NotAFile => Err(not_a_file(&self.part_metadata)),
-            StoredMetadata::Valid(part_metadata) if part_metadata.is_for_url(self.url) => {
-                Ok(part_metadata.media())
+            MetadataFile::NotAFile => Err(not_a_file(&self.part_metadata)),
+            MetadataFile::Valid(part_metadata) if part_metadata.is_for_url(self.url) => {
+                Ok(part_metadata.resumable())
             }
-            StoredMetadata::Unrecognized if !self.overwrite => Err(DownloadError::UnrelatedFile {
+            _ if self.overwrite => Ok(None),
+            MetadataFile::Unrecognized => Err(DownloadError::UnrelatedFile {
                 path: self.part_metadata.clone(),
             }),
-            StoredMetadata::Valid(_) | StoredMetadata::Missing | StoredMetadata::Unrecognized
-                if is_free =>
-            {
-                Ok(None)
-            }
-            StoredMetadata::Valid(_) => Err(DownloadError::OtherUrl {
+            // An empty part has nothing to lose.
+            MetadataFile::Valid(_) | MetadataFile::Missing if part_is_empty => Ok(None),
+            MetadataFile::Valid(_) => Err(DownloadError::OtherUrl {
                 path: self.part.clone(),
             }),
-            StoredMetadata::Missing | StoredMetadata::Unrecognized => {
-                Err(DownloadError::UnrelatedFile {
-                    path: self.part.clone(),
-                })
-            }
+            MetadataFile::Missing => Err(DownloadError::UnrelatedFile {
+                path: self.part.clone(),
+            }),
         }
     }
 
     pub(super) fn write_metadata(
         &self,
-        media: &EntityInfo,
+        media_headers: &MediaHeaders,
         received: ReceivedPrefix,
     ) -> io::Result<()> {
-        PartMetadata::new(self.url, media, received).write(&self.part_metadata, self.directory())
+        PartMetadata::new(self.url, media_headers, received)
+            .write(&self.part_metadata, self.directory())
     }
 
     fn remove_metadata(&self) -> io::Result<()> {
@@ -181,6 +182,8 @@ impl Files {
                 path: self.part.clone(),
             });
         }
+        // `TempPath` is used only for its rename, which can refuse to replace a file. The part is
+        // not temporary, so it must be kept below: a dropped `TempPath` deletes its file.
         let part = TempPath::try_from_path(&self.part).map_err(self.file_error())?;
         let persisted = if self.overwrite {
             part.persist(&self.target)
@@ -279,16 +282,17 @@ pub(super) struct PartMetadata {
     received: Option<ReceivedPrefix>,
 }
 
-/// Length and digest of the received bytes, with which a later run verifies the part.
+/// Length and digest of the received bytes. A later run compares the beginning of the part with
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReceivedPrefix {
     pub(super) length: u64,
     pub(super) crc32c: Crc32c,
 }
 
-/// The result of reading the metadata.
+/// The state of `TARGET.part.json`.
 #[derive(Debug)]
-pub(super) enum StoredMetadata {
+pub(super) enum MetadataFile {
     /// No file, or an empty one.
     Missing,
     Valid(Box<PartMetadata>),
@@ -299,33 +303,33 @@ pub(super) enum StoredMetadata {
 }
 
 impl PartMetadata {
-    pub(super) fn new(url: Sha256, media: &EntityInfo, received: ReceivedPrefix) -> Self {
+    pub(super) fn new(url: Sha256, media_headers: &MediaHeaders, received: ReceivedPrefix) -> Self {
         Self {
             url_sha256: url,
-            etag: media.etag.as_ref().and_then(text),
-            size: media.size,
-            crc32c: media.crc32c,
-            content_type: media.content_type.as_ref().and_then(text),
+            etag: media_headers.etag.as_ref().and_then(text),
+            size: media_headers.size,
+            crc32c: media_headers.crc32c,
+            content_type: media_headers.content_type.as_ref().and_then(text),
             received: Some(received),
         }
     }
 
-    pub(super) fn read(path: &Path) -> io::Result<StoredMetadata> {
+    pub(super) fn read(path: &Path) -> io::Result<MetadataFile> {
         let file = match open_file(OpenOptions::new().read(true), path) {
             Ok(Some(file)) => file,
-            Ok(None) => return Ok(StoredMetadata::NotAFile),
+            Ok(None) => return Ok(MetadataFile::NotAFile),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(StoredMetadata::Missing);
+                return Ok(MetadataFile::Missing);
             }
             Err(error) => return Err(error),
         };
         let mut json = Vec::new();
         file.take(MAX_METADATA).read_to_end(&mut json)?;
         Ok(match serde_json::from_slice(&json) {
-            Ok(part_metadata) => StoredMetadata::Valid(Box::new(part_metadata)),
+            Ok(part_metadata) => MetadataFile::Valid(Box::new(part_metadata)),
             // After a power failure the file may exist without its content.
-            Err(_) if json.is_empty() => StoredMetadata::Missing,
-            Err(_) => StoredMetadata::Unrecognized,
+            Err(_) if json.is_empty() => MetadataFile::Missing,
+            Err(_) => MetadataFile::Unrecognized,
         })
     }
 
@@ -341,19 +345,19 @@ impl PartMetadata {
         self.url_sha256 == url
     }
 
-    /// Returns the media and its received bytes, if the download can be continued.
-    pub(super) fn media(self) -> Option<(EntityInfo, ReceivedPrefix)> {
+    /// Returns the headers of the media and the received bytes, if the download can be continued.
+    pub(super) fn resumable(self) -> Option<(MediaHeaders, ReceivedPrefix)> {
         let received = self.received?;
         let etag = HeaderValue::try_from(self.etag?).ok()?;
         let content_type = self.content_type;
         let is_strong = is_strong(&etag);
-        let media = EntityInfo {
+        let media_headers = MediaHeaders {
             etag: Some(etag),
             size: self.size,
             crc32c: self.crc32c,
             content_type: content_type.and_then(|text| HeaderValue::try_from(text).ok()),
         };
-        is_strong.then_some((media, received))
+        is_strong.then_some((media_headers, received))
     }
 }
 

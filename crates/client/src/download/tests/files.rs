@@ -10,7 +10,7 @@ impl DownloadDir {
     }
 }
 
-/// Servers that send no media.
+/// Returns servers that send no media, and the number of requests that a download sends to each.
 fn servers_without_media() -> [(Server, usize); 2] {
     [(Fault::Status(404, vec![]), 1), (Fault::Unreachable, 6)]
         .map(|(fault, requests)| (Server::new(media()).failing(vec![fault; 6]), requests))
@@ -97,7 +97,8 @@ async fn part_with_changed_bytes_restarts() {
     }
 }
 
-/// The files as a killed process leaves them.
+/// Simulates a killed process: after the download has broken, the metadata is replaced by the
+/// version that was on disk before the break. It covers fewer bytes than the part has.
 #[tokio::test]
 async fn metadata_is_written_during_the_download() {
     let dir = DownloadDir::new();
@@ -115,8 +116,14 @@ async fn metadata_is_written_during_the_download() {
     download.run(&server, None, watch).await.unwrap_err();
     fs::write(&part_metadata, kept.into_inner().unwrap().unwrap()).unwrap();
     dir.run(&server).await.unwrap();
-    let range = server.log()[1].range.clone().expect("it goes on");
-    assert_ne!(range, "bytes=2200000-", "what no note tells of comes again");
+    let range = server.log()[1]
+        .range
+        .clone()
+        .expect("the download continues");
+    assert_ne!(
+        range, "bytes=2200000-",
+        "bytes that the metadata does not cover are requested again"
+    );
     dir.assert_complete(&media());
 }
 
@@ -178,14 +185,14 @@ async fn files_are_replaced_only_when_media_arrives() {
 #[tokio::test(start_paused = true)]
 async fn received_bytes_survive_a_server_without_media() {
     for tag in ["\"v1\"", "W/\"v1\""] {
-        for (servers_without_media, _) in servers_without_media() {
+        for (server_without_media, _) in servers_without_media() {
             let dir = DownloadDir::new();
             let server = Server::new(media())
                 .describing(&[("etag", tag)])
                 .failing([Fault::BreaksAfter(1000)]);
             let download = dir.download().schedule(no_waits());
             download.run(&server, None, |_| {}).await.unwrap_err();
-            dir.run(&servers_without_media).await.unwrap_err();
+            dir.run(&server_without_media).await.unwrap_err();
             assert_eq!(fs::read(dir.part()).unwrap(), media()[..1000]);
             dir.assert_names(&["cow.jpg.part", "cow.jpg.part.json"]);
         }
@@ -279,7 +286,7 @@ async fn first_write_error_is_reported() {
             partial: Partial::into_file(&dir.target(), &url(), unwritable()),
             progress: &|_| {},
         };
-        let error = run.finish().await.unwrap_err();
+        let error = run.execute().await.unwrap_err();
         let DownloadError::File { source, .. } = error else {
             panic!("{error:?}");
         };
