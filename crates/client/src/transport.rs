@@ -57,8 +57,8 @@ pub struct Incoming {
     pub headers: HeaderMap,
     /// Host and port of the server, for errors.
     pub host: String,
-    /// Body. It ends after the announced number of bytes. If it is dropped, the rest of the
-    /// request's body is not sent.
+    /// Body. If the connection ends before the announced number of bytes, the last item is an
+    /// error. If the stream is dropped, the rest of the request's body is not sent.
     pub body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
@@ -89,7 +89,8 @@ pub enum TransportError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The server's certificate is not valid for the host. A retry does not help.
+    /// The server's certificate is not valid for the host. A retry does not help, and
+    /// [`Error::is_retryable`](crate::Error::is_retryable) returns `false`.
     #[error("{host} is not trusted")]
     Untrusted {
         /// Host and port.
@@ -115,7 +116,7 @@ pub enum TransportError {
         /// The time limit in seconds.
         seconds: u64,
     },
-    /// Reading the media failed.
+    /// The stream of the request's body failed: the media cannot be read.
     #[error("the media cannot be read")]
     Media(#[source] io::Error),
     /// The reply exceeds the maximum size.
@@ -143,7 +144,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Sends a request and returns when the head of the reply has arrived. The default
     /// implementation waits for the whole reply.
     async fn open(&self, request: Request) -> Result<Incoming, TransportError> {
-        let host = authority(&request.url);
+        let host = host_and_port(&request.url);
         let reply = self.send(request).await?;
         Ok(Incoming {
             status: reply.status,
@@ -196,7 +197,7 @@ impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
             .field("method", &self.method)
-            .field("host", &authority(&self.url))
+            .field("host", &host_and_port(&self.url))
             .field("body", &self.body)
             .finish_non_exhaustive()
     }
@@ -220,7 +221,7 @@ impl fmt::Debug for Incoming {
 }
 
 /// Returns host and port for errors.
-fn authority(url: &Url) -> String {
+fn host_and_port(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
         Some(port) => format!("{host}:{port}"),

@@ -25,8 +25,8 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::time::timeout;
 
-use super::{Body, Incoming, Reply, Request, Timeouts, Transport, TransportError, authority};
-use body::{OutgoingBody, Progress, StopOnDrop};
+use super::{Body, Incoming, Reply, Request, Timeouts, Transport, TransportError, host_and_port};
+use body::{OutgoingBody, RequestProgress, StopOnDrop};
 
 mod body;
 
@@ -87,16 +87,16 @@ impl Transport for HttpTransport {
 
     async fn open(&self, request: Request) -> Result<Incoming, TransportError> {
         let connections = &self.0;
-        let host = authority(&request.url);
+        let host = host_and_port(&request.url);
         let has_body = request.body.length() > 0;
-        let progress = Arc::new(Progress::new(connections.timeouts, has_body));
+        let progress = Arc::new(RequestProgress::new(connections.timeouts, has_body));
         let guard = StopOnDrop(Arc::clone(&progress));
         let exchange = connections.client().execute(outgoing(request, &progress));
         let outcome = tokio::select! {
-            outcome = exchange => outcome.map_err(Failure::Http),
-            silent_for = progress.silence() => Err(Failure::Silent(silent_for)),
+            outcome = exchange => outcome.map_err(ExchangeError::Http),
+            silent_for = progress.silence() => Err(ExchangeError::Silent(silent_for)),
         };
-        match (outcome, progress.take_media_error()) {
+        match (outcome, progress.take_stream_error()) {
             (Ok(response), _) => Ok(Incoming {
                 status: response.status(),
                 headers: response.headers().clone(),
@@ -114,7 +114,8 @@ impl Transport for HttpTransport {
     }
 }
 
-enum Failure {
+/// Why a request failed, or the reading of its reply.
+enum ExchangeError {
     Http(reqwest::Error),
     Silent(Duration),
 }
@@ -135,10 +136,10 @@ impl Connections {
         }
     }
 
-    fn classify(&self, failure: Failure, host: String) -> TransportError {
+    fn classify(&self, failure: ExchangeError, host: String) -> TransportError {
         let error = match failure {
-            Failure::Silent(limit) => return self.silent(host, limit),
-            Failure::Http(error) => error,
+            ExchangeError::Silent(limit) => return self.silent(host, limit),
+            ExchangeError::Http(error) => error,
         };
         let connected = !error.is_connect() && !error.is_builder();
         if connected && timed_out(&error) {
@@ -174,8 +175,8 @@ impl BodyReader {
         let idle = self.connections.timeouts.idle;
         let failure = match timeout(idle, self.response.chunk()).await {
             Ok(Ok(piece)) => return Ok(piece),
-            Ok(Err(error)) => Failure::Http(error),
-            Err(_) => Failure::Silent(idle),
+            Ok(Err(error)) => ExchangeError::Http(error),
+            Err(_) => ExchangeError::Silent(idle),
         };
         Err(self.connections.classify(failure, self.host.clone()))
     }
@@ -206,14 +207,14 @@ fn client(timeouts: Timeouts, tls: ClientConfig) -> reqwest::Result<reqwest::Cli
     builder.build()
 }
 
-fn outgoing(request: Request, progress: &Arc<Progress>) -> reqwest::Request {
+fn outgoing(request: Request, progress: &Arc<RequestProgress>) -> reqwest::Request {
     let length = request.body.length();
     let body = match request.body {
         _ if length == 0 => reqwest::Body::from(Bytes::new()),
         Body::Empty => reqwest::Body::from(Bytes::new()),
         Body::Bytes(bytes) => {
-            let media = stream::iter([Ok(bytes)]).boxed();
-            reqwest::Body::wrap(OutgoingBody::new(media, length, Arc::clone(progress)))
+            let stream = stream::iter([Ok(bytes)]).boxed();
+            reqwest::Body::wrap(OutgoingBody::new(stream, length, Arc::clone(progress)))
         }
         Body::Stream { stream, .. } => {
             reqwest::Body::wrap(OutgoingBody::new(stream, length, Arc::clone(progress)))
@@ -233,7 +234,8 @@ fn is_certificate_error(error: &(dyn StdError + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<rustls::Error>() {
         return matches!(error, rustls::Error::InvalidCertificate(_));
     }
-    // The error inside an I/O error is not its `source`.
+    // `io::Error::source` skips the error inside and returns the source of that error, so the error
+    // inside is examined separately.
     let inside = error.downcast_ref().and_then(io::Error::get_ref);
     inside.is_some_and(|inside| is_certificate_error(inside))
         || error.source().is_some_and(is_certificate_error)
@@ -258,7 +260,8 @@ fn timed_out(error: &reqwest::Error) -> bool {
 /// `SSL_CERT_FILE` and `SSL_CERT_DIR` select them. A client on a system without root certificates,
 /// for instance a small container, can still use plain HTTP.
 ///
-/// The process-wide default of rustls is not changed, because it belongs to the program.
+/// The configuration does not use rustls's process-wide default provider, and does not set it: only
+/// the program that uses this library may choose it.
 fn tls_with_system_roots() -> ClientConfig {
     match tls_builder().with_platform_verifier() {
         Ok(builder) => configure(builder),

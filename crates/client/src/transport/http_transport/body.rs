@@ -15,45 +15,45 @@ use tokio::time::{Instant, sleep_until};
 use super::PIECE;
 use crate::transport::Timeouts;
 
-/// A request's body. Splits media into pieces of at most [`PIECE`] bytes, without a copy, and
-/// records in [`Progress`] when the connection takes one.
+/// A request's body. Splits it into pieces of at most [`PIECE`] bytes, without a copy, and records
+/// in [`RequestProgress`] when the connection takes one.
 pub(super) struct OutgoingBody {
     /// In a `Mutex` only because a body must be `Sync` and the stream is not. Never locked.
-    media: Mutex<BoxStream<'static, io::Result<Bytes>>>,
-    /// Rest of the last piece from `media`.
+    stream: Mutex<BoxStream<'static, io::Result<Bytes>>>,
+    /// Rest of the last piece from `stream`.
     piece: Bytes,
     /// Number of bytes that the connection has not taken yet.
     left: u64,
-    progress: Arc<Progress>,
+    progress: Arc<RequestProgress>,
 }
 
 impl OutgoingBody {
-    /// Wraps media of exactly `length` bytes.
+    /// Wraps a stream of exactly `length` bytes.
     pub(super) fn new(
-        media: BoxStream<'static, io::Result<Bytes>>,
+        stream: BoxStream<'static, io::Result<Bytes>>,
         length: u64,
-        progress: Arc<Progress>,
+        progress: Arc<RequestProgress>,
     ) -> Self {
         Self {
-            media: Mutex::new(media),
+            stream: Mutex::new(stream),
             piece: Bytes::new(),
             left: length,
             progress,
         }
     }
 
-    fn poll_media(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        self.progress.advanced(Awaited::Media);
-        let media = self.media.get_mut();
-        let media = media.unwrap_or_else(PoisonError::into_inner);
-        let piece = match ready!(media.poll_next_unpin(cx)) {
+    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        self.progress.advanced(Awaited::Stream);
+        let stream = self.stream.get_mut();
+        let stream = stream.unwrap_or_else(PoisonError::into_inner);
+        let piece = match ready!(stream.poll_next_unpin(cx)) {
             Some(piece) => piece?,
             None => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
         };
         if piece.len() as u64 > self.left {
             let error = io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the media is longer than its stated length",
+                "the body is longer than its stated length",
             );
             return Poll::Ready(Err(error));
         }
@@ -76,11 +76,11 @@ impl Body for OutgoingBody {
             return Poll::Ready(None);
         }
         while self.piece.is_empty() {
-            match ready!(self.poll_media(cx)) {
+            match ready!(self.poll_stream(cx)) {
                 Ok(piece) => self.piece = piece,
                 Err(error) => {
                     let kind = error.kind();
-                    self.progress.keep_media_error(error);
+                    self.progress.keep_stream_error(error);
                     return Poll::Ready(Some(Err(kind.into())));
                 }
             }
@@ -105,10 +105,10 @@ impl Body for OutgoingBody {
     }
 }
 
-/// The progress of a request. The request and its body share it, because the connection's own task
-/// polls the body.
+/// The progress of one request: the event that it waits for, and since when. The request and its
+/// body share it, because the connection's own task polls the body.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct RequestProgress {
     timeouts: Timeouts,
     state: Mutex<State>,
 }
@@ -122,8 +122,9 @@ struct State {
     is_stopped: bool,
     /// Wakes the body when the request is over.
     waker: Option<Waker>,
-    /// The error with which the media ended. The HTTP library does not return it unchanged.
-    media_error: Option<io::Error>,
+    /// The error with which the stream of the body ended. The HTTP library does not return it
+    /// unchanged.
+    stream_error: Option<io::Error>,
 }
 
 /// The event that a request waits for.
@@ -131,8 +132,8 @@ struct State {
 pub(super) enum Awaited {
     /// The connection takes the first piece of the body.
     Connection,
-    /// The source provides the next piece of media.
-    Media,
+    /// The stream of the body provides the next piece.
+    Stream,
     /// The connection takes the next piece.
     Write,
     /// The reply begins. The connection has taken the whole request.
@@ -142,7 +143,7 @@ pub(super) enum Awaited {
     ConnectionAndReply,
 }
 
-impl Progress {
+impl RequestProgress {
     pub(super) fn new(timeouts: Timeouts, has_body: bool) -> Self {
         let awaited = if has_body {
             Awaited::Connection
@@ -154,7 +155,7 @@ impl Progress {
             since: Instant::now(),
             is_stopped: false,
             waker: None,
-            media_error: None,
+            stream_error: None,
         };
         Self {
             timeouts,
@@ -169,12 +170,12 @@ impl Progress {
         state.since = Instant::now();
     }
 
-    pub(super) fn keep_media_error(&self, error: io::Error) {
-        self.lock().media_error = Some(error);
+    pub(super) fn keep_stream_error(&self, error: io::Error) {
+        self.lock().stream_error = Some(error);
     }
 
-    pub(super) fn take_media_error(&self) -> Option<io::Error> {
-        self.lock().media_error.take()
+    pub(super) fn take_stream_error(&self) -> Option<io::Error> {
+        self.lock().stream_error.take()
     }
 
     /// Returns whether the request is over. If not, `waker` is woken when it ends.
@@ -205,8 +206,9 @@ impl Progress {
                 (self.limit(state.awaited), state.since)
             };
             let now = Instant::now();
-            // The awaited event may change during the sleep. No event has a shorter limit than the
-            // sleep, so no exceeded limit is noticed late.
+            // The awaited event may change during the sleep. The wait for a new event then begins
+            // after `now`, and each limit is at least as long as this interval. So the sleep ends
+            // before the new limit is exceeded.
             let next_check = now + self.timeouts.idle.min(self.timeouts.reply);
             let wake_at = match limit {
                 Some(limit) if now >= since + limit => return limit,
@@ -225,7 +227,7 @@ impl Progress {
         } = self.timeouts;
         match awaited {
             Awaited::Connection => Some(connect + idle),
-            Awaited::Media => None,
+            Awaited::Stream => None,
             Awaited::Write => Some(idle),
             Awaited::Reply => Some(reply),
             Awaited::ConnectionAndReply => Some(connect + reply),
@@ -240,7 +242,7 @@ impl Progress {
 /// Stops the body when dropped, because the request is over: its reply was read, or the caller no
 /// longer waits for it.
 #[derive(Debug)]
-pub(super) struct StopOnDrop(pub(super) Arc<Progress>);
+pub(super) struct StopOnDrop(pub(super) Arc<RequestProgress>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
@@ -255,18 +257,18 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A connection may take 10 s, a piece 2 s, a reply 5 s.
-    fn progress(has_body: bool) -> Progress {
+    fn progress(has_body: bool) -> RequestProgress {
         let timeouts = Timeouts {
             connect: SECOND * 10,
             idle: SECOND * 2,
             reply: SECOND * 5,
         };
-        Progress::new(timeouts, has_body)
+        RequestProgress::new(timeouts, has_body)
     }
 
     /// Returns how long the wait took after these steps, and the exceeded limit.
     async fn silent_after(
-        progress: &Progress,
+        progress: &RequestProgress,
         steps: &[(Duration, Awaited)],
     ) -> (Duration, Duration) {
         let begun = Instant::now();
@@ -293,7 +295,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slow_source_does_not_time_out() {
-        let steps = [(SECOND, Awaited::Media), (SECOND * 3600, Awaited::Write)];
+        let steps = [(SECOND, Awaited::Stream), (SECOND * 3600, Awaited::Write)];
         let silent = silent_after(&progress(true), &steps).await;
         assert_eq!(silent, (SECOND * 3603, SECOND * 2));
     }

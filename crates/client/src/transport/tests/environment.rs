@@ -1,5 +1,5 @@
-//! The effects of the environment. Each test runs itself again in a process with its own
-//! environment.
+//! The effects of environment variables. The test process starts a second process, which runs the
+//! same test with other variables: the first is the server, the second the client.
 
 use std::env;
 use std::process::Stdio;
@@ -9,9 +9,11 @@ use tokio::process::Command;
 use super::tls::TlsServer;
 use super::*;
 
-/// The address to which the test's second process sends its request.
+/// Environment variable with the URL to which the second process sends its request. It is set only
+/// there.
 const TARGET: &str = "WINDLASS_TEST_TARGET";
 
+/// Runs the test in a second process and asserts that it passes.
 async fn run_again<const N: usize>(test: &str, target: &str, variables: [(&str, &str); N]) {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", test]).env(TARGET, target);
@@ -31,7 +33,7 @@ async fn run_again<const N: usize>(test: &str, target: &str, variables: [(&str, 
     assert!(stdout.contains("1 passed"), "{stdout}");
 }
 
-/// In the second process, sends the request.
+/// Returns whether this is the second process. If so, sends the request first.
 async fn is_second_process() -> bool {
     let Ok(target) = env::var(TARGET) else {
         return false;
@@ -100,7 +102,7 @@ async fn root_certificates_of_the_environment_are_trusted() {
     }
     let server = TlsServer::with_alpn("http/1.1").await;
     let roots = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(roots.path(), server.authority.pem()).unwrap();
+    std::fs::write(roots.path(), server.issuer.pem()).unwrap();
     let peer = async {
         answer(&mut server.accept().await.unwrap()).await;
     };

@@ -1,4 +1,5 @@
-//! Dead connections. `http_transport::body` tests on a paused clock that slow ones are not dead.
+//! Connections that make no progress. The unit tests of `http_transport::body` use a paused clock
+//! and show that a slow connection is not reported as silent.
 
 use super::*;
 

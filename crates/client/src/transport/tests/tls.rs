@@ -19,7 +19,7 @@ use super::*;
 
 /// A server with a certificate for 127.0.0.1 from its own authority.
 pub(super) struct TlsServer {
-    pub(super) authority: CertifiedIssuer<'static, KeyPair>,
+    pub(super) issuer: CertifiedIssuer<'static, KeyPair>,
     acceptor: TlsAcceptor,
     listener: TcpListener,
     pub(super) url: Url,
@@ -30,11 +30,11 @@ impl TlsServer {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
-        let authority = CertifiedIssuer::self_signed(params, key).unwrap();
+        let issuer = CertifiedIssuer::self_signed(params, key).unwrap();
 
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &authority).unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
@@ -48,7 +48,7 @@ impl TlsServer {
         let (listener, url) = listen().await;
         let url = url.as_str().replace("http://", "https://");
         Self {
-            authority,
+            issuer,
             acceptor: TlsAcceptor::from(Arc::new(config)),
             listener,
             url: url.parse().unwrap(),
@@ -57,7 +57,7 @@ impl TlsServer {
 
     fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
-        roots.add(self.authority.der().clone()).unwrap();
+        roots.add(self.issuer.der().clone()).unwrap();
         roots
     }
 
