@@ -63,12 +63,14 @@ impl Settings {
 pub enum Status {
     /// The session accepts more bytes.
     Active {
-        /// Number of committed bytes.
+        /// Number of committed bytes: the server has stored them durably and has reported this
+        /// number.
         committed: u64,
     },
     /// The session is finished.
     Finished {
-        /// The resource in the server's reply; `None` if the body is not JSON.
+        /// The resource in the server's reply, which describes the stored media; `None` if the body
+        /// is not JSON.
         resource: Option<Value>,
     },
     /// The server does not know the session: it never existed, has expired, or has failed
@@ -96,14 +98,19 @@ impl Client {
         Self(Arc::new(AuthenticatedTransport::new(transport, token)))
     }
 
-    /// Uploads media. With a [journal](Upload::journal), an unfinished upload of the same file to
-    /// the same URL is continued.
+    /// Uploads media.
+    ///
+    /// With a [journal](Upload::journal), continues the newest unfinished upload with the same
+    /// [key](crate::UploadKey): path of the file, URL, HTTP method, content type and metadata. The
+    /// content of the file is not part of the key.
     ///
     /// # Errors
     ///
     /// The upload failed and retries did not help, or cannot help. If a later attempt can continue
-    /// the upload, [`Error::session`] is its session URI and [`Error::upload`] its id in the
-    /// journal.
+    /// the upload, [`Error::session`] is its session URI and [`Error::upload`] the id of its record
+    /// in the journal.
+    ///
+    /// An upload that is continued also fails if the file has changed since the upload began.
     ///
     /// # Cancel safety
     ///
@@ -120,12 +127,13 @@ impl Client {
             .await
     }
 
-    /// Continues an upload of the journal; see [`Upload::of_record`].
+    /// Continues the upload of a journal's record, which the caller has
+    /// [locked](crate::Journal::lock). The media is read from the file that the record names.
+    /// [`Upload::of_record`] returns the matching `upload`.
     ///
     /// # Errors
     ///
-    /// The same as of [`upload`](Self::upload). Also fails if the file has changed since the upload
-    /// began.
+    /// The same as of [`upload`](Self::upload).
     ///
     /// # Cancel safety
     ///
@@ -147,7 +155,8 @@ impl Client {
             .await
     }
 
-    /// Queries the state of a session. A running upload of the session continues.
+    /// Queries the state of a session. The query does not interrupt an upload that is running in
+    /// the session.
     ///
     /// # Errors
     ///
@@ -206,15 +215,14 @@ impl Client {
         session: &SessionUri,
         mut headers: HeaderMap,
     ) -> Result<Reply, Error> {
-        let url = session.url().clone();
-        if session.is_same_origin()
-            && let Some(token) = self.0.token_for(&url, &url).await?
+        if session.may_receive_token()
+            && let Some(token) = self.0.authorization().await?
         {
             headers.insert(AUTHORIZATION, token);
         }
         let request = Request {
             method,
-            url,
+            url: session.url().clone(),
             headers,
             body: Body::Empty,
         };
@@ -242,7 +250,7 @@ impl Status {
     }
 }
 
-/// Finds and locks the unfinished upload of the same media to the same URL, if the journal has one.
+/// Finds and locks the newest unfinished upload with the same key, if the journal has one.
 async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecord>, Error> {
     let (Some(journal), false) = (&upload.journal, upload.ignore_journal) else {
         return Ok(None);
@@ -250,6 +258,7 @@ async fn unfinished(upload: &Upload, media: &Media) -> Result<Option<LockedRecor
     let Some(source) = media.identity().await? else {
         return Ok(None);
     };
+    // The last one is the newest.
     match journal.find(&upload.key(&source))?.pop() {
         Some(record) => Ok(Some(journal.lock(&record.id)?)),
         None => Ok(None),
@@ -266,7 +275,7 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
     if requested == Some(UploadType::Resumable) {
         return Ok(UploadType::Resumable);
     }
-    let size = known_size(media).await?;
+    let size = readable_size(media).await?;
     match (requested, size) {
         (Some(_), None) => Err(Cause::TooLongForOneRequest.into()),
         (Some(requested), Some(_)) => Ok(requested),
@@ -278,9 +287,10 @@ async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<Upload
     }
 }
 
-/// Returns the size of the media if it is known. The size of a stream is known if the stream ends
-/// within [`MAX_SINGLE_REQUEST`] bytes, so one byte more than that is read.
-async fn known_size(media: &mut Media) -> Result<Option<u64>, Error> {
+/// Returns the size of the media if all of it can be read now. Of a stream, only buffered bytes can
+/// be read, so a stated length does not suffice: the stream must end within [`MAX_SINGLE_REQUEST`]
+/// bytes and within its window. One byte more is requested, because only that shows the end.
+async fn readable_size(media: &mut Media) -> Result<Option<u64>, Error> {
     if media.is_stream() {
         let filled = media.fill(MAX_SINGLE_REQUEST + 1).await?;
         return Ok(filled.ended.then_some(filled.end));

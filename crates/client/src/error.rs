@@ -26,7 +26,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     cause: Cause,
     session: Option<SessionUri>,
-    upload: Option<RecordId>,
+    record_id: Option<RecordId>,
 }
 
 /// The kind of an error.
@@ -82,7 +82,7 @@ pub(crate) enum Cause {
     ContentType,
     #[error(transparent)]
     ChunkSize(#[from] InvalidChunkSize),
-    #[error("a stream of unknown size and more than 5 MiB needs a resumable upload")]
+    #[error("a stream that is longer than 5 MiB, or than its window, needs a resumable upload")]
     TooLongForOneRequest,
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -162,6 +162,7 @@ fn kind_of_failure(failure: &Failure) -> Kind {
         Failure::GaveUp { .. } if failure.refusal().is_some() => Kind::Unavailable,
         Failure::GaveUp { .. } => Kind::Connection,
         Failure::SessionsLost { .. } => Kind::SessionLost,
+        // The server needs earlier bytes again, which the source no longer has.
         Failure::SessionRewound { .. } => Kind::Source,
         // The server replied with success before all media was sent, so it has other media.
         Failure::PrematureSuccess { .. } => Kind::Mismatch,
@@ -195,18 +196,18 @@ impl Error {
         Self(Box::new(Inner {
             cause: cause.into(),
             session: None,
-            upload: None,
+            record_id: None,
         }))
     }
 
-    /// Adds the session and the journal's id with which a later attempt can continue.
+    /// Adds the session and the id of the journal's record with which a later attempt can continue.
     pub(crate) fn with_resume_info(
         mut self,
         session: Option<SessionUri>,
-        upload: Option<RecordId>,
+        record_id: Option<RecordId>,
     ) -> Self {
         self.0.session = session;
-        self.0.upload = upload;
+        self.0.record_id = record_id;
         self
     }
 
@@ -270,9 +271,10 @@ impl Error {
         self.0.session.as_ref()
     }
 
-    /// Returns the journal's id of the upload that a later attempt can continue.
+    /// Returns the id of the journal's record with which a later attempt can continue the upload;
+    /// `None` if there is no record.
     pub fn upload(&self) -> Option<&RecordId> {
-        self.0.upload.as_ref()
+        self.0.record_id.as_ref()
     }
 }
 

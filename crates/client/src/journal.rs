@@ -69,8 +69,10 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens a journal. Missing directories are created. Files that a process left when it was
-    /// killed while it began or finished an upload are removed. Other files are not changed.
+    /// Opens a journal and creates missing directories.
+    ///
+    /// Removes the files of uploads without a record. A process leaves them if it is killed while
+    /// it creates or removes the record. Other files are not changed.
     ///
     /// # Errors
     ///
@@ -125,8 +127,8 @@ impl Journal {
         Ok(records.chain(damaged).collect())
     }
 
-    /// Finds the unfinished uploads with this key, oldest first. An upload with the same key
-    /// continues one of them.
+    /// Finds the unfinished uploads with this key, oldest first.
+    /// [`Client::upload`](crate::Client::upload) continues the last of them, which is the newest.
     ///
     /// Reads all records, about ten microseconds each. Takes no locks and writes nothing.
     pub fn find(&self, key: &UploadKey) -> Result<Vec<Record>, JournalError> {
@@ -304,7 +306,7 @@ impl LockedRecord {
 
     /// Records the number of committed bytes. Writes it at most once per second, without a sync: it
     /// is for display only, because an upload that continues queries the server.
-    pub(crate) fn committed(&mut self, offset: u64) -> Result<(), JournalError> {
+    pub(crate) fn set_committed(&mut self, offset: u64) -> Result<(), JournalError> {
         self.record.committed = offset;
         self.record.updated = now();
         let due = |progress_written: Instant| progress_written.elapsed() >= PROGRESS_INTERVAL;

@@ -55,9 +55,9 @@ impl SessionUri {
         }
     }
 
-    /// Returns whether a token may be sent to the session: whether it is at the origin of the
-    /// upload URL.
-    pub(crate) fn is_same_origin(&self) -> bool {
+    /// Returns whether a token may be sent to the session: whether the session URI has the origin
+    /// of the upload URL, or the user entered it.
+    pub(crate) fn may_receive_token(&self) -> bool {
         match &self.upload_origin {
             Some(upload_origin) => *upload_origin == self.url.origin(),
             // The user entered the URI and so chose its origin.

@@ -431,16 +431,26 @@ impl AuthenticatedTransport {
         self.token.as_ref().is_some_and(TokenSource::can_refresh)
     }
 
-    /// Returns the token for a request to `url`; `None` if `url` has another origin than `given`,
-    /// the URL from the caller.
-    pub(crate) async fn token_for(
+    /// Returns the value of `Authorization`, if there is a token source. The caller has checked
+    /// that the token may be sent.
+    pub(crate) async fn authorization(&self) -> Result<Option<HeaderValue>, TokenError> {
+        match &self.token {
+            Some(token) => Ok(Some(token.token().await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the value of `Authorization` for a request to `url`; `None` if `url` has another
+    /// origin than `caller_url`, the URL that the caller set.
+    pub(crate) async fn authorization_for(
         &self,
-        given: &Url,
+        caller_url: &Url,
         url: &Url,
     ) -> Result<Option<HeaderValue>, TokenError> {
-        match &self.token {
-            Some(token) if given.origin() == url.origin() => Ok(Some(token.token().await?)),
-            _ => Ok(None),
+        if caller_url.origin() == url.origin() {
+            self.authorization().await
+        } else {
+            Ok(None)
         }
     }
 

@@ -2,20 +2,23 @@
 //!
 //! A [`Transfer`] is the state machine of the protocol and decides the next [`Action`]. The loop
 //! executes the action and reports its result to the transfer.
+//!
+//! Here and in [`requests`], `transfer::Request` and `transfer::Reply` are those of the state
+//! machine. `Request` and [`Reply`] are those of the transport.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use url::Url;
-use windlass_proto::transfer::{Action, Event, Request, Transfer, retry_after};
+use windlass_proto::transfer::{self, Action, Event, Transfer, retry_after};
 use windlass_proto::upload_type::UploadType;
 
 use crate::checksum::{
     RunningChecksum, StatedProperties, Verified, compare, media_crc32c, media_md5,
 };
 use crate::error::{Cause, Error};
-use crate::journal::{JournalError, LockedRecord};
+use crate::journal::{JournalError, LockedRecord, RecordId};
 use crate::progress::{ByteCounter, Progress, RateMeter, State};
 use crate::session_uri::SessionUri;
 use crate::source::Media;
@@ -109,17 +112,20 @@ impl<'a> UploadDriver<'a> {
             }
             Err(error) if error.session_survives() => {
                 self.write_progress();
-                let upload = self
-                    .locked
-                    .as_ref()
-                    .map(|locked| locked.record().id.clone());
-                Err(error.with_resume_info(self.session.clone(), upload))
+                let record_id = self.record_id();
+                Err(error.with_resume_info(self.session.clone(), record_id))
             }
             Err(error) => {
                 self.remove_record();
                 Err(error)
             }
         }
+    }
+
+    /// Returns the id of the journal's record, if the upload has one.
+    fn record_id(&self) -> Option<RecordId> {
+        let locked = self.locked.as_ref()?;
+        Some(locked.record().id.clone())
     }
 
     /// Writes the progress, which is shown when the journal is listed.
@@ -172,7 +178,7 @@ impl<'a> UploadDriver<'a> {
     }
 
     /// Sends one request and reports its result to the transfer.
-    async fn exchange(&mut self, request: Request) -> Result<(), Error> {
+    async fn exchange(&mut self, request: transfer::Request) -> Result<(), Error> {
         self.media.check_unchanged().await?;
         let url = self.url(&request);
         let outgoing = self.outgoing(&request, url.clone()).await?;
@@ -189,6 +195,8 @@ impl<'a> UploadDriver<'a> {
                 _ = tick.tick() => self.report_sending(&request),
             }
         };
+        // A reply may arrive before the whole body is sent. A success then does not mean that the
+        // server has all media. The transfer must know this before it gets the outcome.
         if self.counter.sent() < self.end_of(&request) {
             self.transfer.cut_short();
         }
@@ -202,7 +210,8 @@ impl<'a> UploadDriver<'a> {
             Err(last_error) => {
                 tracing::debug!(error = %last_error, "a request broke");
                 self.last_error = Some(last_error);
-                self.transfer.broke(random());
+                let jitter = random();
+                self.transfer.broke(jitter);
                 Ok(())
             }
         }
@@ -210,13 +219,14 @@ impl<'a> UploadDriver<'a> {
 
     async fn replied(&mut self, url: &Url, reply: Reply) -> Result<(), Error> {
         self.last_error = None;
-        let seen = windlass_proto::transfer::Reply {
+        let seen = transfer::Reply {
             status: reply.status,
             headers: &reply.headers,
             body: &reply.body,
             retry_after: retry_after(&reply.headers, now()),
         };
-        match self.transfer.replied(&seen, random()) {
+        let jitter = random();
+        match self.transfer.replied(&seen, jitter) {
             Event::Started { location } => self.started(url, &location).await,
             Event::Committed { offset } => {
                 self.committed(offset);
@@ -262,17 +272,21 @@ impl<'a> UploadDriver<'a> {
     /// for display only, because an upload that continues queries the server for the offset.
     fn committed(&mut self, offset: u64) {
         self.media.release(self.transfer.kept_from());
-        if let Some(Err(error)) = self.locked.as_mut().map(|locked| locked.committed(offset)) {
+        if let Some(Err(error)) = self
+            .locked
+            .as_mut()
+            .map(|locked| locked.set_committed(offset))
+        {
             warn_progress_not_written(&error);
         }
     }
 
     /// Returns the offset after the last byte of media that a request should send.
-    fn end_of(&self, request: &Request) -> u64 {
+    fn end_of(&self, request: &transfer::Request) -> u64 {
         match request {
-            Request::SingleRequest => self.media_size(),
-            Request::Data(chunk) => chunk.end,
-            Request::Start | Request::Query { .. } => 0,
+            transfer::Request::SingleRequest => self.media_size(),
+            transfer::Request::Data(chunk) => chunk.end,
+            transfer::Request::Start | transfer::Request::Query { .. } => 0,
         }
     }
 
@@ -324,16 +338,22 @@ impl<'a> UploadDriver<'a> {
         Ok(verified)
     }
 
-    fn url(&self, request: &Request) -> Url {
-        match (request, &self.session) {
-            (Request::Query { .. } | Request::Data(_), Some(session)) => session.url().clone(),
+    /// Returns the URL of a request: the session URI for queries and data, which are sent only
+    /// within a session, and otherwise the upload URL.
+    fn url(&self, request: &transfer::Request) -> Url {
+        let is_to_session = matches!(
+            request,
+            transfer::Request::Query { .. } | transfer::Request::Data(_)
+        );
+        match &self.session {
+            Some(session) if is_to_session => session.url().clone(),
             _ => requests::upload_url(&self.upload.url, self.upload_type),
         }
     }
 
-    fn report_sending(&mut self, request: &Request) {
+    fn report_sending(&mut self, request: &transfer::Request) {
         let state = match request {
-            Request::Data(chunk)
+            transfer::Request::Data(chunk)
                 if self.counter.sent() >= chunk.end && chunk.total == Some(chunk.end) =>
             {
                 State::Finishing
@@ -353,10 +373,7 @@ impl<'a> UploadDriver<'a> {
             total: self.transfer.total(),
             rate: self.rate_meter.bytes_per_second(),
             state,
-            upload: self
-                .locked
-                .as_ref()
-                .map(|locked| locked.record().id.clone()),
+            upload: self.record_id(),
         });
     }
 }
@@ -365,11 +382,11 @@ fn warn_progress_not_written(error: &JournalError) {
     tracing::warn!(%error, "cannot write the progress to the journal");
 }
 
-fn state_of(request: &Request) -> State {
+fn state_of(request: &transfer::Request) -> State {
     match request {
-        Request::Start => State::Starting,
-        Request::Query { .. } => State::Querying,
-        Request::Data(chunk) if chunk.is_empty() => State::Finishing,
-        Request::SingleRequest | Request::Data(_) => State::Sending,
+        transfer::Request::Start => State::Starting,
+        transfer::Request::Query { .. } => State::Querying,
+        transfer::Request::Data(chunk) if chunk.is_empty() => State::Finishing,
+        transfer::Request::SingleRequest | transfer::Request::Data(_) => State::Sending,
     }
 }

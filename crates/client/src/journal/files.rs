@@ -369,7 +369,7 @@ struct StoredRecord {
 
 /// The JSON of an upload's progress.
 #[derive(Serialize, Deserialize)]
-struct Progress {
+struct StoredProgress {
     committed: u64,
     /// Seconds since 1970.
     // `touched` is the name in existing journals.
@@ -445,7 +445,7 @@ fn decode_record(id: RecordId, text: &[u8]) -> Result<Record, Damage> {
 
 /// Encodes the progress.
 fn encode_progress(record: &Record) -> Vec<u8> {
-    let progress = Progress {
+    let progress = StoredProgress {
         committed: record.committed,
         updated: seconds(record.updated),
     };
@@ -454,7 +454,7 @@ fn encode_progress(record: &Record) -> Vec<u8> {
 
 /// Decodes the progress into the record. A damaged text is ignored.
 fn decode_progress(record: &mut Record, text: &[u8]) {
-    if let Ok(progress) = serde_json::from_slice::<Progress>(text) {
+    if let Ok(progress) = serde_json::from_slice::<StoredProgress>(text) {
         record.committed = progress.committed.min(record.total);
         record.updated = time(progress.updated);
     }

@@ -51,15 +51,16 @@ pub(super) fn plan(
 }
 
 /// Returns the URL of a request that starts an upload: the caller's, with the parameter
-/// `uploadType`.
+/// `uploadType`. An existing `uploadType` is replaced, as is its synonym `upload_protocol`
+/// (docs/protocol.md, 5.3).
 pub(super) fn upload_url(url: &Url, upload_type: UploadType) -> Url {
     let query = url.query().unwrap_or_default();
     let kept = query.split('&').filter(|pair| {
         let name = pair.split('=').next().unwrap_or_default();
         !name.is_empty() && name != "uploadType" && name != "upload_protocol"
     });
-    let uploads = format!("uploadType={upload_type}");
-    let pairs: Vec<&str> = kept.chain([uploads.as_str()]).collect();
+    let parameter = format!("uploadType={upload_type}");
+    let pairs: Vec<&str> = kept.chain([parameter.as_str()]).collect();
     let mut url = url.clone();
     url.set_query(Some(&pairs.join("&")));
     url
@@ -73,7 +74,11 @@ impl UploadDriver<'_> {
         url: Url,
     ) -> Result<Request, Error> {
         let mut headers = HeaderMap::new();
-        if let Some(token) = self.transport.token_for(&self.upload.url, &url).await? {
+        if let Some(token) = self
+            .transport
+            .authorization_for(&self.upload.url, &url)
+            .await?
+        {
             headers.insert(AUTHORIZATION, token);
         }
         if let Some(range) = request.content_range() {

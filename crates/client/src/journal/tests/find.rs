@@ -80,7 +80,7 @@ fn find_takes_no_lock_and_writes_nothing() {
 fn found_upload_has_its_progress() {
     let (_directory, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
-    locked.committed(700).unwrap();
+    locked.set_committed(700).unwrap();
     assert_eq!(
         journal.find(&locked.record().key()).unwrap(),
         [locked.record().clone()]

@@ -115,7 +115,7 @@ fn upload_continues_whatever_other_files_are_left() {
         assert_eq!(only_record(&journal), record, "{left:?}");
         let mut locked = journal.lock(&record.id).unwrap();
         assert_eq!(*locked.record(), record);
-        locked.committed(500).unwrap();
+        locked.set_committed(500).unwrap();
         assert_eq!(only_record(&journal).committed, 500);
         locked.new_session(SESSION.parse().unwrap()).unwrap();
         assert_eq!(only_record(&journal).committed, 0);

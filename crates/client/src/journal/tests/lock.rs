@@ -45,7 +45,8 @@ fn lock_of_a_missing_upload_fails_and_leaves_no_file() {
     assert!(files_of(&journal, &id).is_empty());
 }
 
-/// The journal of the child process in which the next test runs itself.
+/// Environment variable with the directory of the journal. It is set only in the child process, in
+/// which the next test runs a second time.
 const DIRECTORY: &str = "WINDLASS_TEST_JOURNAL";
 
 #[test]

@@ -12,7 +12,7 @@ fn set_mode(path: &Path, mode: u32) {
 fn files_are_readable_by_their_owner_only() {
     let (directory, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
-    locked.committed(1).unwrap();
+    locked.set_committed(1).unwrap();
     let id = locked.record().id.clone();
     assert_eq!(mode(&directory.path().join("state")), 0o700);
     assert_eq!(mode(journal.directory()), 0o700);

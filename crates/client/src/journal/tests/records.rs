@@ -41,14 +41,14 @@ async fn progress_is_written_at_most_once_per_second() {
     let mut locked = journal.create(new_record()).unwrap();
     let written = || only_record(&journal).committed;
 
-    locked.committed(100).unwrap();
+    locked.set_committed(100).unwrap();
     assert_eq!(written(), 100);
-    locked.committed(200).unwrap();
+    locked.set_committed(200).unwrap();
     assert_eq!((locked.record().committed, written()), (200, 100));
     tokio::time::advance(Duration::from_secs(1)).await;
-    locked.committed(300).unwrap();
+    locked.set_committed(300).unwrap();
     assert_eq!(written(), 300);
-    locked.committed(400).unwrap();
+    locked.set_committed(400).unwrap();
     locked.write_progress().unwrap();
     assert_eq!(written(), 400);
     assert_eq!(
@@ -73,7 +73,7 @@ fn new_session_starts_at_zero_bytes() {
         record["started"] = json!(1_700_000_000);
     });
     let mut locked = journal.lock(&id).unwrap();
-    locked.committed(700).unwrap();
+    locked.set_committed(700).unwrap();
     let another: SessionUri = "http://127.0.0.1:8080/up?upload_id=2".parse().unwrap();
     locked.new_session(another.clone()).unwrap();
     let record = only_record(&journal);
@@ -85,7 +85,7 @@ fn new_session_starts_at_zero_bytes() {
 fn finished_upload_leaves_no_files() {
     let (_directory, journal) = journal();
     let mut locked = journal.create(new_record()).unwrap();
-    locked.committed(1000).unwrap();
+    locked.set_committed(1000).unwrap();
     locked.finish().unwrap();
     assert_eq!(fs::read_dir(journal.directory()).unwrap().count(), 0);
 }
