@@ -10,8 +10,10 @@ use windlass_proto::digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted}
 
 use crate::source::{Media, SourceError};
 
-/// The CRC32C of one contiguous range of the media: the bytes that this process has sent. The body
-/// of the current request has a clone, which shares the state.
+/// The CRC32C of one contiguous range of the media, the *covered* range, which this process has
+/// sent. A gap before the sent bytes starts a new range, for instance when an upload of an earlier
+/// process continues at its committed offset. The body of the current request has a clone, which
+/// shares the state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunningChecksum(Arc<Mutex<CoveredRange>>);
 
@@ -51,8 +53,8 @@ impl RunningChecksum {
     }
 }
 
-/// The properties of the media that the server's resource states. A missing or malformed field is
-/// `None`.
+/// The properties of the media that the server's resource states. The resource is the JSON object
+/// with which the server describes the stored media. A missing or malformed field is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StatedProperties {
     pub(crate) size: Option<u64>,
@@ -128,13 +130,16 @@ pub(crate) async fn media_crc32c(
     sent: &RunningChecksum,
     size: u64,
 ) -> Result<Option<Crc32c>, SourceError> {
-    let (range, digest) = sent.covered();
-    let before = match of_range(media, 0..range.start).await? {
-        Some(before) => before.combine(digest, range.end - range.start),
-        None => return Ok(None),
+    let (covered, digest) = sent.covered();
+    let Some(before_covered) = of_range(media, 0..covered.start).await? else {
+        return Ok(None);
     };
-    let after = of_range(media, range.end..size).await?;
-    Ok(after.map(|after| before.combine(after, size - range.end.min(size))))
+    let to_covered_end = before_covered.combine(digest, covered.end - covered.start);
+    let Some(after_covered) = of_range(media, covered.end..size).await? else {
+        return Ok(None);
+    };
+    let after_len = size.saturating_sub(covered.end);
+    Ok(Some(to_covered_end.combine(after_covered, after_len)))
 }
 
 /// Computes the CRC32C of a range. Returns `None` if the range cannot be read again.

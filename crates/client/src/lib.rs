@@ -24,6 +24,10 @@
 //! checksums that the server states are compared with those of the sent media. [`Download`]
 //! downloads media into a file, and continues an interrupted download as well.
 //!
+//! *Committed* bytes are those that the server has stored durably and has reported as such. They
+//! are never sent again, unless the server loses them. When all bytes are committed, the server
+//! replies with a *resource*: a JSON object that describes the stored media.
+//!
 //! [`windlass_proto::transfer`] decides which request is sent next, without I/O. It follows the
 //! rules of Google's documents (docs/protocol.md, 5).
 

@@ -15,7 +15,7 @@ use crate::journal::RecordId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Number of bytes that the server has committed.
+    /// Number of committed bytes: the server has stored them durably and has reported this number.
     pub committed: u64,
     /// Offset after the last byte handed to the network. Bytes between `committed` and this offset
     /// are on their way, or were lost with a connection.
@@ -26,7 +26,7 @@ pub struct Progress {
     pub rate: u64,
     /// State of the upload.
     pub state: State,
-    /// Id of the upload in the journal, once it has a record.
+    /// Id of the journal's record of the upload, once it has one.
     pub upload: Option<RecordId>,
 }
 

@@ -195,12 +195,13 @@ impl Media {
         matches!(self.0, Inner::Stream(_))
     }
 
-    /// Reads from a stream until `upto` bytes of the media have been read in total, the window is
-    /// full, or the stream ends. Other media is always complete.
+    /// Reads from a stream until `upto` bytes of the media have been read in total, the window and
+    /// one byte more are full, or the stream ends. Other media is always complete.
     ///
-    /// At most one byte beyond the window is read. It tells whether the media continues after a
-    /// chunk as large as the window. If the window is full, [`Filled::end`] is less than `upto`,
-    /// and bytes must be [released](Self::release) before the next call.
+    /// The one byte beyond the window tells whether the media continues after a chunk as large as
+    /// the window. If `upto` is beyond that byte and the stream has not ended, [`Filled::end`] is
+    /// less than `upto`. Bytes must then be [released](Self::release) before the next call can read
+    /// more.
     ///
     /// # Cancel safety
     ///
@@ -244,9 +245,11 @@ impl Media {
         }
     }
 
-    /// Checks with two `stat` calls that a file has not changed since it was opened. A write whose
-    /// modification time was set back is not noticed here. [`SourceIdentity::difference`] notices
-    /// it if it changed the first or the last bytes.
+    /// Checks that a file has not changed since it was opened: compares its size, its modification
+    /// time, and the file that now has its name. Takes two `stat` calls.
+    ///
+    /// Does not detect a write after which a program has restored the modification time.
+    /// [`SourceIdentity::difference`] detects such a write in the first or last 64 KiB.
     pub(crate) async fn check_unchanged(&self) -> Result<(), SourceError> {
         match &self.0 {
             Inner::File(file) => file.check_unchanged().await,

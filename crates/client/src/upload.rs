@@ -276,7 +276,8 @@ impl Upload {
     }
 
     /// Records a resumable upload of a file in a journal, so that it survives the end of the
-    /// process: a later call with the same upload continues it. By default nothing is recorded.
+    /// process: a later upload with the same [key](Self::key) continues it. By default nothing is
+    /// recorded.
     #[must_use]
     pub fn journal(self, journal: Journal) -> Self {
         Self {
@@ -285,7 +286,8 @@ impl Upload {
         }
     }
 
-    /// Starts a new upload even if the journal has an unfinished one of the same file.
+    /// Starts a new upload even if the journal has an unfinished one with the same
+    /// [key](Self::key).
     #[must_use]
     pub fn ignore_journal(self) -> Self {
         Self {
@@ -309,7 +311,8 @@ impl Upload {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Uploaded {
-    /// The resource in the server's reply; `None` if the body is not JSON.
+    /// The resource in the server's reply, which describes the stored media; `None` if the body is
+    /// not JSON.
     pub resource: Option<Value>,
     /// The upload type that was used.
     pub upload_type: UploadType,

@@ -161,8 +161,9 @@ fn change(opened: &FileState, file: &File, path: &Path) -> io::Result<Option<Cha
 /// the upload continues.
 ///
 /// It consists of `stat` fields and a checksum of the first and the last 64 KiB, so its cost does
-/// not depend on the size of the file. If the middle is overwritten and the modification time set
-/// back, only the digest at the end of the upload shows the change.
+/// not depend on the size of the file. It does not show a change of the bytes between them after
+/// which a program has restored the modification time. Only the comparison of digests at the end of
+/// the upload detects such a change.
 ///
 /// The identity can be serialized, even if the path is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -280,8 +281,8 @@ impl SourceIdentity {
     /// Size, modification time and checksum are compared. Device and inode numbers alone make no
     /// difference: devices are renumbered at a reboot or a mount, and inodes at a mount of some
     /// network file systems and by a restored backup. The inode only decides which change is
-    /// reported: a file that differs and has another inode was replaced. The path is not compared,
-    /// because a file may be moved.
+    /// reported: a file that differs and has another inode was replaced. The path is not compared
+    /// here; it is part of the [key](crate::UploadKey) by which the journal finds an upload.
     pub fn difference(&self, now: &Self) -> Option<Change> {
         let ends = (self.ends_crc32c != now.ends_crc32c).then_some(Change::Content);
         let change = self.file.difference(&now.file).or(ends)?;

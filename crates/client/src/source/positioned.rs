@@ -2,8 +2,9 @@
 //!
 //! Bytes in the page cache are read on the current thread, in pieces so small that they stay in the
 //! CPU cache until they are sent. Other bytes are read on the blocking pool, in pieces so large
-//! that the overhead of the pool does not matter. One piece is read while the previous one is being
-//! sent, so at most three are in memory. The kernel fills the buffers, which are not zeroed before.
+//! that the overhead of the pool does not matter. While one of these pieces is being sent, the next
+//! one is read, so at most three pieces are in memory. Buffers are not filled with zeros before a
+//! read.
 
 use std::fs::File;
 use std::io;

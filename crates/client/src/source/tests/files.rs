@@ -185,7 +185,7 @@ async fn change_of_the_open_file_or_its_name_is_detected() {
                 None
             }
         };
-        assert_eq!(found, expected, "deed {index}");
+        assert_eq!(found, expected, "mutation {index}");
     }
 }
 
