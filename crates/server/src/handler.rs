@@ -161,9 +161,9 @@ pub struct Answer {
     pub changes: Vec<ResourceChange>,
     /// Events to be delivered if the changes are applied, at most [`MAX_EVENTS`].
     pub events: Vec<OutboxEvent>,
-    /// Resources on which the answer relies and which it does not change. If one is not as the
-    /// handler has read it when the changes are applied, nothing is changed and the handler is asked
-    /// again. An answer without changes is not checked.
+    /// Resources on which the changes rely without changing them. If one is not as the handler has
+    /// read it when the changes are applied, nothing is changed and the handler is asked again. Not
+    /// compared for a call without media that changes nothing.
     pub expect: Vec<Expected>,
     /// Collections that must be empty after the changes, such as the content of a deleted folder.
     /// Otherwise nothing is changed and the handler is asked again.

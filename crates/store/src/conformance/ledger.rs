@@ -1,5 +1,6 @@
 //! The rules of [`Ledger`].
 
+mod clearing;
 mod resources;
 
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub async fn ledger(ledger: &dyn Ledger) {
     check_sessions(ledger).await;
     check_endings(ledger).await;
     resources::check_resources(ledger).await;
-    resources::check_clearing(ledger).await;
+    clearing::check_clearing(ledger).await;
     assert!(ledger.check().await.is_ok(), "a sound ledger says so");
     let space = ledger.space().await.unwrap();
     assert!(

@@ -1,0 +1,246 @@
+//! What the sweep and the recovery of finishing sessions rely on.
+
+use super::super::{FAR, Names, finish, insert_with_new, small_step, step};
+use super::{fenced, finishing, found, is_garbage, lease, session, small, start};
+use crate::ledger::{EndSession, Ledger, OffsetCommit, ResourceChange};
+use crate::records::{MediaId, NewSession, SessionState, Timestamp};
+
+use ResourceChange::Insert;
+
+/// Checks what the sweep and the recovery of finishing sessions rely on.
+pub(super) async fn check_clearing(ledger: &dyn Ledger) {
+    finishing_sessions_are_listed_in_order(ledger).await;
+    expiry_deletes_expired_sessions_except_finishing_ones(ledger).await;
+    expiry_is_bounded(ledger).await;
+    expired_session_leaves_nothing_behind(ledger).await;
+    garbage_is_listed_until_it_is_forgotten(ledger).await;
+    media_is_unknown_when_nothing_names_it(ledger).await;
+}
+
+async fn finishing_sessions_are_listed_in_order(ledger: &dyn Ledger) {
+    let names = Names::of("finishing_sessions_are_listed_in_order");
+    for n in [3, 1, 4, 2] {
+        let id = start(ledger, names.new_session(n)).await.id;
+        if n != 4 {
+            let epoch = lease(ledger, id).await.epoch;
+            let last = OffsetCommit {
+                state: SessionState::Finishing,
+                ..step(0, 10, None)
+            };
+            ledger.commit_offset(id, epoch, last).await.unwrap();
+        }
+    }
+    let mine = [names.session(1), names.session(2), names.session(3)];
+    let listed = ledger.finishing(Some(names.session(0)), 2).await.unwrap();
+    assert_eq!(listed, mine[..2]);
+    let all = ledger.finishing(None, 1_000).await.unwrap();
+    assert!(all.is_sorted() && mine.iter().all(|id| all.contains(id)));
+    assert!(
+        !all.contains(&names.session(4)),
+        "an active session is not finishing"
+    );
+
+    let leased = lease(ledger, mine[0]).await;
+    ledger
+        .apply(finishing(finish(leased.id, leased.epoch, None), vec![]))
+        .await
+        .unwrap();
+    let left = ledger.finishing(Some(names.session(0)), 2).await.unwrap();
+    assert_eq!(left, mine[1..], "a finished session is not finishing");
+}
+
+async fn expiry_deletes_expired_sessions_except_finishing_ones(ledger: &dyn Ledger) {
+    let names = Names::of("expiry_deletes_expired_sessions_except_finishing_ones");
+    let expires = Timestamp::from_millis(10_000);
+    let dying = |n| NewSession {
+        expires,
+        ..names.new_session(n)
+    };
+    let step_to = |n, state| OffsetCommit {
+        state,
+        ..step(0, 10, Some(names.large(n)))
+    };
+    let active = start(ledger, dying(0)).await.id;
+    let epoch = lease(ledger, active).await.epoch;
+    ledger
+        .commit_offset(active, epoch, step_to(0, SessionState::Active))
+        .await
+        .unwrap();
+    let unfinished = start(ledger, dying(1)).await.id;
+    let epoch_1 = lease(ledger, unfinished).await.epoch;
+    ledger
+        .commit_offset(unfinished, epoch_1, step_to(1, SessionState::Finishing))
+        .await
+        .unwrap();
+    let ended = start(ledger, dying(2)).await.id;
+    let epoch_2 = lease(ledger, ended).await.epoch;
+    let resource = names.resource("llama", Some(names.large(2)));
+    let last = finish(ended, epoch_2, Some(names.large(2)));
+    ledger
+        .apply(finishing(last, vec![Insert(resource.clone())]))
+        .await
+        .unwrap();
+    let little = start(ledger, dying(3)).await.id;
+    let epoch_3 = lease(ledger, little).await.epoch;
+    ledger
+        .commit_offset(little, epoch_3, small_step(0, names.small(3), b"wind"))
+        .await
+        .unwrap();
+    let later = start(
+        ledger,
+        NewSession {
+            expires: FAR,
+            ..names.new_session(4)
+        },
+    )
+    .await
+    .id;
+    let never = Timestamp::from_millis(u64::MAX);
+    let never = start(
+        ledger,
+        NewSession {
+            expires: never,
+            ..names.new_session(5)
+        },
+    )
+    .await
+    .id;
+
+    assert_eq!(
+        ledger.expire(expires, 100).await.unwrap(),
+        0,
+        "not before its moment has passed"
+    );
+    let after = Timestamp::from_millis(10_001);
+    assert_eq!(ledger.expire(after, 100).await.unwrap(), 3);
+    assert_eq!(ledger.expire(after, 100).await.unwrap(), 0);
+    for id in [active, ended, little] {
+        assert_eq!(ledger.session(id).await.unwrap(), None);
+    }
+    for id in [unfinished, later, never] {
+        session(ledger, id).await;
+    }
+    assert!(is_garbage(ledger, names.media(0)).await);
+    assert!(!is_garbage(ledger, names.media(1)).await);
+    assert!(!is_garbage(ledger, names.media(2)).await);
+    assert_eq!(small(ledger, names.media(3)).await, None);
+    assert_eq!(
+        found(ledger, &names, "llama").await,
+        Some(resource),
+        "it outlives its session"
+    );
+    fenced(
+        ledger
+            .commit_offset(active, epoch, step(10, 20, Some(names.large(0))))
+            .await,
+    );
+}
+
+async fn expiry_is_bounded(ledger: &dyn Ledger) {
+    let names = Names::of("expiry_is_bounded");
+    let expires = Timestamp::from_millis(10_000);
+    for n in 0..5 {
+        start(
+            ledger,
+            NewSession {
+                expires,
+                ..names.new_session(n)
+            },
+        )
+        .await;
+    }
+    let after = Timestamp::from_millis(10_001);
+    for expected in [2, 2, 1, 0] {
+        assert_eq!(ledger.expire(after, 2).await.unwrap(), expected);
+    }
+}
+
+async fn expired_session_leaves_nothing_behind(ledger: &dyn Ledger) {
+    let names = Names::of("expired_session_leaves_nothing_behind");
+    let expires = Timestamp::from_millis(10_000);
+    let dying = NewSession {
+        expires,
+        ..names.new_session(0)
+    };
+    let first = start(ledger, dying.clone()).await;
+    lease(ledger, first.id).await;
+    let after = Timestamp::from_millis(10_001);
+    assert_eq!(ledger.expire(after, 100).await.unwrap(), 1);
+    assert_eq!(start(ledger, dying).await, first, "not even its lease");
+    assert_eq!(ledger.expire(after, 100).await.unwrap(), 1);
+}
+
+async fn garbage_is_listed_until_it_is_forgotten(ledger: &dyn Ledger) {
+    let names = Names::of("garbage_is_listed_until_it_is_forgotten");
+    for n in 0..3 {
+        let id = start(ledger, names.new_session(n)).await.id;
+        let epoch = lease(ledger, id).await.epoch;
+        ledger
+            .commit_offset(id, epoch, step(0, 10, Some(names.large(n))))
+            .await
+            .unwrap();
+        ledger.end(id, epoch, EndSession::Cancelled).await.unwrap();
+    }
+    assert_eq!(ledger.garbage(None, 2).await.unwrap().len(), 2, "bounded");
+    let mut ids: Vec<MediaId> = (0..3).map(|n| names.media(n)).collect();
+    ids.sort_unstable();
+    for (n, id) in ids.iter().enumerate() {
+        let behind = ledger.garbage(Some(*id), 1_000).await.unwrap();
+        assert!(behind.is_sorted() && behind.iter().all(|other| other > id));
+        let ours = behind.into_iter().filter(|other| ids.contains(other));
+        assert!(ours.eq(ids[n + 1..].iter().copied()), "all that is behind");
+    }
+    ledger
+        .forget_garbage(&[names.media(0), names.media(1)])
+        .await
+        .unwrap();
+    ledger
+        .forget_garbage(&[names.media(1), names.media(9)])
+        .await
+        .unwrap();
+    ledger.forget_garbage(&[]).await.unwrap();
+    for (n, is_there) in [(0, false), (1, false), (2, true)] {
+        assert_eq!(
+            is_garbage(ledger, names.media(n)).await,
+            is_there,
+            "media {n}"
+        );
+    }
+}
+
+async fn media_is_unknown_when_nothing_names_it(ledger: &dyn Ledger) {
+    let names = Names::of("media_is_unknown_when_nothing_names_it");
+    let id = start(ledger, names.new_session(0)).await.id;
+    let epoch = lease(ledger, id).await.epoch;
+    ledger
+        .commit_offset(id, epoch, step(0, 10, Some(names.large(0))))
+        .await
+        .unwrap();
+    ledger
+        .apply(insert_with_new(
+            names.resource("llama", Some(names.large(1))),
+        ))
+        .await
+        .unwrap();
+    let id = start(ledger, names.new_session(2)).await.id;
+    let epoch = lease(ledger, id).await.epoch;
+    ledger
+        .commit_offset(id, epoch, step(0, 10, Some(names.large(2))))
+        .await
+        .unwrap();
+    ledger.end(id, epoch, EndSession::Cancelled).await.unwrap();
+
+    let ids: Vec<MediaId> = [4, 0, 1, 2, 3].map(|n| names.media(n)).into();
+    let unknown = ledger.unknown_media(&ids).await.unwrap();
+    assert_eq!(
+        unknown,
+        [names.media(4), names.media(3)],
+        "session, resource, garbage name theirs"
+    );
+    ledger.forget_garbage(&[names.media(2)]).await.unwrap();
+    assert_eq!(
+        ledger.unknown_media(&ids[3..4]).await.unwrap(),
+        [names.media(2)]
+    );
+    assert_eq!(ledger.unknown_media(&[]).await.unwrap(), []);
+}
