@@ -20,6 +20,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use windlass_store::metrics::StoreMetrics;
+
 use crate::filesystem;
 use crate::reserve::Reserve;
 use crate::sync_health::JournalHealth;
@@ -42,6 +44,7 @@ pub(crate) struct StoreShared {
     pub(crate) lock: Arc<DirectoryLock>,
     /// The file systems that sync the store. Empty if nothing is synced.
     pub(crate) journals: Arc<[JournalHealth]>,
+    pub(crate) metrics: StoreMetrics,
 }
 
 /// The locks on the data directory and on its vault, held as long as the ledger or the vault

@@ -110,6 +110,7 @@ impl LocalLedger {
             reserve,
             lock,
             journals,
+            metrics,
         } = shared;
         let database = prepare_files(path, durability);
         let database = database.map_err(|source| OpenError::io(path, source))?;
@@ -156,7 +157,7 @@ impl LocalLedger {
             sync_verifier: Arc::clone(&sync_verifier),
         };
         let writer = Committer::new(connection, checkpoint_thread, shared)
-            .and_then(|committer| Writer::start(committer, fail_stop.clone()))
+            .and_then(|committer| Writer::start(committer, fail_stop.clone(), metrics))
             .map_err(|source| OpenError::io(path, source))?;
         let readers = ReaderPool::new(readers, sync_verifier, fail_stop.clone());
         Ok(Self {

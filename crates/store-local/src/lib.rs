@@ -111,6 +111,7 @@ pub use options::{Durability, Options};
 pub use vault::LocalVault;
 #[cfg(feature = "failpoints")]
 pub use windlass_store::failpoint;
+pub use windlass_store::metrics::StoreMetrics;
 
 #[cfg(test)]
 mod test_util {

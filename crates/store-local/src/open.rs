@@ -50,7 +50,7 @@ impl LocalStore {
             dir: dir.to_owned(),
         })?;
         let (ledger_path, vault_dir) = (dir.join(LEDGER), dir.join("vault"));
-        check_filesystems(dir, &vault_dir, options, assess)?;
+        check_filesystems(dir, &vault_dir, &options, assess)?;
         directory::refuse_incomplete(dir)?;
 
         let reserve_path = reserve::path(dir);
@@ -61,13 +61,14 @@ impl LocalStore {
         let (identity, vault_lock) = identify(&ledger_path, &vault_dir)?;
         let lock = Arc::new(DirectoryLock::new(vec![file, vault_lock]));
         directory::become_store(dir)?;
+        let write_policy = write_policy(&vault_dir, &options);
         let shared_state = StoreShared {
             durability: options.durability,
             reserve: Arc::clone(&reserve),
             lock,
             journals: journals(dir, &vault_dir, options.durability).map_err(io)?,
+            metrics: options.metrics,
         };
-        let write_policy = write_policy(&vault_dir, options);
         let vault = LocalVault::new(vault_dir, write_policy, shared_state.clone());
         let ledger = LocalLedger::open(&ledger_path, identity, shared_state)?;
         Ok(Self { ledger, vault })
@@ -76,7 +77,7 @@ impl LocalStore {
 
 /// Returns whether large writes bypass the page cache: if media is synced, and if the file system
 /// of the vault supports it.
-fn write_policy(vault: &Path, options: Options) -> WritePolicy {
+fn write_policy(vault: &Path, options: &Options) -> WritePolicy {
     let wants_direct = options.durability == Durability::Disk && !options.page_cache;
     if wants_direct && filesystem::takes_direct_writes(&identity_path(vault)) {
         WritePolicy::Direct
@@ -141,7 +142,7 @@ type Assess = fn(&Path) -> std::io::Result<Safety>;
 fn check_filesystems(
     dir: &Path,
     vault: &Path,
-    options: Options,
+    options: &Options,
     assess: Assess,
 ) -> Result<(), OpenError> {
     if options.durability == Durability::Os {
@@ -159,7 +160,7 @@ fn check_filesystems(
     Ok(())
 }
 
-fn check_filesystem(dir: &Path, safety: &Safety, options: Options) -> Result<(), OpenError> {
+fn check_filesystem(dir: &Path, safety: &Safety, options: &Options) -> Result<(), OpenError> {
     match *safety {
         Safety::Safe => {}
         Safety::Unsafe(reason) if !options.allow_unsafe_filesystem => {

@@ -1,5 +1,7 @@
 //! How a store is opened.
 
+use windlass_store::metrics::StoreMetrics;
+
 /// Options of [`LocalStore::open`](crate::LocalStore::open).
 ///
 /// ```
@@ -8,7 +10,7 @@
 /// let scratch = Options::default().durability(Durability::Os);
 /// assert!(!scratch.page_cache);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
     /// What an acknowledged byte survives. The default is [`Durability::Disk`].
@@ -19,6 +21,8 @@ pub struct Options {
     /// Whether to open a store on a file system that is known to lose synced bytes, with a warning
     /// instead of an error. The default is `false`.
     pub allow_unsafe_filesystem: bool,
+    /// The handles that the store records its metrics into. The default is registered nowhere.
+    pub metrics: StoreMetrics,
 }
 
 impl Options {
@@ -41,6 +45,12 @@ impl Options {
     pub const fn allow_unsafe_filesystem(mut self, allow: bool) -> Self {
         self.allow_unsafe_filesystem = allow;
         self
+    }
+
+    /// Sets [`Options::metrics`].
+    #[must_use]
+    pub fn metrics(self, metrics: StoreMetrics) -> Self {
+        Self { metrics, ..self }
     }
 }
 

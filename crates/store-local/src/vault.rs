@@ -19,11 +19,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use windlass_proto::digest::Crc32cHasher;
+use windlass_store::metrics::StoreMetrics;
 use windlass_store::{
     Cause, Extent, Failpoint, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
 };
@@ -56,6 +58,7 @@ struct Shared {
     fences: Arc<FenceMap>,
     fail_stop: FailStop,
     syncs: AtomicU64,
+    metrics: StoreMetrics,
     deletion_lock: DeletionLock,
     /// Released with the last writer: as long as one may write, no other process may open the
     /// directory.
@@ -73,6 +76,7 @@ impl LocalVault {
             fences: Arc::default(),
             fail_stop: FailStop::default(),
             syncs: AtomicU64::new(0),
+            metrics: shared_state.metrics,
             _lock: shared_state.lock,
         };
         Self {
@@ -319,7 +323,11 @@ impl Shared {
             return Ok(());
         }
         self.fail_stop.check().map_err(VaultError::Fault)?;
+        let begun = Instant::now();
         sync().map_err(|error| self.fail(error))?;
+        self.metrics
+            .media_sync_duration
+            .observe(begun.elapsed().as_secs_f64());
         self.syncs.fetch_add(1, Ordering::Relaxed);
         // Again, because a parallel sync may have failed meanwhile: it may have taken the report of
         // an error that concerns these bytes.

@@ -8,6 +8,7 @@ pub mod checker;
 pub mod cleanup;
 pub mod encodings;
 pub mod error_object;
+pub mod exposition;
 pub mod farm;
 pub mod fault_proxy;
 pub mod http2;

@@ -157,7 +157,7 @@ async fn serve(
     ignore_file_size_signal().map_err(Error::Signals)?;
     let (listener, address) = listen(settings.listen).await?;
     // Opening blocks this thread, but no other task runs yet.
-    let store = LocalStore::open(&settings.data, settings.store)?;
+    let store = LocalStore::open(&settings.data, settings.store.clone())?;
     log_start(&settings, &apis);
     let stores = Stores {
         ledger: Arc::new(store.ledger),

@@ -93,6 +93,11 @@ impl Committer {
         Arc::clone(&self.commits)
     }
 
+    /// Returns the length in bytes of the WAL as of the last commit.
+    pub(super) fn wal_len(&self) -> i64 {
+        self.wal.len()
+    }
+
     /// Takes the lease of a session: raises its epoch and returns the session with the new epoch.
     ///
     /// Returns `None` if there is no such session. A session that has ended is returned unchanged.

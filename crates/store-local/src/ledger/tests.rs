@@ -9,6 +9,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use windlass_store::metrics::StoreMetrics;
 use windlass_store::{Progress, ResourceChange, SessionState};
 use windlass_testkit::wait::PATIENCE;
 
@@ -127,6 +128,7 @@ fn try_open(dir: &TempDir, journals: Arc<[JournalHealth]>) -> Result<LocalLedger
         reserve: Arc::new(reserve),
         lock,
         journals,
+        metrics: StoreMetrics::default(),
     };
     LocalLedger::open(&dir.path().join("ledger.sqlite"), IDENTITY, keep)
 }

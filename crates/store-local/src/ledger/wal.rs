@@ -102,6 +102,12 @@ impl Wal {
         pages - self.lengths.copied.load(Ordering::Relaxed)
     }
 
+    /// Returns the length in bytes as of the last commit.
+    pub(super) fn len(&self) -> i64 {
+        let pages = self.lengths.pages.load(Ordering::Relaxed);
+        pages.saturating_mul(FRAME_LEN.cast_signed())
+    }
+
     /// Returns whether a checkpoint is due.
     pub(super) fn is_checkpoint_due(&self) -> bool {
         self.pending_pages() >= self.checkpoint_pages

@@ -24,11 +24,13 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use windlass_store::metrics::StoreMetrics;
 use windlass_store::{LedgerError, Session, SessionId};
 
 use super::changes::Change;
-use super::committer::Committer;
+use super::committer::{Committer, Outcome};
 use crate::sync_health::FailStop;
 
 /// Maximum number of queued calls. Further callers wait for a slot.
@@ -59,7 +61,7 @@ struct Queued {
     call: Call,
     /// Freed when the writer takes the call, before the commit. So after the commit the taken slots
     /// are the calls that arrived during it, which [`CommitDelay::record`] counts.
-    _slot: OwnedSemaphorePermit,
+    _slot: QueueSlot,
 }
 
 #[expect(clippy::large_enum_variant, reason = "nearly all calls are changes")]
@@ -72,14 +74,21 @@ type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
 
 impl Writer {
     /// Starts the thread.
-    pub(super) fn start(committer: Committer, fail_stop: FailStop) -> std::io::Result<Self> {
+    pub(super) fn start(
+        committer: Committer,
+        fail_stop: FailStop,
+        metrics: StoreMetrics,
+    ) -> std::io::Result<Self> {
         // Unbounded, and bounded by the slots instead: a full bounded channel would block the
         // caller's worker thread, while a semaphore suspends its task.
         let (queue, calls) = mpsc::channel();
-        let slots = Arc::new(QueueSlots::new(QUEUE_LEN));
+        let slots = Arc::new(QueueSlots::new(QUEUE_LEN, metrics.queued_calls.clone()));
         let commits = committer.commits();
+        // An earlier process may have left a WAL.
+        metrics.wal_bytes.set(committer.wal_len());
         let thread = WriterThread {
             committer,
+            metrics,
             commit_delay: CommitDelay::new(Arc::clone(&slots)),
         };
         // Not a task of tokio: a store is opened and dropped without a runtime, too.
@@ -166,6 +175,7 @@ struct WriterStopped;
 /// The state of the writer thread.
 struct WriterThread {
     committer: Committer,
+    metrics: StoreMetrics,
     commit_delay: CommitDelay,
 }
 
@@ -211,7 +221,11 @@ impl WriterThread {
 
     /// Makes the changes, and answers each caller with the outcome of its change.
     fn commit(&mut self, changes: &[Change], replies: Vec<Reply<usize>>) {
+        let begun = Instant::now();
         let outcomes = self.committer.commit(changes);
+        if let Ok(outcomes) = &outcomes {
+            self.record(begun, outcomes);
+        }
         for (index, reply) in replies.into_iter().enumerate() {
             let outcome = match &outcomes {
                 Ok(outcomes) => match &outcomes[index] {
@@ -228,6 +242,22 @@ impl WriterThread {
     }
 }
 
+impl WriterThread {
+    /// Records a commit that began at `begun`. Without an accepted change there was none.
+    fn record(&self, begun: Instant, outcomes: &[Outcome]) {
+        let made = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        if made == 0 {
+            return;
+        }
+        let metrics = &self.metrics;
+        let took = begun.elapsed().as_secs_f64();
+        metrics.commit_duration.observe(took);
+        let made = u32::try_from(made).unwrap_or(u32::MAX);
+        metrics.commit_changes.observe(f64::from(made));
+        metrics.wal_bytes.set(self.committer.wal_len());
+    }
+}
+
 /// Counts the queued calls, and wakes the writer when as many are queued as it waits for.
 #[derive(Debug)]
 struct QueueSlots {
@@ -235,11 +265,26 @@ struct QueueSlots {
     free: Arc<Semaphore>,
     /// Number of queued calls at which the writer is woken; `usize::MAX` while it does not wait.
     wanted: AtomicUsize,
+    /// Number of queued calls, as a metric.
+    queued: Gauge,
+}
+
+/// A slot of the queue, until dropped.
+struct QueueSlot {
+    _permit: OwnedSemaphorePermit,
+    queued: Gauge,
+}
+
+impl Drop for QueueSlot {
+    fn drop(&mut self) {
+        self.queued.dec();
+    }
 }
 
 impl QueueSlots {
-    fn new(len: usize) -> Self {
+    fn new(len: usize, queued: Gauge) -> Self {
         Self {
+            queued,
             len,
             free: Arc::new(Semaphore::new(len)),
             wanted: AtomicUsize::new(usize::MAX),
@@ -247,9 +292,13 @@ impl QueueSlots {
     }
 
     /// Takes a slot, which is freed when the permit is dropped.
-    async fn acquire(&self) -> OwnedSemaphorePermit {
-        let slot = Arc::clone(&self.free).acquire_owned().await;
-        slot.expect("the semaphore is never closed")
+    async fn acquire(&self) -> QueueSlot {
+        let permit = Arc::clone(&self.free).acquire_owned().await;
+        self.queued.inc();
+        QueueSlot {
+            _permit: permit.expect("the semaphore is never closed"),
+            queued: self.queued.clone(),
+        }
     }
 
     /// Returns the number of slots taken.
@@ -332,8 +381,8 @@ mod tests {
     /// How long a test waits for a thread. It takes that long only when it fails.
     const TIMEOUT: Duration = Duration::from_secs(60);
 
-    async fn with(taken: usize, recent: usize) -> (CommitDelay, Vec<OwnedSemaphorePermit>) {
-        let slots = Arc::new(QueueSlots::new(100));
+    async fn with(taken: usize, recent: usize) -> (CommitDelay, Vec<QueueSlot>) {
+        let slots = Arc::new(QueueSlots::new(100, Gauge::default()));
         let mut held = Vec::new();
         for _ in 0..taken {
             held.push(slots.acquire().await);

@@ -15,7 +15,7 @@ fn direct_writes_can_be_turned_off() {
                 page_cache,
                 ..Options::default()
             };
-            let is_direct = write_policy(vault.path(), options) == WritePolicy::Direct;
+            let is_direct = write_policy(vault.path(), &options) == WritePolicy::Direct;
             let expected = takes_direct && durability == Durability::Disk && !page_cache;
             assert_eq!(is_direct, expected, "{options:?}");
         }

@@ -21,6 +21,7 @@ fn open(dir: &TempDir, durability: Durability) -> LocalVault {
         reserve: Arc::new(crate::reserve::Reserve::open(&dir.path().join("reserve")).unwrap()),
         lock: Arc::new(DirectoryLock::new(vec![lock])),
         journals: Arc::new([]),
+        metrics: StoreMetrics::default(),
     };
     LocalVault::new(root, WritePolicy::Direct, shared_state)
 }

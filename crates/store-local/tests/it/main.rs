@@ -5,6 +5,7 @@
 mod backup;
 mod conformance;
 mod directory;
+mod metrics;
 mod model;
 mod open;
 mod sample;

@@ -38,7 +38,7 @@ async fn a_directory_is_open_once_and_free_again_afterwards() {
     let options = Options::default().allow_unsafe_filesystem(true);
     let LocalStore { ledger, vault } = directory::open(&dir);
     let in_use = || {
-        let second = LocalStore::open(dir.path(), options);
+        let second = LocalStore::open(dir.path(), options.clone());
         matches!(second, Err(OpenError::InUse { dir: of }) if of == dir.path())
     };
     assert!(in_use());

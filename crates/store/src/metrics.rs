@@ -1,0 +1,105 @@
+//! What a store reports about its work.
+//!
+//! The handles count from the start. A [`Registry`] that they are registered in shows their values:
+//!
+//! ```
+//! use prometheus_client::encoding::text::encode;
+//! use prometheus_client::registry::Registry;
+//! use windlass_store::metrics::StoreMetrics;
+//!
+//! let metrics = StoreMetrics::default();
+//! let mut registry = Registry::default();
+//! metrics.register(&mut registry);
+//!
+//! // The store is opened with a clone of the handles, and records into them:
+//! metrics.queued_calls.inc();
+//!
+//! let mut text = String::new();
+//! encode(&mut text, &registry)?;
+//! assert!(text.contains("\nwindlass_store_queued_calls 1\n"));
+//! # Ok::<(), std::fmt::Error>(())
+//! ```
+//!
+//! There is no global registry: two stores of one process have handles of their own.
+
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Upper bounds in seconds of the buckets of durations: from a sync of a fast disk to one of a disk
+/// that hardly answers.
+const SECONDS: [f64; 14] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
+];
+
+/// Upper bounds of the buckets of the changes in one commit.
+const CHANGES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+
+/// The handles of a store's metrics. Clones share their values.
+///
+/// A store records what it can tell: handles that it does not know stay at zero. By default the
+/// handles are registered nowhere; they count all the same.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct StoreMetrics {
+    /// Duration in seconds of each commit of the ledger, its sync included.
+    pub commit_duration: Histogram,
+    /// Number of changes that each commit of the ledger has made durable.
+    pub commit_changes: Histogram,
+    /// Number of calls that wait for the writer of the ledger.
+    pub queued_calls: Gauge,
+    /// Length in bytes of the write-ahead log of the ledger.
+    pub wal_bytes: Gauge,
+    /// Duration in seconds of each sync of media in the vault.
+    pub media_sync_duration: Histogram,
+}
+
+impl Default for StoreMetrics {
+    fn default() -> Self {
+        Self {
+            commit_duration: Histogram::new(SECONDS),
+            commit_changes: Histogram::new(CHANGES),
+            queued_calls: Gauge::default(),
+            wal_bytes: Gauge::default(),
+            media_sync_duration: Histogram::new(SECONDS),
+        }
+    }
+}
+
+impl StoreMetrics {
+    /// Adds the metrics to a registry, with the prefix `windlass_store`.
+    ///
+    /// For several stores in one registry, pass a sub-registry with a label for each:
+    /// [`Registry::sub_registry_with_label`].
+    pub fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("windlass_store");
+        registry.register_with_unit(
+            "commit_duration",
+            "Time that a commit of the ledger took, its sync included",
+            Unit::Seconds,
+            self.commit_duration.clone(),
+        );
+        registry.register(
+            "commit_changes",
+            "Changes that one commit of the ledger has made durable together",
+            self.commit_changes.clone(),
+        );
+        registry.register(
+            "queued_calls",
+            "Calls that wait for the writer of the ledger",
+            self.queued_calls.clone(),
+        );
+        registry.register_with_unit(
+            "wal",
+            "Length of the write-ahead log of the ledger as of the last commit",
+            Unit::Bytes,
+            self.wal_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "media_sync_duration",
+            "Time that a sync of media in the vault took",
+            Unit::Seconds,
+            self.media_sync_duration.clone(),
+        );
+    }
+}
