@@ -177,6 +177,8 @@ async fn sweep(server: Weak<ServerState>) {
         let step = sweep.step(&*server.ledger, &*server.vault, now);
         let pause = match catch_panic("sweep", step).await {
             Some(Ok(swept)) => {
+                let expired = swept.expired as u64;
+                server.metrics.sessions.expired.inc_by(expired);
                 report(&swept);
                 throttle.after(&swept, begun.elapsed())
             }

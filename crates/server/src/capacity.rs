@@ -65,8 +65,8 @@ pub struct Usage {
     pub refused: u64,
 }
 
-/// The pools of all limited resources.
-#[derive(Debug)]
+/// The pools of all limited resources. Clones share them.
+#[derive(Debug, Clone)]
 pub(crate) struct Capacity {
     pub(crate) connections: Pool,
     pub(crate) requests: Pool,
@@ -83,6 +83,38 @@ pub(crate) struct Capacity {
 }
 
 impl LimitedResource {
+    /// Returns its name in metrics.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Requests => "requests",
+            Self::Uploads => "uploads",
+            Self::Downloads => "downloads",
+            Self::MediaReads => "media_reads",
+            Self::Metadata => "metadata",
+            Self::LargeBodies => "large_bodies",
+            Self::Replies => "replies",
+            Self::LargeReplies => "large_replies",
+            Self::Reading => "reading",
+        }
+    }
+
+    /// Whether it is measured in bytes. Other resources are counted.
+    pub(crate) fn is_in_bytes(self) -> bool {
+        match self {
+            Self::Connections
+            | Self::Requests
+            | Self::Uploads
+            | Self::Downloads
+            | Self::MediaReads => false,
+            Self::Metadata
+            | Self::LargeBodies
+            | Self::Replies
+            | Self::LargeReplies
+            | Self::Reading => true,
+        }
+    }
+
     fn text(self) -> &'static str {
         match self {
             Self::Connections => "connections",
@@ -178,7 +210,7 @@ pub(crate) struct Permit {
 
 impl Pool {
     /// Creates a pool of `most` things.
-    fn of_count(resource: LimitedResource, largest: usize) -> Self {
+    pub(crate) fn of_count(resource: LimitedResource, largest: usize) -> Self {
         let total = units(largest as u64, 1);
         Self::new(resource, 1, total, [total, 0])
     }

@@ -27,16 +27,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-use crate::capacity::Permit;
+use crate::capacity::{Permit, Pool};
 use crate::config::Limits;
 use crate::context::PeerAddress;
 use crate::origin::{LocalAddress, Scheme};
 use crate::reply::ReplyBody;
-use crate::uploads::ServerState;
 
 use http2::Streams;
 use streams::{LingeringStream, RewindStream, Timeouts};
@@ -81,20 +80,29 @@ impl<R, S> HttpService<R> for S where
 
 /// Serves the connections of one listener.
 pub(crate) struct Connections<S> {
-    server: Arc<ServerState>,
     service: S,
+    /// The limit on their number.
+    pool: Pool,
+    limits: Arc<Limits>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
 impl<S: HttpService<Request<Incoming>>> Connections<S> {
-    pub(crate) fn new(server: Arc<ServerState>, service: S) -> Self {
+    pub(crate) fn new(service: S, pool: Pool, limits: Limits) -> Self {
         Self {
+            service,
+            pool,
+            limits: Arc::new(limits),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
-            server,
-            service,
         }
+    }
+
+    /// Returns a guard that ends idle connections, and others after their request, when it is
+    /// dropped.
+    pub(crate) fn shutdown_on_drop(&self) -> DropGuard {
+        self.shutdown.clone().drop_guard()
     }
 
     /// Accepts connections until the future is dropped.
@@ -102,7 +110,7 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
         loop {
             // Before the accept: connections above the limit wait in the kernel's queue, where they
             // take no memory of the server.
-            let permit = self.server.capacity.connections.acquire(1).await;
+            let permit = self.pool.acquire(1).await;
             match listener.accept().await {
                 Ok((accepted, tls)) => self.serve(accepted, tls, listener.scheme(), permit),
                 Err(error) => {
@@ -135,13 +143,13 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
             peer,
         } = accepted;
         let connection = Connection {
-            server: Arc::clone(&self.server),
             service: self.service.clone(),
+            limits: Arc::clone(&self.limits),
             tasks: self.tasks.clone(),
             shutdown: self.shutdown.clone(),
             local: local.map(|address| LocalAddress { address, scheme }),
             peer: peer.map(PeerAddress),
-            deadline: Instant::now() + self.server.settings.limits.head_timeout,
+            deadline: Instant::now() + self.limits.head_timeout,
         };
         // A box of its own, freed when the protocol is known: the task of a slow connection would
         // hold the memory of its TLS handshake for hours.
@@ -157,8 +165,8 @@ impl<S: HttpService<Request<Incoming>>> Connections<S> {
 
 /// One accepted connection.
 struct Connection<S> {
-    server: Arc<ServerState>,
     service: S,
+    limits: Arc<Limits>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     local: Option<LocalAddress>,
@@ -197,7 +205,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let limits = &self.server.settings.limits;
+        let limits = &self.limits;
         let timeouts = Timeouts {
             unread: limits.body_timeout,
             linger: limits.linger,
@@ -259,7 +267,7 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         C: Future<Output = Result<(), E>> + Send + 'static,
         E: std::fmt::Display + Send,
     {
-        let (shutdown, linger) = (self.shutdown, self.server.settings.limits.linger);
+        let (shutdown, linger) = (self.shutdown, self.limits.linger);
         // Boxed at once: it is large, and is moved several times before it is polled.
         let mut connection = Box::pin(connection);
         async move {

@@ -1,7 +1,7 @@
 //! Replies: their bodies, their headers, JSON and errors.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{
@@ -12,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::ext::ReasonPhrase;
+use prometheus_client::metrics::counter::Counter;
 use serde_json::{Map, Value, json};
 use windlass_proto::dialect::Dialect;
 use windlass_proto::error::ProtocolError;
@@ -128,8 +129,9 @@ pub(crate) fn of_error(dialect: &dyn Dialect, error: &Error) -> Reply {
     reply
 }
 
-/// Returns the reply with a permit that is held until the reply is sent.
-pub(crate) fn counted(reply: Reply, permit: Permit) -> Reply {
+/// Returns the reply with a permit that is held until the reply is sent. Counts the bytes that are
+/// sent.
+pub(crate) fn counted(reply: Reply, permit: Option<Permit>, sent_bytes: Counter) -> Reply {
     if reply.body().is_end_stream() {
         return reply;
     }
@@ -137,6 +139,7 @@ pub(crate) fn counted(reply: Reply, permit: Permit) -> Reply {
         let counted = Counted {
             body,
             _permit: permit,
+            sent_bytes,
         };
         counted.boxed_unsync()
     })
@@ -144,7 +147,8 @@ pub(crate) fn counted(reply: Reply, permit: Permit) -> Reply {
 
 struct Counted {
     body: ReplyBody,
-    _permit: Permit,
+    _permit: Option<Permit>,
+    sent_bytes: Counter,
 }
 
 impl Body for Counted {
@@ -155,7 +159,13 @@ impl Body for Counted {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            self.sent_bytes.inc_by(data.len() as u64);
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -21,6 +21,7 @@ use crate::body::RequestBody;
 use crate::capacity::Full;
 use crate::context::{Principal, RequestContext};
 use crate::error::Error;
+use crate::metrics::{RequestRecord, UploadType};
 use crate::parameters::check_parameters;
 use crate::registry::{ServedMethod, VirtualHost};
 use crate::reply::Reply;
@@ -49,7 +50,11 @@ pub(crate) async fn route(
     dialect: &mut Arc<dyn Dialect>,
     body: &mut Option<RequestBody>,
     refused: Option<Full>,
+    record: &RequestRecord,
 ) -> Result<Routing, Error> {
+    if matches!(head.uri.path(), "/healthz" | "/readyz") {
+        record.health();
+    }
     match head.uri.path() {
         "/healthz" => return Ok(Routing::Answered(health(server))),
         "/readyz" => return Ok(Routing::Answered(readiness(server).await)),
@@ -74,6 +79,7 @@ pub(crate) async fn route(
         query: &query,
         base_url: &context.base_url,
         principal: context.principal.as_ref(),
+        record,
     };
     let path = head.uri.path();
     if let Some(reply) = discovery_service::answer(
@@ -84,6 +90,7 @@ pub(crate) async fn route(
         &query,
         request.base_url,
     ) {
+        record.discovery();
         return reply.map(Routing::Answered);
     }
     let Some(plain) = plain_path(path) else {
@@ -108,7 +115,9 @@ pub(crate) async fn route(
         };
         Ok(Routing::Session(SessionCall { target, call }))
     };
-    let upload = match dialect.command(&upload_head)? {
+    let command = dialect.command(&upload_head)?;
+    record.upload_type(UploadType::of(&command));
+    let upload = match command {
         Command::Session(session) => return call(Call::Continue(Box::new(session))),
         Command::Cancel { upload_id } => return call(Call::Cancel(upload_id)),
         Command::Simple(simple) => Upload::Simple(simple),
@@ -183,6 +192,7 @@ struct Routed<'a> {
     query: &'a Parameters,
     base_url: &'a str,
     principal: Option<&'a Principal>,
+    record: &'a RequestRecord,
 }
 
 impl Routed<'_> {
@@ -209,6 +219,7 @@ impl Routed<'_> {
             Found::WrongHttpMethod { allowed } => return Err(Error::MethodNotAllowed { allowed }),
             Found::Nothing => return Err(no_such(path)),
         };
+        self.record.method(&method.id);
         self.authorize(method).await?;
         check_parameters(method, &parameters, self.query)?;
         let for_media = match target {
@@ -264,6 +275,7 @@ impl Routed<'_> {
             Found::Method {
                 method, parameters, ..
             } => {
+                self.record.method(&method.id);
                 self.authorize(method).await?;
                 check_parameters(method, &parameters, self.query)?;
                 Ok(self.virtual_host.of(method))
@@ -336,16 +348,17 @@ impl SessionCall {
         server: &Arc<ServerState>,
         dialect: &dyn Dialect,
         body: &mut Option<RequestBody>,
+        record: &RequestRecord,
     ) -> Result<Reply, Error> {
         let Self { target, call } = self;
         let (upload_id, no_308, result) = match call {
             Call::Continue(session) => {
                 let (upload_id, no_308) = (session.upload_id.clone(), session.no_308);
-                let result = server.continue_session(session, target, body).await;
+                let result = server.continue_session(session, target, body, record).await;
                 (upload_id, no_308, result)
             }
             Call::Cancel(upload_id) => {
-                let result = Box::pin(server.cancel(&upload_id, target)).await;
+                let result = Box::pin(server.cancel(&upload_id, target, record)).await;
                 (upload_id, false, result)
             }
         };

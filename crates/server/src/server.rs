@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::Request;
 use hyper::body::Incoming;
+use prometheus_client::registry::Registry as MetricsRegistry;
 use windlass_proto::dialect::Dialect;
 use windlass_store::{Ledger, Vault};
 
@@ -18,6 +19,8 @@ use crate::dialects::Dialects;
 use crate::disks::{CheckedLedger, Disks};
 use crate::handler::StoreHandles;
 use crate::identifiers::{Clock, SystemClock};
+use crate::lifecycle::Lifecycle;
+use crate::metrics::ServerMetrics;
 use crate::origin;
 use crate::outbox::{Outbox, TopicCounts};
 use crate::registry::Registry;
@@ -51,6 +54,7 @@ pub struct ServerBuilder {
     mount: String,
     authorize: Arc<dyn Authorize>,
     dialects: Vec<Arc<dyn Dialect>>,
+    metrics: ServerMetrics,
 }
 
 /// Why a [`Server`] could not be built.
@@ -101,6 +105,19 @@ impl ServerBuilder {
         self
     }
 
+    /// Adds the metrics of the server to `registry`. Default: they are counted, and nobody can read
+    /// them.
+    ///
+    /// docs/metrics.md lists them. The application shows its registry as it likes; the server has no
+    /// path for it. [`MetricsService`](crate::MetricsService) is one. For several servers in one
+    /// registry, pass a sub-registry with a label for each:
+    /// [`sub_registry_with_label`](MetricsRegistry::sub_registry_with_label).
+    pub fn metrics(self, registry: &mut MetricsRegistry) -> Self {
+        let metrics = ServerMetrics::default();
+        metrics.register(registry);
+        Self { metrics, ..self }
+    }
+
     /// Builds the server, which refuses requests until it is started.
     ///
     /// # Errors
@@ -113,6 +130,8 @@ impl ServerBuilder {
         let ledger: Arc<dyn Ledger> =
             Arc::new(CheckedLedger::new(self.stores.ledger, Arc::clone(&disks)));
         let capacity = Capacity::new(&self.settings.limits);
+        let lifecycle = Arc::<Lifecycle>::default();
+        let metrics = self.metrics.recorder(&self.registry, &capacity, &lifecycle);
         let state = ServerState {
             store_handles: StoreHandles {
                 ledger: Arc::clone(&ledger),
@@ -134,7 +153,8 @@ impl ServerBuilder {
             vault: self.stores.vault,
             clock: self.clock,
             disks,
-            lifecycle: Arc::default(),
+            lifecycle,
+            metrics: Arc::new(metrics),
             leases: Arc::default(),
             session_cache: SessionCache::new(),
         };
@@ -210,6 +230,7 @@ impl Server {
             mount: String::new(),
             authorize: Arc::new(AllowAll),
             dialects: Vec::new(),
+            metrics: ServerMetrics::default(),
         }
     }
 
@@ -330,7 +351,11 @@ impl Server {
         if !state.lifecycle.is_started() {
             self.start().await;
         }
-        let connections = Connections::new(Arc::clone(state), service);
+        let connections = Connections::new(
+            service,
+            state.capacity.connections.clone(),
+            state.settings.limits.clone(),
+        );
         tokio::select! {
             () = connections.accept(&listener) => {}
             () = stop => {}

@@ -17,6 +17,7 @@ use windlass_proto::dialect::{Dialect, Google};
 use crate::body::RequestBody;
 use crate::context::{Principal, RequestContext, RequestId};
 use crate::error::Error;
+use crate::metrics::RequestRecord;
 use crate::origin::{LocalAddress, Origin};
 use crate::reply;
 use crate::reply::{Reply, ReplyBody};
@@ -88,6 +89,8 @@ where
 {
     let (mut head, body) = request.into_parts();
     let mut context = context_of(&server, &head);
+    let record = RequestRecord::begin(&server.metrics);
+    let body = record.received(body);
     let mut body = RequestBody::new(body, &head.headers, &server.settings.limits);
     let admitted = server.capacity.requests.take().and_then(|permit| {
         body.count(server.capacity.metadata.permit(), head_size(&head))?;
@@ -106,6 +109,7 @@ where
             &mut dialect,
             &mut body,
             refused,
+            &record,
         ))
         .await;
         let RequestContext { id, principal, .. } = context;
@@ -116,7 +120,7 @@ where
                 if let Some(body) = &mut body {
                     body.forget_head();
                 }
-                call.carry_out(&server, &*dialect, &mut body).await
+                call.carry_out(&server, &*dialect, &mut body, &record).await
             }
             Err(error) => Err(error),
         };
@@ -130,10 +134,8 @@ where
         };
         let reply = reply_to(&head, &about, &server, result, read_to_end.is_set());
         drop(running);
-        match admitted {
-            Ok(permit) => reply::counted(reply, permit),
-            Err(_) => reply,
-        }
+        record.answered(reply.status());
+        reply::counted(reply, admitted.ok(), server.metrics.sent_bytes.clone())
     }
 }
 

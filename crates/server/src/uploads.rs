@@ -52,6 +52,7 @@ use crate::handler::{ApiHandler, Call, ReplyMemoryPermit, StoreHandles};
 use crate::identifiers::Clock;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{KeyedGuard, KeyedMutex, Leases};
+use crate::metrics::Recorder;
 use crate::outbox::Outbox;
 use crate::registry::Registry;
 
@@ -84,6 +85,8 @@ pub(crate) struct ServerState {
     pub(crate) capacity: Capacity,
     /// Fail-stop, drain, and work that outlives its request.
     pub(crate) lifecycle: Arc<Lifecycle>,
+    /// Counts what the server does.
+    pub(crate) metrics: Arc<Recorder>,
 
     // The stores.
     /// The ledger, in a wrapper that refuses changes when its disk is full.

@@ -130,6 +130,9 @@ impl ServerState {
             // that a crash leaves all of them or none.
             match self.ledger.apply(changes).await {
                 Ok(()) => {
+                    if session_ref.is_some() {
+                        self.metrics.sessions.finished.inc();
+                    }
                     Failpoint::FinishApplied.reach();
                     self.outbox.wake(&resources);
                     let at = finished.media.at;
@@ -200,7 +203,10 @@ impl ServerState {
     pub(crate) async fn fail(&self, id: SessionId, epoch: Epoch) -> Failed {
         self.lifecycle.sweep_now.notify_one();
         match self.ledger.end(id, epoch, EndSession::Failed).await {
-            Ok(()) => Failed::Recorded,
+            Ok(()) => {
+                self.metrics.sessions.failed.inc();
+                Failed::Recorded
+            }
             Err(LedgerError::Fenced) => {
                 tracing::info!(session = ?id, "a session goes on under a newer lease, or has ended");
                 Failed::Fenced

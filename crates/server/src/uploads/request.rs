@@ -137,6 +137,11 @@ impl UploadRequest {
         serde_json::to_vec(self).expect("strings and JSON can be written as JSON")
     }
 
+    /// Returns the id of the method, whether or not the server still serves it.
+    pub(crate) fn method_id(&self) -> &str {
+        &self.method
+    }
+
     /// Returns the method, if the server still serves it.
     pub(crate) fn method<'a>(&self, registry: &'a Registry) -> Result<ServedMethod<'a>, Error> {
         registry

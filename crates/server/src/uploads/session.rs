@@ -23,6 +23,7 @@ use crate::context::Principal;
 use crate::error::Error;
 use crate::identifiers::{new_upload_id, session_id};
 use crate::locks::{LockError, SessionGuard};
+use crate::metrics::RequestRecord;
 
 /// Message for a body that was taken twice, which is a bug.
 // The code that carries out the request takes the body once.
@@ -96,6 +97,7 @@ impl ServerState {
         };
         // Committed before the reply: a client that has the `Location` relies on the session.
         self.ledger.start(row).await?;
+        self.metrics.sessions.started.inc();
         Failpoint::SessionStarted.reach();
         // The cache must stay small. The metadata can be read again from the ledger.
         request.drop_metadata();
@@ -109,22 +111,29 @@ impl ServerState {
     }
 
     /// Carries out a request to a session: appends its body, reports the committed offset,
-    /// finishes, or repeats the final reply.
+    /// finishes, or repeats the final reply. The method of
+    /// the session goes into `record`.
     pub(crate) async fn continue_session(
         self: &Arc<Self>,
         head: Box<SessionHead>,
         target: SessionTarget,
         body: &mut Option<RequestBody>,
+        record: &RequestRecord,
     ) -> Result<SessionReply, Error> {
         let id = session_id(head.upload_id.as_str());
-        let continues = self
-            .session_cache
-            .any(id, |cached| self.continues(cached, &target, &head.request));
+        let continues = self.session_cache.any(id, |cached| {
+            let continues = self.continues(cached, &target, &head.request);
+            if continues {
+                record.method(cached.request.method_id());
+            }
+            continues
+        });
         // A request that continues a cached session does not read the ledger. Any other is answered
         // without a lease if possible, so that a query does not stop a running append. Boxed, so
         // that its memory is free again while the body is awaited.
         if !continues {
-            let answered = Box::pin(self.answer_without_lease(id, &head, &target, body)).await?;
+            let answered = self.answer_without_lease(id, &head, &target, body, record);
+            let answered = Box::pin(answered).await?;
             if let Some(reply) = answered {
                 return Ok(reply);
             }
@@ -162,8 +171,10 @@ impl ServerState {
         head: &SessionHead,
         target: &SessionTarget,
         body: &mut Option<RequestBody>,
+        record: &RequestRecord,
     ) -> Result<Option<SessionReply>, Error> {
         let (session, request) = self.known_session(id, target).await?;
+        record.method(request.method_id());
         let rules = self.rules(&session, &request)?;
         match step(&snapshot(&session), &rules, &head.request) {
             Ok(Step::Replay) => self.replay(&session).map(Some),
@@ -218,9 +229,12 @@ impl ServerState {
         self: &Arc<Self>,
         upload_id: &UploadId,
         target: SessionTarget,
+        record: &RequestRecord,
     ) -> Result<SessionReply, Error> {
         let id = session_id(upload_id.as_str());
-        let (session, _) = self.known_session(id, &target).await?;
+        let (session, request) = self.known_session(id, &target).await?;
+        record.method(request.method_id());
+        drop(request);
         if session.dialect != target.dialect {
             return Err(Error::OtherDialect);
         }
@@ -233,6 +247,7 @@ impl ServerState {
                         let epoch = locked.session.epoch;
                         Failpoint::CancelLeased.reach();
                         server.ledger.end(id, epoch, EndSession::Cancelled).await?;
+                        server.metrics.sessions.cancelled.inc();
                         Failpoint::CancelCommitted.reach();
                         // The media is now garbage. Swept at once, because the client may need the
                         // space soon.

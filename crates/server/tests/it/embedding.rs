@@ -1,8 +1,7 @@
 //! A server without a listener of its own, as an application has it that mounts the service.
 
-use std::convert::Infallible;
+use std::convert::{Infallible, identity};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +12,9 @@ use futures_util::{StreamExt as _, stream};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
+use prometheus_client::encoding::prometheus_text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry as MetricsRegistry;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -32,20 +34,20 @@ use windlass_testkit::raw;
 
 use crate::world::{LIFETIME, ManualClock};
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
-const MEDIA: Media = Media::new(7, 200_000);
+pub(crate) const MEDIA: Media = Media::new(7, 200_000);
 
-const SESSIONS: &str = "/upload/farm/v1/animals?uploadType=resumable";
+pub(crate) const SESSIONS: &str = "/upload/farm/v1/animals?uploadType=resumable";
 
-fn memory() -> Stores {
+pub(crate) fn memory() -> Stores {
     Stores {
         ledger: Arc::new(MemoryLedger::new()),
         vault: Arc::new(MemoryVault::new()),
     }
 }
 
-fn builder(stores: Stores) -> ServerBuilder {
+pub(crate) fn builder(stores: Stores) -> ServerBuilder {
     let farm = Api::from_toml(farm::SHORT_FORM).expect("it is valid");
     let registry = Registry::new([ServedApi::with_default_handler(farm)]);
     let mut settings = Settings::default();
@@ -56,13 +58,13 @@ fn builder(stores: Stores) -> ServerBuilder {
     Server::builder(registry.expect("there is one API"), stores).settings(settings)
 }
 
-async fn started(builder: ServerBuilder) -> Server {
+pub(crate) async fn started(builder: ServerBuilder) -> Server {
     let server = builder.build().expect("its parts fit");
     server.start().await;
     server
 }
 
-async fn ask(
+pub(crate) async fn ask(
     mut service: impl Service<Request<Full<Bytes>>, Response = Response<ReplyBody>, Error = Infallible>,
     method: &str,
     uri: &str,
@@ -82,11 +84,11 @@ async fn ask(
     Response::from_parts(head, body.to_bytes())
 }
 
-async fn get(service: UploadService, uri: &str) -> Response<Bytes> {
+pub(crate) async fn get(service: UploadService, uri: &str) -> Response<Bytes> {
     ask(service, "GET", uri, &[], Vec::new()).await
 }
 
-fn json(reply: &Response<Bytes>) -> Value {
+pub(crate) fn json(reply: &Response<Bytes>) -> Value {
     serde_json::from_slice(reply.body()).unwrap_or_else(|_| panic!("not JSON: {reply:?}"))
 }
 
@@ -101,7 +103,7 @@ async fn location(service: UploadService) -> String {
 }
 
 /// Starts an upload. Returns the path and the query of its `Location`.
-async fn start(service: UploadService) -> String {
+pub(crate) async fn start(service: UploadService) -> String {
     let location = location(service).await;
     let local = location.strip_prefix("http://app.test");
     local.expect("it names the host of the request").to_owned()
@@ -179,16 +181,25 @@ async fn left_session_is_swept() {
 }
 
 /// A server whose ledger fails from the nth call on, and its calls.
-async fn failing_from(nth: u64, Stores { ledger, vault }: Stores) -> (Server, Arc<Faults>) {
+async fn failing_from(nth: u64, stores: Stores) -> (Server, Arc<Faults>) {
+    failing_with(nth, stores, identity).await
+}
+
+/// As [`failing_from`], with options of the builder.
+pub(crate) async fn failing_with(
+    nth: u64,
+    Stores { ledger, vault }: Stores,
+    options: impl FnOnce(ServerBuilder) -> ServerBuilder,
+) -> (Server, Arc<Faults>) {
     let calls = Arc::new(Faults::new(Trigger::From(nth), InjectedFault::Fault));
     let ledger = Arc::new(FaultyLedger::new(ledger, Arc::clone(&calls)));
-    let server = builder(Stores { ledger, vault }).build();
+    let server = options(builder(Stores { ledger, vault })).build();
     let server = server.expect("its parts fit");
     server.start_without_maintenance().await;
     (server, calls)
 }
 
-async fn upload(server: &Server) -> (String, Response<Bytes>) {
+pub(crate) async fn upload(server: &Server) -> (String, Response<Bytes>) {
     let session = start(server.service()).await;
     let range = format!("bytes 0-{}/{}", MEDIA.len() - 1, MEDIA.len());
     let headers = [("content-range", range.as_str())];
@@ -378,11 +389,11 @@ async fn principal_owns_what_its_requests_create_even_after_a_crash() {
     drop(server);
 }
 
-/// Counts requests, and adds a header to their replies.
+/// Counts requests in a metric of the application, and adds a header to their replies.
 #[derive(Clone)]
 struct Layered {
     inner: UploadService,
-    requests: Arc<AtomicUsize>,
+    requests: Counter,
 }
 
 impl<B> Service<Request<B>> for Layered
@@ -399,7 +410,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.requests.inc();
         let reply = self.inner.call(request);
         Box::pin(async {
             let mut reply = reply.await?;
@@ -411,12 +422,14 @@ where
 }
 
 #[tokio::test]
-async fn layers_see_the_requests_of_connections() {
-    let server = builder(memory()).build().unwrap();
-    let requests = Arc::new(AtomicUsize::new(0));
+async fn layers_see_the_requests_of_connections_and_count_in_the_same_registry() {
+    let mut registry = MetricsRegistry::default();
+    let requests = Counter::default();
+    registry.register("app_requests", "Requests of the app", requests.clone());
+    let server = builder(memory()).metrics(&mut registry).build().unwrap();
     let service = Layered {
         inner: server.service(),
-        requests: Arc::clone(&requests),
+        requests,
     };
     let sockets = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = sockets.local_addr().unwrap();
@@ -434,5 +447,11 @@ async fn layers_see_the_requests_of_connections() {
     assert_eq!(ended, Ended::Drained);
     let reply = reply.await.unwrap();
     assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
-    assert_eq!(requests.load(Ordering::Relaxed), 1);
+    let mut scrape = String::new();
+    encode(&mut scrape, &registry).unwrap();
+    assert!(scrape.contains("\napp_requests_total 1\n"), "{scrape}");
+    assert!(
+        scrape.contains("\nwindlass_sessions_started_total 1\n"),
+        "{scrape}"
+    );
 }

@@ -10,6 +10,7 @@ mod gzip;
 mod interrupted;
 mod kinds;
 mod lives;
+mod metrics;
 mod model;
 mod outages;
 mod outbox;

@@ -1,0 +1,457 @@
+//! What a server reports about its work.
+//!
+//! [`ServerMetrics`] holds the handles and registers them. Requests record by a [`Recorder`], in
+//! which the handle of each method is looked up once, when the server is built: counting a request
+//! allocates nothing. The use of limited resources is not counted but read at each scrape ([`Live`]).
+//!
+//! Labels are bounded by the descriptions of the served APIs. No label contains anything that a
+//! client chose: a path, an id, a session URI, a token or a principal.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::InspectFrame;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::TypedMetric;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::time::Instant;
+use windlass_proto::command::Command;
+use windlass_proto::content_range::ContentRange;
+
+use crate::capacity::{Capacity, Usage};
+use crate::lifecycle::Lifecycle;
+use crate::registry::Registry as ApiRegistry;
+
+/// Upper bounds in seconds of the buckets of request durations: from a query to a long upload.
+const SECONDS: [f64; 15] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0, 3600.0,
+];
+
+/// What a request does to an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum UploadType {
+    /// It is no upload, or it was refused before it was known to be one.
+    None,
+    /// A simple upload.
+    Media,
+    Multipart,
+    Start,
+    Append,
+    Query,
+    Cancel,
+}
+
+impl UploadType {
+    /// All types, in the order of their numbers.
+    const ALL: [Self; 7] = [
+        Self::None,
+        Self::Media,
+        Self::Multipart,
+        Self::Start,
+        Self::Append,
+        Self::Query,
+        Self::Cancel,
+    ];
+
+    /// Returns what a command does.
+    pub(crate) fn of(command: &Command) -> Self {
+        match command {
+            Command::Simple(_) => Self::Media,
+            Command::Multipart(_) => Self::Multipart,
+            Command::Start(_) => Self::Start,
+            Command::Session(session) => match session.request.content_range {
+                Ok(Some(ContentRange::Query { .. })) => Self::Query,
+                _ => Self::Append,
+            },
+            Command::Cancel { .. } => Self::Cancel,
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Media => "media",
+            Self::Multipart => "multipart",
+            Self::Start => "resumable_start",
+            Self::Append => "resumable_append",
+            Self::Query => "resumable_query",
+            Self::Cancel => "resumable_cancel",
+        }
+    }
+}
+
+/// The values of the label `status`: those of the classes of statuses, and one for a request whose
+/// client has gone before there was a reply.
+const STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "aborted"];
+
+/// Index of the request without a reply in [`STATUSES`].
+const ABORTED: usize = STATUSES.len() - 1;
+
+/// Requests to paths that belong to no method, in the order of their [`MethodIndex`].
+const NOT_METHODS: [&str; 3] = ["other", "discovery", "health"];
+
+/// Position of a value of the label `method`.
+type MethodIndex = usize;
+
+const OTHER: MethodIndex = 0;
+const DISCOVERY: MethodIndex = 1;
+const HEALTH: MethodIndex = 2;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+    upload_type: &'static str,
+    status: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DurationLabels {
+    upload_type: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResourceLabels {
+    resource: &'static str,
+}
+
+/// Counts of sessions, as far as this process has seen them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SessionCounters {
+    pub(crate) started: Counter,
+    pub(crate) finished: Counter,
+    pub(crate) cancelled: Counter,
+    pub(crate) failed: Counter,
+    /// Deleted after the end of their lifetime, in whatever state they were.
+    pub(crate) expired: Counter,
+}
+
+/// The handles of a server's metrics. Clones share their values.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerMetrics {
+    requests: Family<RequestLabels, Counter>,
+    request_duration: Family<DurationLabels, Histogram, fn() -> Histogram>,
+    received_bytes: Counter,
+    sent_bytes: Counter,
+    sessions: SessionCounters,
+    live: Arc<Live>,
+}
+
+impl Default for ServerMetrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            request_duration: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            received_bytes: Counter::default(),
+            sent_bytes: Counter::default(),
+            sessions: SessionCounters::default(),
+            live: Arc::default(),
+        }
+    }
+}
+
+impl ServerMetrics {
+    /// Adds the metrics to a registry, with the prefix `windlass`.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("windlass");
+        registry.register(
+            "requests",
+            "Requests that were answered, or whose client has gone",
+            self.requests.clone(),
+        );
+        registry.register_with_unit(
+            "request_duration",
+            "Time from the head of a request to the head of its reply",
+            Unit::Seconds,
+            self.request_duration.clone(),
+        );
+        registry.register_with_unit(
+            "received",
+            "Bytes of request bodies, as they were sent",
+            Unit::Bytes,
+            self.received_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "sent",
+            "Bytes of reply bodies",
+            Unit::Bytes,
+            self.sent_bytes.clone(),
+        );
+        let sessions = &self.sessions;
+        for (name, help, counter) in [
+            (
+                "sessions_started",
+                "Sessions of resumable uploads that were started",
+                &sessions.started,
+            ),
+            (
+                "sessions_finished",
+                "Sessions whose resource was made",
+                &sessions.finished,
+            ),
+            (
+                "sessions_cancelled",
+                "Sessions that their client has cancelled",
+                &sessions.cancelled,
+            ),
+            (
+                "sessions_failed",
+                "Sessions that ended because of an error that no retry can repair",
+                &sessions.failed,
+            ),
+            (
+                "sessions_expired",
+                "Sessions that were deleted at the end of their lifetime, ended ones included",
+                &sessions.expired,
+            ),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+        registry.register_collector(Box::new(Arc::clone(&self.live)));
+    }
+
+    /// Resolves the handles of a server of these APIs.
+    pub(crate) fn recorder(
+        &self,
+        apis: &ApiRegistry,
+        capacity: &Capacity,
+        lifecycle: &Arc<Lifecycle>,
+    ) -> Recorder {
+        // Fails only for a second server, which shows in the counters only.
+        let sources = (capacity.clone(), Arc::clone(lifecycle));
+        self.live.0.set(sources).ok();
+        let mut recorder = Recorder {
+            methods: Vec::new(),
+            by_id: HashMap::new(),
+            durations: UploadType::ALL.map(|upload_type| {
+                let upload_type = upload_type.label();
+                let labels = DurationLabels { upload_type };
+                self.request_duration.get_or_create_owned(&labels)
+            }),
+            received_bytes: self.received_bytes.clone(),
+            sent_bytes: self.sent_bytes.clone(),
+            sessions: self.sessions.clone(),
+        };
+        for name in NOT_METHODS {
+            // A request to a session that does not exist belongs to no method.
+            let counters = self.of_method(name, name == NOT_METHODS[OTHER]);
+            recorder.methods.push(counters);
+        }
+        for method in apis.served().flat_map(|served| served.api.methods()) {
+            // Hosts and versions of an API may have methods of the same id, which are one series.
+            if !recorder.by_id.contains_key(&method.id) {
+                let index = recorder.methods.len();
+                recorder.by_id.insert(method.id.clone(), index);
+                let counters = self.of_method(&method.id, method.upload.is_some());
+                recorder.methods.push(counters);
+            }
+        }
+        recorder
+    }
+
+    /// Returns the counters of a method: for each type of upload, if it takes uploads, those of each
+    /// status.
+    fn of_method(&self, method: &str, takes_uploads: bool) -> Vec<Counter> {
+        let upload_types = if takes_uploads {
+            &UploadType::ALL[..]
+        } else {
+            &[UploadType::None]
+        };
+        let labels = upload_types.iter().flat_map(|upload_type| {
+            STATUSES.map(|status| RequestLabels {
+                method: method.to_owned(),
+                upload_type: upload_type.label(),
+                status,
+            })
+        });
+        labels
+            .map(|labels| self.requests.get_or_create_owned(&labels))
+            .collect()
+    }
+}
+
+/// The handles of one server, looked up.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    /// The counters of each value of the label `method`, as [`ServerMetrics::of_method`] orders them.
+    methods: Vec<Vec<Counter>>,
+    by_id: HashMap<String, MethodIndex>,
+    /// By the number of the type of upload.
+    durations: [Histogram; UploadType::ALL.len()],
+    received_bytes: Counter,
+    pub(crate) sent_bytes: Counter,
+    pub(crate) sessions: SessionCounters,
+}
+
+/// What is counted of one request, when it is dropped.
+#[derive(Debug)]
+pub(crate) struct RequestRecord {
+    recorder: Arc<Recorder>,
+    begun: Instant,
+    // Atomics, so that the futures that refer to the record can be sent to other threads. Relaxed:
+    // the task of the request alone uses them.
+    method: AtomicUsize,
+    upload_type: AtomicU8,
+    status: usize,
+}
+
+impl RequestRecord {
+    /// Begins to count a request that belongs to no method as yet.
+    pub(crate) fn begin(recorder: &Arc<Recorder>) -> Self {
+        Self {
+            recorder: Arc::clone(recorder),
+            begun: Instant::now(),
+            method: AtomicUsize::new(OTHER),
+            upload_type: AtomicU8::new(UploadType::None as u8),
+            status: ABORTED,
+        }
+    }
+
+    /// Returns the body of the request, whose bytes are counted as they arrive.
+    pub(crate) fn received<B: http_body::Body<Data = Bytes>>(
+        &self,
+        body: B,
+    ) -> InspectFrame<B, impl FnMut(&http_body::Frame<Bytes>) + Send + use<B>> {
+        let counter = self.recorder.received_bytes.clone();
+        body.inspect_frame(move |frame| {
+            if let Some(data) = frame.data_ref() {
+                counter.inc_by(data.len() as u64);
+            }
+        })
+    }
+
+    /// Records the id of the method that the request calls.
+    pub(crate) fn method(&self, id: &str) {
+        let index = self.recorder.by_id.get(id).copied();
+        self.method.store(index.unwrap_or(OTHER), Ordering::Relaxed);
+    }
+
+    /// Records that the request asks for a description of an API.
+    pub(crate) fn discovery(&self) {
+        self.method.store(DISCOVERY, Ordering::Relaxed);
+    }
+
+    /// Records that the request asks how the server is.
+    pub(crate) fn health(&self) {
+        self.method.store(HEALTH, Ordering::Relaxed);
+    }
+
+    /// Records what the request does to an upload.
+    pub(crate) fn upload_type(&self, upload_type: UploadType) {
+        self.upload_type.store(upload_type as u8, Ordering::Relaxed);
+    }
+
+    /// Counts the request with the status of its reply.
+    pub(crate) fn answered(mut self, status: StatusCode) {
+        let class = usize::from(status.as_u16() / 100);
+        // The server sends no status below 200 and none above 599.
+        self.status = class.clamp(2, 5) - 2;
+    }
+}
+
+impl Drop for RequestRecord {
+    fn drop(&mut self) {
+        let recorder = &self.recorder;
+        let counters = &recorder.methods[self.method.load(Ordering::Relaxed)];
+        let upload_type = usize::from(self.upload_type.load(Ordering::Relaxed));
+        // A method that takes no uploads has the counters of the first type only.
+        let counter = counters.get(upload_type * STATUSES.len() + self.status);
+        counter.unwrap_or(&counters[self.status]).inc();
+        recorder.durations[upload_type].observe(self.begun.elapsed().as_secs_f64());
+    }
+}
+
+/// The state of a server that is read at each scrape. Nothing before the server is built.
+#[derive(Debug, Default)]
+struct Live(OnceLock<(Capacity, Arc<Lifecycle>)>);
+
+impl Collector for Live {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let Some((capacity, lifecycle)) = self.0.get() else {
+            return Ok(());
+        };
+        let usage = capacity.usage();
+        let (bytes, counts): (Vec<_>, Vec<_>) =
+            usage.iter().partition(|usage| usage.resource.is_in_bytes());
+        let used = |usage: &Usage| gauge(usage.used);
+        let limit = |usage: &Usage| gauge(usage.limit);
+        let refused = |usage: &Usage| ConstCounter::new(usage.refused);
+        let mut family = Resources(&mut encoder);
+        family.encode(
+            "capacity_used",
+            "Things that requests hold at the moment, by limited resource.",
+            None,
+            &counts,
+            used,
+        )?;
+        family.encode(
+            "capacity_limit",
+            "Largest number of things that requests may hold, by limited resource.",
+            None,
+            &counts,
+            limit,
+        )?;
+        family.encode(
+            "capacity_used",
+            "Memory that requests hold at the moment, by limited resource.",
+            Some(&Unit::Bytes),
+            &bytes,
+            used,
+        )?;
+        family.encode(
+            "capacity_limit",
+            "Most memory that requests may hold, by limited resource.",
+            Some(&Unit::Bytes),
+            &bytes,
+            limit,
+        )?;
+        family.encode(
+            "capacity_refusals",
+            "Times that the limit on a resource has refused something.",
+            None,
+            &usage.iter().collect::<Vec<_>>(),
+            refused,
+        )?;
+        let failed = encoder.encode_descriptor(
+            "storage_failed",
+            "1 after storage has failed, which stops the server; else 0.",
+            None,
+            ConstGauge::<i64>::TYPE,
+        )?;
+        ConstGauge::new(i64::from(lifecycle.has_failed())).encode(failed)
+    }
+}
+
+/// Writes metrics that have a value for each limited resource.
+struct Resources<'a, 'b>(&'a mut DescriptorEncoder<'b>);
+
+impl Resources<'_, '_> {
+    fn encode<M: EncodeMetric + TypedMetric>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        usage: &[&Usage],
+        metric: impl Fn(&Usage) -> M,
+    ) -> std::fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, unit, M::TYPE)?;
+        for usage in usage {
+            let resource = usage.resource.label();
+            metric(usage).encode(family.encode_family(&ResourceLabels { resource })?)?;
+        }
+        Ok(())
+    }
+}
+
+fn gauge(value: u64) -> ConstGauge<i64> {
+    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
+}
