@@ -51,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) auth_token: Option<PathBuf>,
     /// The log filter.
     pub(crate) log: LogFilter,
+    /// The address on which metrics are served, if they have one of their own.
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// The options of the store.
     pub(crate) store: windlass_store_local::Options,
     /// The server's own settings.
@@ -195,6 +197,7 @@ impl Default for Settings {
             #[cfg(feature = "gmail")]
             relay_password: None,
             log: LogFilter::default(),
+            metrics_listen: None,
             store: windlass_store_local::Options::default(),
             server: windlass_server::Settings::default(),
         }

@@ -8,18 +8,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry as MetricsRegistry;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use windlass_server::config::Limits;
 use windlass_server::{
-    AllowAll, Authorize, BearerToken, BuildError, Ended, Listener, Principal, Registry, Server,
-    Stores,
+    AllowAll, Authorize, BearerToken, BuildError, Ended, Listener, METRICS_CONNECTIONS,
+    MetricsService, Principal, Registry, Server, Stores, serve_metrics,
 };
 #[cfg(feature = "failpoints")]
 use windlass_store_local::failpoint::{self, Failpoint, UnknownFailpoint};
-use windlass_store_local::{Durability, LocalStore, OpenError};
+use windlass_store_local::{Durability, LocalStore, OpenError, StoreMetrics};
 
 use super::setup::{Signals, ignore_file_size_signal};
 use super::store;
@@ -155,18 +156,29 @@ async fn serve(
 ) -> Result<(), Error> {
     let signals = Signals::catch().map_err(Error::Signals)?;
     ignore_file_size_signal().map_err(Error::Signals)?;
-    let (listener, address) = listen(settings.listen).await?;
+    let (listener, address) = listen(settings.listen, "--listen").await?;
+    let own_listener = match settings.metrics_listen {
+        Some(address) => Some(listen(address, "metrics.listen").await?),
+        None => None,
+    };
+    let mut metrics = MetricsRegistry::default();
+    let store_metrics = StoreMetrics::default();
+    store_metrics.register(&mut metrics);
+    let store_options = settings.store.clone().metrics(store_metrics);
     // Opening blocks this thread, but no other task runs yet.
-    let store = LocalStore::open(&settings.data, settings.store.clone())?;
+    let store = LocalStore::open(&settings.data, store_options)?;
     log_start(&settings, &apis);
     let stores = Stores {
         ledger: Arc::new(store.ledger),
         vault: Arc::new(store.vault),
     };
+    let limits = settings.server.limits.clone();
     let server = Server::builder(apis, stores)
         .settings(settings.server)
         .authorize(authorize)
+        .metrics(&mut metrics)
         .build()?;
+    let metrics = Arc::new(metrics);
     let listener = match certificate {
         None => Listener::plain(listener),
         Some(certificate) => {
@@ -179,10 +191,23 @@ async fn serve(
         "listening on {}://{address}",
         listener.scheme()
     ));
+    let has_own_listener = own_listener.is_some();
+    if let Some((listener, address)) = own_listener {
+        output::announce(format_args!("metrics on http://{address}/metrics"));
+        let (listener, metrics) = (Listener::plain(listener), Arc::clone(&metrics));
+        // Ends with the runtime, so that a drain can be watched.
+        tokio::spawn(async move { serve_metrics(listener, metrics, &limits).await });
+    }
 
     let stop = Arc::new(Notify::new());
     tokio::spawn(stop_server(signals, Arc::clone(&stop)));
-    let ended = server.run(listener, stop.notified()).await;
+    // On other addresses everybody could read them.
+    let ended = if !has_own_listener && address.ip().to_canonical().is_loopback() {
+        let service = MetricsService::new(metrics, server.service());
+        server.run_with(service, listener, stop.notified()).await
+    } else {
+        server.run(listener, stop.notified()).await
+    };
     match ended {
         Ended::Drained => {
             close(server).await;
@@ -212,9 +237,17 @@ async fn stop_server(mut signals: Signals, stop: Arc<Notify>) {
     signals.end_process(Code::Failure).await;
 }
 
-/// Listens, and returns the actual address, which differs from the given one for port 0.
-async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
-    let failed = |source| Error::Listen { address, source };
+/// Listens, and returns the actual address, which differs from the given one for port 0. `setting`
+/// is the one that has the address.
+async fn listen(
+    address: SocketAddr,
+    setting: &'static str,
+) -> Result<(TcpListener, SocketAddr), Error> {
+    let failed = |source| Error::Listen {
+        address,
+        setting,
+        source,
+    };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let chosen = listener.local_addr().map_err(failed)?;
     Ok((listener, chosen))
@@ -229,9 +262,11 @@ fn log_start(settings: &Settings, apis: &Registry) {
 }
 
 /// File descriptors for everything but clients: the ledger, directories that are being synced, the
-/// listener, the runtime, the log, and media that is cached or read by handlers.
-const OTHER_DESCRIPTORS: u64 =
-    64 + windlass_server::CACHED_SESSIONS as u64 + windlass_server::MEDIA_READS as u64;
+/// listeners, the runtime, the log, readers of metrics, and media that is cached or read by handlers.
+const OTHER_DESCRIPTORS: u64 = 64
+    + METRICS_CONNECTIONS as u64
+    + windlass_server::CACHED_SESSIONS as u64
+    + windlass_server::MEDIA_READS as u64;
 
 /// Raises the soft limit on file descriptors to the hard one, and returns it.
 ///
@@ -313,6 +348,7 @@ pub(crate) enum Error {
     #[error("cannot listen on {address}")]
     Listen {
         address: SocketAddr,
+        setting: &'static str,
         source: io::Error,
     },
     #[error(transparent)]
@@ -348,7 +384,9 @@ impl Error {
             Self::Settings(error) => error.hint(),
             Self::Api(error) => error.hint().map(str::to_owned),
             Self::Certificate(error) => error.hint().map(str::to_owned),
-            Self::Listen { source, .. } => listen_hint(source).map(str::to_owned),
+            Self::Listen {
+                setting, source, ..
+            } => listen_hint(setting, source),
             Self::Store(error) => store_hint(error).map(str::to_owned),
             Self::StorageFailed => Some(
                 "the log above says what failed; repair the disk, then start the server again: \
@@ -367,13 +405,15 @@ impl Error {
     }
 }
 
-fn listen_hint(error: &io::Error) -> Option<&'static str> {
+fn listen_hint(setting: &str, error: &io::Error) -> Option<String> {
     match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            Some("choose another port with --listen; port 0 finds a free one")
+        io::ErrorKind::AddrInUse => Some(format!(
+            "choose another port with {setting}; port 0 finds a free one"
+        )),
+        io::ErrorKind::AddrNotAvailable => {
+            Some(format!("{setting} takes an address of this machine"))
         }
-        io::ErrorKind::AddrNotAvailable => Some("--listen takes an address of this machine"),
-        io::ErrorKind::PermissionDenied => Some("ports below 1024 need privileges"),
+        io::ErrorKind::PermissionDenied => Some("ports below 1024 need privileges".to_owned()),
         _ => None,
     }
 }
@@ -415,9 +455,9 @@ mod tests {
     fn there_is_a_descriptor_for_all_that_may_be_open() {
         let cases = [
             (0, [1, 1, 1]),
-            (1024, [284, 284, 71]),
-            (10_000, [4273, 4273, 1068]),
-            (18_816, [8192, 8192, 2048]),
+            (1024, [280, 280, 70]),
+            (10_000, [4270, 4270, 1067]),
+            (18_824, [8192, 8192, 2048]),
             (u64::MAX, [8192, 8192, 2048]),
         ];
         for (descriptors, expected) in cases {
@@ -427,7 +467,7 @@ mod tests {
             assert_eq!(counts, expected, "{descriptors}");
             assert_eq!(was_needed, counts != [8192, 8192, 2048], "{descriptors}");
             let open = counts.iter().sum::<usize>() as u64 + OTHER_DESCRIPTORS;
-            assert!(descriptors < 387 || open <= descriptors, "{descriptors}");
+            assert!(descriptors < 395 || open <= descriptors, "{descriptors}");
         }
     }
 

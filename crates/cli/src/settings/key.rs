@@ -2,6 +2,7 @@
 //! environment variable follows from the key. Parsing, printing and the check of the documentation use
 //! this list. Bounds of values and rules between values are checked after all sources are merged.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -118,6 +119,9 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::new("free_space.hard", |all| {
         ValueRef::Size(&mut all.server.free_space.hard)
+    }),
+    Key::new("metrics.listen", |all| {
+        ValueRef::OptionalAddress(&mut all.metrics_listen)
     }),
     #[cfg(feature = "gmail")]
     Key::new("gmail.me", |all| {
@@ -364,6 +368,14 @@ const RULES: &[Rule] = &[
         key: "checkpoints.interval",
         requirement: "must be at least 10ms; each checkpoint costs a sync",
         holds: |all| all.server.checkpoints.interval >= Duration::from_millis(10),
+    },
+    Rule {
+        key: "metrics.listen",
+        requirement: "must not be the address of `listen`",
+        holds: |all| {
+            let apart = |address: SocketAddr| address != all.listen || address.port() == 0;
+            all.metrics_listen.is_none_or(apart)
+        },
     },
     Rule {
         key: "free_space.hard",

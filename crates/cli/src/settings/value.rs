@@ -48,6 +48,7 @@ pub(crate) enum RawValue {
 /// A reference to a value in the settings, by type.
 pub(super) enum ValueRef<'a> {
     Address(&'a mut SocketAddr),
+    OptionalAddress(&'a mut Option<SocketAddr>),
     Directory(&'a mut PathBuf),
     File(&'a mut Option<PathBuf>),
     Apis(&'a mut Vec<ApiEntry>),
@@ -140,6 +141,7 @@ impl ValueRef<'_> {
         match self {
             ValueRef::Apis(apis) => *apis = parse_apis(&raw.texts(), base)?,
             ValueRef::Address(address) => *address = parse_address(text?)?,
+            ValueRef::OptionalAddress(address) => *address = Some(parse_address(text?)?),
             ValueRef::Directory(directory) => *directory = base.join(text?),
             ValueRef::File(file) => *file = Some(base.join(text?)),
             ValueRef::Url(url) => *url = Some(parse_url(text?)?),
@@ -169,6 +171,7 @@ impl ValueRef<'_> {
         match self {
             ValueRef::Apis(apis) => Some(write_list(apis)),
             ValueRef::Address(address) => text(address),
+            ValueRef::OptionalAddress(address) => text(address.as_ref()?),
             ValueRef::Directory(directory) => text(&directory.display()),
             ValueRef::File(file) => text(&file.as_ref()?.display()),
             ValueRef::Url(url) => text(url.as_ref()?),

@@ -29,6 +29,7 @@ mod hosts;
 mod http2;
 mod kill;
 mod memory;
+mod metrics;
 mod multipart;
 mod nonsense;
 mod patience;
