@@ -154,6 +154,17 @@ pub(crate) enum BodyError {
     },
 }
 
+impl Error {
+    /// Whether the body of the request broke off or stalled, so that its client has probably gone.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        matches!(
+            self,
+            Self::Body(BodyError::Stalled(_) | BodyError::Broken)
+                | Self::Interrupted(BodyError::Stalled(_) | BodyError::Broken)
+        )
+    }
+}
+
 fn http_methods(methods: &[Method]) -> String {
     let names: Vec<_> = methods.iter().map(Method::as_str).collect();
     names.join(", ")

@@ -82,6 +82,8 @@
 //!   for any description.
 //! - It bounds the memory, the files and the time that clients can take; see [`config`].
 //! - It drains when it stops, and stops when storage fails.
+//! - It counts what it does in the registry that the application gives to
+//!   [`ServerBuilder::metrics`].
 //!
 //! # What is absent
 //!

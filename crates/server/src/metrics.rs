@@ -90,11 +90,11 @@ impl UploadType {
     }
 }
 
-/// The values of the label `status`: those of the classes of statuses, and one for a request whose
-/// client has gone before there was a reply.
+/// The values of the label `status`: those of the classes of statuses, and one for a request that
+/// its client has abandoned.
 const STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "aborted"];
 
-/// Index of the request without a reply in [`STATUSES`].
+/// Index of the abandoned request in [`STATUSES`].
 const ABORTED: usize = STATUSES.len() - 1;
 
 /// Requests to paths that belong to no method, in the order of their [`MethodIndex`].

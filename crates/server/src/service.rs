@@ -127,6 +127,7 @@ where
         if let Some(mut unread) = body.take() {
             unread.finish_if_short().await;
         }
+        let is_abandoned = result.as_ref().is_err_and(Error::is_abandoned);
         let about = About {
             id,
             principal,
@@ -134,7 +135,11 @@ where
         };
         let reply = reply_to(&head, &about, &server, result, read_to_end.is_set());
         drop(running);
-        record.answered(reply.status());
+        // Else it is counted as aborted, although some such clients get the reply: a broken
+        // connection is no error of the server.
+        if !is_abandoned {
+            record.answered(reply.status());
+        }
         reply::counted(reply, admitted.ok(), server.metrics.sent_bytes.clone())
     }
 }

@@ -24,7 +24,8 @@ pub(crate) struct ServeArgs {
     /// The IP address and port to listen on [default: 127.0.0.1:8080]
     ///
     /// With port 0 the system chooses a free port. The server does not authenticate clients: on an
-    /// address other than a loopback address, everybody who can reach it can upload.
+    /// address other than a loopback address, everybody who can reach it can upload. On a loopback
+    /// address /metrics shows the server's metrics; the key metrics.listen moves them to another one.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 

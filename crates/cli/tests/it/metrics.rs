@@ -11,6 +11,7 @@ use windlass_testkit::exposition::{Exposition, Metric};
 use windlass_testkit::farm::{self, UPLOADS};
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
+use windlass_testkit::wait;
 
 use crate::server::{own, program, scratch};
 
@@ -102,6 +103,23 @@ fn a_scrape_counts_what_the_server_and_its_store_did() {
     for secret in [session.upload_id(), animal.as_str()] {
         assert!(!text.contains(secret), "{secret}");
     }
+}
+
+#[test]
+fn a_connection_that_breaks_is_no_error_of_the_server() {
+    let server = own(&[]);
+    let session = farm::begin(server.address(), "Molly");
+    let media = Media::new(1, 1_000_000);
+    let request = session.ranged("bytes 0-999999/1000000").body(media.whole());
+    let mut peer = session.peer();
+    peer.send(&request.to_bytes()[..500_000]);
+    drop(peer);
+    let aborted = requests("farm.animals.insert", "resumable_append", "aborted");
+    wait::until("it is counted", || {
+        scrape(server.address()).value(&aborted) > 0.0
+    });
+    let failed = requests("farm.animals.insert", "resumable_append", "5xx");
+    assert_value(&scrape(server.address()), &failed, 0);
 }
 
 /// `| name | type | labels | meaning |` of docs/metrics.md.
@@ -201,7 +219,8 @@ impl Exposed {
             .arg(data.path())
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
-            .stdout(Stdio::piped());
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = command.spawn().expect("the server can be started");
         let lines = BufReader::new(child.stdout.take().expect("it is a pipe"));
         Self {

@@ -371,6 +371,30 @@ async fn request_whose_client_goes_is_counted_as_aborted_and_its_upload_is_in_us
 }
 
 #[tokio::test]
+async fn request_whose_body_breaks_off_is_counted_as_aborted_and_not_as_an_error_of_the_server() {
+    let metered = Metered::new().await;
+    let session = start(metered.service()).await;
+    for uri in [session.as_str(), SIMPLE] {
+        let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let frames = [
+            Ok(Frame::data(Bytes::from(MEDIA.bytes(0..100)))),
+            Err(broken),
+        ];
+        let request = Request::post(uri).header("content-length", MEDIA.len());
+        let request = request.body(StreamBody::new(stream::iter(frames)));
+        metered.service().call(request.unwrap()).await.unwrap();
+    }
+    assert_requests(
+        &metered.scrape(),
+        &[
+            ("farm.animals.insert", "resumable_start", "2xx", 1),
+            ("farm.animals.insert", "resumable_append", "aborted", 1),
+            ("farm.animals.insert", "media", "aborted", 1),
+        ],
+    );
+}
+
+#[tokio::test]
 async fn refused_request_shows_which_limit_has_refused_it() {
     let mut settings = Settings::default();
     settings.limits.requests = 1;

@@ -415,6 +415,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn slots_are_counted_as_queued_calls_until_the_writer_takes_them() {
+        let queued = Gauge::default();
+        let slots = QueueSlots::new(100, queued.clone());
+        let held = [slots.acquire().await, slots.acquire().await];
+        assert_eq!(queued.get(), 2);
+        drop(held);
+        assert_eq!(queued.get(), 0);
+    }
+
+    #[tokio::test]
     async fn a_full_batch_does_not_wait() {
         let (commit_delay, _held) = with(5, 100).await;
         assert_eq!(commit_delay.siblings_wanted(5), 5);
