@@ -226,7 +226,7 @@ impl ServerMetrics {
         capacity: &Capacity,
         lifecycle: &Arc<Lifecycle>,
     ) -> Recorder {
-        // Fails only for a second server, which shows in the counters only.
+        // Never set before: a builder builds one server.
         let sources = (capacity.clone(), Arc::clone(lifecycle));
         self.live.0.set(sources).ok();
         let mut recorder = Recorder {
@@ -385,36 +385,36 @@ impl Collector for Live {
         let used = |usage: &Usage| gauge(usage.used);
         let limit = |usage: &Usage| gauge(usage.limit);
         let refused = |usage: &Usage| ConstCounter::new(usage.refused);
-        let mut family = Resources(&mut encoder);
-        family.encode(
+        let mut resources = Resources(&mut encoder);
+        resources.encode(
             "capacity_used",
             "Things that requests hold at the moment, by limited resource.",
             None,
             &counts,
             used,
         )?;
-        family.encode(
+        resources.encode(
             "capacity_limit",
             "Largest number of things that requests may hold, by limited resource.",
             None,
             &counts,
             limit,
         )?;
-        family.encode(
+        resources.encode(
             "capacity_used",
             "Memory that requests hold at the moment, by limited resource.",
             Some(&Unit::Bytes),
             &bytes,
             used,
         )?;
-        family.encode(
+        resources.encode(
             "capacity_limit",
             "Most memory that requests may hold, by limited resource.",
             Some(&Unit::Bytes),
             &bytes,
             limit,
         )?;
-        family.encode(
+        resources.encode(
             "capacity_refusals",
             "Times that the limit on a resource has refused something.",
             None,
