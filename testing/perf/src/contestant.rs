@@ -29,6 +29,9 @@ pub(crate) struct Contestant {
     /// Text of a file that the command can name.
     #[serde(default)]
     config: String,
+    /// What is added where a scenario is under TLS.
+    #[serde(default)]
+    tls: TlsOptions,
     /// What must be there in its directory.
     #[serde(default)]
     directories: Vec<String>,
@@ -41,6 +44,16 @@ pub(crate) struct Contestant {
     dialect_name: String,
     #[serde(skip)]
     dialect: Dialect,
+}
+
+/// What makes a server speak TLS.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TlsOptions {
+    /// Further words of the command.
+    command: Vec<String>,
+    /// What replaces `{tls}` in the configuration.
+    config: String,
 }
 
 /// How uploads are spelled.
@@ -120,11 +133,16 @@ impl Contestant {
         files.find(|file| !file.exists())
     }
 
-    /// How it is started on `data`, which is made ready.
+    /// How it is started on `data`, which is made ready; with a certificate and its key under TLS.
     ///
     /// # Errors
     /// When nothing can be written there, or no port is free.
-    pub(crate) fn launch(&self, places: &Places, data: &Path) -> anyhow::Result<Launch> {
+    pub(crate) fn launch(
+        &self,
+        places: &Places,
+        data: &Path,
+        tls: Option<&[PathBuf; 2]>,
+    ) -> anyhow::Result<Launch> {
         let needs_port = self.command.iter().chain([&self.config]);
         let needs_port = needs_port.into_iter().any(|word| word.contains("{port}"));
         let address = needs_port.then(free_port).transpose()?;
@@ -132,7 +150,13 @@ impl Contestant {
         let fill = |word: &String| {
             let port = address.map_or(0, |address| address.port());
             let baseline = places.baseline.as_deref().unwrap_or(Path::new(""));
-            word.replace("{windlass}", &places.windlass.to_string_lossy())
+            let [certificate, key] = tls.map_or([Path::new(""); 2], |[certificate, key]| {
+                [certificate, key].map(PathBuf::as_path)
+            });
+            word.replace("{tls}", tls.map_or("", |_| &self.tls.config))
+                .replace("{certificate}", &certificate.to_string_lossy())
+                .replace("{key}", &key.to_string_lossy())
+                .replace("{windlass}", &places.windlass.to_string_lossy())
                 .replace("{baseline}", &baseline.to_string_lossy())
                 .replace("{bench}", &places.bench.to_string_lossy())
                 .replace("{installed}", &places.installed.to_string_lossy())
@@ -146,7 +170,8 @@ impl Contestant {
         if !self.config.is_empty() {
             std::fs::write(&config, fill(&self.config))?;
         }
-        let mut words = self.command.iter().map(fill);
+        let tls_words = tls.map_or(&[][..], |_| &self.tls.command);
+        let mut words = self.command.iter().chain(tls_words).map(fill);
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).envs(&self.environment);
         Ok(Launch { command, address })
@@ -249,9 +274,32 @@ mod tests {
             installed: "/i".into(),
         };
         let nginx = all(&["nginx".to_owned()]).unwrap().pop().unwrap();
-        let launch = nginx.launch(&places, data.path()).unwrap();
+        let launch = nginx.launch(&places, data.path(), None).unwrap();
         let config = std::fs::read_to_string(data.path().join("config")).unwrap();
         assert!(config.contains(&format!("listen {};", launch.address.unwrap())));
         assert!(data.path().join("files").is_dir());
+        let tls = ["/cert", "/key"].map(PathBuf::from);
+        nginx.launch(&places, data.path(), Some(&tls)).unwrap();
+        let config = std::fs::read_to_string(data.path().join("config")).unwrap();
+        assert!(config.contains("ssl http2;") && config.contains("ssl_certificate_key /key;"));
+    }
+
+    #[test]
+    fn command_has_the_flags_of_the_certificate_only_under_tls() {
+        let data = tempfile::tempdir().unwrap();
+        let places = Places {
+            windlass: "/w".into(),
+            baseline: None,
+            bench: "/b".into(),
+            installed: "/i".into(),
+        };
+        let ours = all(&["windlass".to_owned()]).unwrap().remove(0);
+        let words = |tls| {
+            let command = ours.launch(&places, data.path(), tls).unwrap().command;
+            format!("{command:?}")
+        };
+        let tls = ["/cert", "/key"].map(PathBuf::from);
+        assert!(words(Some(&tls)).contains(r#""--tls-cert" "/cert" "--tls-key" "/key""#));
+        assert!(!words(None).contains("tls"));
     }
 }

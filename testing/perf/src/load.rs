@@ -6,7 +6,9 @@
 mod ask;
 mod dialect;
 mod failure;
+mod http2;
 mod media;
+mod protocol;
 mod slow;
 mod uploader;
 mod wire;
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 pub(crate) use dialect::{Shape, Targets};
 pub(crate) use failure::Failure;
 pub(crate) use media::Block;
+pub(crate) use protocol::{Protocol, Tls, Transport};
 pub(crate) use slow::{Crowd, Slow};
 pub(crate) use uploader::Question;
 
@@ -66,6 +69,8 @@ pub(crate) struct LoadTarget<'a> {
     pub(crate) shape: Shape,
     /// What is sent.
     pub(crate) block: &'a Block,
+    /// What carries the requests.
+    pub(crate) transport: Transport<'a>,
 }
 
 /// What each connection does over and over.
@@ -79,6 +84,8 @@ pub(crate) enum Operation<'a> {
     Status(&'a [String]),
     /// Asks for lists.
     List,
+    /// Downloads one of the uploads of an earlier load.
+    Download(&'a Tally),
 }
 
 /// What came of a load.
@@ -88,7 +95,7 @@ pub(crate) struct Tally {
     pub(crate) elapsed: Duration,
     /// Deeds that were acknowledged.
     pub(crate) done: u64,
-    /// The bytes of those that were uploads.
+    /// The bytes of those that were uploads or downloads.
     pub(crate) bytes: u64,
     /// What each request took, the quickest first.
     pub(crate) laps: Vec<Duration>,
@@ -246,6 +253,11 @@ fn act(
             uploader.status(session)
         }
         Operation::List => uploader.list().map(drop),
+        Operation::Download(tally) => {
+            uploader.download(tally.sample.as_ref().ok_or(Failure::NoTarget)?)?;
+            done.bytes += uploader.size();
+            Ok(())
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! its own.
 
 mod fixtures;
+mod page_cache;
 mod warm_up;
 
 use std::collections::BTreeMap;
@@ -9,12 +10,14 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use crate::contestant::Places;
 use crate::figure::Figure;
-use crate::load::{self, Block, Crowd, Load, LoadTarget, Operation, Question, Slow, Tally};
-use crate::scenario::{ConcurrentQueries, Fixture, Part, Task};
+use crate::load::{
+    self, Block, Crowd, Failure, Load, LoadTarget, Operation, Question, Slow, Tally, Tls,
+};
+use crate::scenario::{ConcurrentQueries, Download, Fixture, PageCache, Part, Task};
 use crate::server::Server;
 use crate::units::{KIB, float, mib};
 
@@ -33,6 +36,8 @@ pub(crate) struct Site {
     pub(crate) places: Places,
     /// What is uploaded.
     pub(crate) block: Block,
+    /// What servers and clients need for TLS.
+    pub(crate) tls: Tls,
     /// How many small uploads a server gets before it is measured.
     pub(crate) warm_up: u64,
 }
@@ -45,6 +50,7 @@ impl Site {
     pub(crate) fn measure(&self, part: &Part<'_>, data: &Path) -> anyhow::Result<Figures> {
         match &part.task {
             Task::Upload(load) => self.uploads(part, load, data),
+            Task::Download(download) => self.download(part, download, data),
             Task::Slow(slow) => measure_slow(self, part, slow, data),
             Task::Start => measure_start(self, part, data),
             Task::Query(concurrent) => measure_queries(self, part, concurrent, data),
@@ -53,7 +59,8 @@ impl Site {
 
     /// Starts the server of a contestant. Its log and its pid file are next to its data.
     fn start(&self, part: &Part<'_>, data: &Path) -> anyhow::Result<Server> {
-        let launch = part.contestant.launch(&self.places, data)?;
+        let tls = part.protocol.has_tls().then(|| self.tls.files());
+        let launch = part.contestant.launch(&self.places, data, tls.as_ref())?;
         let data_dirs = data
             .parent()
             .context("data is in a directory of data directories")?;
@@ -73,20 +80,72 @@ impl Site {
             targets: part.contestant.targets(),
             shape: part.shape,
             block: &self.block,
+            transport: part.protocol.with(&self.tls),
         }
     }
 
     fn uploads(&self, part: &Part<'_>, load: &Load, data: &Path) -> anyhow::Result<Figures> {
         let server = self.start_warm(part, data)?;
         let load_target = self.load_target(part, &server);
-        let before = server.usage();
-        let tally = load::carry_out(load_target, load, Operation::Upload)?;
-        let after = server.usage();
+        let (tally, figures) = observe(part, &server, || {
+            load::carry_out(load_target, load, Operation::Upload)
+        })?;
         load::compare(load_target, load, &tally).context("read back")?;
-        let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
-        let read_off = |figure: &Figure| Some((*figure, figure.of(&tally, cpu, after.peak)?));
-        Ok(part.figures.iter().filter_map(read_off).collect())
+        Ok(figures)
     }
+
+    /// Downloads what was uploaded. Each download is compared with the upload, before or after it is measured.
+    fn download(
+        &self,
+        part: &Part<'_>,
+        download: &Download,
+        data: &Path,
+    ) -> anyhow::Result<Figures> {
+        let Download { upload, cache } = download;
+        let server = self.start_warm(part, data)?;
+        let load_target = self.load_target(part, &server);
+        let uploaded = load::carry_out(load_target, upload, Operation::Upload)?;
+        let compare = || {
+            let is_compared = load::compare(load_target, upload, &uploaded).context("read back")?;
+            ensure!(is_compared, "{} has no downloads", part.contestant.name);
+            Ok(())
+        };
+        match cache {
+            PageCache::AsUploaded => {}
+            PageCache::Warm => {
+                page_cache::settle(data)?;
+                compare()?;
+            }
+            PageCache::Cold => {
+                let dropped = page_cache::drop_files(data)?;
+                let size = upload.size;
+                ensure!(dropped >= size, "{dropped} of {size} bytes are in files");
+            }
+        }
+        server.forget_peak();
+        let (_, figures) = observe(part, &server, || {
+            load::carry_out(load_target, upload, Operation::Download(&uploaded))
+        })?;
+        if *cache != PageCache::Warm {
+            compare()?;
+        }
+        Ok(figures)
+    }
+}
+
+/// Carries out a load, and reads off what it has cost the server.
+fn observe(
+    part: &Part<'_>,
+    server: &Server,
+    load: impl FnOnce() -> Result<Tally, Failure>,
+) -> anyhow::Result<(Tally, Figures)> {
+    let before = server.usage();
+    let tally = load()?;
+    let after = server.usage();
+    let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+    let read_off = |figure: &Figure| Some((*figure, figure.of(&tally, cpu, after.peak)?));
+    let figures = part.figures.iter().filter_map(read_off).collect();
+    Ok((tally, figures))
 }
 
 /// The memory of a server that has nothing to do.

@@ -11,7 +11,7 @@ use anyhow::ensure;
 use crate::contestant::{self, Contestant, Places};
 use crate::data_dirs::DataDirs;
 use crate::goal::{self, Goal};
-use crate::load::Block;
+use crate::load::{Block, Tls};
 use crate::machine::{Machine, MachineLoad};
 use crate::measure::{Figures, Fixtures, Site};
 use crate::output::{progress, result};
@@ -96,6 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         site: Site {
             places,
             block: Block::random()?,
+            tls: Tls::new(data_dirs.path()),
             warm_up: scenario::WARM_UP / part,
         },
         data_dirs,

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::contestant::{Contestant, Role};
 use crate::figure::Figure;
-use crate::load::{Load, Question, Shape, Slow};
+use crate::load::{Load, Protocol, Question, Shape, Slow};
 use crate::units::{GIB, KIB, figure, float};
 
 pub(crate) use list::{QUICK_PART, WARM_UP, all};
@@ -22,8 +22,10 @@ pub(crate) struct Scenario {
     pub(crate) task: Task,
     /// How many sessions and resources are there before. Each contestant takes part once for each of these.
     pub(crate) fixtures: Vec<Fixture>,
-    /// Another scenario and its task, which ours carries out here too, so that both are measured in the same round.
-    pub(crate) yardstick: Option<(&'static str, Task)>,
+    /// What carries the requests.
+    pub(crate) protocol: Protocol,
+    /// Another scenario, which ours carries out here too, so that both are measured in the same round.
+    pub(crate) yardstick: Option<Box<Scenario>>,
     /// What is read off. The first is what the scenario is about.
     pub(crate) figures: &'static [Figure],
 }
@@ -33,12 +35,34 @@ pub(crate) struct Scenario {
 pub(crate) enum Task {
     /// Media is uploaded.
     Upload(Load),
+    /// What was uploaded is downloaded.
+    Download(Download),
     /// Many clients are in the middle of an upload and go on slowly.
     Slow(Slow),
     /// The server is started, and asked once.
     Start,
     /// Uploads run alone, then together with queries, then alone again.
     Query(ConcurrentQueries),
+}
+
+/// A download after an upload. Only the download is measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Download {
+    /// The upload before.
+    pub(crate) upload: Load,
+    /// What is in the page cache.
+    pub(crate) cache: PageCache,
+}
+
+/// What of the media is in the page cache when a download begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PageCache {
+    /// What the upload has left there. The download follows at once.
+    AsUploaded,
+    /// All of it, if the server reads through the page cache: it was downloaded once before.
+    Warm,
+    /// Nothing.
+    Cold,
 }
 
 /// Queries during uploads.
@@ -74,6 +98,8 @@ pub(crate) struct Part<'a> {
     pub(crate) shape: Shape,
     /// What is done with it.
     pub(crate) task: Task,
+    /// What carries the requests.
+    pub(crate) protocol: Protocol,
     /// What is there before.
     pub(crate) fixture: Fixture,
     /// What is read off.
@@ -102,6 +128,7 @@ impl Scenario {
             },
             shape,
             task: self.task.clone(),
+            protocol: self.protocol,
             fixture: *fixture,
             figures: self.figures,
         };
@@ -110,13 +137,14 @@ impl Scenario {
 
     /// Only of what is durable: the other is no measure for anybody.
     fn yardstick_part<'a>(&self, contestant: &'a Contestant) -> Option<Part<'a>> {
-        let (name, task) = self.yardstick.as_ref()?;
+        let other = self.yardstick.as_ref()?;
         let is_ours = contestant.role == Role::Ours && contestant.durable;
         Some(Part {
             contestant,
-            name: format!("{}, as in {name}", contestant.name),
-            shape: is_ours.then(|| contestant.shape(name)).flatten()?,
-            task: task.clone(),
+            name: format!("{}, as in {}", contestant.name, other.name),
+            shape: is_ours.then(|| contestant.shape(other.name)).flatten()?,
+            task: other.task.clone(),
+            protocol: other.protocol,
             fixture: Fixture::default(),
             figures: self.figures,
         })
@@ -138,7 +166,9 @@ impl Part<'_> {
 impl Task {
     fn footprint(&self) -> u64 {
         match self {
-            Self::Upload(load) => load.count * of_file(load.size),
+            Self::Upload(load) | Self::Download(Download { upload: load, .. }) => {
+                load.count * of_file(load.size)
+            }
             Self::Slow(slow) => slow.connections as u64 * of_file(slow.sent()),
             Self::Start => 0,
             // As many as there is time for.
@@ -208,5 +238,12 @@ mod tests {
             "windlass before, 1,000,000 there",
         ];
         assert_eq!(names("S9"), expected);
+        let expected = [
+            "windlass",
+            "windlass, as in S13",
+            "windlass before",
+            "windlass, durability os",
+        ];
+        assert_eq!(names("S14"), expected);
     }
 }

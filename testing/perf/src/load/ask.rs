@@ -35,7 +35,7 @@ impl<'a> Ask<'a> {
     }
 
     /// Bytes of the body.
-    fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         let (_, range) = &self.media;
         (self.before.len() + self.after.len()) as u64 + (range.end - range.start)
     }

@@ -2,7 +2,20 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, Version};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
@@ -68,6 +81,7 @@ fn a_session_is_opened_and_filled_in_chunks() {
         targets: &targets(),
         shape: Shape::SessionChunks,
         block: &block,
+        transport: Transport::Http1,
     };
     let tally = carry_out(load_target, &load(15, 1), Operation::Upload).unwrap();
     let requests = server.join().unwrap();
@@ -90,6 +104,7 @@ fn an_unexpected_status_ends_the_run_and_is_named() {
         targets: &targets(),
         shape: Shape::Put,
         block: &block,
+        transport: Transport::Http1,
     };
     let failure = carry_out(load_target, &load(5, 3), Operation::Upload).unwrap_err();
     server.join().unwrap();
@@ -114,6 +129,7 @@ fn a_server_of_http_1_0_closes_after_each_reply() {
         targets: &targets(),
         shape: Shape::Put,
         block: &block,
+        transport: Transport::Http1,
     };
     assert_eq!(
         carry_out(load_target, &load(5, 2), Operation::Upload)
@@ -151,6 +167,7 @@ fn what_is_read_back_must_be_what_was_sent() {
         targets: &targets,
         shape: Shape::Put,
         block: &block,
+        transport: Transport::Http1,
     };
     let load = load(5, 1);
     let tally = carry_out(load_target, &load, Operation::Upload).unwrap();
@@ -189,6 +206,7 @@ fn the_status_of_a_session_is_asked_as_its_protocol_does() {
             targets: &targets(),
             shape,
             block: &block,
+            transport: Transport::Http1,
         };
         let tally = carry_out(load_target, &load(15, 2), Operation::Status(&sessions)).unwrap();
         assert_eq!((tally.done, tally.bytes, tally.laps.len()), (2, 0, 2));
@@ -212,6 +230,7 @@ fn a_list_that_is_too_short_is_no_list() {
         targets: &targets,
         shape: Shape::Simple,
         block: &Block::random().unwrap(),
+        transport: Transport::Http1,
     };
     let failure = check_list(load_target, &load(5, 1)).unwrap_err();
     server.join().unwrap();
@@ -243,6 +262,7 @@ fn whoever_is_slow_must_not_be_answered_before_the_end() {
             targets: &targets(),
             shape: Shape::Put,
             block: &block,
+            transport: Transport::Http1,
         };
         let mut crowd = Crowd::gather(load_target, &load, &slow).unwrap();
         let (mut stream, _) = listener.accept().unwrap();
@@ -252,4 +272,132 @@ fn whoever_is_slow_must_not_be_answered_before_the_end() {
         }
         assert_eq!(crowd.go_on().is_ok(), is_patient);
     }
+}
+
+/// What a server under TLS was asked, and has stored.
+#[derive(Default)]
+struct Stored {
+    requests: Vec<(Version, String)>,
+    body: Bytes,
+}
+
+/// A server under TLS that stores one body, over the version of HTTP that a client asks for.
+fn tls_server(tls: &Tls) -> (SocketAddr, Arc<Mutex<Stored>>, tokio::runtime::Runtime) {
+    let [certificate, key] = tls.files();
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_file(certificate).unwrap()],
+            PrivateKeyDer::from_pem_file(key).unwrap(),
+        )
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let stored = Arc::<Mutex<Stored>>::default();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"));
+    let listener = listener.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shared = Arc::clone(&stored);
+    runtime.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (stored, acceptor) = (Arc::clone(&shared), acceptor.clone());
+            tokio::spawn(async move {
+                let stream = acceptor.accept(stream).await.unwrap();
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                let service = service_fn(move |request| exchange(request, Arc::clone(&stored)));
+                let stream = TokioIo::new(stream);
+                if is_http2 {
+                    let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    builder.serve_connection(stream, service).await.ok();
+                } else {
+                    let builder = hyper::server::conn::http1::Builder::new();
+                    builder.serve_connection(stream, service).await.ok();
+                }
+            });
+        }
+    });
+    (address, stored, runtime)
+}
+
+async fn exchange(
+    request: Request<Incoming>,
+    stored: Arc<Mutex<Stored>>,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let told = format!("{} {}", request.method(), request.uri().path());
+    let (version, is_put) = (request.version(), request.method() == Method::PUT);
+    let body = request.into_body().collect().await?.to_bytes();
+    let mut stored = stored.lock().unwrap();
+    stored.requests.push((version, told));
+    if is_put {
+        stored.body = body;
+        return Ok(Response::default());
+    }
+    Ok(Response::new(Full::new(stored.body.clone())))
+}
+
+#[test]
+fn upload_under_tls_goes_over_its_version_of_http_and_is_downloaded_over_http_1() {
+    let scratch = tempfile::tempdir().unwrap();
+    let tls = Tls::new(scratch.path());
+    let targets = toml::from_str("put = \"/{name}\"\ndownload = \"{location}\"").unwrap();
+    let block = Block::random().unwrap();
+    for (protocol, version) in [
+        (Protocol::Http1Tls, Version::HTTP_11),
+        (Protocol::Http2Tls, Version::HTTP_2),
+    ] {
+        let (address, stored, _runtime) = tls_server(&tls);
+        let load_target = LoadTarget {
+            address,
+            targets: &targets,
+            shape: Shape::Put,
+            block: &block,
+            transport: protocol.with(&tls),
+        };
+        let load = load(3_000_000, 1);
+        let uploaded = carry_out(load_target, &load, Operation::Upload).unwrap();
+        assert_eq!((uploaded.done, uploaded.bytes), (1, load.size));
+        let tally = carry_out(load_target, &load, Operation::Download(&uploaded)).unwrap();
+        assert_eq!(
+            (tally.done, tally.bytes, tally.laps.len()),
+            (1, load.size, 1)
+        );
+        assert!(compare(load_target, &load, &uploaded).unwrap());
+        let expected = [
+            (version, "PUT /bench-0".to_owned()),
+            (Version::HTTP_11, "GET /bench-0".to_owned()),
+            (Version::HTTP_11, "GET /bench-0".to_owned()),
+        ];
+        assert_eq!(stored.lock().unwrap().requests, expected);
+    }
+}
+
+#[test]
+fn download_that_is_too_short_is_refused() {
+    let targets = toml::from_str("put = \"/{name}\"\ndownload = \"{location}\"").unwrap();
+    let (address, server) = server(vec![(
+        5,
+        "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n",
+    )]);
+    let block = Block::random().unwrap();
+    let mut load_target = LoadTarget {
+        address,
+        targets: &targets,
+        shape: Shape::Put,
+        block: &block,
+        transport: Transport::Http1,
+    };
+    let load = load(5, 1);
+    let uploaded = carry_out(load_target, &load, Operation::Upload).unwrap();
+    server.join().unwrap();
+    let reply = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno";
+    let (address, server) = self::server(vec![(0, reply)]);
+    load_target.address = address;
+    carry_out(load_target, &load, Operation::Download(&uploaded)).unwrap_err();
+    server.join().unwrap();
 }

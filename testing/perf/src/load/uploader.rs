@@ -1,7 +1,9 @@
 //! One connection that uploads, one upload after the other.
 
+use std::io;
 use std::iter;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -10,6 +12,8 @@ use crate::units::KIB;
 
 use super::ask::Ask;
 use super::dialect::{Shape, name, path};
+use super::http2::Http2;
+use super::protocol::Transport;
 use super::wire::{Reply, Wire};
 use super::{Failure, Load, LoadTarget};
 
@@ -51,6 +55,8 @@ pub(super) struct Uploader<'a> {
     load_target: LoadTarget<'a>,
     load: &'a Load,
     wire: Wire,
+    /// Carries requests instead of `wire`; downloads come over `wire` all the same.
+    http2: Option<Http2>,
     /// What goes out before the media, kept for its memory.
     head: Vec<u8>,
     laps: Vec<Duration>,
@@ -61,10 +67,17 @@ const DONE: &[u16] = &[200, 201, 204];
 impl<'a> Uploader<'a> {
     /// One that has not sent anything.
     pub(super) fn new(load_target: LoadTarget<'a>, load: &'a Load) -> Self {
+        let address = load_target.address;
+        let (http1, http2) = match load_target.transport {
+            Transport::Http1 => (None, None),
+            Transport::Http1Tls(tls) => (Some(&tls.http1), None),
+            Transport::Http2Tls(tls) => (Some(&tls.http1), Some(&tls.http2)),
+        };
         Self {
             load_target,
             load,
-            wire: Wire::to(load_target.address),
+            wire: Wire::to(address, http1.map(Arc::clone)),
+            http2: http2.map(|tls| Http2::to(address, Arc::clone(tls))),
             head: Vec::new(),
             laps: Vec::new(),
         }
@@ -228,11 +241,23 @@ impl<'a> Uploader<'a> {
     /// Carries out a request and takes its time.
     fn ask(&mut self, ask: &Ask<'_>) -> Result<Reply, Failure> {
         let start = Instant::now();
+        let reply = match &mut self.http2 {
+            Some(http2) => http2.exchange(ask, self.load_target.block),
+            None => self.exchange(ask),
+        };
+        let reply = reply.map_err(|source| ask.broken(source))?;
+        self.laps.push(start.elapsed());
+        ask.expect(&reply)?;
+        Ok(reply)
+    }
+
+    /// Sends a request over HTTP/1.1 and reads the whole reply.
+    fn exchange(&mut self, ask: &Ask<'_>) -> io::Result<Reply> {
         ask.write_head(&mut self.head, self.wire.host());
         let (number, range) = ask.media.clone();
         let is_small = range.end - range.start <= SMALL;
         let media = self.load_target.block.pieces(number, range);
-        let reply = if is_small {
+        if is_small {
             media.for_each(|piece| self.head.extend_from_slice(piece));
             self.head.extend_from_slice(ask.after.as_bytes());
             let has_body = ask.method != "HEAD";
@@ -241,11 +266,7 @@ impl<'a> Uploader<'a> {
             let head = iter::once(&self.head[..]);
             let after = iter::once(ask.after.as_bytes());
             self.wire.exchange(head.chain(media).chain(after), true)
-        };
-        let reply = reply.map_err(|source| ask.broken(source))?;
-        self.laps.push(start.elapsed());
-        ask.expect(&reply)?;
-        Ok(reply)
+        }
     }
 }
 
@@ -320,40 +341,58 @@ impl Uploader<'_> {
 impl Uploader<'_> {
     /// Reads an upload back and compares it with what was sent. False when there is no way to read it.
     pub(super) fn compare(&mut self, receipt: &Receipt) -> Result<bool, Failure> {
+        let Some(target) = self.download_target(receipt) else {
+            return Ok(false);
+        };
+        let (mut end, mut is_same) = (0, true);
+        let block = self.load_target.block;
+        self.fetch(&target, &mut |piece| {
+            let range = end..end + piece.len() as u64;
+            let mut rest = piece;
+            for part in block.pieces(receipt.number, range.clone()) {
+                let (now, later) = rest.split_at(part.len());
+                is_same &= now == part;
+                rest = later;
+            }
+            if is_same {
+                end = range.end;
+            }
+        })?;
+        if is_same && end == self.load.size {
+            return Ok(true);
+        }
+        Err(Failure::Differs { target, end })
+    }
+
+    /// Downloads an upload, and looks at nothing of it but its length.
+    pub(super) fn download(&mut self, receipt: &Receipt) -> Result<(), Failure> {
+        let target = self.download_target(receipt).ok_or(Failure::NoTarget)?;
+        let start = Instant::now();
+        let mut end = 0;
+        self.fetch(&target, &mut |piece| end += piece.len() as u64)?;
+        self.laps.push(start.elapsed());
+        if end == self.load.size {
+            return Ok(());
+        }
+        Err(Failure::Differs { target, end })
+    }
+
+    fn download_target(&self, receipt: &Receipt) -> Option<String> {
         let Receipt {
             number,
             location,
             reply,
         } = receipt;
-        let target = self.load_target.targets.download(*number, location, reply);
-        let Some(target) = target else {
-            return Ok(false);
-        };
-        let ask = Ask::new("GET", &target);
+        self.load_target.targets.download(*number, location, reply)
+    }
+
+    /// Gets a body, which goes into `sink`.
+    fn fetch(&mut self, target: &str, sink: &mut dyn FnMut(&[u8])) -> Result<(), Failure> {
+        let ask = Ask::new("GET", target);
         ask.write_head(&mut self.head, self.wire.host());
-        let (mut end, mut is_same) = (0, true);
-        let block = self.load_target.block;
         let sent = self.wire.send(iter::once(&self.head[..]));
-        let reply = sent.and_then(|()| {
-            self.wire.receive(&mut |piece| {
-                let range = end..end + piece.len() as u64;
-                let mut rest = piece;
-                for part in block.pieces(*number, range.clone()) {
-                    let (now, later) = rest.split_at(part.len());
-                    is_same &= now == part;
-                    rest = later;
-                }
-                if is_same {
-                    end = range.end;
-                }
-            })
-        });
-        let reply = reply.map_err(|source| ask.broken(source))?;
-        ask.expect(&reply)?;
-        if is_same && end == self.load.size {
-            return Ok(true);
-        }
-        Err(Failure::Differs { target, end })
+        let reply = sent.and_then(|()| self.wire.receive(sink));
+        ask.expect(&reply.map_err(|source| ask.broken(source))?)
     }
 }
 

@@ -1,8 +1,11 @@
-//! One HTTP/1.1 connection, with as little ado as possible.
+//! One HTTP/1.1 connection, with as little ado as possible, in the clear or under TLS.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 /// A peer that sends nothing for this long counts as dead.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -15,9 +18,21 @@ const READ: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Wire {
     address: SocketAddr,
-    stream: Option<BufReader<TcpStream>>,
+    tls: Option<Arc<ClientConfig>>,
+    stream: Option<BufReader<Socket>>,
     is_closed: bool,
 }
+
+/// What a connection is written to and read from.
+#[derive(Debug)]
+enum Socket {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, BufferedTcp>>),
+}
+
+/// A socket under TLS. rustls reads 4 KiB at a time, which would be a system call each.
+#[derive(Debug)]
+struct BufferedTcp(BufReader<TcpStream>);
 
 /// What a server said.
 #[derive(Debug, Default)]
@@ -35,9 +50,11 @@ enum End {
 }
 
 impl Wire {
-    pub(super) fn to(address: SocketAddr) -> Self {
+    /// A connection to be opened, under TLS when there is a configuration of it.
+    pub(super) fn to(address: SocketAddr, tls: Option<Arc<ClientConfig>>) -> Self {
         Self {
             address,
+            tls,
             stream: None,
             is_closed: false,
         }
@@ -71,12 +88,13 @@ impl Wire {
     /// Sends pieces one after the other.
     pub(super) fn send<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
         if self.is_closed {
-            *self = Self::to(self.address);
+            *self = Self::to(self.address, self.tls.take());
         }
         let stream = self.stream()?.get_mut();
         pieces
             .into_iter()
-            .try_for_each(|piece| stream.write_all(piece))
+            .try_for_each(|piece| stream.write_all(piece))?;
+        stream.flush()
     }
 
     /// Reads a reply, whose body goes into `sink`.
@@ -98,7 +116,7 @@ impl Wire {
 
     /// Whether nothing has come, and the connection is there.
     pub(super) fn is_silent(&mut self) -> io::Result<bool> {
-        let stream = self.stream()?.get_ref();
+        let stream = self.stream()?.get_ref().tcp();
         stream.set_nonblocking(true)?;
         let looked = stream.peek(&mut [0]);
         stream.set_nonblocking(false)?;
@@ -110,10 +128,10 @@ impl Wire {
         self.stream()?.read_exact(&mut [0])
     }
 
-    fn stream(&mut self) -> io::Result<&mut BufReader<TcpStream>> {
+    fn stream(&mut self) -> io::Result<&mut BufReader<Socket>> {
         match &mut self.stream {
             Some(stream) => Ok(stream),
-            closed => Ok(closed.insert(open(self.address)?)),
+            closed => Ok(closed.insert(open(self.address, self.tls.as_ref())?)),
         }
     }
 
@@ -197,10 +215,74 @@ impl Wire {
     }
 }
 
-fn open(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
+impl Socket {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => tls.sock.0.get_ref(),
+        }
+    }
+}
+
+impl io::Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(tcp) => tcp.read(buffer),
+            Self::Tls(tls) => tls.read(buffer),
+        }
+    }
+}
+
+impl io::Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(tcp) => tcp.write(bytes),
+            Self::Tls(tls) => tls.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(tcp) => tcp.flush(),
+            Self::Tls(tls) => tls.flush(),
+        }
+    }
+}
+
+impl io::Read for BufferedTcp {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl io::Write for BufferedTcp {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.get_mut().write(bytes)
+    }
+
+    fn write_vectored(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.get_mut().write_vectored(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.get_mut().flush()
+    }
+}
+
+fn open(address: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> io::Result<BufReader<Socket>> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    Ok(BufReader::with_capacity(READ, stream))
+    let socket = match tls {
+        None => Socket::Plain(stream),
+        Some(config) => {
+            let name = address.ip().into();
+            let connection = ClientConnection::new(Arc::clone(config), name);
+            let connection = connection.map_err(io::Error::other)?;
+            let stream = BufferedTcp(BufReader::with_capacity(READ, stream));
+            Socket::Tls(Box::new(StreamOwned::new(connection, stream)))
+        }
+    };
+    Ok(BufReader::with_capacity(READ, socket))
 }

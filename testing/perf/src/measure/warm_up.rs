@@ -3,7 +3,6 @@
 //! One that was just started is not the one that users have: its memory has not been touched, and its log becomes longer with each
 //! commit until it is written over for the first time.
 
-use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::scenario::Part;
 use crate::server::Server;
 use crate::units::KIB;
 
-use super::Site;
+use super::{Site, page_cache};
 
 /// The number of the first upload. It is higher than those of all measurements, so that none of their uploads replaces one of these.
 const FIRST: u64 = 1 << 40;
@@ -58,7 +57,7 @@ pub(super) fn carry_out(
         ensure!(look < LOOKS, "the log goes on growing");
         len = now;
     }
-    rustix::fs::syncfs(File::open(data)?)?;
+    page_cache::settle(data)?;
     server.forget_peak();
     Ok(())
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::figure::Figure;
-use crate::load::{Load, Question, Slow};
+use crate::load::{Load, Protocol, Question, Slow};
 use crate::units::{GIB, KIB, MIB};
 
-use super::{ConcurrentQueries, Fixture, Scenario, Task};
+use super::{ConcurrentQueries, Download, Fixture, PageCache, Scenario, Task};
 
 /// By what sizes and counts are divided when a look is enough.
 pub(crate) const QUICK_PART: u64 = 8;
@@ -66,6 +66,9 @@ pub(crate) fn all(is_quick: bool) -> Vec<Scenario> {
         size.servers(),
         size.growth(),
         size.queries(),
+        size.downloads(),
+        size.under_tls(),
+        size.chunks_of_many(),
     ];
     groups.into_iter().flatten().collect()
 }
@@ -104,6 +107,10 @@ impl Size {
         }
     }
 
+    fn s1(&self) -> Scenario {
+        uploads("S1", "one upload of 1 GiB", &self.one(GIB), ONE)
+    }
+
     fn one_upload(&self) -> Vec<Scenario> {
         let chunks = Load {
             chunk: 256 * KIB,
@@ -111,10 +118,10 @@ impl Size {
         };
         let (one, large) = (self.one(GIB), self.one(4 * GIB));
         vec![
-            uploads("S1", "one upload of 1 GiB", &one, ONE),
+            self.s1(),
             uploads("S1x4", "one upload of 4 GiB", &large, ONE),
             Scenario {
-                yardstick: Some(("S1", Task::Upload(one.clone()))),
+                yardstick: Some(Box::new(self.s1())),
                 ..uploads("S2", "one upload of 1 GiB in chunks of 8 MiB", &one, BYTES)
             },
             uploads(
@@ -157,7 +164,7 @@ impl Size {
                 BYTES,
             ),
             Scenario {
-                yardstick: Some(("S1", Task::Upload(self.one(GIB)))),
+                yardstick: Some(Box::new(self.s1())),
                 ..uploads(
                     "S6",
                     "8 uploads of 64 MiB, one after the other, with metadata in the same body",
@@ -239,6 +246,56 @@ impl Size {
             ),
         ]
     }
+
+    fn download(&self, name: &'static str, title: &'static str, cache: PageCache) -> Scenario {
+        let upload = self.one(GIB);
+        scenario(name, title, Task::Download(Download { upload, cache }), ONE)
+    }
+
+    fn downloads(&self) -> Vec<Scenario> {
+        vec![
+            self.download(
+                "S11",
+                "download of 1 GiB at once after its upload",
+                PageCache::AsUploaded,
+            ),
+            self.download("S12", "download of 1 GiB, warm", PageCache::Warm),
+            self.download("S12c", "download of 1 GiB, cold", PageCache::Cold),
+        ]
+    }
+
+    fn under_tls(&self) -> Vec<Scenario> {
+        let upload = |name, title, protocol| Scenario {
+            protocol,
+            ..uploads(name, title, &self.one(GIB), ONE)
+        };
+        let upload_http1 = upload("S13", "one upload of 1 GiB under TLS", Protocol::Http1Tls);
+        let title = "one upload of 1 GiB over HTTP/2 under TLS";
+        let upload_http2 = Scenario {
+            yardstick: Some(Box::new(upload_http1.clone())),
+            ..upload("S14", title, Protocol::Http2Tls)
+        };
+        let download = Scenario {
+            protocol: Protocol::Http1Tls,
+            ..self.download("S13d", "download of 1 GiB under TLS, warm", PageCache::Warm)
+        };
+        vec![upload_http1, download, upload_http2]
+    }
+
+    fn chunks_of_many(&self) -> Vec<Scenario> {
+        let chunks = Load {
+            count: 32,
+            connections: 32,
+            chunk: 256 * KIB,
+            ..self.one(32 * MIB)
+        };
+        vec![uploads(
+            "S15",
+            "32 uploads of 32 MiB in chunks of 256 KiB, all at the same time",
+            &chunks,
+            REQUESTS,
+        )]
+    }
 }
 
 fn uploads(
@@ -260,6 +317,7 @@ fn scenario(
         name,
         title,
         task,
+        protocol: Protocol::Http1,
         fixtures: vec![Fixture::default()],
         yardstick: None,
         figures,
