@@ -27,12 +27,8 @@ pub(super) struct Wire {
 #[derive(Debug)]
 enum Socket {
     Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, BufferedTcp>>),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
-
-/// A socket under TLS. rustls reads 4 KiB at a time, which would be a system call each.
-#[derive(Debug)]
-struct BufferedTcp(BufReader<TcpStream>);
 
 /// What a server said.
 #[derive(Debug, Default)]
@@ -219,7 +215,7 @@ impl Socket {
     fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(tcp) => tcp,
-            Self::Tls(tls) => tls.sock.0.get_ref(),
+            Self::Tls(tls) => &tls.sock,
         }
     }
 }
@@ -249,26 +245,6 @@ impl io::Write for Socket {
     }
 }
 
-impl io::Read for BufferedTcp {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
-    }
-}
-
-impl io::Write for BufferedTcp {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.get_mut().write(bytes)
-    }
-
-    fn write_vectored(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.0.get_mut().write_vectored(pieces)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.get_mut().flush()
-    }
-}
-
 fn open(address: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> io::Result<BufReader<Socket>> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -280,7 +256,6 @@ fn open(address: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> io::Result<BufR
             let name = address.ip().into();
             let connection = ClientConnection::new(Arc::clone(config), name);
             let connection = connection.map_err(io::Error::other)?;
-            let stream = BufferedTcp(BufReader::with_capacity(READ, stream));
             Socket::Tls(Box::new(StreamOwned::new(connection, stream)))
         }
     };

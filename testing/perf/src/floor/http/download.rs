@@ -1,4 +1,4 @@
-//! A file on its way out. Only comparisons read it, so it may be simple.
+//! A file on its way out, read and sent by one thread: the floor of downloads over HTTP.
 
 use std::fs::File;
 use std::io::{self, Read as _};
